@@ -1,0 +1,169 @@
+//! How patient a server is kept: every number the machine decides by.
+//!
+//! A policy is valid by construction: the counts cannot be zero, a ceiling cannot lie below its floor, and "off" is an
+//! `Option`, never a sentinel duration.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// Everything the machine decides by. `Policy::default()` is what DESIGN calls the default settings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// The pauses between failures in a row.
+    pub backoff: Backoff,
+    /// How many failures in a row are answered with backoff, before `when_spent`.
+    pub budget: NonZeroU32,
+    /// What happens when the budget is spent.
+    pub when_spent: WhenSpent,
+    /// How often the server may be started, whatever the cause.
+    pub bucket: Bucket,
+    /// How long a connection must live to prove itself without completing a call.
+    pub stable_after: Duration,
+    /// Transport failures and timeouts of calls, in a row, that condemn a connection.
+    pub call_failures: NonZeroU32,
+    /// Failed listings, in a row, that condemn a connection.
+    pub discovery_failures: NonZeroU32,
+    /// How a silent connection is examined; `None` never probes.
+    pub probe: Option<Probe>,
+    /// Stop a server that nobody has used for this long; `None` keeps it running.
+    pub idle_stop: Option<Duration>,
+    /// The backstops of everything that runs outside of the machine.
+    pub limits: Limits,
+}
+
+/// Exponential backoff with full jitter: the pause before attempt n is drawn from zero to `first * 2^(n-1)`, capped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Backoff {
+    first: Duration,
+    ceiling: Duration,
+}
+
+/// What a server gets when its budget of failures in a row is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WhenSpent {
+    /// Try once in each period, jittered, for ever: a server back after an hour recovers with nobody's help.
+    ProbeEvery(Duration),
+    /// Give up until a person acts.
+    GiveUp,
+}
+
+/// A token bucket: every start after the first takes a token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bucket {
+    /// How many starts may come at once.
+    pub size: NonZeroU32,
+    /// One token comes back in each period.
+    pub refill_every: Duration,
+}
+
+/// The examination of a silent connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Probe {
+    /// How long a connection may be silent before it is asked.
+    pub after_silence: Duration,
+    /// How long the answer may take.
+    pub timeout: Duration,
+    /// Missed probes in a row that condemn the connection.
+    pub misses: NonZeroU32,
+}
+
+/// Backstops: no report is waited for longer than this. The tasks outside have tighter deadlines of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// From the start of a dial to the end of its handshake (the hard limit of a slow start).
+    pub open: Duration,
+    /// One listing of everything a server offers.
+    pub list: Duration,
+    /// A close, the whole stop ladder included.
+    pub close: Duration,
+    /// How long a replaced connection may finish its running calls.
+    pub drain: Duration,
+}
+
+impl Backoff {
+    /// A backoff from `first` to `ceiling`; a ceiling below the first pause is raised to it.
+    pub const fn new(first: Duration, ceiling: Duration) -> Self {
+        let ceiling = if ceiling.as_nanos() < first.as_nanos() {
+            first
+        } else {
+            ceiling
+        };
+        Self { first, ceiling }
+    }
+
+    /// The longest pause after `failures` in a row; zero when there was none.
+    pub fn longest_pause(&self, failures: u32) -> Duration {
+        let Some(doublings) = failures.checked_sub(1) else {
+            return Duration::ZERO;
+        };
+        let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        self.first.saturating_mul(factor).min(self.ceiling)
+    }
+
+    /// The pause after the first failure, at its longest.
+    pub const fn first(&self) -> Duration {
+        self.first
+    }
+
+    /// The cap of every pause.
+    pub const fn ceiling(&self) -> Duration {
+        self.ceiling
+    }
+}
+
+const fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("the defaults are not zero")
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::default(),
+            budget: count(10),
+            when_spent: WhenSpent::ProbeEvery(Duration::from_secs(300)),
+            bucket: Bucket::default(),
+            stable_after: Duration::from_secs(60),
+            call_failures: count(3),
+            discovery_failures: count(3),
+            probe: Some(Probe::default()),
+            idle_stop: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new(Duration::from_millis(200), Duration::from_secs(30))
+    }
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Self {
+            size: count(10),
+            refill_every: Duration::from_secs(6),
+        }
+    }
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self {
+            after_silence: Duration::from_secs(15),
+            timeout: Duration::from_secs(5),
+            misses: count(2),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            open: Duration::from_secs(300),
+            list: Duration::from_secs(60),
+            close: Duration::from_secs(15),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
