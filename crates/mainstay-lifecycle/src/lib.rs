@@ -1,5 +1,35 @@
-//! The pure lifecycle machine of Mainstay.
+//! The lifecycle of one MCP server, as a pure machine.
+//!
+//! [`Machine::handle`] takes one [`Input`], the time, and an unused generation, and returns the [`Effects`] to start.
+//! It does no IO, reads no clock, draws no random number, takes no lock and cannot fail: every pair of state and input
+//! has a meaning, "ignored" included. Whoever runs it needs three lines:
+//!
+//! ```
+//! # use mainstay_lifecycle::{Effect, Generation, Input, Machine, Moment, Policy};
+//! # use std::time::Duration;
+//! let mut machine = Machine::new(Policy::default());
+//! let input = Input::Enable { dormant: false }; // wait for one input, or for `machine.deadline()`
+//! let effects = machine.handle(input, Moment::new(Duration::ZERO), Generation(1));
+//! for effect in effects { // start each effect; its end comes back as an input with its generation
+//! #   if let Effect::Open(generation) = effect { assert_eq!(generation, Generation(1)); }
+//! }
+//! assert!(machine.deadline().is_some(), "whatever waits has a deadline");
+//! ```
 
+mod deadline;
+mod effect;
+mod input;
+mod machine;
 mod policy;
+mod state;
+mod step;
+mod time;
+mod tokens;
 
+pub use deadline::{Deadline, Timer};
+pub use effect::{Cause, Effect, Effects, Manner, Transition};
+pub use input::{Input, Listing, Recovery, Vitals};
+pub use machine::{Desired, Machine};
 pub use policy::{Backoff, Bucket, Limits, Policy, Probe, WhenSpent};
+pub use state::{Attempt, Live, Pause, Refresh, Rest, State, StateKind};
+pub use time::{Generation, Moment};

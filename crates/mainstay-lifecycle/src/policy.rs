@@ -23,6 +23,8 @@ pub struct Policy {
     pub call_failures: NonZeroU32,
     /// Failed listings, in a row, that condemn a connection.
     pub discovery_failures: NonZeroU32,
+    /// The shortest time from one listing to the next: a burst of changes costs one listing at once and one later.
+    pub relist_pause: Duration,
     /// How a silent connection is examined; `None` never probes.
     pub probe: Option<Probe>,
     /// Stop a server that nobody has used for this long; `None` keeps it running.
@@ -125,6 +127,7 @@ impl Default for Policy {
             stable_after: Duration::from_secs(60),
             call_failures: count(3),
             discovery_failures: count(3),
+            relist_pause: Duration::from_secs(1),
             probe: Some(Probe::default()),
             idle_stop: None,
             limits: Limits::default(),

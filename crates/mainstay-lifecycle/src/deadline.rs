@@ -1,0 +1,104 @@
+//! The one table of deadlines: when the machine must be asked next, and why.
+
+use crate::machine::Machine;
+use crate::state::{Attempt, Live, Refresh, RefreshStep, Rest, State, Watch};
+use crate::time::Moment;
+
+/// When the machine wants `Input::Timer`, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Deadline {
+    /// The moment.
+    pub at: Moment,
+    /// What it is for.
+    pub timer: Timer,
+}
+
+/// Everything the machine ever waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// A close that must not outlive its deadline: the next dial waits for it.
+    Close,
+    /// The end of a pause: the next dial.
+    Start,
+    /// A dial and handshake that must not hang.
+    Open,
+    /// A listing that must not hang.
+    List,
+    /// A listing that is due: something changed, failed, or wants to be confirmed.
+    Relist,
+    /// Living this long proves a connection.
+    Proof,
+    /// Time to see whether the server was silent.
+    Silence,
+    /// A probe that must be answered.
+    Answer,
+    /// Time to see whether anybody uses the server.
+    Idle,
+    /// The next slow probe of a server whose budget is spent.
+    SlowProbe,
+}
+
+impl Machine {
+    /// The next deadline. `None` only where there is nothing to wait for: at rest, or live with nothing left to prove.
+    pub fn deadline(&self) -> Option<Deadline> {
+        let close = self.closing.as_ref().map(|closing| Deadline {
+            at: closing.by,
+            timer: Timer::Close,
+        });
+        close.into_iter().chain(self.of_state()).min()
+    }
+
+    fn of_state(&self) -> Option<Deadline> {
+        match &self.state {
+            State::Connecting(attempt) | State::Reconnecting(attempt) => self.of_attempt(attempt),
+            State::Connected(live) => of_live(live),
+            State::Disconnected(Rest::BudgetSpent(at)) => deadline(*at, Timer::SlowProbe),
+            State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | State::Disabled
+            | State::Disabling
+            | State::PermanentlyFailed => None,
+        }
+    }
+
+    fn of_attempt(&self, attempt: &Attempt) -> Option<Deadline> {
+        match attempt {
+            // While the old connection closes, its deadline is the one to wait for.
+            Attempt::Pausing(..) if self.closing.is_some() => None,
+            Attempt::Pausing(at, _) => deadline(*at, Timer::Start),
+            Attempt::Opening(_, by) => deadline(*by, Timer::Open),
+            Attempt::Listing(_, refresh) => of_refresh(refresh),
+        }
+    }
+}
+
+fn of_live(live: &Live) -> Option<Deadline> {
+    let watch = match live.watch {
+        Watch::Off => None,
+        Watch::Listening { until, .. } => deadline(until, Timer::Silence),
+        Watch::Asked { by, .. } => deadline(by, Timer::Answer),
+    };
+    let proof = live.proven_at.map(|at| Deadline {
+        at,
+        timer: Timer::Proof,
+    });
+    let idle = live.idle_at.map(|at| Deadline {
+        at,
+        timer: Timer::Idle,
+    });
+    [of_refresh(&live.refresh), watch, proof, idle]
+        .into_iter()
+        .flatten()
+        .min()
+}
+
+fn of_refresh(refresh: &Refresh) -> Option<Deadline> {
+    match refresh.step {
+        RefreshStep::Fresh => None,
+        RefreshStep::Due(at) => deadline(at, Timer::Relist),
+        RefreshStep::Running { by, .. } => deadline(by, Timer::List),
+    }
+}
+
+fn deadline(at: Moment, timer: Timer) -> Option<Deadline> {
+    Some(Deadline { at, timer })
+}

@@ -1,0 +1,83 @@
+//! What can happen to a server: wishes of people, reports of connections, and the passing of time.
+
+use std::time::Duration;
+
+use crate::policy::Policy;
+use crate::time::{Generation, Moment};
+
+/// One thing that happened. Every report names the generation it speaks of; the machine ignores those of old ones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// A person or the configuration wants the server. A dormant one is started by its first use only.
+    Enable {
+        /// Start at the first use, not now.
+        dormant: bool,
+    },
+    /// A person or the configuration does not want the server.
+    Disable,
+    /// A person wants a new connection, now, whatever happened before. Means nothing to a disabled server.
+    Restart,
+    /// The configuration now names another server: the running calls drain, then the new one is dialled.
+    Replace,
+    /// The configuration changed how the server is kept, and nothing else.
+    Adjust(Box<Policy>),
+    /// A call wants the server.
+    Demand,
+    /// The login that the server asked for took place.
+    Login,
+    /// The connection is open and its handshake is done.
+    Opened(Generation),
+    /// The connection could not be opened.
+    OpenFailed(Generation, Recovery),
+    /// Everything the server offers has been listed.
+    Listed(Generation, Listing),
+    /// A listing failed on a connection that still stands.
+    ListFailed(Generation),
+    /// The server says that what it offers changed.
+    ListChanged(Generation),
+    /// The connection ended: the process exited, the stream closed, the peer reset it.
+    Lost(Generation),
+    /// A call was answered: the connection has proved itself.
+    CallAnswered(Generation),
+    /// A call failed in transport, or timed out.
+    CallFailed(Generation),
+    /// The probe was answered, with whatever answer.
+    ProbeAnswered(Generation),
+    /// The close of a connection came to its end, well or badly.
+    Closed(Generation),
+    /// Time passed; `Vitals` is what can be seen of the current connection, if there is one.
+    Timer(Vitals),
+}
+
+/// What a listing is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Listing {
+    /// Its content is published.
+    Good,
+    /// It came back empty where there was something before: a second listing decides.
+    Unconfirmed,
+}
+
+/// What can mend a failure. Decided in one place, where the error is made; the machine obeys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Recovery {
+    /// Trying again may help.
+    Retry,
+    /// Trying again may help, but not sooner than this: the server said so.
+    RetryAfter(Duration),
+    /// A login is needed first.
+    Login,
+    /// No retry can mend it.
+    GiveUp,
+}
+
+/// What can be seen of a connection from outside, at the moment of a timer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Vitals {
+    /// When the server was last heard.
+    pub heard: Moment,
+    /// When a caller last used the connection.
+    pub used: Moment,
+    /// Calls are waiting for an answer.
+    pub busy: bool,
+}

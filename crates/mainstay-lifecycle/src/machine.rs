@@ -1,0 +1,88 @@
+//! The machine: what it remembers, and how it is asked.
+
+use crate::effect::Effects;
+use crate::input::Input;
+use crate::policy::Policy;
+use crate::state::State;
+use crate::step::Step;
+use crate::time::{Generation, Moment};
+use crate::tokens::Tokens;
+
+/// The lifecycle of one server. See the crate's documentation for the loop around it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    pub(crate) policy: Policy,
+    pub(crate) desired: Desired,
+    /// Assigned in `Step::enter` alone.
+    pub(crate) state: State,
+    /// The connection that was detached and is not gone yet. There is never more than one: the next dial waits for it.
+    pub(crate) closing: Option<Closing>,
+    /// Failures in a row: attempts that failed, connections that died unproven.
+    pub(crate) failures: u32,
+    pub(crate) tokens: Tokens,
+    /// The first start of a server's life is free; every other takes a token.
+    pub(crate) started: bool,
+}
+
+/// What the person or the configuration wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Desired {
+    /// The server shall be connected, or ready to be.
+    Enabled,
+    /// Nothing of the server shall run.
+    Disabled,
+}
+
+/// A close under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Closing {
+    pub(crate) generation: Generation,
+    pub(crate) by: Moment,
+}
+
+impl Machine {
+    /// A server that nobody has asked for yet.
+    pub fn new(policy: Policy) -> Self {
+        let tokens = Tokens::full(&policy.bucket);
+        Self {
+            policy,
+            desired: Desired::Disabled,
+            state: State::Disabled,
+            closing: None,
+            failures: 0,
+            tokens,
+            started: false,
+        }
+    }
+
+    /// Takes one input and says what to start. `fresh` is a generation that nobody has used: a connection that this
+    /// input opens gets it.
+    pub fn handle(&mut self, input: Input, now: Moment, fresh: Generation) -> Effects {
+        Step::new(self, now, fresh).run(input)
+    }
+
+    /// Where the server is in its life.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What is wanted of the server.
+    pub const fn desired(&self) -> Desired {
+        self.desired
+    }
+
+    /// Failures in a row so far.
+    pub const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// How the server is kept.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The generation that was detached and is not closed yet.
+    pub fn closing(&self) -> Option<Generation> {
+        self.closing.as_ref().map(|closing| closing.generation)
+    }
+}

@@ -1,0 +1,64 @@
+//! Time and generations as the machine sees them: plain numbers, handed in from outside.
+
+use std::fmt;
+use std::ops::Add;
+use std::time::Duration;
+
+/// A moment on the caller's monotonic clock: the time since an origin of the caller's choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// The moment `since_origin` after the caller's origin.
+    pub const fn new(since_origin: Duration) -> Self {
+        Self(since_origin)
+    }
+
+    /// The time since the caller's origin.
+    pub const fn since_origin(self) -> Duration {
+        self.0
+    }
+
+    /// The time from `earlier` to this moment; zero if it lies ahead.
+    pub fn since(self, earlier: Moment) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    fn add(self, pause: Duration) -> Moment {
+        Moment(self.0.saturating_add(pause))
+    }
+}
+
+/// The number of a connection. Drawn from one counter for the whole process: no number ever repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u64);
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A pause between zero and `longest`, chosen by a hash of the moment and the generation that failed.
+///
+/// The machine draws no random number, and needs none: nanoseconds and generations differ between servers and between
+/// failures, so their hash spreads a herd as well as a die would, and a test can repeat it.
+pub(crate) fn jittered(longest: Duration, now: Moment, generation: Generation) -> Duration {
+    let nanos = u64::try_from(now.0.as_nanos()).unwrap_or(u64::MAX);
+    let hash = scramble(nanos ^ generation.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let share = (hash >> 11) as f64 / (1u64 << 53) as f64;
+    longest.mul_f64(share)
+}
+
+/// A finaliser with full avalanche: each bit of the input moves half of the output.
+const fn scramble(mut x: u64) -> u64 {
+    x ^= x >> 32;
+    x = x.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x ^= x >> 32;
+    x = x.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x ^ (x >> 32)
+}
