@@ -1,0 +1,231 @@
+//! One thing a server offers: its bytes, and the few fields Mainstay reads from them.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::Kind;
+use super::object::fields;
+use crate::wire::RawJson;
+
+/// One thing a server offers, exactly as the server sent it.
+#[derive(Clone, Debug)]
+pub struct Item {
+    key: Arc<str>,
+    raw: RawJson,
+    hints: Hints,
+    has_description: bool,
+}
+
+/// What a tool says of its effects. A hint is the server's word, not a proof; what it does not say is read with the
+/// caution the protocol prescribes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Hints {
+    /// The tool changes nothing.
+    pub read_only: bool,
+    /// The same call made again changes nothing more.
+    pub idempotent: bool,
+    /// The tool may destroy what it changes.
+    pub destructive: bool,
+    /// The tool reaches beyond a closed world of its own.
+    pub open_world: bool,
+}
+
+impl Item {
+    /// What the item is known by: the name of a tool or prompt, the uri of a resource or template.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The item as the server sent it, fields unknown to Mainstay included.
+    pub fn raw(&self) -> &RawJson {
+        &self.raw
+    }
+
+    /// What a tool says of its effects; the cautious defaults for every other kind.
+    pub fn hints(&self) -> Hints {
+        self.hints
+    }
+
+    /// Whether the item describes itself.
+    pub fn has_description(&self) -> bool {
+        self.has_description
+    }
+
+    /// Reads an item, or says what it lacks.
+    ///
+    /// What the protocol requires is required here: many clients refuse a whole list for one item that lacks it, so a
+    /// malformed item passed on would take its neighbours down.
+    pub(super) fn read(kind: Kind, raw: RawJson) -> Result<Self, Flaw> {
+        let wanted = [
+            "name",
+            "uri",
+            "uriTemplate",
+            "inputSchema",
+            "annotations",
+            "description",
+        ];
+        let [name, uri, uri_template, schema, annotations, description] =
+            fields(raw.as_str(), wanted).map_err(|error| Flaw::nameless(error.to_string()))?;
+
+        let key = match kind {
+            Kind::Tool | Kind::Prompt => text("name", name),
+            Kind::Resource => text("uri", uri),
+            Kind::Template => text("uriTemplate", uri_template),
+        };
+        let key = key.map_err(Flaw::nameless)?;
+        let complete = match kind {
+            Kind::Tool => object("inputSchema", schema),
+            Kind::Prompt => Ok(()),
+            Kind::Resource | Kind::Template => text("name", name).map(drop),
+        };
+        if let Err(message) = complete {
+            return Err(Flaw {
+                item: Some(key),
+                message,
+            });
+        }
+        Ok(Self {
+            key: key.into(),
+            hints: annotations.map_or_else(Hints::default, Hints::read),
+            has_description: description.is_some_and(|text| text.get() != "null"),
+            raw,
+        })
+    }
+}
+
+impl Hints {
+    /// Whether the server says that a call made twice does no more than a call made once.
+    pub fn repeatable(self) -> bool {
+        self.read_only || self.idempotent
+    }
+
+    /// Reads `annotations`; what is not plainly `true` or `false` there is not said.
+    fn read(annotations: &RawValue) -> Self {
+        let wanted = [
+            "readOnlyHint",
+            "idempotentHint",
+            "destructiveHint",
+            "openWorldHint",
+        ];
+        let said = fields(annotations.get(), wanted).unwrap_or_default();
+        let [read_only, idempotent, destructive, open_world] = said.map(|value| match value?.get() {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        });
+        let unsaid = Self::default();
+        Self {
+            read_only: read_only.unwrap_or(unsaid.read_only),
+            idempotent: idempotent.unwrap_or(unsaid.idempotent),
+            destructive: destructive.unwrap_or(unsaid.destructive),
+            open_world: open_world.unwrap_or(unsaid.open_world),
+        }
+    }
+}
+
+/// What a tool is taken for that says nothing of its effects.
+impl Default for Hints {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            idempotent: false,
+            destructive: true,
+            open_world: true,
+        }
+    }
+}
+
+/// Why an item was set aside.
+#[derive(Debug)]
+pub(super) struct Flaw {
+    /// The item's key, where it has one.
+    pub(super) item: Option<String>,
+    pub(super) message: String,
+}
+
+impl Flaw {
+    fn nameless(message: String) -> Self {
+        Self { item: None, message }
+    }
+}
+
+fn text(field: &str, value: Option<&RawValue>) -> Result<String, String> {
+    let value = value.ok_or_else(|| format!("has no `{field}`"))?;
+    let text: String =
+        serde_json::from_str(value.get()).map_err(|error| format!("`{field}` is no text: {error}"))?;
+    if text.is_empty() {
+        return Err(format!("`{field}` is empty"));
+    }
+    Ok(text)
+}
+
+fn object(field: &str, value: Option<&RawValue>) -> Result<(), String> {
+    match value {
+        Some(value) if value.get().starts_with('{') => Ok(()),
+        Some(_) => Err(format!("`{field}` is no object")),
+        None => Err(format!("has no `{field}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hints, Item};
+    use crate::catalog::Kind;
+    use crate::wire::RawJson;
+
+    fn read(kind: Kind, text: &str) -> Result<Item, String> {
+        Item::read(kind, RawJson::from_text(text).unwrap()).map_err(|flaw| flaw.message)
+    }
+
+    #[test]
+    fn what_a_kind_must_have_is_required() {
+        for (kind, sound) in [
+            (Kind::Tool, r#"{"name":"a","inputSchema":{}}"#),
+            (Kind::Prompt, r#"{"name":"a"}"#),
+            (Kind::Resource, r#"{"name":"a","uri":"a:b"}"#),
+            (Kind::Template, r#"{"name":"a","uriTemplate":"a:{b}"}"#),
+        ] {
+            assert!(read(kind, sound).is_ok(), "{sound}");
+        }
+        for (kind, flawed) in [
+            (Kind::Tool, "3"),
+            (Kind::Tool, "{}"),
+            (Kind::Tool, r#"{"name":"","inputSchema":{}}"#),
+            (Kind::Tool, r#"{"name":7,"inputSchema":{}}"#),
+            (Kind::Tool, r#"{"name":"\ud800","inputSchema":{}}"#),
+            (Kind::Tool, r#"{"name":"a","name":"b","inputSchema":{}}"#),
+            (Kind::Tool, r#"{"name":"a"}"#),
+            (Kind::Tool, r#"{"name":"a","inputSchema":null}"#),
+            (Kind::Prompt, r#"{"uri":"a:b"}"#),
+            (Kind::Resource, r#"{"name":"a"}"#),
+            (Kind::Resource, r#"{"uri":"a:b"}"#),
+            (Kind::Template, r#"{"name":"a","uri":"a:b"}"#),
+        ] {
+            assert!(read(kind, flawed).is_err(), "{flawed}");
+        }
+    }
+
+    #[test]
+    fn a_hint_that_is_not_given_or_not_understood_is_read_with_caution() {
+        let hints = |annotations: &str| {
+            let text = format!(r#"{{"name":"a","inputSchema":{{}},"annotations":{annotations}}}"#);
+            read(Kind::Tool, &text).unwrap().hints()
+        };
+        let spoken = hints(
+            r#"{"readOnlyHint":true,"idempotentHint":true,"destructiveHint":false,"openWorldHint":false}"#,
+        );
+        assert!(spoken.read_only && spoken.idempotent && !spoken.destructive && !spoken.open_world);
+        for unclear in [
+            "null",
+            "{}",
+            "[true]",
+            r#"{"readOnlyHint":"true","idempotentHint":1}"#,
+        ] {
+            assert_eq!(hints(unclear), Hints::default(), "{unclear}");
+        }
+        assert!(!Hints::default().repeatable());
+        assert!(hints(r#"{"idempotentHint":true}"#).repeatable());
+    }
+}

@@ -1,0 +1,173 @@
+//! An item as callers see it: under its public name, through the view of its server.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::hash::{CatalogHash, Hasher};
+use super::names::public_name;
+use super::object::renamed;
+use super::{Hints, Item, Kind, ServerCatalog, View};
+use crate::wire::RawJson;
+
+/// A published tool.
+pub type PublicTool = Offer<rmcp::model::Tool>;
+/// A published prompt.
+pub type PublicPrompt = Offer<rmcp::model::Prompt>;
+/// A published resource; its public name is its uri.
+pub type PublicResource = Offer<rmcp::model::Resource>;
+/// A published resource template; its public name is its uri template.
+pub type PublicTemplate = Offer<rmcp::model::ResourceTemplate>;
+
+/// An item as callers see it. `T` is the type its typed view has.
+pub struct Offer<T> {
+    name: Arc<str>,
+    server: Arc<str>,
+    item: Item,
+    published: RawJson,
+    digest: CatalogHash,
+    model: PhantomData<fn() -> T>,
+}
+
+impl<T> Offer<T> {
+    /// The name (for resources, the uri) by which callers know it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The server that offers it.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The name (for resources, the uri) by which its server knows it.
+    pub fn original(&self) -> &str {
+        self.item.key()
+    }
+
+    /// The item exactly as the server sent it.
+    pub fn raw(&self) -> &RawJson {
+        self.item.raw()
+    }
+
+    /// The item with its public name and, where the view gives one, its description; every other byte as the server
+    /// sent it.
+    pub fn published(&self) -> &RawJson {
+        &self.published
+    }
+
+    /// The published item as the SDK's type, which knows fewer fields than the server may have sent.
+    pub fn typed(&self) -> Result<T, serde_json::Error>
+    where
+        T: DeserializeOwned,
+    {
+        serde_json::from_str(self.published.as_str())
+    }
+
+    pub(super) fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn digest(&self) -> &CatalogHash {
+        &self.digest
+    }
+
+    fn new(kind: Kind, server: &Arc<str>, item: &Item, name: Arc<str>, published: RawJson) -> Self {
+        let mut hasher = Hasher::default();
+        hasher
+            .count(kind.index())
+            .part(server.as_bytes())
+            .part(item.key().as_bytes())
+            .part(published.as_bytes());
+        Self {
+            name,
+            server: Arc::clone(server),
+            item: item.clone(),
+            published,
+            digest: hasher.finish(),
+            model: PhantomData,
+        }
+    }
+
+    /// An item under `server__name`.
+    fn renamed(kind: Kind, server: &Arc<str>, item: &Item, name: &str, description: Option<&str>) -> Self {
+        let name = public_name(server, name);
+        let text = renamed(item.raw().as_str(), &name, description)
+            .expect("an item of this kind was read as an object with one `name`");
+        let published = RawJson::from_text(text).expect("replacing a value by a value leaves JSON");
+        Self::new(kind, server, item, name.into(), published)
+    }
+
+    /// An item known by its uri, which means the same whoever asks.
+    fn unchanged(kind: Kind, server: &Arc<str>, item: &Item) -> Self {
+        Self::new(kind, server, item, item.key().into(), item.raw().clone())
+    }
+}
+
+impl Offer<rmcp::model::Tool> {
+    /// What the tool says of its effects.
+    pub fn hints(&self) -> Hints {
+        self.item.hints()
+    }
+}
+
+impl<T> Clone for Offer<T> {
+    fn clone(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            server: Arc::clone(&self.server),
+            item: self.item.clone(),
+            published: self.published.clone(),
+            digest: self.digest,
+            model: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Offer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offer")
+            .field("name", &self.name)
+            .field("server", &self.server)
+            .field("original", &self.original())
+            .finish_non_exhaustive()
+    }
+}
+
+/// All that one server offers, as callers would see it if no other server were there.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) tools: Vec<PublicTool>,
+    pub(super) prompts: Vec<PublicPrompt>,
+    pub(super) resources: Vec<PublicResource>,
+    pub(super) templates: Vec<PublicTemplate>,
+}
+
+impl Section {
+    pub(super) fn new(server: &Arc<str>, catalog: &ServerCatalog, view: &dyn View) -> Self {
+        let items = |kind: Kind| catalog.items(kind).iter();
+        let tool = |item: &Item| {
+            let name = view.public_name(item.key());
+            Offer::renamed(Kind::Tool, server, item, name, view.describe(item.key()))
+        };
+        let prompt = |item: &Item| Offer::renamed(Kind::Prompt, server, item, item.key(), None);
+        Self {
+            tools: items(Kind::Tool)
+                .filter(|item| view.admits(item.key()))
+                .map(tool)
+                .collect(),
+            prompts: items(Kind::Prompt).map(prompt).collect(),
+            resources: items(Kind::Resource)
+                .map(|item| Offer::unchanged(Kind::Resource, server, item))
+                .collect(),
+            templates: items(Kind::Template)
+                .map(|item| Offer::unchanged(Kind::Template, server, item))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use std::sync::Arc;
+
+use super::Section;
+use crate::catalog::fixtures::{ODD_TOOL, catalog, prompt, raw, resource, template, tool};
+use crate::catalog::{Kind, View};
+
+/// Hides `hidden`, and shows `odd` as `even` with words of its own.
+#[derive(Debug)]
+struct Changed;
+
+impl View for Changed {
+    fn admits(&self, tool: &str) -> bool {
+        tool != "hidden"
+    }
+
+    fn public_name<'a>(&'a self, tool: &'a str) -> &'a str {
+        if tool == "odd" { "even" } else { tool }
+    }
+
+    fn describe(&self, tool: &str) -> Option<&str> {
+        (tool == "odd").then_some("in \"other\" words")
+    }
+}
+
+fn section(items: &[(Kind, crate::wire::RawJson)], view: &dyn View) -> Section {
+    Section::new(&Arc::from("srv"), &catalog("srv", items), view)
+}
+
+#[test]
+fn a_tool_is_published_under_its_public_name_with_every_other_byte_as_sent() {
+    let section = section(&[(Kind::Tool, raw(ODD_TOOL))], &());
+    let tool = &section.tools[0];
+    assert_eq!(
+        (tool.name(), tool.server(), tool.original()),
+        ("srv__odd", "srv", "odd")
+    );
+    assert_eq!(tool.raw().as_str(), ODD_TOOL);
+    assert_eq!(
+        tool.published().as_str(),
+        ODD_TOOL.replace(r#""odd""#, r#""srv__odd""#)
+    );
+}
+
+#[test]
+fn a_view_hides_renames_and_describes_but_the_original_stays() {
+    let section = section(
+        &[tool("hidden"), (Kind::Tool, raw(ODD_TOOL)), tool("plain")],
+        &Changed,
+    );
+    let names: Vec<_> = section
+        .tools
+        .iter()
+        .map(|tool| (tool.name(), tool.original()))
+        .collect();
+    assert_eq!(names, [("srv__even", "odd"), ("srv__plain", "plain")]);
+    let text = section.tools[0].published().as_str();
+    assert!(
+        text.contains(r#""description":"in \"other\" words","_meta""#),
+        "{text}"
+    );
+    assert_eq!(section.tools[0].raw().as_str(), ODD_TOOL);
+}
+
+#[test]
+fn prompts_are_renamed_and_resources_keep_their_uris() {
+    let section = section(
+        &[prompt("p"), resource("file:///a"), template("file:///{x}")],
+        &Changed,
+    );
+    assert_eq!(section.prompts[0].published().as_str(), r#"{"name":"srv__p"}"#);
+    assert_eq!(section.resources[0].name(), "file:///a");
+    assert_eq!(section.resources[0].published(), section.resources[0].raw());
+    assert_eq!(section.templates[0].name(), "file:///{x}");
+}
+
+#[test]
+fn every_kind_has_a_typed_view_under_its_public_name() {
+    let hinted = raw(r#"{"name":"t","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#);
+    let items = [
+        (Kind::Tool, hinted),
+        prompt("p"),
+        resource("a:b"),
+        template("a:{b}"),
+    ];
+    let section = section(&items, &());
+    let tool = section.tools[0].typed().unwrap();
+    assert_eq!(tool.name, "srv__t");
+    assert_eq!(tool.annotations.unwrap().read_only_hint, Some(true));
+    assert!(section.tools[0].hints().read_only);
+    assert_eq!(section.prompts[0].typed().unwrap().name, "srv__p");
+    assert_eq!(section.resources[0].typed().unwrap().uri, "a:b");
+    assert_eq!(section.templates[0].typed().unwrap().uri_template, "a:{b}");
+}
+
+#[test]
+fn an_item_the_typed_view_does_not_understand_is_still_published() {
+    let odd = raw(r#"{"name":"t","inputSchema":{},"description":{"of":"the future"}}"#);
+    let section = section(&[(Kind::Tool, odd)], &());
+    assert!(section.tools[0].typed().is_err());
+    assert!(section.tools[0].published().as_str().contains("the future"));
+}

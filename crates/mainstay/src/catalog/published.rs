@@ -1,0 +1,191 @@
+//! The published catalog: an immutable picture of what the whole fleet offers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::hash::{CatalogHash, Hasher};
+use super::offer::Offer;
+use super::{Diagnostic, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog};
+
+/// What the whole fleet offers, at one revision. It never changes; a newer one takes its place.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    content: Arc<Content>,
+    servers: BTreeMap<Arc<str>, Listed>,
+    diagnostics: Arc<[Diagnostic]>,
+}
+
+/// When a server's catalog was listed, and since when it may be out of date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// When the server last listed it.
+    pub listed_at: SystemTime,
+    /// Since when the server cannot be asked; `None` while it can.
+    pub stale_since: Option<SystemTime>,
+}
+
+impl Catalog {
+    /// The number of this content. It grows by one with each change of content, and only then.
+    pub fn revision(&self) -> u64 {
+        self.content.revision
+    }
+
+    /// The hash of everything published. Equal content has an equal hash in every process.
+    pub fn hash(&self) -> CatalogHash {
+        self.content.hash
+    }
+
+    /// All tools, sorted by server and original name.
+    pub fn tools(&self) -> &[PublicTool] {
+        &self.content.tools.list
+    }
+
+    /// The tool with this public name.
+    pub fn tool(&self, name: &str) -> Option<&PublicTool> {
+        self.content.tools.get(name)
+    }
+
+    /// All prompts, sorted by server and original name.
+    pub fn prompts(&self) -> &[PublicPrompt] {
+        &self.content.prompts.list
+    }
+
+    /// The prompt with this public name.
+    pub fn prompt(&self, name: &str) -> Option<&PublicPrompt> {
+        self.content.prompts.get(name)
+    }
+
+    /// All resources, sorted by server and uri.
+    pub fn resources(&self) -> &[PublicResource] {
+        &self.content.resources.list
+    }
+
+    /// The resource with this uri; of the first server where several offer it.
+    pub fn resource(&self, uri: &str) -> Option<&PublicResource> {
+        self.content.resources.get(uri)
+    }
+
+    /// All resource templates, sorted by server and uri template.
+    pub fn templates(&self) -> &[PublicTemplate] {
+        &self.content.templates.list
+    }
+
+    /// The resource template spelt like this; of the first server where several offer it.
+    pub fn template(&self, uri_template: &str) -> Option<&PublicTemplate> {
+        self.content.templates.get(uri_template)
+    }
+
+    /// The servers whose offers are published, sorted by name.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        self.servers.keys().map(|name| &**name)
+    }
+
+    /// What one server offers, before any view and name is applied.
+    pub fn server(&self, server: &str) -> Option<&Arc<ServerCatalog>> {
+        self.servers.get(server).map(|listed| &listed.catalog)
+    }
+
+    /// How fresh a server's part is; `None` when nothing of it is published.
+    pub fn freshness(&self, server: &str) -> Option<Freshness> {
+        self.servers.get(server).map(|listed| listed.freshness)
+    }
+
+    /// Everything that was set aside, server by server.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// Nothing, at revision zero: what readers see before the first server is published.
+    pub(crate) fn empty() -> Self {
+        Self {
+            content: Arc::new(Content {
+                revision: 0,
+                hash: Hasher::default().finish(),
+                tools: Table::default(),
+                prompts: Table::default(),
+                resources: Table::default(),
+                templates: Table::default(),
+            }),
+            servers: BTreeMap::new(),
+            diagnostics: Arc::default(),
+        }
+    }
+
+    /// The catalog that follows this one: `content` counts as new, and gets the next revision, if its hash differs.
+    pub(super) fn followed_by(
+        &self,
+        content: Content,
+        servers: BTreeMap<Arc<str>, Listed>,
+        diagnostics: Vec<Diagnostic>,
+    ) -> Self {
+        let content = if content.hash == self.content.hash {
+            Arc::clone(&self.content)
+        } else {
+            Arc::new(Content {
+                revision: self.content.revision + 1,
+                ..content
+            })
+        };
+        Self {
+            content,
+            servers,
+            diagnostics: diagnostics.into(),
+        }
+    }
+
+    /// The same content with another freshness of one server.
+    pub(super) fn with_freshness(&self, server: &str, freshness: Freshness) -> Self {
+        let mut same = self.clone();
+        if let Some(listed) = same.servers.get_mut(server) {
+            listed.freshness = freshness;
+        }
+        same
+    }
+}
+
+/// One server's part in a published catalog.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) catalog: Arc<ServerCatalog>,
+    pub(super) freshness: Freshness,
+}
+
+/// What a revision stands for.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) revision: u64,
+    pub(super) hash: CatalogHash,
+    pub(super) tools: Table<rmcp::model::Tool>,
+    pub(super) prompts: Table<rmcp::model::Prompt>,
+    pub(super) resources: Table<rmcp::model::Resource>,
+    pub(super) templates: Table<rmcp::model::ResourceTemplate>,
+}
+
+/// Offers in their order, and where each public name is found; the first of a name is the one found.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    list: Vec<Offer<T>>,
+    index: HashMap<Arc<str>, usize>,
+}
+
+impl<T> Table<T> {
+    pub(super) fn get(&self, name: &str) -> Option<&Offer<T>> {
+        self.index.get(name).map(|&at| &self.list[at])
+    }
+
+    pub(super) fn push(&mut self, offer: Offer<T>) {
+        let name = Arc::clone(offer.shared_name());
+        self.index.entry(name).or_insert(self.list.len());
+        self.list.push(offer);
+    }
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            index: HashMap::new(),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The one writer of the published catalog, and its readers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use super::union::Input;
+use super::{Catalog, Freshness, ServerCatalog, View};
+
+/// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
+///
+/// The methods that change something answer whether the content changed, in which case readers are told, once.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    inputs: BTreeMap<Arc<str>, Input>,
+    current: Arc<ArcSwap<Catalog>>,
+    revision: watch::Sender<u64>,
+}
+
+/// Reads the published catalog. Clones are cheap and independent of each other.
+#[derive(Clone, Debug)]
+pub struct CatalogReader {
+    current: Arc<ArcSwap<Catalog>>,
+    revision: watch::Receiver<u64>,
+    seen: u64,
+}
+
+impl Publisher {
+    pub(crate) fn new() -> Self {
+        let empty = Catalog::empty();
+        Self {
+            inputs: BTreeMap::new(),
+            revision: watch::Sender::new(empty.revision()),
+            current: Arc::new(ArcSwap::from_pointee(empty)),
+        }
+    }
+
+    /// A reader that has seen what is published now.
+    pub(crate) fn reader(&self) -> CatalogReader {
+        CatalogReader {
+            current: Arc::clone(&self.current),
+            revision: self.revision.subscribe(),
+            seen: self.current.load().revision(),
+        }
+    }
+
+    /// Publishes what `server` offers, in place of what it offered before.
+    pub(crate) fn set(
+        &mut self,
+        server: &str,
+        catalog: Arc<ServerCatalog>,
+        view: Arc<dyn View>,
+        freshness: Freshness,
+    ) -> bool {
+        let name: Arc<str> = server.into();
+        match self.inputs.get_mut(server) {
+            Some(input) => {
+                input.update(&name, catalog, view);
+                *input.freshness_mut() = freshness;
+            }
+            None => {
+                let input = Input::new(&name, catalog, view, freshness);
+                self.inputs.insert(name, input);
+            }
+        }
+        self.publish_union()
+    }
+
+    /// Shows what `server` offers through another view. Does nothing when nothing of it is published.
+    pub(crate) fn set_view(&mut self, server: &str, view: Arc<dyn View>) -> bool {
+        let Some(input) = self.inputs.get_mut(server) else {
+            return false;
+        };
+        let catalog = Arc::clone(input.catalog());
+        input.update(&server.into(), catalog, view);
+        self.publish_union()
+    }
+
+    /// Notes that `server` cannot be asked since `at`; what it offered stays. The first such moment counts.
+    pub(crate) fn mark_stale(&mut self, server: &str, at: SystemTime) {
+        let Some(input) = self.inputs.get_mut(server) else {
+            return;
+        };
+        let freshness = input.freshness_mut();
+        if freshness.stale_since.is_none() {
+            freshness.stale_since = Some(at);
+            let next = self.current.load().with_freshness(server, *freshness);
+            self.publish(next);
+        }
+    }
+
+    /// Publishes nothing of `server` any more.
+    pub(crate) fn withdraw(&mut self, server: &str) -> bool {
+        self.inputs.remove(server).is_some() && self.publish_union()
+    }
+
+    fn publish_union(&self) -> bool {
+        let next = Catalog::union(&self.inputs, &self.current.load());
+        self.publish(next)
+    }
+
+    /// Stored first, told second: whoever is told finds it there.
+    fn publish(&self, next: Catalog) -> bool {
+        let revision = next.revision();
+        self.current.store(Arc::new(next));
+        self.revision.send_if_modified(|last| {
+            let grown = revision > *last;
+            *last = revision;
+            grown
+        })
+    }
+}
+
+impl CatalogReader {
+    /// The catalog published now. Takes no lock and never waits.
+    pub fn load(&self) -> Arc<Catalog> {
+        self.current.load_full()
+    }
+
+    /// Waits for a catalog with other content than the last one this returned (at first: than when the reader was
+    /// made). Revisions that came and went meanwhile are skipped. `None` when the fleet is gone.
+    ///
+    /// Cancel safety: dropped before it returns, it has consumed nothing; the next call sees the same change.
+    pub async fn changed(&mut self) -> Option<Arc<Catalog>> {
+        loop {
+            self.revision.changed().await.ok()?;
+            let catalog = self.load();
+            if catalog.revision() > self.seen {
+                self.seen = catalog.revision();
+                return Some(catalog);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

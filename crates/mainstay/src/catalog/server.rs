@@ -1,0 +1,188 @@
+//! What one server offers, as last listed with success.
+
+use std::time::Duration;
+
+use super::diagnostic::{Diagnostic, Fault, Findings};
+use super::hash::{CatalogHash, Hasher};
+use super::pages::{Listing, MAX_BYTES};
+use super::{Item, Kind};
+use crate::wire::RawJson;
+
+/// What one server offers, as last listed with success. Two catalogs are equal when their hashes are.
+#[derive(Clone, Debug)]
+pub struct ServerCatalog {
+    about: About,
+    items: [Vec<Item>; Kind::ALL.len()],
+    private: bool,
+    ttl: Option<Duration>,
+    hash: CatalogHash,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// What a server said of itself when the connection was made.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The protocol version spoken with it.
+    pub protocol_version: Option<String>,
+    /// Its `serverInfo`, as sent.
+    pub server_info: Option<RawJson>,
+    /// Its `capabilities`, as sent.
+    pub capabilities: Option<RawJson>,
+    /// Its instructions to a model.
+    pub instructions: Option<String>,
+}
+
+impl ServerCatalog {
+    /// Makes a catalog of what was listed; what is malformed, doubled or over the bounds is set aside.
+    ///
+    /// Items are sorted by key. A server may list in any order, and another one each time; but callers put the list at
+    /// the head of a model's prompt, and a prompt cache is lost with the first byte that moves.
+    pub(crate) fn new(server: &str, about: About, listings: impl IntoIterator<Item = Listing>) -> Self {
+        let mut findings = Findings::of(server);
+        let mut items: [Vec<Item>; Kind::ALL.len()] = Default::default();
+        let mut private = false;
+        let mut ttl: Option<Duration> = None;
+        for listing in listings {
+            private |= listing.private;
+            ttl = ttl.into_iter().chain(listing.ttl).min();
+            let kind = listing.kind;
+            if let Some(why) = listing.cut_off {
+                findings.add(kind, Fault::CutOff, None, why);
+            }
+            for raw in listing.items {
+                match Item::read(kind, raw) {
+                    Ok(item) => items[kind.index()].push(item),
+                    Err(flaw) => findings.add(kind, Fault::Malformed, flaw.item.as_deref(), flaw.message),
+                }
+            }
+        }
+        let mut room = MAX_BYTES.saturating_sub(about.bytes());
+        for kind in Kind::ALL {
+            let list = &mut items[kind.index()];
+            sort(kind, list, &mut findings);
+            cut_to(&mut room, kind, list, &mut findings);
+        }
+        Self {
+            hash: hash(&about, &items, private),
+            about,
+            items,
+            private,
+            ttl,
+            diagnostics: findings.finish(),
+        }
+    }
+
+    /// The items of one kind, sorted by key.
+    pub fn items(&self, kind: Kind) -> &[Item] {
+        &self.items[kind.index()]
+    }
+
+    /// The item of this kind with this name or uri.
+    pub fn item(&self, kind: Kind, key: &str) -> Option<&Item> {
+        let items = self.items(kind);
+        let at = items.binary_search_by(|item| item.key().cmp(key)).ok()?;
+        Some(&items[at])
+    }
+
+    /// What the server said of itself.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Whether some of it is meant for this authorization alone, and so must not be stored.
+    pub fn is_private(&self) -> bool {
+        self.private
+    }
+
+    /// How long the server calls its lists fresh.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// The hash of all items and of what the server said of itself.
+    pub fn hash(&self) -> CatalogHash {
+        self.hash
+    }
+
+    /// What was set aside.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+}
+
+impl PartialEq for ServerCatalog {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+}
+
+impl Eq for ServerCatalog {}
+
+impl About {
+    fn bytes(&self) -> usize {
+        let raw = |json: &Option<RawJson>| json.as_ref().map_or(0, |json| json.as_bytes().len());
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        raw(&self.server_info)
+            + raw(&self.capabilities)
+            + text(&self.instructions)
+            + text(&self.protocol_version)
+    }
+}
+
+/// Sorts by key and leaves one item for each.
+///
+/// Of two different items with one key the one with the lesser bytes stays, so that the choice does not hang on the
+/// order of the listing. An exact copy is dropped without a word: nothing is lost with it.
+fn sort(kind: Kind, items: &mut Vec<Item>, findings: &mut Findings<'_>) {
+    items.sort_by(|a, b| (a.key(), a.raw().as_bytes()).cmp(&(b.key(), b.raw().as_bytes())));
+    items.dedup_by(|later, first| {
+        let doubled = later.key() == first.key();
+        if doubled && later.raw() != first.raw() {
+            let message = format!("the server offers two different {kind}s of this name");
+            findings.add(kind, Fault::Duplicate, Some(later.key()), message);
+        }
+        doubled
+    });
+}
+
+/// Cuts the list where the catalog's bytes run out.
+fn cut_to(room: &mut usize, kind: Kind, items: &mut Vec<Item>, findings: &mut Findings<'_>) {
+    let fitting = items
+        .iter()
+        .take_while(|item| match room.checked_sub(item.raw().as_bytes().len()) {
+            Some(left) => {
+                *room = left;
+                true
+            }
+            None => false,
+        });
+    let fitting = fitting.count();
+    let over = items.len() - fitting;
+    if over > 0 {
+        items.truncate(fitting);
+        let message = format!("the catalog has more than {MAX_BYTES} bytes: {over} left out");
+        findings.add(kind, Fault::CutOff, None, message);
+    }
+}
+
+/// Privacy is content: a list that turns private must replace the one that may be stored. A time to live is not: it
+/// may count down with every listing.
+fn hash(about: &About, items: &[Vec<Item>], private: bool) -> CatalogHash {
+    let mut hasher = Hasher::default();
+    hasher
+        .optional(about.protocol_version.as_deref().map(str::as_bytes))
+        .optional(about.server_info.as_ref().map(RawJson::as_bytes))
+        .optional(about.capabilities.as_ref().map(RawJson::as_bytes))
+        .optional(about.instructions.as_deref().map(str::as_bytes))
+        .count(usize::from(private));
+    for list in items {
+        hasher.count(list.len());
+        for item in list {
+            hasher.part(item.raw().as_bytes());
+        }
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests;

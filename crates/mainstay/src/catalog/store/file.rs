@@ -1,0 +1,136 @@
+//! The format of a stored catalog: a line that names the format, its version and the hash of the rest; then JSON.
+//!
+//! The hash tells a damaged file from a sound one, which JSON alone does not: a flipped bit inside a text is still JSON.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::Stored;
+use crate::catalog::hash::Hasher;
+use crate::catalog::{About, Kind, Listing, ServerCatalog};
+use crate::wire::RawJson;
+
+const MAGIC: &str = "mainstay-catalog";
+/// Grows when an older Mainstay could misread a newer file.
+const VERSION: &str = "1";
+
+/// Why a file is of no use.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unusable {
+    #[error("it is no stored catalog")]
+    Foreign,
+    #[error("it was written in another version of the format")]
+    Version,
+    #[error("it is damaged")]
+    Damaged,
+    #[error("it belongs to another server identity")]
+    Identity,
+}
+
+/// The JSON after the first line.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    identity: String,
+    server: String,
+    era: Option<String>,
+    listed_at_ms: u64,
+    protocol_version: Option<String>,
+    server_info: Option<RawJson>,
+    capabilities: Option<RawJson>,
+    instructions: Option<String>,
+    tools: Vec<RawJson>,
+    prompts: Vec<RawJson>,
+    resources: Vec<RawJson>,
+    resource_templates: Vec<RawJson>,
+}
+
+pub(super) fn encode(stored: &Stored) -> Vec<u8> {
+    let about = stored.catalog.about().clone();
+    let raw = |kind| {
+        stored
+            .catalog
+            .items(kind)
+            .iter()
+            .map(|item| item.raw().clone())
+            .collect()
+    };
+    let since_epoch = stored
+        .listed_at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let body = Body {
+        identity: stored.identity.clone(),
+        server: stored.server.clone(),
+        era: stored.era.clone(),
+        listed_at_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
+        protocol_version: about.protocol_version,
+        server_info: about.server_info,
+        capabilities: about.capabilities,
+        instructions: about.instructions,
+        tools: raw(Kind::Tool),
+        prompts: raw(Kind::Prompt),
+        resources: raw(Kind::Resource),
+        resource_templates: raw(Kind::Template),
+    };
+    let json = serde_json::to_vec(&body).expect("texts, numbers and raw JSON can be written as JSON");
+    let mut bytes = format!("{MAGIC} {VERSION} {}\n", hash(&json)).into_bytes();
+    bytes.extend_from_slice(&json);
+    bytes
+}
+
+pub(super) fn decode(bytes: &[u8], identity: &str) -> Result<Stored, Unusable> {
+    let json = body_of(bytes)?;
+    let body: Body = serde_json::from_slice(json).map_err(|_| Unusable::Damaged)?;
+    if body.identity != identity {
+        return Err(Unusable::Identity);
+    }
+    let listed_at = SystemTime::UNIX_EPOCH
+        .checked_add(Duration::from_millis(body.listed_at_ms))
+        .ok_or(Unusable::Damaged)?;
+    let about = About {
+        protocol_version: body.protocol_version,
+        server_info: body.server_info,
+        capabilities: body.capabilities,
+        instructions: body.instructions,
+    };
+    let lists = [body.tools, body.prompts, body.resources, body.resource_templates];
+    let listings = Kind::ALL.into_iter().zip(lists).map(|(kind, items)| Listing {
+        items,
+        ..Listing::empty(kind)
+    });
+    Ok(Stored {
+        catalog: ServerCatalog::new(&body.server, about, listings),
+        identity: body.identity,
+        server: body.server,
+        era: body.era,
+        listed_at,
+    })
+}
+
+/// The JSON of a file whose first line fits it.
+fn body_of(bytes: &[u8]) -> Result<&[u8], Unusable> {
+    let rest = bytes.strip_prefix(MAGIC.as_bytes()).ok_or(Unusable::Foreign)?;
+    let rest = rest.strip_prefix(b" ").ok_or(Unusable::Foreign)?;
+    let line_end = rest
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .ok_or(Unusable::Damaged)?;
+    let line = std::str::from_utf8(&rest[..line_end]).map_err(|_| Unusable::Damaged)?;
+    let json = &rest[line_end + 1..];
+    let (version, claimed) = line.split_once(' ').ok_or(Unusable::Damaged)?;
+    if version != VERSION {
+        return Err(Unusable::Version);
+    }
+    if claimed != hash(json) {
+        return Err(Unusable::Damaged);
+    }
+    Ok(json)
+}
+
+fn hash(json: &[u8]) -> String {
+    let mut hasher = Hasher::default();
+    hasher.part(json);
+    hasher.finish().to_string()
+}

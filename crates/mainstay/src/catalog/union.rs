@@ -1,0 +1,155 @@
+//! Joins the catalogs of all servers into the published one.
+//!
+//! Servers are taken in the order of their names and items in the order of theirs, so the same inputs give the same
+//! catalog, collisions included. The costly part (names, rewritten bytes, hashes) is done once for each server, when
+//! its [`Input`] is made; joining only copies handles.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::diagnostic::{Diagnostic, Fault, Findings};
+use super::hash::Hasher;
+use super::offer::{Offer, Section};
+use super::published::{Content, Freshness, Listed, Table};
+use super::{Catalog, Kind, ServerCatalog, View};
+
+/// One server's part of the union.
+#[derive(Debug)]
+pub(crate) struct Input {
+    catalog: Arc<ServerCatalog>,
+    view: Arc<dyn View>,
+    freshness: Freshness,
+    section: Section,
+}
+
+impl Input {
+    pub(crate) fn new(
+        server: &Arc<str>,
+        catalog: Arc<ServerCatalog>,
+        view: Arc<dyn View>,
+        freshness: Freshness,
+    ) -> Self {
+        Self {
+            section: Section::new(server, &catalog, &*view),
+            catalog,
+            view,
+            freshness,
+        }
+    }
+
+    /// Takes a newer catalog and view; what is published of them is worked out anew only if one of them changed.
+    pub(super) fn update(&mut self, server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<dyn View>) {
+        if self.catalog != catalog || !Arc::ptr_eq(&self.view, &view) {
+            self.section = Section::new(server, &catalog, &*view);
+        }
+        self.catalog = catalog;
+        self.view = view;
+    }
+
+    pub(super) fn catalog(&self) -> &Arc<ServerCatalog> {
+        &self.catalog
+    }
+
+    pub(super) fn freshness_mut(&mut self) -> &mut Freshness {
+        &mut self.freshness
+    }
+}
+
+impl Catalog {
+    /// The union of all inputs, as the successor of `previous`.
+    pub(crate) fn union(inputs: &BTreeMap<Arc<str>, Input>, previous: &Self) -> Self {
+        let mut join = Join::default();
+        let mut servers = BTreeMap::new();
+        for (server, input) in inputs {
+            join.add(server, input);
+            let listed = Listed {
+                catalog: Arc::clone(&input.catalog),
+                freshness: input.freshness,
+            };
+            servers.insert(Arc::clone(server), listed);
+        }
+        let content = Content {
+            revision: 0,
+            hash: join.hasher.finish(),
+            tools: join.tools,
+            prompts: join.prompts,
+            resources: join.resources,
+            templates: join.templates,
+        };
+        previous.followed_by(content, servers, join.diagnostics)
+    }
+}
+
+/// A union under way.
+#[derive(Default)]
+struct Join {
+    tools: Table<rmcp::model::Tool>,
+    prompts: Table<rmcp::model::Prompt>,
+    resources: Table<rmcp::model::Resource>,
+    templates: Table<rmcp::model::ResourceTemplate>,
+    hasher: Hasher,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Join {
+    fn add(&mut self, server: &str, input: &Input) {
+        self.diagnostics.extend_from_slice(input.catalog.diagnostics());
+        let mut joint = Joint {
+            hasher: &mut self.hasher,
+            findings: Findings::of(server),
+        };
+        let section = &input.section;
+        joint.add_named(Kind::Tool, &section.tools, &mut self.tools);
+        joint.add_named(Kind::Prompt, &section.prompts, &mut self.prompts);
+        joint.add_by_uri(Kind::Resource, &section.resources, &mut self.resources);
+        joint.add_by_uri(Kind::Template, &section.templates, &mut self.templates);
+        self.diagnostics.extend(joint.findings.finish());
+    }
+}
+
+/// Where one server's offers meet those before it.
+struct Joint<'a> {
+    hasher: &'a mut Hasher,
+    findings: Findings<'a>,
+}
+
+impl Joint<'_> {
+    /// A name must lead to one thing: an offer whose name is taken is set aside.
+    fn add_named<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut Table<T>) {
+        for offer in offers {
+            match table.get(offer.name()) {
+                Some(first) => self.collided(kind, offer, first, "is set aside"),
+                None => self.keep(offer, table),
+            }
+        }
+    }
+
+    /// A uri means the same whoever serves it: both are listed, and the first is the one that is read.
+    fn add_by_uri<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut Table<T>) {
+        for offer in offers {
+            if let Some(first) = table.get(offer.name()) {
+                self.collided(kind, offer, first, "is listed, but not read from here");
+            }
+            self.keep(offer, table);
+        }
+    }
+
+    fn keep<T>(&mut self, offer: &Offer<T>, table: &mut Table<T>) {
+        self.hasher.part(offer.digest().as_bytes());
+        table.push(offer.clone());
+    }
+
+    fn collided<T>(&mut self, kind: Kind, offer: &Offer<T>, first: &Offer<T>, fate: &str) {
+        let message = format!(
+            "{fate}: `{}` is already {kind} `{}` of server `{}`",
+            offer.name(),
+            first.original(),
+            first.server()
+        );
+        self.findings
+            .add(kind, Fault::Collision, Some(offer.original()), message);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::Input;
+use crate::catalog::fixtures::{catalog, prompt, raw, resource, tool};
+use crate::catalog::{Catalog, Fault, Freshness, Kind, Offer};
+use crate::wire::RawJson;
+
+type Offers<'a> = (&'a str, Vec<(Kind, RawJson)>);
+
+fn union(servers: &[Offers<'_>], previous: &Catalog) -> Catalog {
+    union_at(SystemTime::UNIX_EPOCH, servers, previous)
+}
+
+fn union_at(listed_at: SystemTime, servers: &[Offers<'_>], previous: &Catalog) -> Catalog {
+    let fresh = Freshness {
+        listed_at,
+        stale_since: None,
+    };
+    let input = |(server, items): &Offers<'_>| {
+        let name: Arc<str> = Arc::from(*server);
+        let input = Input::new(&name, Arc::new(catalog(server, items)), Arc::new(()), fresh);
+        (name, input)
+    };
+    Catalog::union(&servers.iter().map(input).collect::<BTreeMap<_, _>>(), previous)
+}
+
+fn names(catalog: &Catalog) -> Vec<&str> {
+    catalog.tools().iter().map(Offer::name).collect()
+}
+
+#[test]
+fn the_revision_grows_with_content_and_with_nothing_else() {
+    let empty = Catalog::empty();
+    let first = union(&[("a", vec![tool("x"), tool("y")])], &empty);
+    assert_eq!((first.revision(), first.tools().len()), (1, 2));
+
+    let later = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
+    let shuffled = union_at(later, &[("a", vec![tool("y"), tool("x")])], &first);
+    assert_eq!((shuffled.revision(), shuffled.hash()), (1, first.hash()));
+    assert_eq!(shuffled.freshness("a").unwrap().listed_at, later);
+
+    let respelt = (
+        Kind::Tool,
+        raw(r#"{"name":"x","inputSchema":{"type":"object"} }"#),
+    );
+    let changed = union(&[("a", vec![respelt, tool("y")])], &shuffled);
+    assert_eq!(changed.revision(), 2);
+    assert_ne!(changed.hash(), first.hash());
+
+    let back = union(&[("a", vec![tool("x"), tool("y")])], &changed);
+    assert_eq!((back.revision(), back.hash()), (3, first.hash()));
+    let gone = union(&[], &back);
+    assert_eq!((gone.revision(), gone.hash()), (4, empty.hash()));
+}
+
+#[test]
+fn a_server_that_offers_nothing_is_published_without_a_change_of_content() {
+    let empty = Catalog::empty();
+    let healthy = union(&[("a", vec![])], &empty);
+    assert_eq!(healthy.revision(), 0);
+    assert_eq!(healthy.servers().collect::<Vec<_>>(), ["a"]);
+    assert!(healthy.freshness("a").is_some() && healthy.freshness("b").is_none());
+}
+
+#[test]
+fn a_tool_that_moves_to_another_server_is_a_change() {
+    let one = union(&[("a__b", vec![tool("c")])], &Catalog::empty());
+    let two = union(&[("a", vec![tool("b__c")])], &one);
+    assert_eq!(names(&one), names(&two));
+    assert_eq!(two.revision(), 2);
+}
+
+#[test]
+fn the_later_of_two_colliding_tools_is_set_aside_with_a_diagnostic() {
+    let offers = [
+        ("a", vec![tool("b__c"), tool("x y"), tool("x.y"), tool("x_z")]),
+        ("a__b", vec![tool("c"), tool("d")]),
+    ];
+    let joined = union(&offers, &Catalog::empty());
+    assert_eq!(names(&joined), ["a__b__c", "a__x_y", "a__x_z", "a__b__d"]);
+    assert_eq!(joined.tool("a__b__c").unwrap().server(), "a");
+    assert_eq!(joined.tool("a__x_y").unwrap().original(), "x y");
+    let told: Vec<_> = joined
+        .diagnostics()
+        .iter()
+        .map(|d| (d.server.as_str(), d.fault, d.item.as_deref()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("a", Fault::Collision, Some("x.y")),
+            ("a__b", Fault::Collision, Some("c"))
+        ]
+    );
+}
+
+#[test]
+fn what_is_set_aside_is_no_content() {
+    let other = (
+        Kind::Tool,
+        raw(r#"{"name":"c","inputSchema":{},"description":"changed"}"#),
+    );
+    let before = union(
+        &[("a", vec![tool("b__c")]), ("a__b", vec![tool("c")])],
+        &Catalog::empty(),
+    );
+    let after = union(&[("a", vec![tool("b__c")]), ("a__b", vec![other])], &before);
+    assert_eq!(
+        (after.revision(), after.hash()),
+        (before.revision(), before.hash())
+    );
+}
+
+#[test]
+fn prompts_collide_like_tools_and_not_with_tools() {
+    let joined = union(
+        &[
+            ("a", vec![prompt("b__c"), tool("b__c")]),
+            ("a__b", vec![prompt("c")]),
+        ],
+        &Catalog::empty(),
+    );
+    assert_eq!((joined.prompts().len(), joined.tools().len()), (1, 1));
+    assert_eq!(joined.prompt("a__b__c").unwrap().server(), "a");
+    assert_eq!(joined.diagnostics()[0].kind, Kind::Prompt);
+}
+
+#[test]
+fn a_resource_of_two_servers_is_listed_twice_and_read_from_the_first() {
+    let joined = union(
+        &[("b", vec![resource("x:1")]), ("a", vec![resource("x:1")])],
+        &Catalog::empty(),
+    );
+    let servers: Vec<_> = joined.resources().iter().map(Offer::server).collect();
+    assert_eq!(servers, ["a", "b"]);
+    assert_eq!(joined.resource("x:1").unwrap().server(), "a");
+    let [told] = joined.diagnostics() else {
+        panic!("{:?}", joined.diagnostics());
+    };
+    assert_eq!(
+        (told.server.as_str(), told.kind, told.fault),
+        ("b", Kind::Resource, Fault::Collision)
+    );
+}
+
+#[test]
+fn every_published_tool_is_found_by_its_name_and_sits_in_its_place() {
+    let many: Vec<_> = (0..50).map(|n| tool(&format!("t{n:02}"))).collect();
+    let joined = union(&[("b", many.clone()), ("a", many)], &Catalog::empty());
+    assert_eq!(joined.tools().len(), 100);
+    for tool in joined.tools() {
+        let found = joined.tool(tool.name()).unwrap();
+        assert_eq!(
+            (found.server(), found.original()),
+            (tool.server(), tool.original())
+        );
+    }
+    assert!(
+        joined
+            .tools()
+            .is_sorted_by_key(|tool| (tool.server(), tool.original()))
+    );
+    assert!(joined.tool("a__t99").is_none());
+}
+
+#[test]
+fn overlong_names_stay_apart() {
+    let long = "検".repeat(200);
+    let offers = [("s", vec![tool(&format!("{long}1")), tool(&format!("{long}2"))])];
+    let joined = union(&offers, &Catalog::empty());
+    assert_eq!((joined.tools().len(), joined.diagnostics().len()), (2, 0));
+}
