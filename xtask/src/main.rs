@@ -1,2 +1,58 @@
-//! The program.
-fn main() {}
+//! The project's chores, run as `cargo xtask …`.
+//!
+//! It is the first thing a fresh clone builds, so it has the standard library and `anyhow` and nothing else.
+
+mod arguments;
+mod chaos;
+mod checks;
+mod child;
+mod partners;
+mod project;
+mod purity;
+mod tools;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use arguments::{Chore, HELP};
+use project::Project;
+
+/// A benchmark run builds with optimisations and then measures for minutes.
+const BENCH_WITHIN: Duration = Duration::from_secs(3600);
+
+fn main() -> ExitCode {
+    let chore = match arguments::parse(std::env::args().skip(1)) {
+        Ok(chore) => chore,
+        Err(error) => {
+            eprintln!("{error:#}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> anyhow::Result<()> {
+    let project = Project::find()?;
+    match chore {
+        Chore::Help => {
+            println!("{HELP}");
+            Ok(())
+        }
+        Chore::Test(options) => checks::run(&project, &options),
+        Chore::Partners => partners::install(&project).and_then(|()| partners::build_rmcp_server(&project)),
+        Chore::Bench { passed_on } => child::run(
+            project
+                .cargo()
+                .args(["bench", "--package", "mainstay"])
+                .args(passed_on),
+            BENCH_WITHIN,
+        ),
+        Chore::Chaos(options) => chaos::run(&project, &options),
+    }
+}

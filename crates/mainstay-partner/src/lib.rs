@@ -1,0 +1,123 @@
+//! Where the real MCP servers are that Mainstay's tests talk to.
+//!
+//! `cargo xtask partners` installs them and writes `target/partners/partners.json`; [`partners`] reads it. What
+//! happens without it is decided here, once, by the environment variable `MAINSTAY_PARTNERS`:
+//!
+//! - a path, as `cargo xtask test` sets it: every partner must be there, and a missing one fails the test;
+//! - empty: tests with partners are skipped;
+//! - not set, as in a plain `cargo test`: what is installed is used, and without it the tests are skipped.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// The real servers, each ready to be started over stdio.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partners {
+    /// The reference server with every feature (TypeScript SDK). Over HTTP: argument `streamableHttp` (at `/mcp`) or
+    /// `sse` (at `/sse`) in place of `stdio`, and the port in the environment variable `PORT`.
+    pub everything: Partner,
+    /// Files under one directory (TypeScript SDK). Its last argument is that directory.
+    pub filesystem: Partner,
+    /// A knowledge graph kept in the file `MEMORY_FILE_PATH` (TypeScript SDK).
+    pub memory: Partner,
+    /// Time zones (Python SDK, both eras).
+    pub time: Partner,
+    /// One git repository with one commit (Python SDK, both eras). Its last argument is that repository.
+    pub git: Partner,
+    /// This crate's own program on rmcp, both eras.
+    pub rmcp: Partner,
+}
+
+/// How one real server is started.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partner {
+    /// The program, as an absolute path.
+    pub command: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What its environment must have beside the inherited one.
+    pub env: BTreeMap<String, String>,
+}
+
+/// The installed partners, or `None` when the calling test should return early; a line on stderr says so.
+///
+/// # Panics
+///
+/// When `MAINSTAY_PARTNERS` promises partners and one is not there, and when what is installed is broken.
+#[must_use]
+pub fn partners() -> Option<Partners> {
+    let promised = env::var_os("MAINSTAY_PARTNERS").map(PathBuf::from);
+    let Some(file) = locate(promised, installed()) else {
+        eprintln!("skipped: no test partners; run `cargo xtask partners` to have them");
+        return None;
+    };
+    match read(&file) {
+        Ok(partners) => Some(partners),
+        Err(problem) => panic!("{problem}; run `cargo xtask partners`"),
+    }
+}
+
+/// Which file to read, if any: the promised one, else the installed one; an empty promise means none.
+fn locate(promised: Option<PathBuf>, installed: Option<PathBuf>) -> Option<PathBuf> {
+    match promised {
+        Some(file) if file.as_os_str().is_empty() => None,
+        Some(file) => Some(file),
+        None => installed,
+    }
+}
+
+/// The file beside the build that the running test belongs to: `TARGET/debug/deps/test` → `TARGET/partners`.
+fn installed() -> Option<PathBuf> {
+    let test = env::current_exe().ok()?;
+    test.ancestors()
+        .map(|directory| directory.join("partners/partners.json"))
+        .find(|file| file.is_file())
+}
+
+fn read(file: &Path) -> Result<Partners, String> {
+    let text =
+        fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let partners: Partners = serde_json::from_str(&text)
+        .map_err(|error| format!("{} is not understood: {error}", file.display()))?;
+    for (name, partner) in partners.each() {
+        if !partner.command.is_file() {
+            return Err(format!(
+                "partner {name} is missing at {}",
+                partner.command.display()
+            ));
+        }
+    }
+    Ok(partners)
+}
+
+impl Partners {
+    /// Every partner with its name.
+    #[must_use]
+    pub fn each(&self) -> [(&'static str, &Partner); 6] {
+        let Self {
+            everything,
+            filesystem,
+            memory,
+            time,
+            git,
+            rmcp,
+        } = self;
+        [
+            ("everything", everything),
+            ("filesystem", filesystem),
+            ("memory", memory),
+            ("time", time),
+            ("git", git),
+            ("rmcp", rmcp),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! What a person may ask for on the command line.
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) const HELP: &str = "\
+Usage: cargo xtask CHORE
+
+  test [--quick] [--keep-going] [-- ARGS]
+                      everything that must hold before a change is merged: format, lints, docs,
+                      tests, purity. ARGS go to the test runner, for instance a part of a test's name
+      --quick         leaves out the real MCP servers: no network, nothing installed
+      --keep-going    goes on after a failed step
+  partners            installs the real MCP servers that tests talk to, under target/partners
+  bench [ARGS]        the library's benchmarks
+  chaos [--seconds N] [--seed S]
+                      the chaos test for N seconds (default 60); the seed replays a run
+  help                this text";
+
+const DEFAULT_CHAOS_SECONDS: u64 = 60;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Chore {
+    Help,
+    Test(TestOptions),
+    Partners,
+    Bench { passed_on: Vec<String> },
+    Chaos(ChaosOptions),
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TestOptions {
+    pub(crate) quick: bool,
+    pub(crate) keep_going: bool,
+    pub(crate) passed_on: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ChaosOptions {
+    pub(crate) seconds: u64,
+    pub(crate) seed: Option<u64>,
+}
+
+pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore> {
+    let Some(chore) = arguments.next() else {
+        return Ok(Chore::Help);
+    };
+    match chore.as_str() {
+        "help" | "--help" | "-h" => Ok(Chore::Help),
+        "test" => parse_test(arguments).map(Chore::Test),
+        "partners" => match arguments.next() {
+            Some(unknown) => bail!("partners takes no argument, and got {unknown:?}"),
+            None => Ok(Chore::Partners),
+        },
+        "bench" => Ok(Chore::Bench {
+            passed_on: arguments.collect(),
+        }),
+        "chaos" => parse_chaos(arguments).map(Chore::Chaos),
+        unknown => bail!("no chore is named {unknown:?}"),
+    }
+}
+
+fn parse_test(mut arguments: impl Iterator<Item = String>) -> Result<TestOptions> {
+    let mut options = TestOptions::default();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => options.quick = true,
+            "--keep-going" => options.keep_going = true,
+            "--" => options.passed_on = arguments.by_ref().collect(),
+            unknown => bail!("test does not know {unknown:?}; what follows -- goes to the test runner"),
+        }
+    }
+    Ok(options)
+}
+
+fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<ChaosOptions> {
+    let mut options = ChaosOptions {
+        seconds: DEFAULT_CHAOS_SECONDS,
+        seed: None,
+    };
+    while let Some(argument) = arguments.next() {
+        let mut number = || -> Result<u64> {
+            let value = arguments
+                .next()
+                .with_context(|| format!("{argument} needs a number"))?;
+            value
+                .parse()
+                .with_context(|| format!("{argument} needs a number, and got {value:?}"))
+        };
+        match argument.as_str() {
+            "--seconds" => options.seconds = number()?,
+            "--seed" => options.seed = Some(number()?),
+            unknown => bail!("chaos does not know {unknown:?}"),
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChaosOptions, Chore, Result, TestOptions, parse};
+
+    fn parsed(line: &str) -> Result<Chore> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn no_argument_asks_for_help() {
+        assert_eq!(parsed("").unwrap(), Chore::Help);
+    }
+
+    #[test]
+    fn what_follows_two_dashes_goes_to_the_test_runner_untouched() {
+        let expected = TestOptions {
+            quick: true,
+            keep_going: false,
+            passed_on: vec!["--keep-going".into(), "--".into()],
+        };
+        assert_eq!(
+            parsed("test --quick -- --keep-going --").unwrap(),
+            Chore::Test(expected)
+        );
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused_and_not_passed_on() {
+        assert!(parsed("test --quik").is_err());
+        assert!(parsed("chaos --second 3").is_err());
+        assert!(parsed("partners now").is_err());
+        assert!(parsed("tset").is_err());
+    }
+
+    #[test]
+    fn chaos_takes_its_length_and_its_seed() {
+        let expected = ChaosOptions {
+            seconds: 5,
+            seed: Some(7),
+        };
+        assert_eq!(
+            parsed("chaos --seed 7 --seconds 5").unwrap(),
+            Chore::Chaos(expected)
+        );
+        assert!(parsed("chaos --seconds").is_err());
+        assert!(parsed("chaos --seconds soon").is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! `cargo xtask test`: everything that must hold, one step after the other, with a summary at the end.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::arguments::TestOptions;
+use crate::project::Project;
+use crate::{child, partners, purity, tools};
+
+/// No step should come near this, not even on a cold and busy machine; it is there so that nothing hangs for ever.
+const STEP_WITHIN: Duration = Duration::from_secs(2400);
+const QUICK_STEP_WITHIN: Duration = Duration::from_secs(120);
+
+pub(crate) fn run(project: &Project, options: &TestOptions) -> Result<()> {
+    let started = Instant::now();
+    let mut summary = Vec::new();
+    for &step in Step::ALL {
+        let end = if options.quick && step == Step::Partners {
+            End::Skipped
+        } else if !options.keep_going && summary.iter().any(|(_, end)| matches!(end, End::Failed(_))) {
+            End::NotReached
+        } else {
+            perform(step, project, options)
+        };
+        summary.push((step, end));
+    }
+    println!("\n{}", table(&summary, started.elapsed()));
+    match summary
+        .iter()
+        .filter(|(_, end)| matches!(end, End::Failed(_)))
+        .count()
+    {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} steps failed", summary.len()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Tools,
+    Partners,
+    Format,
+    Lints,
+    Alone,
+    Docs,
+    Tests,
+    Doctests,
+    Purity,
+}
+
+enum End {
+    Passed(Duration),
+    Failed(Duration),
+    Skipped,
+    NotReached,
+}
+
+impl Step {
+    /// In the order they run: what fails fastest comes first, once what the tests need is there.
+    const ALL: &[Self] = &[
+        Self::Tools,
+        Self::Partners,
+        Self::Format,
+        Self::Lints,
+        Self::Alone,
+        Self::Docs,
+        Self::Tests,
+        Self::Doctests,
+        Self::Purity,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Tools => "Rust tools",
+            Self::Partners => "test partners",
+            Self::Format => "format",
+            Self::Lints => "lints",
+            Self::Alone => "the library alone",
+            Self::Docs => "docs",
+            Self::Tests => "tests",
+            Self::Doctests => "doctests",
+            Self::Purity => "purity",
+        }
+    }
+}
+
+fn perform(step: Step, project: &Project, options: &TestOptions) -> End {
+    println!("\n=== {} ===", step.title());
+    let started = Instant::now();
+    let result = attempt(step, project, options);
+    let took = started.elapsed();
+    match result {
+        Ok(()) => {
+            println!("{}: passed in {:.1} s", step.title(), took.as_secs_f64());
+            End::Passed(took)
+        }
+        Err(error) => {
+            eprintln!(
+                "{}: failed after {:.1} s: {error:#}",
+                step.title(),
+                took.as_secs_f64()
+            );
+            End::Failed(took)
+        }
+    }
+}
+
+fn attempt(step: Step, project: &Project, options: &TestOptions) -> Result<()> {
+    let mut cargo = project.cargo();
+    match step {
+        Step::Tools => tools::ensure_rust_components(project),
+        Step::Partners => partners::install(project),
+        Step::Format => child::run(cargo.args(["fmt", "--all", "--check"]), QUICK_STEP_WITHIN),
+        Step::Lints => {
+            let clippy = cargo.args([
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "--deny",
+                "warnings",
+            ]);
+            child::run(clippy, STEP_WITHIN)
+        }
+        // In the workspace the library gets every feature that any crate asks of its dependencies; its users build it
+        // with what it asks for itself.
+        Step::Alone => child::run(cargo.args(["check", "--package", "mainstay"]), STEP_WITHIN),
+        // Libraries only: the program and the library share a name, and with it a page.
+        Step::Docs => {
+            let doc = cargo
+                .args(["doc", "--workspace", "--no-deps", "--lib"])
+                .env("RUSTDOCFLAGS", "--deny warnings");
+            child::run(doc, STEP_WITHIN)
+        }
+        Step::Tests => {
+            // This also builds the rmcp server, which a test of its own crate needs, before any test runs.
+            if tools::has_nextest(project) {
+                cargo.args(["nextest", "run", "--workspace"]);
+            } else {
+                cargo.args(["test", "--workspace", "--tests"]);
+            }
+            if options.keep_going {
+                cargo.arg("--no-fail-fast");
+            }
+            let partners = if options.quick {
+                OsString::new()
+            } else {
+                partners::file(project).into()
+            };
+            child::run(
+                cargo.args(&options.passed_on).env("MAINSTAY_PARTNERS", partners),
+                STEP_WITHIN,
+            )
+        }
+        Step::Doctests => child::run(cargo.args(["test", "--workspace", "--doc"]), STEP_WITHIN),
+        Step::Purity => purity::check(project),
+    }
+}
+
+fn table(summary: &[(Step, End)], total: Duration) -> String {
+    let rows = summary.iter().map(|(step, end)| {
+        let (word, took) = match end {
+            End::Passed(took) => ("passed", Some(*took)),
+            End::Failed(took) => ("FAILED", Some(*took)),
+            End::Skipped => ("skipped", None),
+            End::NotReached => ("not reached", None),
+        };
+        row(step.title(), word, took)
+    });
+    rows.chain([row("total", "", Some(total))])
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn row(title: &str, word: &str, took: Option<Duration>) -> String {
+    let took = took
+        .map(|took| format!("{:>8.1} s", took.as_secs_f64()))
+        .unwrap_or_default();
+    format!("{title:<20}{word:<12}{took}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, End, Step, table};
+
+    #[test]
+    fn the_summary_shows_every_step_and_what_became_of_it() {
+        let summary = [
+            (Step::Partners, End::Skipped),
+            (Step::Format, End::Passed(Duration::from_millis(1250))),
+            (Step::Lints, End::Failed(Duration::from_secs(20))),
+            (Step::Tests, End::NotReached),
+        ];
+        let expected = "\
+test partners       skipped
+format              passed           1.2 s
+lints               FAILED          20.0 s
+tests               not reached
+total                               21.5 s";
+        assert_eq!(table(&summary, Duration::from_millis(21_500)), expected);
+    }
+}

@@ -1,0 +1,245 @@
+//! Running other programs, none of them for ever.
+//!
+//! A child shares xtask's process group, so that Ctrl-C reaches it too. When its time is up it is ended together with
+//! all its descendants, found by parentage: SIGTERM first, because a test runner then stops its tests; SIGKILL to what
+//! is left.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+const POLL_EVERY: Duration = Duration::from_millis(20);
+/// What a child may take to clean up after SIGTERM.
+const GRACE: Duration = Duration::from_secs(10);
+/// The first try and two more: enough for a network that hiccups, too few to hide one that is down.
+const TRIES: u32 = 3;
+const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(3);
+
+/// Runs a command with our own output and no input; anything but success within the time is an error.
+pub(crate) fn run(command: &mut Command, within: Duration) -> Result<()> {
+    let child = spawn(command.stdin(Stdio::null()))?;
+    succeeded(command, wait(child, within))
+}
+
+/// Like [`run`], but tries again when it fails: for commands that need the network.
+pub(crate) fn run_with_retries(command: &mut Command, within: Duration) -> Result<()> {
+    let mut tries = 1;
+    loop {
+        match run(command, within) {
+            Ok(()) => return Ok(()),
+            Err(error) if tries == TRIES => return Err(error.context(format!("gave up after {TRIES} tries"))),
+            Err(error) => {
+                eprintln!("{error:#}; trying again");
+                tries += 1;
+                thread::sleep(PAUSE_BETWEEN_TRIES);
+            }
+        }
+    }
+}
+
+/// Runs a command and returns what it writes to stdout.
+pub(crate) fn output(command: &mut Command, within: Duration) -> Result<String> {
+    let mut child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
+    let mut stdout = child.stdout.take().context("stdout is piped")?;
+    let reader = thread::spawn(move || {
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).map(|_| text)
+    });
+    succeeded(command, wait(child, within))?;
+    reader
+        .join()
+        .map_err(|_| anyhow!("the reader of stdout panicked"))?
+        .context("stdout is not text")
+}
+
+/// Whether a command can be started and succeeds; what it says is thrown away.
+pub(crate) fn succeeds(command: &mut Command, within: Duration) -> bool {
+    let quiet = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    quiet
+        .spawn()
+        .is_ok_and(|child| matches!(wait(child, within), Ok(Some(status)) if status.success()))
+}
+
+fn spawn(command: &mut Command) -> Result<Child> {
+    command
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))
+}
+
+fn succeeded(command: &Command, end: Result<Option<ExitStatus>>) -> Result<()> {
+    let end = end?;
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    let words: Vec<_> = [program]
+        .into_iter()
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect();
+    match end {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => bail!("`{}`: {status}", words.join(" ")),
+        None => bail!("`{}`: took too long and was ended", words.join(" ")),
+    }
+}
+
+/// Waits for the end of a child; `None` when it had to be ended.
+fn wait(mut child: Child, within: Duration) -> Result<Option<ExitStatus>> {
+    if let Some(status) = poll(&mut child, within)? {
+        return Ok(Some(status));
+    }
+    let family = descendants(child.id());
+    signal("TERM", &family);
+    poll(&mut child, GRACE)?;
+    // Whoever the first signal reached may have started others meanwhile.
+    let mut left = descendants(child.id());
+    left.extend(
+        family
+            .iter()
+            .copied()
+            .filter(|pid| !left.contains(pid) && is_alive(*pid))
+            .collect::<Vec<_>>(),
+    );
+    signal("KILL", &left);
+    poll(&mut child, GRACE)?;
+    Ok(None)
+}
+
+fn poll(child: &mut Child, within: Duration) -> Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for a child")? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        thread::sleep(POLL_EVERY);
+    }
+}
+
+/// Sends a signal through the shell, whose `kill` is built in: no unsafe code, no dependency, no extra package.
+fn signal(name: &str, pids: &[u32]) {
+    if pids.is_empty() {
+        return;
+    }
+    let script = r#"signal=$1; shift; kill -s "$signal" "$@""#;
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", script, "sh", name])
+        .args(pids.iter().map(u32::to_string))
+        .stderr(Stdio::null());
+    // It fails when one of them has just ended, which is what was wanted.
+    let _ = shell.status();
+}
+
+/// A process and everything that descends from it, itself first. Without `/proc` only itself.
+fn descendants(root: u32) -> Vec<u32> {
+    let parents = parents();
+    let mut family = vec![root];
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        family.extend(
+            parents
+                .iter()
+                .filter(|(_, of)| **of == parent)
+                .map(|(pid, _)| *pid),
+        );
+        next += 1;
+    }
+    family
+}
+
+/// The parent of every process.
+fn parents() -> BTreeMap<u32, u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, parent_of(pid)?))).collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let (_state, parent) = state_and_parent(pid)?;
+    Some(parent)
+}
+
+/// A zombie is not: whoever should collect it may never do so.
+fn is_alive(pid: u32) -> bool {
+    state_and_parent(pid).is_some_and(|(state, _)| state != "Z")
+}
+
+/// From `/proc/PID/stat`: `PID (NAME) STATE PARENT …`, where the name may hold anything, parentheses included.
+fn state_and_parent(pid: u32) -> Option<(String, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Duration, Instant, is_alive, output, run, succeeds};
+
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error_that_names_it() {
+        let error = run(&mut shell("exit 3"), Duration::from_secs(10))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("sh -c exit 3") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn output_is_what_the_command_wrote() {
+        assert_eq!(
+            output(&mut shell("echo hello"), Duration::from_secs(10)).unwrap(),
+            "hello\n"
+        );
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_does_not_succeed() {
+        assert!(!succeeds(
+            &mut Command::new("mainstay-no-such-command"),
+            Duration::from_secs(10)
+        ));
+    }
+
+    #[test]
+    fn a_command_out_of_time_is_ended_with_its_descendants() {
+        let directory = std::env::temp_dir().join(format!("xtask-child-{}", std::process::id()));
+        let script = format!("sleep 600 & echo $! > {}; wait", directory.display());
+        let started = Instant::now();
+        let error = run(&mut shell(&script), Duration::from_millis(500))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("took too long"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(60));
+        let grandchild: u32 = std::fs::read_to_string(&directory)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        std::fs::remove_file(&directory).unwrap();
+        while is_alive(grandchild) {
+            assert!(
+                started.elapsed() < Duration::from_secs(60),
+                "process {grandchild} is still there"
+            );
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, installed below
+//! `target/partners`.
+//!
+//! Nothing is installed twice: a stamp holds the manifests that were installed and where, and is written last.
+//! `partners.json` says how each partner is started; the crate `mainstay-partner` reads it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::project::Project;
+use crate::{child, tools};
+
+const INSTALL_WITHIN: Duration = Duration::from_secs(600);
+const LOCAL_WITHIN: Duration = Duration::from_secs(120);
+const BUILD_WITHIN: Duration = Duration::from_secs(1200);
+
+/// Installs what is missing and writes `partners.json`.
+pub(crate) fn install(project: &Project) -> Result<()> {
+    tools::ensure_partner_tools()?;
+    install_npm(project).context("cannot install the partners from npm")?;
+    install_python(project).context("cannot install the partners from PyPI")?;
+    prepare_files(project).context("cannot prepare what the partners serve")?;
+    let file = file(project);
+    write(&file, &describe(project))?;
+    println!("partners are ready: {}", file.display());
+    Ok(())
+}
+
+/// Where `partners.json` is or will be.
+pub(crate) fn file(project: &Project) -> PathBuf {
+    project.built("partners/partners.json")
+}
+
+/// Builds the partner that is a program of this project.
+pub(crate) fn build_rmcp_server(project: &Project) -> Result<()> {
+    let mut cargo = project.cargo();
+    child::run(
+        cargo.args(["build", "--package", "mainstay-partner", "--bin", "rmcp-server"]),
+        BUILD_WITHIN,
+    )
+}
+
+fn install_npm(project: &Project) -> Result<()> {
+    let home = project.built("partners/npm");
+    let stamp = Stamp::of(project, &home, &["package.json", "package-lock.json"])?;
+    if stamp.is_current() {
+        return Ok(());
+    }
+    stamp.copy_manifests()?;
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .current_dir(&home);
+    child::run_with_retries(&mut npm, INSTALL_WITHIN)?;
+    stamp.write()
+}
+
+fn install_python(project: &Project) -> Result<()> {
+    let home = project.built("partners/python");
+    let stamp = Stamp::of(project, &home, &["requirements.txt"])?;
+    let python = home.join("bin/python");
+    // An upgrade of the machine's Python can leave an environment behind that no longer starts.
+    let starts = || child::succeeds(Command::new(&python).args(["-c", ""]), LOCAL_WITHIN);
+    if stamp.is_current() && starts() {
+        return Ok(());
+    }
+    child::run(
+        Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home),
+        LOCAL_WITHIN,
+    )?;
+    stamp.copy_manifests()?;
+    let mut pip = Command::new(&python);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--quiet",
+        "--requirement",
+        "requirements.txt",
+    ]);
+    child::run_with_retries(pip.current_dir(&home), INSTALL_WITHIN)?;
+    stamp.write()
+}
+
+/// A directory with a file, and a repository with a commit.
+fn prepare_files(project: &Project) -> Result<()> {
+    write(&project.built("partners/files/hello.txt"), "hello\n")?;
+    let repository = project.built("partners/repository");
+    let git_directory = repository.join(".git");
+    let git = || {
+        let mut git = Command::new("git");
+        // Inside a git hook these point to the project's own repository.
+        git.env_remove("GIT_DIR")
+            .env_remove("GIT_WORK_TREE")
+            .env_remove("GIT_INDEX_FILE");
+        git
+    };
+    let mut head = git();
+    head.arg("--git-dir")
+        .arg(&git_directory)
+        .args(["rev-parse", "--verify", "HEAD"]);
+    if child::succeeds(&mut head, LOCAL_WITHIN) {
+        return Ok(());
+    }
+    child::run(git().args(["init", "--quiet"]).arg(&repository), LOCAL_WITHIN)?;
+    let mut commit = git();
+    commit.arg("--git-dir").arg(&git_directory);
+    // Nobody's own settings (signing, hooks, templates) belong into this commit.
+    for setting in [
+        "user.name=Mainstay",
+        "user.email=mainstay@localhost",
+        "commit.gpgSign=false",
+        "core.hooksPath=/dev/null",
+    ] {
+        commit.args(["-c", setting]);
+    }
+    child::run(
+        commit.args([
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "--message",
+            "A first commit",
+        ]),
+        LOCAL_WITHIN,
+    )
+}
+
+/// The text of `partners.json`.
+fn describe(project: &Project) -> String {
+    let built = |path: &str| project.built(path).to_string_lossy().into_owned();
+    let npm = |program: &str| built(&format!("partners/npm/node_modules/.bin/{program}"));
+    let python = |program: &str| built(&format!("partners/python/bin/{program}"));
+    let memory = ("MEMORY_FILE_PATH", built("partners/memory.jsonl"));
+    let entries = [
+        entry("everything", &npm("mcp-server-everything"), &["stdio"], None),
+        entry(
+            "filesystem",
+            &npm("mcp-server-filesystem"),
+            &[&built("partners/files")],
+            None,
+        ),
+        entry("memory", &npm("mcp-server-memory"), &[], Some(memory)),
+        entry(
+            "time",
+            &python("mcp-server-time"),
+            &["--local-timezone", "UTC"],
+            None,
+        ),
+        entry(
+            "git",
+            &python("mcp-server-git"),
+            &["--repository", &built("partners/repository")],
+            None,
+        ),
+        entry("rmcp", &built("debug/rmcp-server"), &[], None),
+    ];
+    format!("{{\n{}\n}}\n", entries.join(",\n"))
+}
+
+fn entry(name: &str, command: &str, args: &[&str], env: Option<(&str, String)>) -> String {
+    let args = args
+        .iter()
+        .map(|argument| json_string(argument))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let env = env
+        .map(|(key, value)| format!("{}: {}", json_string(key), json_string(&value)))
+        .unwrap_or_default();
+    let (name, command) = (json_string(name), json_string(command));
+    format!(r#"  {name}: {{ "command": {command}, "args": [{args}], "env": {{{env}}} }}"#)
+}
+
+fn json_string(text: &str) -> String {
+    let mut json = String::from('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => json.extend(['\\', character]),
+            control if control < ' ' => json.push_str(&format!("\\u{:04x}", u32::from(control))),
+            plain => json.push(plain),
+        }
+    }
+    json.push('"');
+    json
+}
+
+/// What is, or is to be, installed in one directory: the manifests, and the directory itself, because what npm and
+/// pip install does not survive being moved.
+struct Stamp {
+    home: PathBuf,
+    manifests: Vec<(&'static str, String)>,
+}
+
+impl Stamp {
+    fn of(project: &Project, home: &Path, names: &[&'static str]) -> Result<Self> {
+        let read = |&name: &&'static str| {
+            let path = project.source("tests/partners").join(name);
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok((name, text))
+        };
+        Ok(Self {
+            home: home.to_owned(),
+            manifests: names.iter().map(read).collect::<Result<_>>()?,
+        })
+    }
+
+    fn is_current(&self) -> bool {
+        fs::read_to_string(self.path()).is_ok_and(|installed| installed == self.text())
+    }
+
+    /// Puts the manifests where the installer runs, and withdraws the old stamp: from here on the directory is in
+    /// between.
+    fn copy_manifests(&self) -> Result<()> {
+        if self.path().exists() {
+            fs::remove_file(self.path()).context("cannot remove an old stamp")?;
+        }
+        self.manifests
+            .iter()
+            .try_for_each(|(name, text)| write(&self.home.join(name), text))
+    }
+
+    fn write(&self) -> Result<()> {
+        write(&self.path(), &self.text())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.home.join("installed.stamp")
+    }
+
+    fn text(&self) -> String {
+        let manifests = self
+            .manifests
+            .iter()
+            .map(|(_, text)| text.as_str())
+            .collect::<String>();
+        format!("{}\n{manifests}", self.home.display())
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let parent = path
+        .parent()
+        .with_context(|| format!("{} has no parent", path.display()))?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{entry, json_string};
+
+    #[test]
+    fn strings_are_written_as_json() {
+        assert_eq!(json_string("a \"b\" \\ \n ü"), r#""a \"b\" \\ \u000a ü""#);
+    }
+
+    #[test]
+    fn an_entry_says_how_a_partner_is_started() {
+        let written = entry(
+            "time",
+            "/bin/time",
+            &["--zone", "UTC"],
+            Some(("TZ", "UTC".to_owned())),
+        );
+        assert_eq!(
+            written,
+            r#"  "time": { "command": "/bin/time", "args": ["--zone", "UTC"], "env": {"TZ": "UTC"} }"#
+        );
+    }
+}
