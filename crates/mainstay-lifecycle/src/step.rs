@@ -18,7 +18,8 @@ use crate::time::{Generation, Moment};
 pub(crate) struct Step<'a> {
     machine: &'a mut Machine,
     now: Moment,
-    fresh: Generation,
+    /// Taken by the one connection that this step may open.
+    fresh: Option<Generation>,
     effects: Vec<Effect>,
 }
 
@@ -27,7 +28,7 @@ impl<'a> Step<'a> {
         Self {
             machine,
             now,
-            fresh,
+            fresh: Some(fresh),
             effects: Vec::new(),
         }
     }

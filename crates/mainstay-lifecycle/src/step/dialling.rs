@@ -10,20 +10,21 @@ impl Step<'_> {
     /// Opens the next connection if its pause is over, the old one is gone, and there is a token.
     pub(super) fn start_if_due(&mut self) {
         let due = matches!(self.attempt(), Some(Attempt::Pausing(at, _)) if *at <= self.now);
-        if !due || self.machine.closing.is_some() {
+        let Some(fresh) = self.fresh.filter(|_| due && self.machine.closing.is_none()) else {
             return;
-        }
+        };
         if self.machine.started
             && let Err(at) = self.machine.tokens.take(&self.machine.policy.bucket, self.now)
         {
             return self.set_attempt(Attempt::Pausing(at, Pause::Token));
         }
+        self.fresh = None;
         self.machine.started = true;
         self.set_attempt(Attempt::Opening(
-            self.fresh,
+            fresh,
             self.now + self.machine.policy.limits.open,
         ));
-        self.effects.push(Effect::Open(self.fresh));
+        self.effects.push(Effect::Open(fresh));
     }
 
     pub(super) fn attempt(&self) -> Option<&Attempt> {

@@ -56,7 +56,8 @@ impl Step<'_> {
                 WhenSpent::GiveUp => self.enter(State::PermanentlyFailed, cause),
                 WhenSpent::ProbeEvery(period) => {
                     // Three quarters to five quarters of the period, so that a herd spreads.
-                    let pause = period.mul_f64(0.75) + jittered(period / 2, self.now, generation);
+                    let spread = jittered(period / 2, self.now, generation);
+                    let pause = period.mul_f64(0.75).saturating_add(spread);
                     let at = self.now + pause.max(wanted_pause);
                     self.enter(State::Disconnected(Rest::BudgetSpent(at)), cause);
                 }

@@ -50,24 +50,15 @@ impl Step<'_> {
         let State::Connected(live) = &mut self.machine.state else {
             return;
         };
-        let Watch::Listening { misses, .. } = live.watch else {
-            return;
-        };
         if vitals.busy {
-            live.watch = Watch::Listening {
-                until: now + silence,
-                misses,
-            };
+            live.watch = Watch::Listening(now + silence);
         } else if now.since(vitals.heard) < silence {
-            live.watch = Watch::Listening {
-                until: vitals.heard + silence,
-                misses: 0,
-            };
+            live.watch = Watch::Listening(vitals.heard + silence);
         } else {
             live.watch = Watch::Asked {
                 asked: now,
                 by: now + timeout,
-                misses,
+                misses: 0,
             };
             self.effects.push(Effect::Probe(live.generation));
         }
@@ -128,10 +119,7 @@ impl Step<'_> {
 
     pub(super) fn listening(&self) -> Watch {
         match &self.machine.policy.probe {
-            Some(probe) => Watch::Listening {
-                until: self.now + probe.after_silence,
-                misses: 0,
-            },
+            Some(probe) => Watch::Listening(self.now + probe.after_silence),
             None => Watch::Off,
         }
     }

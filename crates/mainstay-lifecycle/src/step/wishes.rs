@@ -11,7 +11,7 @@ impl Step<'_> {
     pub(super) fn enable(&mut self, dormant: bool) {
         self.machine.desired = Desired::Enabled;
         match self.machine.state {
-            State::Disabled if dormant => {
+            State::Disabled | State::Disabling if dormant => {
                 self.machine.failures = 0;
                 self.enter(State::Disconnected(Rest::Idle), Cause::Enabled);
             }
