@@ -74,7 +74,7 @@ impl Machine {
 fn of_live(live: &Live) -> Option<Deadline> {
     let watch = match live.watch {
         Watch::Off => None,
-        Watch::Listening { until, .. } => deadline(until, Timer::Silence),
+        Watch::Listening(until) => deadline(until, Timer::Silence),
         Watch::Asked { by, .. } => deadline(by, Timer::Answer),
     };
     let proof = live.proven_at.map(|at| Deadline {

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Everything the machine decides by. `Policy::default()` is what DESIGN calls the default settings.
+/// Everything the machine decides by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// The pauses between failures in a row.

@@ -85,10 +85,7 @@ pub(crate) enum RefreshStep {
 pub(crate) enum Watch {
     Off,
     /// Look again at this moment.
-    Listening {
-        until: Moment,
-        misses: u32,
-    },
+    Listening(Moment),
     /// A probe is out since `asked`; it is missed at `by`.
     Asked {
         asked: Moment,

@@ -31,18 +31,22 @@ impl Tokens {
         }
     }
 
-    /// Books the tokens that came back since the last look.
+    /// Books the tokens that came back since the last look, and takes notice of a bucket that changed its size.
     pub(crate) fn settle(&mut self, bucket: &Bucket, now: Moment) {
         let size = bucket.size.get();
-        while let Some(due) = self.refill_at.filter(|due| *due <= now) {
-            self.left = self.left.saturating_add(1);
-            let next = due + bucket.refill_every;
-            // A period of zero would refill for ever: the bucket is simply full then.
-            self.refill_at = (self.left < size && next > due).then_some(next);
+        if bucket.refill_every.is_zero() {
+            // The loop below would refill for ever.
+            self.left = size;
         }
-        if self.left >= size {
-            *self = Self::full(bucket);
+        while self.left < size {
+            let due = *self.refill_at.get_or_insert(now + bucket.refill_every);
+            if due > now {
+                return;
+            }
+            self.left += 1;
+            self.refill_at = Some(due + bucket.refill_every);
         }
+        *self = Self::full(bucket);
     }
 
     #[cfg(test)]

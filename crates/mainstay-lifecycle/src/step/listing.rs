@@ -1,0 +1,106 @@
+//! Listing what a server offers: once after each connect, and again when it changed, failed or came back empty.
+//!
+//! Invariants: one listing at a time, and never two within `relist_pause`; a change that arrives during a listing is
+//! listed after it.
+
+use crate::effect::{Cause, Effect};
+use crate::input::{Listing, Recovery};
+use crate::state::{Attempt, Live, Refresh, RefreshStep, State};
+use crate::step::Step;
+use crate::time::Generation;
+
+impl Step<'_> {
+    /// Starts a listing; `failures` of its kind came before it in a row.
+    pub(super) fn list(&mut self, generation: Generation, failures: u32) -> Refresh {
+        self.effects.push(Effect::List(generation));
+        let policy = &self.machine.policy;
+        let step = RefreshStep::Running {
+            by: self.now + policy.limits.list,
+            again: false,
+        };
+        Refresh {
+            step,
+            failures,
+            not_before: self.now + policy.relist_pause,
+        }
+    }
+
+    pub(super) fn relist(&mut self) {
+        let Some(generation) = self.machine.state.generation() else {
+            return;
+        };
+        let Some(failures) = self.refresh().map(|refresh| refresh.failures) else {
+            return;
+        };
+        let next = self.list(generation, failures);
+        if let Some(refresh) = self.refresh() {
+            *refresh = next;
+        }
+    }
+
+    fn refresh(&mut self) -> Option<&mut Refresh> {
+        match &mut self.machine.state {
+            State::Connected(live) => Some(&mut live.refresh),
+            State::Connecting(Attempt::Listing(_, refresh))
+            | State::Reconnecting(Attempt::Listing(_, refresh)) => Some(refresh),
+            State::Connecting(_)
+            | State::Reconnecting(_)
+            | State::Disabled
+            | State::Disabling
+            | State::Disconnected(_)
+            | State::PermanentlyFailed => None,
+        }
+    }
+
+    pub(super) fn listed(&mut self, listing: Listing) {
+        let now = self.now;
+        let Some(refresh) = self.refresh() else { return };
+        let RefreshStep::Running { again, .. } = refresh.step else {
+            return;
+        };
+        refresh.failures = 0;
+        refresh.step = match (listing, again) {
+            (Listing::Good, false) => RefreshStep::Fresh,
+            (Listing::Good, true) | (Listing::Unconfirmed, _) => {
+                RefreshStep::Due(refresh.not_before.max(now))
+            }
+        };
+        let refresh = refresh.clone();
+        if let Some(Attempt::Listing(generation, _)) = self.attempt() {
+            let live = Live {
+                generation: *generation,
+                proven_at: Some(now + self.machine.policy.stable_after),
+                refresh,
+                watch: self.listening(),
+                idle_at: self.idle_at(),
+                call_failures: 0,
+            };
+            self.enter(State::Connected(live), Cause::Listed);
+        }
+    }
+
+    pub(super) fn list_failed(&mut self) {
+        let pause = self.machine.policy.relist_pause;
+        let (now, limit) = (self.now, self.machine.policy.discovery_failures.get());
+        let Some(refresh) = self.refresh() else { return };
+        if !matches!(refresh.step, RefreshStep::Running { .. }) {
+            return;
+        }
+        refresh.failures = refresh.failures.saturating_add(1);
+        refresh.step = RefreshStep::Due(now + pause);
+        if refresh.failures >= limit {
+            self.lose(Cause::ListingFailed, Recovery::Retry);
+        }
+    }
+
+    pub(super) fn list_changed(&mut self) {
+        let now = self.now;
+        let Some(refresh) = self.refresh() else { return };
+        match &mut refresh.step {
+            RefreshStep::Running { again, .. } => *again = true,
+            RefreshStep::Due(_) => {}
+            RefreshStep::Fresh if refresh.not_before <= now => self.relist(),
+            RefreshStep::Fresh => refresh.step = RefreshStep::Due(refresh.not_before),
+        }
+    }
+}

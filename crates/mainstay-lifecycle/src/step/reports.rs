@@ -1,0 +1,101 @@
+//! Reports of the current generation, and what its loss leads to.
+
+use std::time::Duration;
+
+use crate::effect::{Cause, Effect, Manner};
+use crate::input::Recovery;
+use crate::policy::WhenSpent;
+use crate::state::{Attempt, Pause, Rest, State};
+use crate::step::Step;
+use crate::time::{Generation, jittered};
+
+impl Step<'_> {
+    pub(super) fn if_current(&mut self, generation: Generation, then: impl FnOnce(&mut Self)) {
+        if self.machine.state.generation() == Some(generation) {
+            then(self);
+        } else {
+            self.effects.push(Effect::CountStale(generation));
+        }
+    }
+
+    pub(super) fn opened(&mut self) {
+        let Some(Attempt::Opening(generation, _)) = self.attempt() else {
+            return;
+        };
+        let generation = *generation;
+        let refresh = self.list(generation, 0);
+        self.set_attempt(Attempt::Listing(generation, refresh));
+    }
+
+    pub(super) fn open_failed(&mut self, cause: Cause, recovery: Recovery) {
+        if matches!(self.attempt(), Some(Attempt::Opening(..))) {
+            self.lose(cause, recovery);
+        }
+    }
+
+    /// The current connection is of no more use. What comes next depends on whether it had proved itself, on what can
+    /// mend the failure, and on the budget.
+    pub(super) fn lose(&mut self, cause: Cause, recovery: Recovery) {
+        let Some(generation) = self.machine.state.generation() else {
+            return;
+        };
+        let proven = matches!(&self.machine.state, State::Connected(live) if live.is_proven());
+        self.detach(Manner::Cut);
+        let wanted_pause = match recovery {
+            Recovery::Retry => Duration::ZERO,
+            Recovery::RetryAfter(pause) => pause,
+            Recovery::Login => return self.enter(State::Disconnected(Rest::AuthRequired), cause),
+            Recovery::GiveUp => return self.enter(State::PermanentlyFailed, cause),
+        };
+        if !proven {
+            self.machine.failures = self.machine.failures.saturating_add(1);
+        }
+        let policy = &self.machine.policy;
+        if self.machine.failures >= policy.budget.get() {
+            return match policy.when_spent {
+                WhenSpent::GiveUp => self.enter(State::PermanentlyFailed, cause),
+                WhenSpent::ProbeEvery(period) => {
+                    // Three quarters to five quarters of the period, so that a herd spreads.
+                    let spread = jittered(period / 2, self.now, generation);
+                    let pause = period.mul_f64(0.75).saturating_add(spread);
+                    let at = self.now + pause.max(wanted_pause);
+                    self.enter(State::Disconnected(Rest::BudgetSpent(at)), cause);
+                }
+            };
+        }
+        let longest = policy.backoff.longest_pause(self.machine.failures);
+        let pause = jittered(longest, self.now, generation).max(wanted_pause);
+        let why = if pause.is_zero() {
+            Pause::None
+        } else {
+            Pause::Backoff
+        };
+        self.enter(
+            State::Reconnecting(Attempt::Pausing(self.now + pause, why)),
+            cause,
+        );
+    }
+
+    pub(super) fn call_answered(&mut self) {
+        if let State::Connected(live) = &mut self.machine.state {
+            live.call_failures = 0;
+            self.prove();
+        }
+    }
+
+    pub(super) fn call_failed(&mut self) {
+        if let State::Connected(live) = &mut self.machine.state {
+            live.call_failures = live.call_failures.saturating_add(1);
+            if live.call_failures >= self.machine.policy.call_failures.get() {
+                self.lose(Cause::CallsFailed, Recovery::Retry);
+            }
+        }
+    }
+
+    pub(super) fn prove(&mut self) {
+        if let State::Connected(live) = &mut self.machine.state {
+            live.proven_at = None;
+            self.machine.failures = 0;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The passing of time: what each deadline of the table leads to.
+
+use crate::deadline::Timer;
+use crate::effect::{Cause, Effect, Manner};
+use crate::input::{Recovery, Vitals};
+use crate::state::{Rest, State, Watch};
+use crate::step::Step;
+use crate::time::Moment;
+
+/// Each expired timer moves a deadline on, so a handful is plenty; a policy of zero durations must not spin for ever.
+const TIMERS_A_STEP: usize = 16;
+
+impl Step<'_> {
+    pub(super) fn timers(&mut self, vitals: Vitals) {
+        for _ in 0..TIMERS_A_STEP {
+            match self.machine.deadline() {
+                Some(deadline) if deadline.at <= self.now => self.expire(deadline.timer, vitals),
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    fn expire(&mut self, timer: Timer, vitals: Vitals) {
+        match timer {
+            Timer::Close => {
+                if let Some(closing) = &self.machine.closing {
+                    self.effects.push(Effect::Abandon(closing.generation));
+                }
+                self.close_ended();
+            }
+            Timer::Start => self.start_if_due(),
+            Timer::Open => self.open_failed(Cause::OpenTimedOut, Recovery::Retry),
+            Timer::List => self.list_failed(),
+            Timer::Relist => self.relist(),
+            Timer::Proof => self.prove(),
+            Timer::Silence => self.look(vitals),
+            Timer::Answer => self.unanswered(vitals),
+            Timer::Idle => self.stop_if_idle(vitals),
+            Timer::SlowProbe => self.enter(State::Reconnecting(self.start_now()), Cause::SlowProbe),
+        }
+    }
+
+    /// Probes a server that has been silent with nothing to do. One that works on a call is left to that call's own
+    /// deadline: a server that does one thing at a time cannot answer a probe meanwhile.
+    fn look(&mut self, vitals: Vitals) {
+        let Some(probe) = &self.machine.policy.probe else {
+            return;
+        };
+        let (now, silence, timeout) = (self.now, probe.after_silence, probe.timeout);
+        let State::Connected(live) = &mut self.machine.state else {
+            return;
+        };
+        if vitals.busy {
+            live.watch = Watch::Listening(now + silence);
+        } else if now.since(vitals.heard) < silence {
+            live.watch = Watch::Listening(vitals.heard + silence);
+        } else {
+            live.watch = Watch::Asked {
+                asked: now,
+                by: now + timeout,
+                misses: 0,
+            };
+            self.effects.push(Effect::Probe(live.generation));
+        }
+    }
+
+    fn unanswered(&mut self, vitals: Vitals) {
+        let Some(probe) = &self.machine.policy.probe else {
+            return;
+        };
+        let (limit, timeout) = (probe.misses.get(), probe.timeout);
+        let listening = self.listening();
+        let now = self.now;
+        let State::Connected(live) = &mut self.machine.state else {
+            return;
+        };
+        let Watch::Asked { asked, misses, .. } = live.watch else {
+            return;
+        };
+        let misses = misses.saturating_add(1);
+        if vitals.busy || vitals.heard > asked {
+            live.watch = listening;
+        } else if misses < limit {
+            live.watch = Watch::Asked {
+                asked: now,
+                by: now + timeout,
+                misses,
+            };
+            self.effects.push(Effect::Probe(live.generation));
+        } else {
+            self.lose(Cause::ProbesMissed, Recovery::Retry);
+        }
+    }
+
+    pub(super) fn probe_answered(&mut self) {
+        let listening = self.listening();
+        if let State::Connected(live) = &mut self.machine.state {
+            live.watch = listening;
+        }
+    }
+
+    fn stop_if_idle(&mut self, vitals: Vitals) {
+        let Some(idle) = self.machine.policy.idle_stop else {
+            return;
+        };
+        let now = self.now;
+        let State::Connected(live) = &mut self.machine.state else {
+            return;
+        };
+        if vitals.busy {
+            live.idle_at = Some(now + idle);
+        } else if now.since(vitals.used) < idle {
+            live.idle_at = Some(vitals.used + idle);
+        } else {
+            self.detach(Manner::Cut);
+            self.enter(State::Disconnected(Rest::Idle), Cause::WentIdle);
+        }
+    }
+
+    pub(super) fn listening(&self) -> Watch {
+        match &self.machine.policy.probe {
+            Some(probe) => Watch::Listening(self.now + probe.after_silence),
+            None => Watch::Off,
+        }
+    }
+
+    pub(super) fn idle_at(&self) -> Option<Moment> {
+        self.machine.policy.idle_stop.map(|idle| self.now + idle)
+    }
+}

@@ -1,0 +1,78 @@
+//! What people and the configuration want: enable, disable, restart, replace, adjust, demand, login.
+
+use crate::effect::{Cause, Manner};
+use crate::machine::Desired;
+use crate::policy::Policy;
+use crate::state::{Attempt, Pause, Rest, State};
+use crate::step::Step;
+use crate::tokens::Tokens;
+
+impl Step<'_> {
+    pub(super) fn enable(&mut self, dormant: bool) {
+        self.machine.desired = Desired::Enabled;
+        match self.machine.state {
+            State::Disabled | State::Disabling if dormant => {
+                self.machine.failures = 0;
+                self.enter(State::Disconnected(Rest::Idle), Cause::Enabled);
+            }
+            State::Disabled | State::Disabling | State::PermanentlyFailed => {
+                self.machine.failures = 0;
+                self.enter(State::Connecting(self.start_now()), Cause::Enabled);
+            }
+            State::Connecting(_) | State::Connected(_) | State::Reconnecting(_) | State::Disconnected(_) => {}
+        }
+    }
+
+    pub(super) fn disable(&mut self) {
+        self.machine.desired = Desired::Disabled;
+        if matches!(self.machine.state, State::Disabled | State::Disabling) {
+            return;
+        }
+        self.detach(Manner::Cut);
+        self.enter(State::Disabling, Cause::Disabled);
+        if self.machine.closing.is_none() {
+            self.enter(State::Disabled, Cause::Disabled);
+        }
+    }
+
+    /// A person or a new configuration wants a new connection: budget and bucket are renewed, the backoff is skipped.
+    pub(super) fn redial(&mut self, manner: Manner, cause: Cause) {
+        if self.machine.desired == Desired::Disabled {
+            return;
+        }
+        self.machine.failures = 0;
+        self.machine.tokens = Tokens::full(&self.machine.policy.bucket);
+        self.detach(manner);
+        let attempt = self.start_now();
+        let next = match self.machine.state {
+            State::Connected(_) | State::Reconnecting(_) | State::Disconnected(Rest::BudgetSpent(_)) => {
+                State::Reconnecting(attempt)
+            }
+            State::Disabled
+            | State::Connecting(_)
+            | State::Disabling
+            | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | State::PermanentlyFailed => State::Connecting(attempt),
+        };
+        self.enter(next, cause);
+    }
+
+    pub(super) fn wake(&mut self, from: Rest, cause: Cause) {
+        if self.machine.state == State::Disconnected(from) {
+            self.enter(State::Connecting(self.start_now()), cause);
+        }
+    }
+
+    pub(super) fn adjust(&mut self, policy: Policy) {
+        self.machine.policy = policy;
+        let (watch, idle_at) = (self.listening(), self.idle_at());
+        if let State::Connected(live) = &mut self.machine.state {
+            live.watch = watch;
+            live.idle_at = idle_at;
+        }
+    }
+
+    pub(super) const fn start_now(&self) -> Attempt {
+        Attempt::Pausing(self.now, Pause::None)
+    }
+}
