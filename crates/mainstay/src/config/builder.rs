@@ -1,0 +1,213 @@
+//! Configures a server from Rust. The reader of files uses it too, so both are held to the same.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use mainstay_lifecycle::Policy;
+
+use super::check::{self, Flaw};
+use super::problem::{Problem, Severity, dotted};
+use super::secret::Secret;
+use super::server::{DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_WAITERS, Replay, ServerConfig};
+use super::target::{StdioTarget, Target, Text};
+use super::view::ToolView;
+
+/// A server being configured. Values are taken as they are: variables are expanded in files only.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct ServerBuilder {
+    name: String,
+    target: StdioTarget,
+    enabled: bool,
+    required: bool,
+    lazy: bool,
+    call_timeout: Duration,
+    call_idle_timeout: Duration,
+    waiters: u32,
+    replay: Replay,
+    policy: Policy,
+    tools: ToolView,
+}
+
+/// A server that cannot be configured so, with everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidServer {
+    problems: Vec<Problem>,
+}
+
+impl ServerBuilder {
+    pub(super) fn stdio(name: String, command: Text) -> Self {
+        Self {
+            name,
+            target: StdioTarget {
+                command,
+                args: Vec::new(),
+                env: BTreeMap::new(),
+                cwd: None,
+            },
+            enabled: true,
+            required: false,
+            lazy: false,
+            call_timeout: DEFAULT_CALL_TIMEOUT,
+            call_idle_timeout: DEFAULT_CALL_IDLE_TIMEOUT,
+            waiters: DEFAULT_WAITERS,
+            replay: Replay::default(),
+            policy: Policy::default(),
+            tools: ToolView::default(),
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl Into<Text>) -> Self {
+        self.target.args.push(arg.into());
+        self
+    }
+
+    /// Adds an argument that is shown nowhere.
+    pub fn secret_arg(self, arg: impl Into<String>) -> Self {
+        self.arg(Text::hidden(arg, "***"))
+    }
+
+    /// Adds arguments.
+    pub fn args<T: Into<Text>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
+        self.target.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of its environment; the last value of a name counts.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.target.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the directory it runs in. Without it, the working directory of this process.
+    pub fn cwd(mut self, cwd: impl Into<Text>) -> Self {
+        self.target.cwd = Some(cwd.into());
+        self
+    }
+
+    /// Whether it should run (default: yes).
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// Whether start-up fails when this server does (default: no).
+    pub fn required(mut self, required: bool) -> Self {
+        self.required = required;
+        self
+    }
+
+    /// Whether it starts only when it is first needed (default: no).
+    pub fn lazy(mut self, lazy: bool) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
+    /// From the start of a dial to the end of its handshake (default: 5 min).
+    pub fn startup_timeout(mut self, timeout: Duration) -> Self {
+        self.policy.limits.open = timeout;
+        self
+    }
+
+    /// How long a call may take in all (default: 1 h).
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout;
+        self
+    }
+
+    /// How long a call may take without progress (default: 5 min).
+    pub fn call_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.call_idle_timeout = timeout;
+        self
+    }
+
+    /// How many calls may wait while it is not connected (default: 256); zero makes every call fail fast.
+    pub fn waiters(mut self, waiters: u32) -> Self {
+        self.waiters = waiters;
+        self
+    }
+
+    /// Whether a call that may have run is sent again (default: only where that is safe).
+    pub fn replay(mut self, replay: Replay) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    /// How patiently it is kept connected. Set this before `startup_timeout`, which is a part of it.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How its tools are shown (default: all, as they are).
+    pub fn tools(mut self, tools: ToolView) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// The finished server, or everything that is wrong with it.
+    pub fn build(self) -> Result<ServerConfig, InvalidServer> {
+        let (config, flaws) = self.finish();
+        let name = dotted("", &config.name);
+        let problem = |flaw: Flaw| Problem {
+            severity: flaw.severity,
+            server: Some(config.name.clone()),
+            key: Some(match flaw.key.as_str() {
+                "" => name.clone(),
+                key => format!("{name}.{key}"),
+            }),
+            place: None,
+            file: None,
+            message: flaw.fault.message,
+            mend: flaw.fault.mend,
+        };
+        let errors = flaws.into_iter().filter(|flaw| flaw.severity == Severity::Error);
+        let problems: Vec<Problem> = errors.map(problem).collect();
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(InvalidServer { problems })
+        }
+    }
+
+    /// The server with all its flaws. It may be used only when none of them is an error.
+    pub(super) fn finish(self) -> (ServerConfig, Vec<Flaw>) {
+        let mut config = ServerConfig {
+            name: self.name,
+            target: Target::Stdio(self.target),
+            enabled: self.enabled,
+            required: self.required,
+            lazy: self.lazy,
+            call_timeout: self.call_timeout,
+            call_idle_timeout: self.call_idle_timeout,
+            waiters: self.waiters,
+            replay: self.replay,
+            policy: self.policy,
+            tools: self.tools,
+        };
+        let flaws = check::server(&config);
+        config.call_idle_timeout = config.call_idle_timeout.min(config.call_timeout);
+        (config, flaws)
+    }
+}
+
+impl InvalidServer {
+    /// Everything that is wrong; never empty, errors only.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for InvalidServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.problems.iter().enumerate() {
+            let separator = if n == 0 { "" } else { "\n" };
+            write!(f, "{separator}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for InvalidServer {}

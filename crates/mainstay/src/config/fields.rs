@@ -1,0 +1,315 @@
+//! Reads a JSON object key by key, with the place of everything.
+//!
+//! Each known key may be written in snake_case or camelCase, once. A key nobody knows is a warning with the nearest
+//! known one; a wrong type is an error; `null` means "not set".
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use jsonc_parser::ast::{Object, ObjectProp, Value};
+use jsonc_parser::common::Ranged;
+
+use super::duration::{self, DurationError};
+use super::nearest::nearest;
+use super::problem::{dotted, quoted};
+use super::report::{Fault, Report};
+
+/// The keys of one object that are understood, by their snake_case names.
+pub(super) struct Fields<'a>(Vec<(&'static str, Field<'a>)>);
+
+/// One value, with its key and place.
+#[derive(Clone)]
+pub(super) struct Field<'a> {
+    /// The canonical path inside of the server: `restart.backoff.first`, `args[0]`.
+    pub(super) path: String,
+    /// The whole path as it was written: `mcpServers.files.restart.backoff.first`.
+    pub(super) shown: String,
+    /// Where it stands: where the value begins, for the entry of a server its name.
+    pub(super) at: usize,
+    value: &'a Value<'a>,
+}
+
+/// What to make of the keys of an object.
+pub(super) struct Keys {
+    /// Understood, snake_case.
+    pub(super) known: &'static [&'static str],
+    /// Written by other programs for themselves: passed over in silence.
+    pub(super) foreign: &'static [&'static str],
+    /// Written by other programs to change what they do: worth a warning, since they change nothing here.
+    pub(super) unheeded: &'static [(&'static str, &'static str)],
+}
+
+impl Keys {
+    /// Nothing but these, which no other program writes.
+    pub(super) const fn only(known: &'static [&'static str]) -> Self {
+        Self {
+            known,
+            foreign: &[],
+            unheeded: &[],
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// Sorts the keys of an object into known, foreign and unknown.
+    pub(super) fn of(
+        field: &Field<'_>,
+        object: &'a Object<'a>,
+        keys: &Keys,
+        report: &mut Report<'_>,
+    ) -> Self {
+        let mut fields: Vec<(&'static str, Field<'a>)> = Vec::new();
+        for property in &object.properties {
+            let written = property.name.as_str();
+            let name_at = property.name.start();
+            let shown = dotted(&field.shown, written);
+            if let Some(&key) = keys.known.iter().find(|key| spells(written, key)) {
+                let new = Field {
+                    path: join(&field.path, key),
+                    shown,
+                    at: property.value.start(),
+                    value: &property.value,
+                };
+                report.saw(&new.path, &new.shown, new.at);
+                match fields.iter().find(|(known, _)| *known == key) {
+                    None => fields.push((key, new)),
+                    Some((_, first)) => report.error(
+                        &new.shown,
+                        name_at,
+                        twice(report, first.at, &first.shown, &new.shown),
+                    ),
+                }
+            } else if let Some((_, mend)) = keys.unheeded.iter().find(|(key, _)| spells(written, key)) {
+                report.warning(
+                    &shown,
+                    name_at,
+                    Fault::new("this key of other programs is not heeded", *mend),
+                );
+            } else if !keys.foreign.contains(&written) {
+                let meant = nearest(written, keys.known.iter().copied());
+                report.warning(&shown, name_at, unknown(meant));
+            }
+        }
+        Self(fields)
+    }
+
+    /// The value of a key, unless it is absent or `null`.
+    pub(super) fn get(&self, key: &'static str) -> Option<&Field<'a>> {
+        let (_, field) = self.0.iter().find(|(known, _)| *known == key)?;
+        (!matches!(field.value, Value::NullKeyword(_))).then_some(field)
+    }
+}
+
+impl<'a> Field<'a> {
+    /// The entry of a server. What concerns it as a whole stands at its name.
+    pub(super) fn entry(shown: String, property: &'a ObjectProp<'a>) -> Self {
+        Self {
+            path: String::new(),
+            shown,
+            at: property.name.start(),
+            value: &property.value,
+        }
+    }
+
+    pub(super) fn error(&self, report: &mut Report<'_>, fault: impl Into<Fault>) {
+        report.error(&self.shown, self.at, fault);
+    }
+
+    pub(super) fn warning(&self, report: &mut Report<'_>, fault: impl Into<Fault>) {
+        report.warning(&self.shown, self.at, fault);
+    }
+
+    pub(super) fn value(&self) -> &'a Value<'a> {
+        self.value
+    }
+
+    pub(super) fn text(&self, report: &mut Report<'_>) -> Option<&'a str> {
+        match self.value {
+            Value::StringLit(text) => Some(&text.value),
+            other => self.mistyped(report, "a string", other),
+        }
+    }
+
+    /// A text, or a number or boolean as it is written: people write `"PORT": 8080`.
+    pub(super) fn scalar(&self, report: &mut Report<'_>) -> Option<&'a str> {
+        match self.value {
+            Value::NumberLit(number) => Some(number.value),
+            Value::BooleanLit(flag) => Some(if flag.value { "true" } else { "false" }),
+            Value::StringLit(_) | Value::Object(_) | Value::Array(_) | Value::NullKeyword(_) => {
+                self.text(report)
+            }
+        }
+    }
+
+    pub(super) fn flag(&self, report: &mut Report<'_>) -> Option<bool> {
+        match self.value {
+            Value::BooleanLit(flag) => Some(flag.value),
+            other => self.mistyped(report, "true or false", other),
+        }
+    }
+
+    pub(super) fn object(&self, report: &mut Report<'_>) -> Option<&'a Object<'a>> {
+        match self.value {
+            Value::Object(object) => Some(object),
+            other => self.mistyped(report, "an object", other),
+        }
+    }
+
+    /// A whole number of at least one.
+    pub(super) fn count(&self, report: &mut Report<'_>) -> Option<NonZeroU32> {
+        let count = self.whole_number(report)?;
+        let count = NonZeroU32::new(count);
+        if count.is_none() {
+            self.error(report, "must be at least 1");
+        }
+        count
+    }
+
+    /// A whole number, zero included.
+    pub(super) fn whole_number(&self, report: &mut Report<'_>) -> Option<u32> {
+        let Value::NumberLit(number) = self.value else {
+            return self.mistyped(report, "a whole number", self.value);
+        };
+        let parsed = number.value.parse().ok();
+        if parsed.is_none() {
+            self.error(
+                report,
+                format!(
+                    "expected a whole number up to {}, found {}",
+                    u32::MAX,
+                    number.value
+                ),
+            );
+        }
+        parsed
+    }
+
+    pub(super) fn duration(&self, report: &mut Report<'_>) -> Option<Duration> {
+        let (written, parsed) = match self.value {
+            Value::NumberLit(number) => (number.value.to_owned(), duration::from_seconds(number.value)),
+            Value::StringLit(text) => (quoted(&text.value), duration::from_text(&text.value)),
+            other => return self.mistyped(report, "a duration", other),
+        };
+        match parsed {
+            Ok(duration) => return Some(duration),
+            Err(DurationError::NotADuration) => {
+                self.error(
+                    report,
+                    Fault::new(format!("{written} is not a duration"), duration::SPELLINGS),
+                );
+            }
+            Err(DurationError::Negative) => self.error(report, "a duration cannot be negative"),
+            Err(DurationError::TooLong) => self.error(report, "a duration cannot be longer than a year"),
+        }
+        None
+    }
+
+    /// The items of an array, each with its own path.
+    pub(super) fn items(&self, report: &mut Report<'_>) -> Option<Vec<Field<'a>>> {
+        let Value::Array(array) = self.value else {
+            return self.mistyped(report, "an array", self.value);
+        };
+        let items = array.elements.iter().enumerate().map(|(n, value)| {
+            let item = Field {
+                path: format!("{}[{n}]", self.path),
+                shown: format!("{}[{n}]", self.shown),
+                at: value.start(),
+                value,
+            };
+            report.saw(&item.path, &item.shown, item.at);
+            item
+        });
+        Some(items.collect())
+    }
+
+    /// The entries of an object whose keys are the person's own, each key once.
+    pub(super) fn entries(&self, report: &mut Report<'_>) -> Option<Vec<(&'a str, Field<'a>)>> {
+        let object = self.object(report)?;
+        let mut entries: Vec<(&'a str, Field<'a>)> = Vec::with_capacity(object.properties.len());
+        let mut first_at: HashMap<&'a str, usize> = HashMap::new();
+        for property in &object.properties {
+            let name = property.name.as_str();
+            let entry = Field {
+                path: dotted(&self.path, name),
+                shown: dotted(&self.shown, name),
+                at: property.value.start(),
+                value: &property.value,
+            };
+            let name_at = property.name.start();
+            report.saw(&entry.path, &entry.shown, entry.at);
+            match first_at.get(name) {
+                Some(first) => report.error(
+                    &entry.shown,
+                    name_at,
+                    twice(report, *first, &entry.shown, &entry.shown),
+                ),
+                None => {
+                    first_at.insert(name, name_at);
+                    entries.push((name, entry));
+                }
+            }
+        }
+        Some(entries)
+    }
+
+    fn mistyped<T>(&self, report: &mut Report<'_>, expected: &str, found: &Value<'_>) -> Option<T> {
+        self.error(report, format!("expected {expected}, found {}", kind(found)));
+        None
+    }
+}
+
+/// What a value is, in words.
+pub(super) fn kind(value: &Value<'_>) -> &'static str {
+    match value {
+        Value::StringLit(_) => "a string",
+        Value::NumberLit(_) => "a number",
+        Value::BooleanLit(_) => "a boolean",
+        Value::Object(_) => "an object",
+        Value::Array(_) => "an array",
+        Value::NullKeyword(_) => "null",
+    }
+}
+
+/// An unknown key, and the one that was probably meant.
+pub(super) fn unknown(meant: Option<&str>) -> Fault {
+    Fault {
+        message: "unknown key".to_owned(),
+        mend: meant.map(|key| format!("did you mean {key:?}?")),
+    }
+}
+
+fn twice(report: &Report<'_>, first_at: usize, first: &str, second: &str) -> Fault {
+    let line = report.line(first_at);
+    let first = if first == second {
+        format!("first on line {line}")
+    } else {
+        format!("first as {first} on line {line}")
+    };
+    Fault::new(format!("written twice, {first}"), "keep one")
+}
+
+/// Whether `written` is the snake_case `key` or its camelCase twin.
+fn spells(written: &str, key: &str) -> bool {
+    if written == key {
+        return true;
+    }
+    let mut camel = String::with_capacity(key.len());
+    for (n, word) in key.split('_').enumerate() {
+        let mut letters = word.chars();
+        let first = letters.next().filter(|_| n > 0);
+        match first {
+            Some(first) => camel.extend(first.to_uppercase().chain(letters)),
+            None => camel.push_str(word),
+        }
+    }
+    written == camel
+}
+
+fn join(parent: &str, key: &str) -> String {
+    if parent.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{parent}.{key}")
+    }
+}

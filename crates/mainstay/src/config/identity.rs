@@ -1,0 +1,140 @@
+//! Which server a configuration means.
+//!
+//! Two configurations with the same identity start the same thing, so a running connection and a stored catalog stay
+//! good. Names, views, timeouts and policies are no part of it: changing them reconnects nothing.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use super::target::{StdioTarget, Target};
+
+/// Names the encoding below. Another encoding needs another name, or old stores would be taken for new ones.
+const ENCODING: &[u8] = b"mainstay identity 1";
+
+/// SHA-256 over how a server is reached: command, arguments, environment, working directory. Prints as hex.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity([u8; 32]);
+
+impl Identity {
+    pub(super) fn of(target: &Target) -> Self {
+        let mut hash = Canonical(Sha256::new());
+        hash.bytes(ENCODING);
+        match target {
+            Target::Stdio(stdio) => hash.stdio(stdio),
+        }
+        Self(hash.0.finalize().into())
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({self})")
+    }
+}
+
+/// Every part is preceded by its length, every list by its count, so no two targets share an encoding.
+struct Canonical(Sha256);
+
+impl Canonical {
+    fn stdio(&mut self, target: &StdioTarget) {
+        self.bytes(b"stdio");
+        self.bytes(target.command.value().as_bytes());
+        self.count(target.args.len());
+        for arg in &target.args {
+            self.bytes(arg.value().as_bytes());
+        }
+        self.count(target.env.len());
+        for (name, value) in &target.env {
+            self.bytes(name.as_bytes());
+            self.bytes(value.expose().as_bytes());
+        }
+        self.count(usize::from(target.cwd.is_some()));
+        if let Some(cwd) = &target.cwd {
+            self.bytes(cwd.value().as_bytes());
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.0.update(bytes);
+    }
+
+    fn count(&mut self, count: usize) {
+        self.0.update((count as u64).to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::ServerConfig;
+    use crate::config::builder::ServerBuilder;
+    use std::time::Duration;
+
+    fn base() -> ServerBuilder {
+        ServerConfig::stdio("files", "run")
+            .args(["a", "b"])
+            .env("K", "v")
+            .cwd("/srv")
+    }
+
+    fn identity(builder: ServerBuilder) -> String {
+        builder.build().unwrap().identity().to_string()
+    }
+
+    #[test]
+    fn everything_that_changes_what_runs_changes_the_identity() {
+        let changed = [
+            base().arg("c"),
+            base().env("K", "w"),
+            base().env("L", "v"),
+            base().cwd("/srv2"),
+            ServerConfig::stdio("files", "run2")
+                .args(["a", "b"])
+                .env("K", "v")
+                .cwd("/srv"),
+            ServerConfig::stdio("files", "run")
+                .args(["ab"])
+                .env("K", "v")
+                .cwd("/srv"),
+            ServerConfig::stdio("files", "run")
+                .args(["a", "b", "K", "v"])
+                .cwd("/srv"),
+            ServerConfig::stdio("files", "run").args(["a", "b"]).env("K", "v"),
+        ];
+        let mut seen = vec![identity(base())];
+        for builder in changed {
+            let new = identity(builder);
+            assert!(!seen.contains(&new));
+            seen.push(new);
+        }
+    }
+
+    #[test]
+    fn name_view_and_policy_leave_the_identity_alone() {
+        let other = ServerConfig::stdio("other", "run")
+            .args(["a", "b"])
+            .env("K", "v")
+            .cwd("/srv")
+            .call_timeout(Duration::from_secs(3))
+            .enabled(false)
+            .lazy(true);
+        assert_eq!(identity(base()), identity(other));
+    }
+
+    #[test]
+    fn the_identity_is_stable_across_versions() {
+        // A stored catalog is found by this text: a change of the encoding must be a decision, not an accident.
+        assert_eq!(
+            identity(base()),
+            "2534af8c182a42c5f812f1dbcdc3997df4f5602f3173671e583732b4a0d13dbf"
+        );
+        assert_eq!(identity(base()).len(), 64);
+    }
+}

@@ -1,0 +1,124 @@
+//! One server, as configured.
+
+use std::time::Duration;
+
+use mainstay_lifecycle::Policy;
+
+use super::builder::ServerBuilder;
+use super::identity::Identity;
+use super::target::{Target, Text};
+use super::view::ToolView;
+
+/// How long a call may take in all. Longer than any tool a person waits for, shorter than a night.
+pub(super) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+/// How long a call may take without progress. Many servers never report progress, so this is no short time.
+pub(super) const DEFAULT_CALL_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// How many calls may wait for a server that is coming back; each holds its arguments in memory.
+pub(super) const DEFAULT_WAITERS: u32 = 256;
+
+/// One server, as configured; valid by construction.
+///
+/// Read from a file by [`Configuration`](super::Configuration), or built:
+///
+/// ```ignore
+/// let server = ServerConfig::stdio("files", "npx").args(["-y", "files-server", "/srv"]).build()?;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    pub(super) name: String,
+    pub(super) target: Target,
+    pub(super) enabled: bool,
+    pub(super) required: bool,
+    pub(super) lazy: bool,
+    pub(super) call_timeout: Duration,
+    pub(super) call_idle_timeout: Duration,
+    pub(super) waiters: u32,
+    pub(super) replay: Replay,
+    pub(super) policy: Policy,
+    pub(super) tools: ToolView,
+}
+
+/// Whether a call that may have run is sent again, once, when its connection was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Replay {
+    /// Only for tools that their server hints read-only or idempotent.
+    #[default]
+    Safe,
+    /// For no tool.
+    Never,
+}
+
+impl ServerConfig {
+    /// Starts the configuration of a server that is a program speaking on its standard input and output.
+    pub fn stdio(name: impl Into<String>, command: impl Into<Text>) -> ServerBuilder {
+        ServerBuilder::stdio(name.into(), command.into())
+    }
+
+    /// The name, unique in its fleet.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How the server is reached.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Whether the server should run.
+    pub fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Whether start-up fails when this server does.
+    pub fn required(&self) -> bool {
+        self.required
+    }
+
+    /// Whether the server starts only when it is first needed.
+    pub fn lazy(&self) -> bool {
+        self.lazy
+    }
+
+    /// From the start of a dial to the end of its handshake.
+    pub fn startup_timeout(&self) -> Duration {
+        self.policy.limits.open
+    }
+
+    /// How long a call may take in all.
+    pub fn call_timeout(&self) -> Duration {
+        self.call_timeout
+    }
+
+    /// How long a call may take without progress; never above the whole.
+    pub fn call_idle_timeout(&self) -> Duration {
+        self.call_idle_timeout
+    }
+
+    /// How many calls may wait while the server is not connected; zero makes every call fail fast.
+    pub fn waiters(&self) -> u32 {
+        self.waiters
+    }
+
+    /// Whether a call that may have run is sent again.
+    pub fn replay(&self) -> Replay {
+        self.replay
+    }
+
+    /// How patiently the server is kept connected.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// How its tools are shown.
+    pub fn tools(&self) -> &ToolView {
+        &self.tools
+    }
+
+    /// Which server this is: changes exactly when a running connection would no longer be the right one.
+    pub fn identity(&self) -> Identity {
+        Identity::of(&self.target)
+    }
+}

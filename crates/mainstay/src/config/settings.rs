@@ -1,0 +1,133 @@
+//! Reads the settings of a server: everything but how it is reached.
+
+use jsonc_parser::ast::Value;
+
+use super::builder::ServerBuilder;
+use super::fields::{Field, Fields, Keys};
+use super::problem::quoted;
+use super::report::{Fault, Report};
+use super::restart;
+use super::server::Replay;
+use super::view::ToolView;
+
+const TOOLS: Keys = Keys::only(&["include", "exclude", "rename", "describe"]);
+
+/// Puts the settings of an entry on its server.
+pub(super) fn settings(
+    mut server: ServerBuilder,
+    fields: &Fields<'_>,
+    report: &mut Report<'_>,
+) -> ServerBuilder {
+    server = server
+        .policy(restart::policy(fields, report))
+        .enabled(enabled(fields, report));
+    if let Some(required) = fields.get("required").and_then(|field| field.flag(report)) {
+        server = server.required(required);
+    }
+    if let Some(lazy) = fields.get("lazy").and_then(|field| field.flag(report)) {
+        server = server.lazy(lazy);
+    }
+    if let Some(timeout) = fields
+        .get("call_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.call_timeout(timeout);
+    }
+    if let Some(timeout) = fields
+        .get("call_idle_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.call_idle_timeout(timeout);
+    }
+    if let Some(waiters) = fields.get("waiters").and_then(|field| field.whole_number(report)) {
+        server = server.waiters(waiters);
+    }
+    if let Some(replay) = fields.get("replay").and_then(|field| replay(field, report)) {
+        server = server.replay(replay);
+    }
+    if let Some(tools) = fields.get("tools").and_then(|field| tools(field, report)) {
+        server = server.tools(tools);
+    }
+    server
+}
+
+/// `enabled`, or the `disabled` that other programs write.
+fn enabled(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
+    let enabled = fields.get("enabled").and_then(|field| field.flag(report));
+    let Some(field) = fields.get("disabled") else {
+        return enabled.unwrap_or(true);
+    };
+    let disabled = field.flag(report);
+    if enabled.is_some() && enabled == disabled {
+        field.error(report, Fault::new("contradicts `enabled`", "keep one of the two"));
+    }
+    !disabled.unwrap_or(false)
+}
+
+fn replay(field: &Field<'_>, report: &mut Report<'_>) -> Option<Replay> {
+    match field.text(report)? {
+        "safe" => Some(Replay::Safe),
+        "never" => Some(Replay::Never),
+        other => {
+            let fault = Fault::new(
+                format!("{} is not understood", quoted(other)),
+                r#"write "safe" or "never""#,
+            );
+            field.error(report, fault);
+            None
+        }
+    }
+}
+
+fn tools(field: &Field<'_>, report: &mut Report<'_>) -> Option<ToolView> {
+    let view = ToolView::default();
+    if matches!(field.value(), Value::Array(_)) {
+        return Some(included(view, field, report));
+    }
+    let fields = Fields::of(field, field.object(report)?, &TOOLS, report);
+    let mut view = match fields.get("include") {
+        Some(field) => included(view, field, report),
+        None => view,
+    };
+    for item in fields
+        .get("exclude")
+        .and_then(|field| field.items(report))
+        .unwrap_or_default()
+    {
+        if let Some(pattern) = item.text(report) {
+            view = view.exclude(pattern);
+        }
+    }
+    for (tool, field) in fields
+        .get("rename")
+        .and_then(|field| field.entries(report))
+        .unwrap_or_default()
+    {
+        if let Some(name) = field.text(report) {
+            view = view.rename(tool, name);
+        }
+    }
+    for (tool, field) in fields
+        .get("describe")
+        .and_then(|field| field.entries(report))
+        .unwrap_or_default()
+    {
+        if let Some(text) = field.text(report) {
+            view = view.describe_as(tool, text);
+        }
+    }
+    Some(view)
+}
+
+fn included(mut view: ToolView, field: &Field<'_>, report: &mut Report<'_>) -> ToolView {
+    let Some(items) = field.items(report) else {
+        return view;
+    };
+    view = view.include_none();
+    for item in items {
+        if let Some(pattern) = item.text(report) {
+            view = view.include(pattern);
+        }
+    }
+    view
+}

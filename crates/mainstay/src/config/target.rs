@@ -1,0 +1,105 @@
+//! What a server is reached by.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use super::secret::Secret;
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Target {
+    /// A program started by Mainstay that speaks on its standard input and output.
+    Stdio(StdioTarget),
+}
+
+/// The program behind a stdio server: everything that makes it this server and not another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StdioTarget {
+    pub(super) command: Text,
+    pub(super) args: Vec<Text>,
+    pub(super) env: BTreeMap<String, Secret>,
+    pub(super) cwd: Option<Text>,
+}
+
+/// A text that may have come from a variable: used as its value, shown as it was written.
+///
+/// `"--token=${TOKEN}"` runs with the token, and is printed as `--token=${TOKEN}`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Text {
+    value: String,
+    /// What to show instead of the value; `None` where the value itself was written.
+    shown: Option<String>,
+}
+
+impl StdioTarget {
+    /// The program to run: a name looked up in `PATH`, or a path.
+    pub fn command(&self) -> &Text {
+        &self.command
+    }
+
+    /// Its arguments, in order.
+    pub fn args(&self) -> &[Text] {
+        &self.args
+    }
+
+    /// The variables set for it, on top of the environment it inherits.
+    pub fn env(&self) -> &BTreeMap<String, Secret> {
+        &self.env
+    }
+
+    /// The directory it runs in; `None` for the working directory of this process.
+    pub fn cwd(&self) -> Option<&Path> {
+        self.cwd.as_ref().map(|cwd| Path::new(cwd.value()))
+    }
+}
+
+impl Text {
+    /// A text that is shown as `shown` and used as `value`.
+    pub(super) fn hidden(value: impl Into<String>, shown: impl Into<String>) -> Self {
+        Self {
+            value: value.into(),
+            shown: Some(shown.into()),
+        }
+    }
+
+    /// The value, variables expanded. It may hold a secret: use it, do not print it.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// What may be printed: the text as written, variables unexpanded.
+    pub fn shown(&self) -> &str {
+        self.shown.as_deref().unwrap_or(&self.value)
+    }
+
+    /// The same text with another value; what was written stays what is shown, if it hid the value.
+    pub(super) fn with_value(self, value: String) -> Self {
+        Self { value, ..self }
+    }
+}
+
+impl From<&str> for Text {
+    fn from(value: &str) -> Self {
+        Self::from(value.to_owned())
+    }
+}
+
+impl From<String> for Text {
+    fn from(value: String) -> Self {
+        Self { value, shown: None }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.shown(), f)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.shown())
+    }
+}

@@ -1,0 +1,61 @@
+//! What must not be seen is not seen.
+
+use super::{read, rendered};
+use crate::config::{Secret, ServerConfig};
+
+const SECRET: &str = "hunter2";
+
+#[test]
+fn secrets_are_in_no_debug_and_no_display() {
+    let configuration = read(
+        r#"{ "mcpServers": {
+          "good": {
+            "command": "${TOKEN}", "args": ["--key=${TOKEN}", "--mode=plain"], "cwd": "/${TOKEN}",
+            "env": { "KEY": "hunter2-literal", "TOKEN": "${TOKEN}" }
+          },
+          "bad": {
+            "command": ["hunter2"], "args": [{"k": "hunter2"}, "hunter2 ${", "hunter2 ${NOPE}"], "cwd": "",
+            "env": { "A": "hunter2 ${NOPE}", "B": ["hunter2"], "C": "hunter2 ${", "D": "hunter2${a b}", "E": "hunter2\u0000",
+                     "D": "hunter2" }
+          }
+        } }"#,
+    );
+    let shown = format!(
+        "{configuration:?} {configuration:#?} {:?}",
+        rendered(&configuration)
+    );
+    assert!(!shown.contains(SECRET), "{shown}");
+    assert!(
+        shown.contains("--key=${TOKEN}") && shown.contains("--mode=plain"),
+        "{shown}"
+    );
+    assert_eq!(configuration.servers[0].identity().to_string().len(), 64);
+    assert!(
+        rendered(&configuration).len() >= 9,
+        "{:?}",
+        rendered(&configuration)
+    );
+}
+
+#[test]
+fn a_server_built_in_rust_hides_its_secrets_as_well() {
+    let builder = ServerConfig::stdio("s", "run")
+        .env("K", SECRET)
+        .secret_arg(SECRET)
+        .arg("open");
+    let shown = format!("{builder:?} {:?}", builder.clone().build().unwrap());
+    assert!(!shown.contains(SECRET), "{shown}");
+    assert!(shown.contains("open"));
+    let invalid = ServerConfig::stdio("s", "")
+        .env("K=", SECRET)
+        .secret_arg("hunter2\0")
+        .build()
+        .unwrap_err();
+    let shown = format!("{invalid:?} {invalid}");
+    assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[test]
+fn a_secret_debugs_as_stars() {
+    assert_eq!(format!("{:?}", Secret::new(SECRET)), "***");
+}
