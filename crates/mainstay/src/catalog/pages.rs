@@ -141,6 +141,7 @@ impl Pager {
             return Err(CutOff::Items);
         }
         self.grow(item.get().len())?;
+        // A copy, not a slice: a slice would keep the whole page in memory for as long as one item of it is published.
         let item = RawJson::from_text(item.get()).expect("a raw value was parsed as JSON");
         self.listing.items.push(item);
         Ok(())
