@@ -8,6 +8,7 @@
 //! Invariants: a request ends exactly once; nothing the far side sends panics, hangs a request, or is queued without
 //! a bound; no lock is held across an await or while foreign code runs.
 
+mod asked;
 mod envelope;
 mod failure;
 mod object;

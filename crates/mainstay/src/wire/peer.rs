@@ -1,29 +1,25 @@
 //! One end of a connection: asks and is asked, tells and is told.
 //!
-//! A request is entered into the pending table, queued, and waits for three things at once: its answer, room in the
-//! queue, and one timer. Whatever ends it takes it out of the table first. When the far side may have seen it and
-//! nobody wants the answer any more, the far side is told so.
-//!
-//! When the last handle is dropped the connection is closed.
+//! The handles of a peer and its receiving side share one state. The receiving side lives on the task that reads and
+//! holds no handle, so that dropping the last handle closes the connection.
 
-use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
+use super::asked::{Asked, Patience};
 use super::failure::{RequestError, TimeoutKind};
 use super::options::RequestOptions;
 use super::outcome::Outcome;
-use super::pending::{Answer, Pending, Waiting};
+use super::pending::{Pending, Waiting};
 use super::progress;
 use super::raw::RawJson;
 use super::receive::Receiver;
 use super::rpc_error::RpcError;
 use super::vitals::{Counters, Vitals};
 use super::write;
-use crate::transport::{Delivery, End, Frame, NotQueued, Outbound, Purpose, Transport};
+use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
 
 /// What the far side asks and tells. Called on the task that reads, in the order of arrival; must return at once.
 pub(crate) trait Handler: Send + Sync + 'static {
@@ -74,12 +70,7 @@ impl Peer {
             write::request(id, method, params.as_ref()),
             Purpose::Request { id },
         );
-        let asked = Asked {
-            shared,
-            id,
-            cancellable: options.cancellable,
-            answered: false,
-        };
+        let asked = Asked::new(shared, id, options.cancellable);
         let patience = Patience {
             idle: options.idle,
             total: options.total,
@@ -166,7 +157,7 @@ impl Drop for Handle {
 
 /// What the handles share with the receiving side.
 pub(super) struct Shared {
-    outbound: Arc<dyn Outbound>,
+    pub(super) outbound: Arc<dyn Outbound>,
     pub(super) pending: Pending,
     pub(super) counters: Counters,
     ended: watch::Sender<Option<End>>,
@@ -186,7 +177,8 @@ impl Shared {
         }
     }
 
-    fn send_or_drop(&self, frame: Frame) -> bool {
+    /// Queues what must not wait, or counts it as dropped.
+    pub(super) fn send_or_drop(&self, frame: Frame) -> bool {
         let queued = self.outbound.try_send(frame).is_ok();
         if !queued {
             self.counters.dropped.add_one();
@@ -199,119 +191,6 @@ fn not_sent(end: End) -> RequestError {
     RequestError::Lost {
         outcome: Outcome::NotSent,
         end,
-    }
-}
-
-/// How long a request waits.
-struct Patience {
-    idle: Option<Duration>,
-    total: Instant,
-}
-
-impl Patience {
-    /// The next moment at which time may run out.
-    fn next(&self, heard: Instant) -> Instant {
-        let idle = self.idle.and_then(|idle| heard.checked_add(idle));
-        idle.map_or(self.total, |idle| idle.min(self.total))
-    }
-
-    fn run_out(&self, heard: Instant, now: Instant) -> Option<TimeoutKind> {
-        if now >= self.total {
-            return Some(TimeoutKind::Total);
-        }
-        (now >= self.next(heard)).then_some(TimeoutKind::Idle)
-    }
-}
-
-/// A request that is in the table; dropping it abandons the request.
-struct Asked<'a> {
-    shared: &'a Shared,
-    id: u64,
-    cancellable: bool,
-    answered: bool,
-}
-
-impl Asked<'_> {
-    async fn wait(
-        mut self,
-        frame: Frame,
-        mut answer: oneshot::Receiver<Answer>,
-        patience: Patience,
-    ) -> Result<RawJson, RequestError> {
-        let now = Instant::now();
-        let mut timer = pin!(sleep_until(patience.next(now)));
-        let mut queueing = None;
-        if now < patience.total
-            && let Err(NotQueued::Full(frame)) = self.shared.outbound.try_send(frame)
-        {
-            queueing = Some(self.shared.outbound.send(frame));
-        }
-        loop {
-            tokio::select! {
-                biased;
-                answer = &mut answer => return self.settled(answer),
-                // A closed queue needs no answer here: the transport says how it ended, which fails the request.
-                _ = async { queueing.as_mut().expect("only polled while queueing").await }, if queueing.is_some() => {
-                    queueing = None;
-                }
-                () = &mut timer => match self.look_at_the_clock(&patience) {
-                    Clock::Until(next) => timer.as_mut().reset(next),
-                    Clock::RunOut(error) => return Err(error),
-                    // Its answer was taken out of the table this very moment, and is being handed over.
-                    Clock::Answered => return self.settled(answer.await),
-                },
-            }
-        }
-    }
-
-    fn look_at_the_clock(&mut self, patience: &Patience) -> Clock {
-        let Some(heard) = self.shared.pending.heard(self.id) else {
-            return Clock::Answered;
-        };
-        let Some(kind) = patience.run_out(heard, Instant::now()) else {
-            return Clock::Until(patience.next(heard));
-        };
-        match self.abandon("timed out") {
-            Some(sent) => Clock::RunOut(RequestError::TimedOut { kind, sent }),
-            None => Clock::Answered,
-        }
-    }
-
-    fn settled(&mut self, answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
-        self.answered = true;
-        answer.unwrap_or_else(|_| {
-            Err(RequestError::Lost {
-                outcome: Outcome::Unknown,
-                end: End::Aborted,
-            })
-        })
-    }
-
-    /// Takes the request back: says whether it was sent, or nothing when it has ended already.
-    fn abandon(&mut self, reason: &str) -> Option<bool> {
-        let waiting = self.shared.pending.take(self.id)?;
-        self.answered = true;
-        let sent = waiting.withdraw() != Outcome::NotSent;
-        if sent && self.cancellable {
-            let frame = Frame::new(write::cancelled(self.id, reason), Purpose::Cancel { id: self.id });
-            self.shared.send_or_drop(frame);
-        }
-        Some(sent)
-    }
-}
-
-/// What a request finds when its timer fires.
-enum Clock {
-    Until(Instant),
-    RunOut(RequestError),
-    Answered,
-}
-
-impl Drop for Asked<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.abandon("the caller no longer waits");
-        }
     }
 }
 

@@ -35,14 +35,19 @@ impl Inbound for Heard {
 
 /// Keeps each write apart, with the address it was made from.
 #[derive(Clone, Default)]
-struct Writes(Arc<Mutex<Vec<(usize, Vec<u8>)>>>);
+struct Writes(Arc<Mutex<Vec<Write>>>);
+
+struct Write {
+    address: usize,
+    bytes: Vec<u8>,
+}
 
 impl AsyncWrite for Writes {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0
-            .lock()
-            .unwrap()
-            .push((bytes.as_ptr().addr(), bytes.to_vec()));
+        self.0.lock().unwrap().push(Write {
+            address: bytes.as_ptr().addr(),
+            bytes: bytes.to_vec(),
+        });
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -88,9 +93,9 @@ async fn small_frames_go_out_together_and_large_ones_without_a_copy() {
     settle().await;
     let writes = writes.0.lock().unwrap();
     assert_eq!(writes.len(), 3);
-    assert_eq!(writes[0].1, b"a\nb\n");
-    assert_eq!(writes[1].0, large.as_ptr().addr());
-    assert_eq!(writes[2].1, b"\nc\n");
+    assert_eq!(writes[0].bytes, b"a\nb\n");
+    assert_eq!(writes[1].address, large.as_ptr().addr());
+    assert_eq!(writes[2].bytes, b"\nc\n");
 }
 
 #[tokio::test(start_paused = true)]

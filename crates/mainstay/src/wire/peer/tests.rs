@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::transport::Limits;
+use crate::wire::failure::TimeoutKind;
 use far::{Far, Log, collect, connect, connect_with, raw, within};
 
 #[tokio::test(start_paused = true)]
@@ -231,6 +232,39 @@ async fn a_reply_is_queued_though_requests_fill_theirs() {
     while replies == 0 {
         replies += usize::from(far.read().await.contains("\"id\":9"));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_of_many_tasks_each_get_their_own_answer() {
+    let (peer, mut far, _log) = connect();
+    let echo = tokio::spawn(async move {
+        for _ in 0..2000 {
+            let asked: serde_json::Value = serde_json::from_str(&far.read().await).unwrap();
+            far.answer(asked["id"].as_u64().unwrap(), &asked["params"].to_string())
+                .await;
+        }
+    });
+    let callers: Vec<_> = (0..200u64)
+        .map(|caller| {
+            let peer = peer.clone();
+            tokio::spawn(async move {
+                for n in 0..10 {
+                    let params = RawJson::from_value(&[caller, n]).unwrap();
+                    let answer = peer.request("echo", Some(params.clone()), within(60)).await;
+                    assert_eq!(answer.unwrap(), params);
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    echo.await.unwrap();
+    let vitals = peer.vitals();
+    assert_eq!(
+        (vitals.in_flight, vitals.late_answers, vitals.unknown_answers),
+        (0, 0, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
