@@ -1,1 +1,87 @@
-//! (transport)
+//! How whole messages travel; nothing here knows what is in them.
+//!
+//! A [`Transport`] is started once. What it receives it hands straight to its [`Inbound`], on the task that read it;
+//! what is to be sent goes through its [`Outbound`], a bounded queue. It says when the writing of a frame begins
+//! ([`Frame::begin`]), which is what tells a request that never left from one that may have run.
+//!
+//! Invariants: `Inbound::ended` is called exactly once and is the last call; no task outlives it; `Outbound::close`
+//! never waits.
+
+mod end;
+mod frame;
+mod lines;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use end::{End, SendFailure};
+pub use frame::{Delivery, Frame, Purpose};
+pub use lines::{Limits, Lines};
+
+/// A way to carry messages, ready to be started.
+pub trait Transport: Send + 'static {
+    /// The sending side. What is sent before the start is queued.
+    fn outbound(&self) -> Arc<dyn Outbound>;
+
+    /// Starts to carry; called inside a tokio runtime.
+    fn start(self: Box<Self>, inbound: Arc<dyn Inbound>);
+}
+
+/// What a transport tells its owner. Every method returns at once.
+pub trait Inbound: Send + Sync + 'static {
+    /// A message came.
+    fn message(&self, message: Bytes);
+
+    /// A message came that is longer than the limit; it was skipped.
+    fn oversized(&self, skipped: Oversized<'_>);
+
+    /// One request could not be carried, though the connection lives on.
+    fn failed(&self, request: u64, failure: SendFailure);
+
+    /// Nothing more will come or go.
+    fn ended(&self, end: End);
+}
+
+/// The sending side of a transport.
+pub trait Outbound: Send + Sync + 'static {
+    /// Queues a frame, waiting for room. Frames whose purpose is ordered are written in the order they were queued.
+    ///
+    /// Cancel safety: when the future is dropped before it is ready, the frame is not sent.
+    fn send(&self, frame: Frame) -> Sending<'_>;
+
+    /// Queues a frame if there is room for it now.
+    fn try_send(&self, frame: Frame) -> Result<(), NotQueued>;
+
+    /// Closes both directions at once, waiting for nothing; what is queued is dropped. Again is no different.
+    fn close(&self);
+}
+
+/// The future of [`Outbound::send`].
+pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), NotQueued>> + Send + 'a>>;
+
+/// Why a frame was not queued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotQueued {
+    /// There is no room; here is the frame again.
+    #[error("the queue is full")]
+    Full(Frame),
+    /// The transport has ended, or is about to say so.
+    #[error("the transport is closed")]
+    Closed,
+}
+
+/// What is left of a message that was too long to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Oversized<'a> {
+    /// Its first bytes.
+    pub head: &'a [u8],
+    /// Its last bytes.
+    pub tail: &'a [u8],
+    /// Its length in bytes.
+    pub length: u64,
+    /// The longest message the transport accepts.
+    pub limit: usize,
+}

@@ -1,1 +1,36 @@
-//! (wire)
+//! JSON-RPC over raw JSON: messages are read no deeper than their envelope.
+//!
+//! [`RawJson`] is a payload as it came; [`Object`] edits one level of it and leaves every other byte alone;
+//! `envelope` tells what a received message is, `write` builds one to send. [`Peer`] is one end of a connection: it
+//! numbers requests, matches answers to them, keeps their deadlines, and says of each one that failed whether it may
+//! have run. It faces a server and a client alike.
+//!
+//! Invariants: a request ends exactly once; nothing the far side sends panics, hangs a request, or is queued without
+//! a bound; no lock is held across an await or while foreign code runs.
+
+mod asked;
+mod envelope;
+mod failure;
+mod object;
+mod options;
+mod outcome;
+mod peer;
+mod pending;
+mod progress;
+mod raw;
+mod receive;
+mod rpc_error;
+mod salvage;
+mod vitals;
+mod write;
+
+pub use failure::{BadAnswer, RequestError, TimeoutKind};
+pub use outcome::Outcome;
+pub use raw::RawJson;
+pub use rpc_error::RpcError;
+
+pub(crate) use object::{Object, with_meta};
+pub(crate) use options::RequestOptions;
+pub(crate) use peer::{Handler, Peer};
+pub(crate) use progress::ProgressSink;
+pub(crate) use vitals::Vitals;

@@ -1,0 +1,94 @@
+//! How a connection, or one send on it, came to its end.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use crate::wire::Outcome;
+
+/// Why a connection carries nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum End {
+    /// The far side closed it.
+    #[error("the far side closed the connection")]
+    EndOfStream,
+    /// Reading or writing failed.
+    #[error("the connection failed: {message}")]
+    Io {
+        /// The kind of failure.
+        kind: io::ErrorKind,
+        /// The failure in words.
+        message: String,
+    },
+    /// It was closed from this side.
+    #[error("the connection was closed")]
+    Closed,
+    /// A message was too long to be read, and which request it answered could not be told.
+    #[error("a message was too long to be read")]
+    Oversized,
+    /// The far side writes, but it writes no messages.
+    #[error("the far side writes something other than messages")]
+    TooMuchGarbage,
+    /// The task that carried it is gone: it panicked, or its runtime was shut down.
+    #[error("the task that carried the connection is gone")]
+    Aborted,
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Io {
+            kind: error.kind(),
+            message: error.to_string(),
+        }
+    }
+}
+
+/// Why one request could not be carried, on a transport whose requests can fail one by one.
+#[derive(Clone)]
+pub struct SendFailure {
+    outcome: Outcome,
+    error: Arc<dyn Error + Send + Sync>,
+}
+
+impl SendFailure {
+    /// A failure, and whether the request may have run.
+    pub fn new(outcome: Outcome, error: impl Error + Send + Sync + 'static) -> Self {
+        Self {
+            outcome,
+            error: Arc::new(error),
+        }
+    }
+
+    /// Whether the request may have run.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The transport's own error, to be downcast.
+    pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.error
+    }
+}
+
+impl fmt::Debug for SendFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendFailure")
+            .field("outcome", &self.outcome)
+            .field("error", &self.error)
+            .finish()
+    }
+}
+
+impl fmt::Display for SendFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl Error for SendFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}

@@ -1,0 +1,263 @@
+//! One message a line, over any pair of byte streams: the pipes of a child process, or memory.
+//!
+//! Two tasks: the reader hands each line to the inbound side as soon as it is whole, the writer takes frames from two
+//! bounded lanes. Neither waits for the other, so a far side that stops reading does not keep its answers from being
+//! heard. Whichever ends first ends both. Closing aborts both tasks, which drops the streams: the far side sees the
+//! end of its input, and a write that would never return is dropped with its task.
+
+mod split;
+mod write;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sending, Transport};
+use split::{Piece, Splitter};
+
+/// Frames in order that may wait for the writer: enough to fill a write, few enough that callers feel a far side that
+/// does not read.
+const ORDERED_LANE: usize = 64;
+
+/// Replies and cancellations that may wait for the writer. They are small, come in bursts, and those over the bound are
+/// dropped, so the lane is long.
+const URGENT_LANE: usize = 1024;
+
+/// How long the reader goes on when writing has failed: a server may answer, exit, and be written to, in this order.
+const LAST_WORDS: Duration = Duration::from_millis(50);
+
+/// What a line transport accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest message in bytes; a longer one is skipped in bounded memory.
+    pub message: usize,
+}
+
+impl Limits {
+    /// The longest message unless set otherwise. Screenshots and file contents run to some tens of megabytes in
+    /// base64; what is larger is a mistake, and one connection may not take more memory than this for a line.
+    pub const DEFAULT_MESSAGE: usize = 64 * 1024 * 1024;
+
+    /// Limits with the longest message set.
+    pub const fn message(message: usize) -> Self {
+        Self { message }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::message(Self::DEFAULT_MESSAGE)
+    }
+}
+
+/// Messages as lines over a reader and a writer.
+#[derive(Debug)]
+pub struct Lines<R, W> {
+    reader: R,
+    writer: W,
+    limits: Limits,
+    ordered: mpsc::Receiver<Frame>,
+    urgent: mpsc::Receiver<Frame>,
+    shared: Arc<Shared>,
+}
+
+impl<R, W> Lines<R, W> {
+    /// Lines read from `reader` and written to `writer`.
+    pub fn new(reader: R, writer: W, limits: Limits) -> Self {
+        let (ordered_in, ordered) = mpsc::channel(ORDERED_LANE);
+        let (urgent_in, urgent) = mpsc::channel(URGENT_LANE);
+        let shared = Shared {
+            ordered: ordered_in,
+            urgent: urgent_in,
+            life: Mutex::new(Life::Ready),
+        };
+        Self {
+            reader,
+            writer,
+            limits,
+            ordered,
+            urgent,
+            shared: Arc::new(shared),
+        }
+    }
+}
+
+impl<R, W> Transport for Lines<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    fn outbound(&self) -> Arc<dyn Outbound> {
+        self.shared.clone()
+    }
+
+    fn start(self: Box<Self>, inbound: Arc<dyn Inbound>) {
+        let Self {
+            reader,
+            writer,
+            limits,
+            ordered,
+            urgent,
+            shared,
+        } = *self;
+        let mut life = shared.life();
+        if matches!(*life, Life::Ended) {
+            drop(life);
+            return inbound.ended(End::Closed);
+        }
+        let reading = read(reader, limits, inbound.clone(), Tether(shared.clone()));
+        let writing = write_all(writer, ordered, urgent, Tether(shared.clone()));
+        // Spawned under the lock: a task that ends at once must find itself registered.
+        *life = Life::Running {
+            inbound,
+            tasks: [
+                tokio::spawn(reading).abort_handle(),
+                tokio::spawn(writing).abort_handle(),
+            ],
+        };
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    ordered: mpsc::Sender<Frame>,
+    urgent: mpsc::Sender<Frame>,
+    life: Mutex<Life>,
+}
+
+enum Life {
+    Ready,
+    Running {
+        inbound: Arc<dyn Inbound>,
+        tasks: [AbortHandle; 2],
+    },
+    Ended,
+}
+
+impl Shared {
+    /// Ends both tasks and tells the owner; only the first end counts.
+    fn finish(&self, end: End) {
+        let before = std::mem::replace(&mut *self.life(), Life::Ended);
+        match before {
+            Life::Running { inbound, tasks } => {
+                tasks.iter().for_each(AbortHandle::abort);
+                inbound.ended(end);
+            }
+            Life::Ready | Life::Ended => {}
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(*self.life(), Life::Ended)
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lane(&self, purpose: Purpose) -> &mpsc::Sender<Frame> {
+        match purpose {
+            Purpose::Request { .. } | Purpose::Notification => &self.ordered,
+            Purpose::Reply | Purpose::Cancel { .. } => &self.urgent,
+        }
+    }
+}
+
+impl Outbound for Shared {
+    fn send(&self, frame: Frame) -> Sending<'_> {
+        Box::pin(async move {
+            let lane = self.lane(frame.purpose());
+            lane.send(frame).await.map_err(|_closed| NotQueued::Closed)
+        })
+    }
+
+    fn try_send(&self, frame: Frame) -> Result<(), NotQueued> {
+        self.lane(frame.purpose())
+            .try_send(frame)
+            .map_err(|refused| match refused {
+                mpsc::error::TrySendError::Full(frame) => NotQueued::Full(frame),
+                mpsc::error::TrySendError::Closed(_) => NotQueued::Closed,
+            })
+    }
+
+    fn close(&self) {
+        self.finish(End::Closed);
+    }
+}
+
+/// Ends the transport when a task is gone, however it went: no owner waits for a task that panicked.
+struct Tether(Arc<Shared>);
+
+impl Drop for Tether {
+    fn drop(&mut self) {
+        self.0.finish(End::Aborted);
+    }
+}
+
+async fn read<R: AsyncRead + Unpin>(
+    mut reader: R,
+    limits: Limits,
+    inbound: Arc<dyn Inbound>,
+    tether: Tether,
+) {
+    let shared = &tether.0;
+    let mut splitter = Splitter::new(limits.message);
+    let end = loop {
+        match reader.read_buf(splitter.buffer()).await {
+            Ok(0) => break End::EndOfStream,
+            Ok(_) => {}
+            Err(error) => break error.into(),
+        }
+        while let Some(piece) = splitter.next() {
+            match piece {
+                Piece::Line(line) => inbound.message(line),
+                Piece::Skipped(skipped) => inbound.oversized(Oversized {
+                    head: skipped.head(),
+                    tail: skipped.tail(),
+                    length: skipped.length(),
+                    limit: limits.message,
+                }),
+            }
+            if shared.has_ended() {
+                return;
+            }
+        }
+        if splitter.line_never_ends() {
+            break End::Oversized;
+        }
+    };
+    shared.finish(end);
+}
+
+async fn write_all<W: AsyncWrite + Unpin>(
+    writer: W,
+    ordered: mpsc::Receiver<Frame>,
+    urgent: mpsc::Receiver<Frame>,
+    tether: Tether,
+) {
+    let end = match write::run(writer, ordered, urgent).await {
+        Ok(()) => End::Closed,
+        Err(error) => {
+            tokio::time::sleep(LAST_WORDS).await;
+            error.into()
+        }
+    };
+    tether.0.finish(end);
+}
+
+impl std::fmt::Debug for Life {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ready => "Ready",
+            Self::Running { .. } => "Running",
+            Self::Ended => "Ended",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

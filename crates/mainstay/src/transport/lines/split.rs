@@ -1,0 +1,238 @@
+//! Cuts a stream of bytes into lines, without copying them and without growing past the limit.
+
+use bytes::{Bytes, BytesMut};
+use memchr::memchr;
+
+/// Room made for each read: more than most messages, little enough for a thousand idle connections.
+const READ_CHUNK: usize = 16 * 1024;
+
+/// A line longer than this takes its memory with it when it is handed on, so that the buffer is small again.
+const KEPT_BUFFER: usize = 64 * 1024;
+
+/// How much of an overlong line is kept: the start and the end of it, where the id of an answer stands.
+const HEAD: usize = 4 * 1024;
+const TAIL: usize = 1024;
+
+/// A line that is this many times the limit is taken to have no end.
+const ENDLESS: u64 = 16;
+
+/// The cutter. Bytes are read into `buffer()`, then `next()` is asked until it has no more.
+#[derive(Debug)]
+pub(super) struct Splitter {
+    limit: usize,
+    buffer: BytesMut,
+    /// How much of the buffer is known to hold no line end.
+    scanned: usize,
+    skipping: Option<Skipped>,
+}
+
+#[derive(Debug)]
+pub(super) enum Piece {
+    Line(Bytes),
+    Skipped(Skipped),
+}
+
+/// What is kept of an overlong line.
+#[derive(Debug, Default)]
+pub(super) struct Skipped {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    length: u64,
+}
+
+impl Splitter {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            skipping: None,
+        }
+    }
+
+    /// Where the next bytes are to be put.
+    pub(super) fn buffer(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(READ_CHUNK);
+        &mut self.buffer
+    }
+
+    /// The next whole line; empty ones are left out, and so is what was never ended by a line break.
+    pub(super) fn next(&mut self) -> Option<Piece> {
+        while let Some(found) = memchr(b'\n', &self.buffer[self.scanned..]) {
+            let mut line = self.buffer.split_to(self.scanned + found + 1);
+            line.truncate(line.len() - 1);
+            self.scanned = 0;
+            if let Some(mut skipped) = self.skipping.take() {
+                skipped.push(&line);
+                return Some(Piece::Skipped(skipped));
+            }
+            if line.len() > KEPT_BUFFER {
+                self.buffer = BytesMut::from(&self.buffer[..]);
+            }
+            if line.last() == Some(&b'\r') {
+                line.truncate(line.len() - 1);
+            }
+            if line.len() > self.limit {
+                return Some(Piece::Skipped(Skipped::whole(&line)));
+            }
+            if !line.trim_ascii().is_empty() {
+                return Some(Piece::Line(line.freeze()));
+            }
+        }
+        self.keep_within_limit();
+        None
+    }
+
+    /// Whether a line is being skipped that is so long that it is no line.
+    pub(super) fn line_never_ends(&self) -> bool {
+        let endless = ENDLESS.saturating_mul(self.limit as u64);
+        self.skipping
+            .as_ref()
+            .is_some_and(|skipped| skipped.length > endless)
+    }
+
+    fn keep_within_limit(&mut self) {
+        match &mut self.skipping {
+            Some(skipped) => {
+                skipped.push(&self.buffer);
+                self.buffer.clear();
+                self.scanned = 0;
+            }
+            None if self.buffer.len() > self.limit => {
+                self.skipping = Some(Skipped::whole(&self.buffer));
+                self.buffer = BytesMut::new();
+                self.scanned = 0;
+            }
+            None => self.scanned = self.buffer.len(),
+        }
+    }
+}
+
+impl Skipped {
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    pub(super) fn tail(&self) -> &[u8] {
+        &self.tail
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn whole(line: &[u8]) -> Self {
+        let mut skipped = Self::default();
+        skipped.push(line);
+        skipped
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        let head = bytes.len().min(HEAD - self.head.len());
+        self.head.extend_from_slice(&bytes[..head]);
+        let tail = &bytes[bytes.len().saturating_sub(TAIL)..];
+        let surplus = (self.tail.len() + tail.len()).saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        self.tail.extend_from_slice(tail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(splitter: &mut Splitter, bytes: &[u8]) -> Vec<String> {
+        splitter.buffer().extend_from_slice(bytes);
+        let mut found = Vec::new();
+        while let Some(piece) = splitter.next() {
+            found.push(match piece {
+                Piece::Line(line) => String::from_utf8_lossy(&line).into_owned(),
+                Piece::Skipped(skipped) => format!("skipped {}", skipped.length),
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn lines_are_found_wherever_the_reads_fall() {
+        let text = b"one\r\n\n  \n\r\ntwo\nthree is longer\nleft";
+        for step in 1..text.len() {
+            let mut splitter = Splitter::new(100);
+            let found: Vec<_> = text
+                .chunks(step)
+                .flat_map(|chunk| pieces(&mut splitter, chunk))
+                .collect();
+            assert_eq!(found, ["one", "two", "three is longer"], "reads of {step}");
+        }
+    }
+
+    #[test]
+    fn an_overlong_line_is_skipped_and_reading_goes_on() {
+        let text = [&b"1234567890"[..], b"\n12345678901\n", &[b'x'; 50], b"\nlast\n"].concat();
+        for step in 1..text.len() {
+            let mut splitter = Splitter::new(10);
+            let found: Vec<_> = text
+                .chunks(step)
+                .flat_map(|chunk| pieces(&mut splitter, chunk))
+                .collect();
+            assert_eq!(
+                found,
+                ["1234567890", "skipped 11", "skipped 50", "last"],
+                "reads of {step}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_head_and_the_tail_of_a_skipped_line_are_kept() {
+        let line: Vec<u8> = (0..100_000u32).map(|n| b'a' + (n % 26) as u8).collect();
+        for step in [1, 7, 1000, 5000, 200_000] {
+            let mut skipped = Skipped::default();
+            line.chunks(step).for_each(|chunk| skipped.push(chunk));
+            assert_eq!(skipped.head(), &line[..HEAD]);
+            assert_eq!(skipped.tail(), &line[line.len() - TAIL..]);
+            assert_eq!(skipped.length(), 100_000);
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_takes_bounded_memory_and_is_called_endless() {
+        let limit = 100_000;
+        let mut splitter = Splitter::new(limit);
+        let chunk = [b'x'; 10_000];
+        let mut pushed = 0;
+        while !splitter.line_never_ends() {
+            assert!(pieces(&mut splitter, &chunk).is_empty());
+            pushed += chunk.len();
+            assert!(splitter.buffer.capacity() <= 2 * (limit + READ_CHUNK));
+            assert!(pushed <= 17 * limit);
+        }
+        assert!(splitter.buffer.capacity() <= KEPT_BUFFER);
+    }
+
+    #[test]
+    fn the_buffer_is_small_again_after_a_large_line() {
+        let mut splitter = Splitter::new(64 << 20);
+        let large = [vec![b'x'; 8 << 20], b"\nnext\nand".to_vec()].concat();
+        let found = pieces(&mut splitter, &large);
+        assert_eq!((found.len(), found[1].as_str()), (2, "next"));
+        for _ in 0..100 {
+            assert_eq!(pieces(&mut splitter, b"ab\nab").len(), 1);
+            assert!(splitter.buffer().capacity() <= KEPT_BUFFER);
+        }
+    }
+
+    #[test]
+    fn a_large_line_is_handed_on_without_a_copy() {
+        let mut splitter = Splitter::new(64 << 20);
+        splitter.buffer().extend_from_slice(&vec![b'x'; 1 << 20]);
+        assert!(splitter.next().is_none());
+        splitter.buffer().extend_from_slice(b"\n");
+        let at = splitter.buffer.as_ptr();
+        let Some(Piece::Line(line)) = splitter.next() else {
+            panic!("the line is whole");
+        };
+        assert_eq!(line.as_ptr(), at);
+    }
+}

@@ -1,0 +1,173 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::Notify;
+
+use super::*;
+use crate::transport::SendFailure;
+
+/// Notes what it is told.
+#[derive(Default)]
+struct Heard {
+    messages: Mutex<Vec<Bytes>>,
+    ends: Mutex<Vec<End>>,
+    ended: Notify,
+}
+
+impl Inbound for Heard {
+    fn message(&self, message: Bytes) {
+        self.messages.lock().unwrap().push(message);
+    }
+
+    fn oversized(&self, _skipped: Oversized<'_>) {}
+
+    fn failed(&self, _request: u64, _failure: SendFailure) {}
+
+    fn ended(&self, end: End) {
+        self.ends.lock().unwrap().push(end);
+        self.ended.notify_one();
+    }
+}
+
+/// Keeps each write apart, with the address it was made from.
+#[derive(Clone, Default)]
+struct Writes(Arc<Mutex<Vec<Write>>>);
+
+struct Write {
+    address: usize,
+    bytes: Vec<u8>,
+}
+
+impl AsyncWrite for Writes {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.lock().unwrap().push(Write {
+            address: bytes.as_ptr().addr(),
+            bytes: bytes.to_vec(),
+        });
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn frame(text: impl Into<Bytes>) -> Frame {
+    Frame::new(text.into(), Purpose::Notification)
+}
+
+fn start<W>(writer: W) -> (Arc<dyn Outbound>, Arc<Heard>, DuplexStream)
+where
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let (reader, far) = duplex(1024);
+    let lines = Box::new(Lines::new(reader, writer, Limits::default()));
+    let outbound = lines.outbound();
+    let heard = Arc::new(Heard::default());
+    lines.start(heard.clone());
+    (outbound, heard, far)
+}
+
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_frames_go_out_together_and_large_ones_without_a_copy() {
+    let writes = Writes::default();
+    let (outbound, _heard, _far) = start(writes.clone());
+    let large = Bytes::from(vec![b'x'; 100_000]);
+    for bytes in ["a".into(), "b".into(), large.clone(), "c".into()] {
+        outbound.try_send(frame(bytes)).unwrap();
+    }
+    settle().await;
+    let writes = writes.0.lock().unwrap();
+    assert_eq!(writes.len(), 3);
+    assert_eq!(writes[0].bytes, b"a\nb\n");
+    assert_eq!(writes[1].address, large.as_ptr().addr());
+    assert_eq!(writes[2].bytes, b"\nc\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_is_bounded_and_hands_back_what_it_cannot_take() {
+    let (writer, _blocked) = duplex(1);
+    let (outbound, _heard, _far) = start(writer);
+    outbound.try_send(frame("first")).unwrap();
+    settle().await;
+    for _ in 0..ORDERED_LANE {
+        outbound.try_send(frame("more")).unwrap();
+    }
+    assert!(
+        matches!(outbound.try_send(frame("last")), Err(NotQueued::Full(frame)) if *frame.bytes() == "last")
+    );
+    assert!(
+        outbound
+            .try_send(Frame::new(Bytes::new(), Purpose::Reply))
+            .is_ok()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_writer_does_not_keep_the_reader_from_hearing() {
+    let (writer, _blocked) = duplex(1);
+    let (outbound, heard, mut far) = start(writer);
+    outbound.try_send(frame("blocks")).unwrap();
+    far.write_all(b"one\ntwo\nunfinished").await.unwrap();
+    settle().await;
+    assert_eq!(*heard.messages.lock().unwrap(), ["one", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_words_of_a_far_side_that_no_longer_reads_are_heard() {
+    let (writer, closed) = duplex(1024);
+    let (outbound, heard, mut far) = start(writer);
+    drop(closed);
+    outbound.try_send(frame("into the void")).unwrap();
+    settle().await;
+    far.write_all(b"last words\n").await.unwrap();
+    heard.ended.notified().await;
+    assert_eq!(*heard.messages.lock().unwrap(), ["last words"]);
+    assert!(matches!(
+        heard.ends.lock().unwrap()[..],
+        [End::Io {
+            kind: io::ErrorKind::BrokenPipe,
+            ..
+        }]
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_is_told_once() {
+    let (outbound, heard, far) = start(Writes::default());
+    outbound.close();
+    outbound.close();
+    drop(far);
+    settle().await;
+    assert_eq!(*heard.ends.lock().unwrap(), [End::Closed]);
+    assert!(matches!(outbound.try_send(frame("late")), Err(NotQueued::Closed)));
+    assert!(matches!(
+        outbound.send(frame("late")).await,
+        Err(NotQueued::Closed)
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_closed_before_its_start_never_runs() {
+    let (reader, _far) = duplex(1024);
+    let lines = Box::new(Lines::new(reader, Writes::default(), Limits::default()));
+    lines.outbound().close();
+    let heard = Arc::new(Heard::default());
+    lines.start(heard.clone());
+    assert_eq!(*heard.ends.lock().unwrap(), [End::Closed]);
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}

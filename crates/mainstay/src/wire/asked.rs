@@ -1,0 +1,142 @@
+//! One request, from its entry into the pending table to its end.
+//!
+//! It waits for three things at once: its answer, room in the queue, and one timer. Whatever ends it takes it out of
+//! the table first. When the far side may have seen it and nobody wants the answer any more, the far side is told so.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::failure::{RequestError, TimeoutKind};
+use super::outcome::Outcome;
+use super::peer::Shared;
+use super::pending::Answer;
+use super::write;
+use crate::transport::{End, Frame, NotQueued, Purpose};
+
+/// A request that is in the table; dropping it abandons the request.
+pub(super) struct Asked<'a> {
+    shared: &'a Shared,
+    id: u64,
+    cancellable: bool,
+    /// Whether it has left the table.
+    ended: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// A request that was just entered under this number.
+    pub(super) fn new(shared: &'a Shared, id: u64, cancellable: bool) -> Self {
+        Self {
+            shared,
+            id,
+            cancellable,
+            ended: false,
+        }
+    }
+
+    /// Sends it and waits for its answer.
+    pub(super) async fn wait(
+        mut self,
+        frame: Frame,
+        mut answer: oneshot::Receiver<Answer>,
+        patience: Patience,
+    ) -> Answer {
+        let now = Instant::now();
+        let mut timer = pin!(sleep_until(patience.next(now)));
+        let mut queueing = None;
+        if now < patience.total
+            && let Err(NotQueued::Full(frame)) = self.shared.outbound.try_send(frame)
+        {
+            queueing = Some(self.shared.outbound.send(frame));
+        }
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return self.settled(answer),
+                // A closed queue needs no answer here: the transport says how it ended, which fails the request.
+                _ = async { queueing.as_mut().expect("only polled while queueing").await }, if queueing.is_some() => {
+                    queueing = None;
+                }
+                () = &mut timer => match self.look_at_the_clock(&patience) {
+                    Clock::Until(next) => timer.as_mut().reset(next),
+                    Clock::RunOut(error) => return Err(error),
+                    // Its answer was taken out of the table this very moment, and is being handed over.
+                    Clock::Answered => return self.settled(answer.await),
+                },
+            }
+        }
+    }
+
+    fn look_at_the_clock(&mut self, patience: &Patience) -> Clock {
+        let Some(heard) = self.shared.pending.heard(self.id) else {
+            return Clock::Answered;
+        };
+        let Some(kind) = patience.run_out(heard, Instant::now()) else {
+            return Clock::Until(patience.next(heard));
+        };
+        match self.abandon("timed out") {
+            Some(sent) => Clock::RunOut(RequestError::TimedOut { kind, sent }),
+            None => Clock::Answered,
+        }
+    }
+
+    fn settled(&mut self, answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
+        self.ended = true;
+        answer.unwrap_or_else(|_| {
+            Err(RequestError::Lost {
+                outcome: Outcome::Unknown,
+                end: End::Aborted,
+            })
+        })
+    }
+
+    /// Takes the request back: says whether it was sent, or nothing when it has ended already.
+    fn abandon(&mut self, reason: &str) -> Option<bool> {
+        let waiting = self.shared.pending.take(self.id)?;
+        self.ended = true;
+        let sent = waiting.withdraw() != Outcome::NotSent;
+        if sent && self.cancellable {
+            let frame = Frame::new(write::cancelled(self.id, reason), Purpose::Cancel { id: self.id });
+            self.shared.send_or_drop(frame);
+        }
+        Some(sent)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.abandon("the caller no longer waits");
+        }
+    }
+}
+
+/// What a request finds when its timer fires.
+enum Clock {
+    Until(Instant),
+    RunOut(RequestError),
+    Answered,
+}
+
+/// How long a request waits.
+pub(super) struct Patience {
+    pub(super) idle: Option<Duration>,
+    pub(super) total: Instant,
+}
+
+impl Patience {
+    /// The next moment at which time may run out.
+    fn next(&self, heard: Instant) -> Instant {
+        let idle = self.idle.and_then(|idle| heard.checked_add(idle));
+        idle.map_or(self.total, |idle| idle.min(self.total))
+    }
+
+    fn run_out(&self, heard: Instant, now: Instant) -> Option<TimeoutKind> {
+        if now >= self.total {
+            return Some(TimeoutKind::Total);
+        }
+        (now >= self.next(heard)).then_some(TimeoutKind::Idle)
+    }
+}

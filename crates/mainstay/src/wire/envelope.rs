@@ -1,0 +1,167 @@
+//! Tells what a received message is, by its envelope alone.
+//!
+//! The payloads are slices of the message. The reading is lenient where servers are known to be sloppy (`"id": null` on
+//! a notification, `"error": null` beside a result, a wrong `jsonrpc`), since a message that can be understood is worth
+//! more than one that is well formed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::failure::BadAnswer;
+use super::raw::RawJson;
+use super::rpc_error::RpcError;
+
+/// Messages in one batch. Nobody is asked for batches, so a longer one is no use and only takes memory.
+const BATCH: usize = 4096;
+
+/// What a message is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Message<'a> {
+    Request {
+        id: RawJson,
+        method: Cow<'a, str>,
+        params: Option<RawJson>,
+    },
+    Notification {
+        method: Cow<'a, str>,
+        params: Option<RawJson>,
+    },
+    Response {
+        id: RawJson,
+        result: Result<RawJson, RpcError>,
+    },
+    /// Several messages, to be read one by one; none of them is a batch.
+    Batch(Vec<Bytes>),
+    /// No message.
+    Garbage(BadAnswer),
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn read(message: &'a Bytes) -> Self {
+        let read = match message.trim_ascii_start().first() {
+            Some(b'{') => Self::read_one(message),
+            Some(b'[') => read_batch(message).map(Self::Batch),
+            Some(_) | None => None,
+        };
+        read.unwrap_or_else(|| Self::Garbage(garbage(message)))
+    }
+
+    fn read_one(message: &'a Bytes) -> Option<Self> {
+        let fields: Fields<'a> = serde_json::from_slice(message).ok()?;
+        let part = |raw: &RawValue| RawJson::part_of(message, raw);
+        let error = fields.error.filter(|raw| raw.get() != "null");
+        let params = fields.params.filter(|raw| raw.get() != "null").map(part);
+        let has_answer = error.is_some() || fields.result.is_some_and(|raw| raw.get() != "null");
+
+        if let Some(method) = fields.method.filter(|raw| raw.get() != "null" && !has_answer) {
+            let method = text(method)?;
+            return match fields.id.filter(|raw| raw.get() != "null") {
+                None => Some(Self::Notification { method, params }),
+                Some(id) if is_id(id) => Some(Self::Request {
+                    id: part(id),
+                    method,
+                    params,
+                }),
+                Some(_) => None,
+            };
+        }
+        let result = match (error, fields.result) {
+            (Some(error), _) => Err(RpcError::read(part(error))),
+            (None, Some(result)) => Ok(part(result)),
+            (None, None) => return None,
+        };
+        Some(Self::Response {
+            id: fields.id.map_or(RawJson::NULL, part),
+            result,
+        })
+    }
+}
+
+/// The number of a request of ours in an `id` or token. Some servers send it back as a string.
+pub(super) fn our_number(id: &RawJson) -> Option<u64> {
+    let digits = id.as_bytes();
+    let digits = digits
+        .strip_prefix(b"\"")
+        .and_then(|inner| inner.strip_suffix(b"\""))
+        .unwrap_or(digits);
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// A field that is there, be it `null`: serde alone would not tell the two apart.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let quoted = raw.get();
+    let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(quoted).ok().map(Cow::Owned);
+    }
+    Some(Cow::Borrowed(inner))
+}
+
+fn is_id(raw: &RawValue) -> bool {
+    raw.get()
+        .starts_with(|first: char| matches!(first, '"' | '-' | '0'..='9'))
+}
+
+fn garbage(message: &[u8]) -> BadAnswer {
+    match std::str::from_utf8(message) {
+        Ok(_) => BadAnswer::Malformed,
+        Err(_) => BadAnswer::InvalidUtf8,
+    }
+}
+
+fn read_batch(message: &Bytes) -> Option<Vec<Bytes>> {
+    let mut reader = serde_json::Deserializer::from_slice(message);
+    let batch = reader.deserialize_seq(Elements(message)).ok()?;
+    reader.end().ok()?;
+    Some(batch)
+}
+
+struct Elements<'m>(&'m Bytes);
+
+impl<'de> Visitor<'de> for Elements<'_> {
+    type Value = Vec<Bytes>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a batch of messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut batch: A) -> Result<Vec<Bytes>, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = batch.next_element::<&RawValue>()? {
+            if elements.len() == BATCH || !element.get().starts_with('{') {
+                return Err(A::Error::custom("no batch of messages"));
+            }
+            elements.push(self.0.slice_ref(element.get().as_bytes()));
+        }
+        Ok(elements)
+    }
+}
+
+#[cfg(test)]
+mod tests;

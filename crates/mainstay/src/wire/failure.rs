@@ -1,0 +1,87 @@
+//! How a request fails.
+
+use super::outcome::Outcome;
+use super::rpc_error::RpcError;
+use crate::transport::{End, SendFailure};
+
+/// Why a request has no result.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The far side answered with an error.
+    #[error(transparent)]
+    Rpc(RpcError),
+    /// The connection ended first.
+    #[error("{end}")]
+    Lost {
+        /// Whether the request may have run.
+        outcome: Outcome,
+        /// How the connection ended.
+        end: End,
+    },
+    /// The transport could not carry it, though the connection lives on.
+    #[error("{0}")]
+    Send(#[source] SendFailure),
+    /// No answer came in time.
+    #[error("no answer in time ({kind})")]
+    TimedOut {
+        /// Which time ran out.
+        kind: TimeoutKind,
+        /// Whether the writing of it had begun.
+        sent: bool,
+    },
+    /// The far side answered, and the answer cannot be read.
+    #[error("the answer cannot be read: {0}")]
+    BadAnswer(BadAnswer),
+}
+
+/// Which time of a request ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TimeoutKind {
+    /// The time without any progress.
+    Idle,
+    /// The time for all of it.
+    Total,
+}
+
+/// What is wrong with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadAnswer {
+    /// It is longer than the longest message accepted.
+    #[error("{length} bytes, the limit is {limit}")]
+    TooLarge {
+        /// The longest message accepted.
+        limit: usize,
+        /// The length of the answer.
+        length: u64,
+    },
+    /// It is not a JSON-RPC answer.
+    #[error("not a valid message")]
+    Malformed,
+    /// It is not text.
+    #[error("not valid UTF-8")]
+    InvalidUtf8,
+}
+
+impl RequestError {
+    /// Whether the request may have run.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Rpc(_) | Self::BadAnswer(_) => Outcome::Answered,
+            Self::Lost { outcome, .. } => *outcome,
+            Self::Send(failure) => failure.outcome(),
+            Self::TimedOut { sent: true, .. } => Outcome::Unknown,
+            Self::TimedOut { sent: false, .. } => Outcome::NotSent,
+        }
+    }
+}
+
+impl std::fmt::Display for TimeoutKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Total => "total",
+        })
+    }
+}

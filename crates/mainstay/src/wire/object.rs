@@ -1,0 +1,178 @@
+//! A shallow editor of a JSON object.
+//!
+//! Only the top level is read. Every member that is not edited is written back byte for byte, the white space around
+//! it, the spelling of its key and its place in the order included.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::raw::RawJson;
+
+/// The top level of one object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Object {
+    members: Vec<Member>,
+    /// White space of an object that has no members.
+    blank: Bytes,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    /// Everything from the brace or comma before it to its value.
+    before: Bytes,
+    /// The key inside its quotes, as spelt.
+    key: Bytes,
+    value: RawJson,
+    /// White space up to the comma or brace that follows.
+    after: Bytes,
+}
+
+impl Object {
+    /// Reads the top level; `None` when the value is no object.
+    pub(crate) fn parse(raw: &RawJson) -> Option<Self> {
+        let text = raw.bytes();
+        if text.first() != Some(&b'{') {
+            return None;
+        }
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        reader.deserialize_map(Members(text)).ok()
+    }
+
+    /// The value of a member; of members with the same name the last one counts.
+    pub(crate) fn get(&self, name: &str) -> Option<&RawJson> {
+        let member = self.members.iter().rev().find(|member| member.is(name))?;
+        Some(&member.value)
+    }
+
+    /// Replaces a member where it stands, or adds it at the end. There is one of that name afterwards.
+    pub(crate) fn set(&mut self, name: &str, value: RawJson) {
+        let Some(at) = self.members.iter().position(|member| member.is(name)) else {
+            return self.members.push(Member::new(name, value));
+        };
+        self.members[at].value = value;
+        let mut seen = 0..;
+        self.members
+            .retain(|member| seen.next() <= Some(at) || !member.is(name));
+    }
+
+    /// Takes a member out, and any other of the same name.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<RawJson> {
+        let value = self.get(name).cloned()?;
+        self.members.retain(|member| !member.is(name));
+        Some(value)
+    }
+
+    /// The object as text.
+    pub(crate) fn to_raw(&self) -> RawJson {
+        let length: usize = self.members.iter().map(Member::length).sum();
+        let mut text = Vec::with_capacity(length + self.blank.len() + 2);
+        text.push(b'{');
+        if self.members.is_empty() {
+            text.extend_from_slice(&self.blank);
+        }
+        for (n, member) in self.members.iter().enumerate() {
+            if n > 0 {
+                text.push(b',');
+            }
+            text.extend_from_slice(&member.before);
+            text.extend_from_slice(member.value.as_bytes());
+            text.extend_from_slice(&member.after);
+        }
+        text.push(b'}');
+        RawJson::assembled(text)
+    }
+}
+
+/// Merges entries into `params._meta`. Keys that are not named stay byte-equal; a `_meta` that is no object is
+/// replaced; parameters that are no object have no room for one and stay as they are.
+pub(crate) fn with_meta(params: Option<&RawJson>, entries: &[(&str, RawJson)]) -> RawJson {
+    let params = params.cloned().unwrap_or(RawJson::EMPTY_OBJECT);
+    let Some(mut object) = Object::parse(&params) else {
+        return params;
+    };
+    let mut meta = object.get("_meta").and_then(Object::parse).unwrap_or_default();
+    for (key, value) in entries {
+        meta.set(key, value.clone());
+    }
+    object.set("_meta", meta.to_raw());
+    object.to_raw()
+}
+
+impl Member {
+    fn new(name: &str, value: RawJson) -> Self {
+        let mut before = serde_json::to_vec(name).expect("a string can be written");
+        before.push(b':');
+        let before = Bytes::from(before);
+        Self {
+            key: before.slice(1..before.len() - 2),
+            before,
+            value,
+            after: Bytes::new(),
+        }
+    }
+
+    fn is(&self, name: &str) -> bool {
+        if memchr::memchr(b'\\', &self.key).is_none() {
+            return *self.key == *name.as_bytes();
+        }
+        let quoted = [b"\"", &self.key[..], b"\""].concat();
+        serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == name)
+    }
+
+    fn length(&self) -> usize {
+        self.before.len() + self.value.as_bytes().len() + self.after.len() + 1
+    }
+}
+
+/// Reads the members of the object that is the whole of the given text.
+struct Members<'t>(&'t Bytes);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+        let text = self.0;
+        let end = text.len() - 1;
+        let mut members: Vec<Member> = Vec::new();
+        // Where the member being read starts: behind the brace, then behind each comma.
+        let mut start = 1;
+        while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            let key = text.slice_ref(key.get().as_bytes());
+            let value = RawJson::part_of(text, value);
+            let value_at = offset(text, value.as_bytes());
+            let value_end = value_at + value.as_bytes().len();
+            let after = text[value_end..]
+                .iter()
+                .position(|byte| matches!(byte, b',' | b'}'));
+            let after = value_end..value_end + after.unwrap_or(0);
+            let next = after.end + 1;
+            members.push(Member {
+                before: text.slice(start..value_at),
+                key: key.slice(1..key.len() - 1),
+                value,
+                after: text.slice(after),
+            });
+            start = next;
+        }
+        let blank = if members.is_empty() {
+            text.slice(1..end)
+        } else {
+            Bytes::new()
+        };
+        Ok(Object { members, blank })
+    }
+}
+
+fn offset(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr() - whole.as_ptr().addr()
+}
+
+#[cfg(test)]
+mod tests;

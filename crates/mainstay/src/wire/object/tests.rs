@@ -1,0 +1,148 @@
+use super::*;
+
+fn raw(text: &str) -> RawJson {
+    RawJson::from_text(text).unwrap()
+}
+
+fn object(text: &str) -> Object {
+    Object::parse(&raw(text)).unwrap()
+}
+
+/// Objects with odd spacing, spelling, order, duplicates and depth, from a fixed seed.
+struct Generator(u64);
+
+impl Generator {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    fn space(&mut self) -> &'static str {
+        self.pick(&["", "", " ", "\n", "\t ", "\r\n  "])
+    }
+
+    fn value(&mut self, depth: u32) -> String {
+        match self.below(if depth == 0 { 2 } else { 4 }) {
+            0 => self
+                .pick(&["1", "-0.50e+3", "true", "null", "12345678901234567890123"])
+                .into(),
+            1 => self
+                .pick(&[r#""""#, r#"",}{""#, r#""\"\\""#, "\"é\u{2028}\"", r#""\u0041""#])
+                .into(),
+            2 => self.object(depth - 1),
+            _ => {
+                let items: Vec<_> = (0..self.below(4)).map(|_| self.value(depth - 1)).collect();
+                format!("[{}{}]", self.space(), items.join(","))
+            }
+        }
+    }
+
+    fn object(&mut self, depth: u32) -> String {
+        let members: Vec<_> = (0..self.below(6))
+            .map(|_| {
+                let key = self.pick(&["a", "b", "_meta", r"\u0061", r#"\""#, "é", "x,y}", ""]);
+                let spaces = [self.space(), self.space(), self.space(), self.space()];
+                let value = self.value(depth);
+                format!(
+                    "{}\"{key}\"{}:{}{value}{}",
+                    spaces[0], spaces[1], spaces[2], spaces[3]
+                )
+            })
+            .collect();
+        if members.is_empty() {
+            return format!("{{{}}}", self.space());
+        }
+        format!("{{{}}}", members.join(","))
+    }
+}
+
+#[test]
+fn reading_and_writing_back_changes_no_byte() {
+    let mut generator = Generator(0x9E37_79B9_7F4A_7C15);
+    for _ in 0..5_000 {
+        let text = generator.object(3);
+        assert_eq!(object(&text).to_raw().as_str(), text);
+    }
+}
+
+#[test]
+fn an_edit_and_its_undoing_change_no_byte() {
+    let mut generator = Generator(42);
+    for _ in 0..5_000 {
+        let text = generator.object(2);
+        let mut edited = object(&text);
+        edited.set("not there yet", raw("1"));
+        assert_eq!(edited.remove("not there yet").unwrap().as_str(), "1");
+        assert_eq!(edited.to_raw().as_str(), text);
+    }
+}
+
+#[test]
+fn an_edit_means_the_same_to_a_full_parser() {
+    let mut generator = Generator(7);
+    for _ in 0..5_000 {
+        let text = generator.object(2);
+        let mut expected: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+        let mut edited = object(&text);
+        let name = generator.pick(&["a", "b", "\"", "é", "", "new"]);
+        if generator.below(2) == 0 {
+            edited.set(name, raw("[0]"));
+            expected.insert(name.into(), serde_json::json!([0]));
+        } else {
+            let removed = edited.remove(name).map(|value| value.parse().unwrap());
+            assert_eq!(removed, expected.remove(name));
+        }
+        assert_eq!(
+            edited.to_raw().parse::<serde_json::Map<_, _>>().unwrap(),
+            expected,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_replaced_member_keeps_its_place_and_its_neighbours_their_bytes() {
+    let mut edited = object("{ \"a\" : 1.0 ,\"name\":\"old\", \"z\":[ 1 ] }");
+    edited.set("name", raw("\"new\""));
+    assert_eq!(
+        edited.to_raw().as_str(),
+        "{ \"a\" : 1.0 ,\"name\":\"new\", \"z\":[ 1 ] }"
+    );
+}
+
+#[test]
+fn what_is_no_object_is_not_read_as_one() {
+    for text in ["[]", "1", "\"{}\"", "null"] {
+        assert!(Object::parse(&raw(text)).is_none());
+    }
+}
+
+#[test]
+fn meta_is_merged_key_by_key() {
+    let params = raw(r#"{"name":"t","_meta":{"keep": 1e0,"progressToken":"theirs"},"arguments":{"x":1.00}}"#);
+    let merged = with_meta(
+        Some(&params),
+        &[("progressToken", raw("7")), ("io.x/new", raw("true"))],
+    );
+    assert_eq!(
+        merged.as_str(),
+        r#"{"name":"t","_meta":{"keep": 1e0,"progressToken":7,"io.x/new":true},"arguments":{"x":1.00}}"#
+    );
+}
+
+#[test]
+fn meta_is_made_where_there_is_none() {
+    let entries = [("k", raw("1"))];
+    assert_eq!(with_meta(None, &entries).as_str(), r#"{"_meta":{"k":1}}"#);
+    assert_eq!(
+        with_meta(Some(&raw(r#"{"_meta":null}"#)), &entries).as_str(),
+        r#"{"_meta":{"k":1}}"#
+    );
+    assert_eq!(with_meta(Some(&raw("[1]")), &entries).as_str(), "[1]");
+}

@@ -1,0 +1,52 @@
+//! How a request is to be made.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::progress::ProgressSink;
+
+/// How long a request may take, and what is wanted of it on the way.
+#[derive(Clone)]
+pub(crate) struct RequestOptions {
+    /// When it has failed at the latest, waiting for room in the queue included.
+    pub(crate) total: Instant,
+    /// How long it may be silent; progress starts this time anew. Only a request with a `progress` sink asks for any.
+    pub(crate) idle: Option<Duration>,
+    /// Where its progress goes.
+    pub(crate) progress: Option<ProgressSink>,
+    /// Whether the far side is told when the answer is no longer wanted. The protocol forbids it for `initialize`.
+    pub(crate) cancellable: bool,
+}
+
+impl RequestOptions {
+    /// A cancellable request with no more than a last moment.
+    pub(crate) fn until(total: Instant) -> Self {
+        Self {
+            total,
+            idle: None,
+            progress: None,
+            cancellable: true,
+        }
+    }
+
+    /// A cancellable request that may take this long from now.
+    pub(crate) fn within(time: Duration) -> Self {
+        Self::until(Instant::now() + time)
+    }
+
+    pub(crate) fn idle(mut self, idle: Duration) -> Self {
+        self.idle = Some(idle);
+        self
+    }
+
+    pub(crate) fn progress(mut self, sink: ProgressSink) -> Self {
+        self.progress = Some(sink);
+        self
+    }
+
+    pub(crate) fn not_cancellable(mut self) -> Self {
+        self.cancellable = false;
+        self
+    }
+}

@@ -1,0 +1,198 @@
+//! One end of a connection: asks and is asked, tells and is told.
+//!
+//! The handles of a peer and its receiving side share one state. The receiving side lives on the task that reads and
+//! holds no handle, so that dropping the last handle closes the connection.
+
+use std::sync::{Arc, Weak};
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::asked::{Asked, Patience};
+use super::failure::{RequestError, TimeoutKind};
+use super::options::RequestOptions;
+use super::outcome::Outcome;
+use super::pending::{Pending, Waiting};
+use super::progress;
+use super::raw::RawJson;
+use super::receive::Receiver;
+use super::rpc_error::RpcError;
+use super::vitals::{Counters, Vitals};
+use super::write;
+use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
+
+/// What the far side asks and tells. Called on the task that reads, in the order of arrival; must return at once.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// A request; it is answered by [`Peer::respond`], now or later.
+    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>);
+
+    /// A notification, other than progress of a request of ours.
+    fn notification(&self, method: &str, params: Option<RawJson>);
+}
+
+/// A handle to one end of a connection. Clones are the same end.
+#[derive(Clone)]
+pub(crate) struct Peer(Arc<Handle>);
+
+impl Peer {
+    /// Starts the transport; called inside a tokio runtime.
+    pub(crate) fn start(transport: Box<dyn Transport>, handler: Arc<dyn Handler>) -> Self {
+        let shared = Arc::new(Shared {
+            outbound: transport.outbound(),
+            pending: Pending::new(),
+            counters: Counters::new(),
+            ended: watch::Sender::new(None),
+        });
+        let handle = Arc::new(Handle(shared.clone()));
+        let receiver = Receiver::new(shared, Arc::downgrade(&handle), handler);
+        transport.start(Arc::new(receiver));
+        Self(handle)
+    }
+
+    /// Asks, and waits for the answer until the time is up.
+    ///
+    /// Cancel safety: when the future is dropped before the request was written, nothing is sent; afterwards the far
+    /// side is told that the answer is not wanted, if the options allow it. Its late answer is dropped.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        params: Option<RawJson>,
+        options: RequestOptions,
+    ) -> Result<RawJson, RequestError> {
+        let shared = self.shared();
+        let id = shared.pending.next_id();
+        let (params, listener) = progress::prepare(params, id, options.progress);
+        let delivery = Arc::new(Delivery::default());
+        let (waiting, answer) = Waiting::new(delivery.clone(), listener);
+        shared.pending.insert(id, waiting).map_err(not_sent)?;
+
+        let frame = Frame::new(
+            write::request(id, method, params.as_ref()),
+            Purpose::Request { id },
+        );
+        let asked = Asked::new(shared, id, options.cancellable);
+        let patience = Patience {
+            idle: options.idle,
+            total: options.total,
+        };
+        asked.wait(frame.tracked_by(delivery), answer, patience).await
+    }
+
+    /// Tells, waiting for room in the queue until the given time. Done when it is queued.
+    ///
+    /// Cancel safety: when the future is dropped before it is ready, nothing is sent.
+    pub(crate) async fn notify(
+        &self,
+        method: &str,
+        params: Option<&RawJson>,
+        until: Instant,
+    ) -> Result<(), RequestError> {
+        let shared = self.shared();
+        let frame = Frame::new(write::notification(method, params), Purpose::Notification);
+        let sending = async {
+            match shared.outbound.send(frame).await {
+                Ok(()) if !shared.pending.has_ended() => Ok(()),
+                Ok(()) | Err(_) => Err(not_sent(self.closed().await)),
+            }
+        };
+        let timed_out = |_elapsed| RequestError::TimedOut {
+            kind: TimeoutKind::Total,
+            sent: false,
+        };
+        tokio::time::timeout_at(until, sending).await.map_err(timed_out)?
+    }
+
+    /// Tells if there is room in the queue now; `false` when it was dropped.
+    pub(crate) fn try_notify(&self, method: &str, params: Option<&RawJson>) -> bool {
+        let frame = Frame::new(write::notification(method, params), Purpose::Notification);
+        self.shared().send_or_drop(frame)
+    }
+
+    /// Answers a request of the far side, which must read for there to be room: `false` when the answer was dropped.
+    pub(crate) fn respond(&self, id: &RawJson, result: Result<RawJson, RpcError>) -> bool {
+        let line = write::response(id, &result);
+        drop(result);
+        self.shared().send_or_drop(Frame::new(line, Purpose::Reply))
+    }
+
+    /// Fails what waits and closes the connection, at once. Again is no different.
+    pub(crate) fn close(&self) {
+        self.shared().close(End::Closed);
+    }
+
+    /// Waits for the end of the connection.
+    ///
+    /// Cancel safety: any number may wait, and dropping the future changes nothing.
+    pub(crate) async fn closed(&self) -> End {
+        let mut ended = self.shared().ended.subscribe();
+        match ended.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or(End::Aborted),
+            Err(_) => End::Aborted,
+        }
+    }
+
+    /// The signs of life.
+    pub(crate) fn vitals(&self) -> Vitals {
+        let shared = self.shared();
+        shared.counters.read(shared.pending.len())
+    }
+
+    pub(super) fn upgrade(handle: &Weak<Handle>) -> Option<Self> {
+        handle.upgrade().map(Self)
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.0.0
+    }
+}
+
+/// What all handles share; the connection closes when it is dropped.
+pub(super) struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.close(End::Closed);
+    }
+}
+
+/// What the handles share with the receiving side.
+pub(super) struct Shared {
+    pub(super) outbound: Arc<dyn Outbound>,
+    pub(super) pending: Pending,
+    pub(super) counters: Counters,
+    ended: watch::Sender<Option<End>>,
+}
+
+impl Shared {
+    /// Ends the connection from this side.
+    pub(super) fn close(&self, end: End) {
+        self.end(end);
+        self.outbound.close();
+    }
+
+    /// Fails what waits. Only the first end counts.
+    pub(super) fn end(&self, end: End) {
+        if self.pending.end(&end) {
+            self.ended.send_replace(Some(end));
+        }
+    }
+
+    /// Queues what must not wait, or counts it as dropped.
+    pub(super) fn send_or_drop(&self, frame: Frame) -> bool {
+        let queued = self.outbound.try_send(frame).is_ok();
+        if !queued {
+            self.counters.dropped.add_one();
+        }
+        queued
+    }
+}
+
+fn not_sent(end: End) -> RequestError {
+    RequestError::Lost {
+        outcome: Outcome::NotSent,
+        end,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! A peer in paused time, over memory, against a far side that each test plays by hand.
+
+mod bad_input;
+mod endings;
+mod far;
+mod timeouts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::transport::Limits;
+use crate::wire::failure::TimeoutKind;
+use far::{Far, Log, collect, connect, connect_with, raw, within};
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_answered() {
+    let (peer, mut far, _log) = connect();
+    let (answer, ()) = tokio::join!(
+        peer.request("tools/list", Some(raw(r#"{"cursor":"a"}"#)), within(10)),
+        async {
+            let asked = far.read().await;
+            assert_eq!(
+                asked,
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"a"}}"#
+            );
+            far.write(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#)
+                .await;
+        }
+    );
+    assert_eq!(answer.unwrap().as_str(), r#"{"tools":[]}"#);
+    assert_eq!(peer.vitals().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_may_come_in_any_order() {
+    let (peer, mut far, _log) = connect();
+    let (first, second, third, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        peer.request("b", None, within(10)),
+        peer.request("c", None, within(10)),
+        async {
+            for _ in 0..3 {
+                far.read().await;
+            }
+            assert_eq!(peer.vitals().in_flight, 3);
+            for id in [3, 1, 2] {
+                far.answer(id, &format!("\"to {id}\"")).await;
+            }
+        }
+    );
+    let texts = [first, second, third].map(|answer| answer.unwrap().to_string());
+    assert_eq!(texts, ["\"to 1\"", "\"to 2\"", "\"to 3\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_answer_is_handed_on_whole() {
+    let (peer, mut far, _log) = connect();
+    let error = r#"{"code":-32602,"message":"no","data":{"x": 1.0},"x-new":true}"#;
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        far.read().await;
+        far.write(&format!(r#"{{"id":1,"error":{error}}}"#)).await;
+    });
+    let failure = answer.unwrap_err();
+    assert_eq!(failure.outcome(), Outcome::Answered);
+    let RequestError::Rpc(answered) = failure else {
+        panic!("{failure:?}");
+    };
+    assert_eq!(answered.raw().as_str(), error);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_fields_pass_untouched_both_ways() {
+    let (peer, mut far, _log) = connect();
+    let odd = r#"{ "new-field" : [1.50, "\u00e9"],"_meta":{"a/b":null} }"#;
+    let (answer, ()) = tokio::join!(peer.request("a", Some(raw(odd)), within(10)), async {
+        assert!(far.read().await.ends_with(&format!(r#","params":{odd}}}"#)));
+        far.answer(1, odd).await;
+    });
+    assert_eq!(answer.unwrap().as_str(), odd);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_came_back_as_a_string_is_recognised() {
+    let (peer, mut far, _log) = connect();
+    let (answer, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        far.write(r#"{"id":"1","result":7}"#)
+    );
+    assert_eq!(answer.unwrap().as_str(), "7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_taken_message_by_message() {
+    let (peer, mut far, log) = connect();
+    let (first, second, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        peer.request("b", None, within(10)),
+        far.write(r#"[{"id":2,"result":2}, {"method":"n"}, {"id":1,"result":1}]"#)
+    );
+    assert_eq!((first.unwrap().as_str(), second.unwrap().as_str()), ("1", "2"));
+    assert_eq!(log.take(), ["n"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parameters_with_raw_line_breaks_go_out_as_one_line() {
+    let (peer, mut far, _log) = connect();
+    let params = raw("{\n  \"a\": \"x\\ny\"\r\n}");
+    let (answer, ()) = tokio::join!(peer.request("a", Some(params), within(10)), async {
+        assert!(far.read().await.ends_with(r#""params":{   "a": "x\ny"  }}"#));
+        far.answer(1, "{}").await;
+    });
+    answer.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_the_far_side_are_answered_with_their_own_id() {
+    let (peer, mut far, log) = connect();
+    far.write(r#"{"id":"x 1","method":"ping"}"#).await;
+    assert_eq!(far.read().await, r#"{"jsonrpc":"2.0","id":"x 1","result":{}}"#);
+    far.write(r#"{"id":5,"method":"what"}"#).await;
+    assert!(
+        far.read()
+            .await
+            .starts_with(r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32601,"#)
+    );
+    far.write(r#"{"method":"notifications/cancelled","params":{"requestId":5}}"#)
+        .await;
+    far.settle().await;
+    assert_eq!(log.take(), ["ping", "what", "notifications/cancelled"]);
+    assert_eq!(peer.vitals().last_heard, Some(Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn notifications_go_out_in_order_with_requests() {
+    let (peer, mut far, _log) = connect();
+    peer.notify("first", None, Instant::now() + Duration::from_secs(1))
+        .await
+        .unwrap();
+    assert!(peer.try_notify("second", Some(&raw("{}"))));
+    let (answer, ()) = tokio::join!(peer.request("third", None, within(10)), async {
+        for method in ["first", "second", "third"] {
+            assert!(far.read().await.contains(method));
+        }
+        far.answer(1, "{}").await;
+    });
+    answer.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_carries_the_callers_own_token_again() {
+    let (peer, mut far, _log) = connect();
+    let (sink, heard) = collect();
+    let params = raw(r#"{"_meta":{"progressToken":"mine","k": 1}}"#);
+    let (answer, ()) = tokio::join!(
+        peer.request("a", Some(params), within(10).progress(sink)),
+        async {
+            assert!(
+                far.read()
+                    .await
+                    .ends_with(r#""params":{"_meta":{"progressToken":1,"k": 1}}}"#)
+            );
+            far.progress("1", r#","progress":0.50,"x":[ ]"#).await;
+            far.progress("\"1\"", r#","progress":1"#).await;
+            far.answer(1, "{}").await;
+        }
+    );
+    answer.unwrap();
+    assert_eq!(
+        heard.take(),
+        [
+            r#"{"progressToken":"mine","progress":0.50,"x":[ ]}"#,
+            r#"{"progressToken":"mine","progress":1}"#
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_nobody_listens_to_is_not_sent_and_its_progress_is_counted() {
+    let (peer, mut far, log) = connect();
+    let params = raw(r#"{"a": 1,"_meta":{"progressToken":1,"k": 1}}"#);
+    let (answer, ()) = tokio::join!(peer.request("a", Some(params), within(10)), async {
+        assert!(
+            far.read()
+                .await
+                .ends_with(r#""params":{"a": 1,"_meta":{"k": 1}}}"#)
+        );
+        far.progress("1", r#","progress":1"#).await;
+        far.progress("\"other\"", r#","progress":1"#).await;
+        far.answer(1, "{}").await;
+    });
+    answer.unwrap();
+    assert_eq!(peer.vitals().unknown_progress, 2);
+    assert!(log.take().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_notifications_is_taken_as_it_comes() {
+    let (peer, mut far, log) = connect();
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        for _ in 0..100_000 {
+            far.write(r#"{"method":"n"}"#).await;
+        }
+        far.answer(1, "{}").await;
+    });
+    answer.unwrap();
+    assert_eq!(log.take().len(), 100_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_far_side_that_asks_and_does_not_read_fills_a_bounded_queue() {
+    let (peer, mut far, log) = connect_with(Limits::default(), 1024);
+    const ASKED: usize = 100_000;
+    for _ in 0..ASKED {
+        far.write(r#"{"id":1,"method":"ping"}"#).await;
+    }
+    far.settle().await;
+    assert_eq!(log.take().len(), ASKED);
+    let dropped = usize::try_from(peer.vitals().dropped).unwrap();
+    assert!(ASKED - dropped < 2000, "{dropped} dropped");
+    peer.close();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_is_queued_though_requests_fill_theirs() {
+    let (peer, mut far, _log) = connect_with(Limits::default(), 16);
+    while peer.try_notify("n", None) {
+        tokio::task::yield_now().await;
+    }
+    assert!(peer.respond(&raw("9"), Ok(RawJson::NULL)));
+    let mut replies = 0;
+    while replies == 0 {
+        replies += usize::from(far.read().await.contains("\"id\":9"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_of_many_tasks_each_get_their_own_answer() {
+    let (peer, mut far, _log) = connect();
+    let echo = tokio::spawn(async move {
+        for _ in 0..2000 {
+            let asked: serde_json::Value = serde_json::from_str(&far.read().await).unwrap();
+            far.answer(asked["id"].as_u64().unwrap(), &asked["params"].to_string())
+                .await;
+        }
+    });
+    let callers: Vec<_> = (0..200u64)
+        .map(|caller| {
+            let peer = peer.clone();
+            tokio::spawn(async move {
+                for n in 0..10 {
+                    let params = RawJson::from_value(&[caller, n]).unwrap();
+                    let answer = peer.request("echo", Some(params.clone()), within(60)).await;
+                    assert_eq!(answer.unwrap(), params);
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    echo.await.unwrap();
+    let vitals = peer.vitals();
+    assert_eq!(
+        (vitals.in_flight, vitals.late_answers, vitals.unknown_answers),
+        (0, 0, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_may_fail_by_itself() {
+    let (transport, inbound) = far::Unconnected::new();
+    let peer = Peer::start(Box::new(transport), Arc::new(Log::default()));
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        let error = std::io::Error::other("refused");
+        let failure = crate::transport::SendFailure::new(Outcome::Refused, error);
+        inbound.get().unwrap().failed(1, failure);
+    });
+    let failure = answer.unwrap_err();
+    assert_eq!(
+        (failure.outcome(), failure.to_string().as_str()),
+        (Outcome::Refused, "refused")
+    );
+}

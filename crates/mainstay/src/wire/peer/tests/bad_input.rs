@@ -1,0 +1,198 @@
+//! Whatever a server may send instead of a message.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::wire::BadAnswer;
+
+const LIMIT: usize = 10_000;
+
+fn limited() -> (Peer, Far, Arc<Log>) {
+    connect_with(Limits::message(LIMIT), 64 * 1024)
+}
+
+#[track_caller]
+fn check_bad(answer: Result<RawJson, RequestError>, expected: BadAnswer) {
+    match answer {
+        Err(RequestError::BadAnswer(what)) => assert_eq!(what, expected),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
+    let (peer, mut far, _log) = connect();
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        for garbage in [
+            "Server running on stdio",
+            r#"sending {"jsonrpc":"2.0","id":1,"result":{}}"#,
+            r#"{"level":30,"id":1,"msg":"log"}"#,
+            "[1,2]",
+            "null",
+            "{\"jsonrpc\":",
+        ] {
+            far.write(garbage).await;
+        }
+        far.write_bytes(b"\xff\xfe\n\n\r\n").await;
+        far.answer(1, "\"real\"").await;
+    });
+    assert_eq!(answer.unwrap().as_str(), "\"real\"");
+    assert_eq!(peer.vitals().garbage, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_read_fails_its_request_alone() {
+    let (peer, mut far, _log) = connect();
+    let (malformed, shapeless, no_text, fine, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        peer.request("b", None, within(10)),
+        peer.request("c", None, within(10)),
+        peer.request("d", None, within(10)),
+        async {
+            far.write(r#"{"jsonrpc":"2.0","id":1,"result":{"a":nonsense}}"#)
+                .await;
+            far.write(r#"{"jsonrpc":"2.0","id":2}"#).await;
+            far.write_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":\"\xff\"}\n")
+                .await;
+            far.answer(4, "{}").await;
+        }
+    );
+    check_bad(malformed, BadAnswer::Malformed);
+    check_bad(shapeless, BadAnswer::Malformed);
+    check_bad(no_text, BadAnswer::InvalidUtf8);
+    fine.unwrap();
+    assert_eq!(peer.vitals().garbage, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overlong_answer_fails_its_request_wherever_its_id_stands() {
+    let (peer, mut far, _log) = limited();
+    let long = "x".repeat(3 * LIMIT);
+    let (first, second, third, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        peer.request("b", None, within(10)),
+        peer.request("c", None, within(10)),
+        async {
+            far.write(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{long}"}}"#))
+                .await;
+            far.write(&format!(r#"{{"result":"{long}","id":2,"jsonrpc":"2.0"}}"#))
+                .await;
+            far.answer(3, "{}").await;
+        }
+    );
+    let length = long.len() as u64 + 36;
+    check_bad(first, BadAnswer::TooLarge { limit: LIMIT, length });
+    check_bad(second, BadAnswer::TooLarge { limit: LIMIT, length });
+    third.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overlong_line_with_no_id_is_taken_for_the_only_answer_awaited() {
+    let (peer, mut far, _log) = limited();
+    let long = "x".repeat(2 * LIMIT);
+    far.write(&long).await;
+    far.settle().await;
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), far.write(&long));
+    let length = long.len() as u64;
+    check_bad(answer, BadAnswer::TooLarge { limit: LIMIT, length });
+    let (answer, ()) = tokio::join!(peer.request("b", None, within(10)), far.answer(2, "{}"));
+    answer.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overlong_line_that_may_answer_any_of_several_ends_the_connection() {
+    let (peer, mut far, _log) = limited();
+    let long = "x".repeat(2 * LIMIT);
+    let (first, second, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        peer.request("b", None, within(10)),
+        far.write(&long)
+    );
+    for answer in [first, second] {
+        assert!(
+            matches!(
+                answer,
+                Err(RequestError::Lost {
+                    end: End::Oversized,
+                    ..
+                })
+            ),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(peer.closed().await, End::Oversized);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overlong_notification_fails_nobody() {
+    let (peer, mut far, _log) = limited();
+    let long = "x".repeat(2 * LIMIT);
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        far.write(&format!(
+            r#"{{"jsonrpc":"2.0","method":"n","params":{{"x":"{long}"}}}}"#
+        ))
+        .await;
+        far.answer(1, "{}").await;
+    });
+    answer.unwrap();
+    assert_eq!(peer.vitals().garbage, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_line_ends_the_connection() {
+    let (peer, mut far, _log) = limited();
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        far.write_until_closed(b"never a line end ").await;
+    });
+    assert!(
+        matches!(
+            answer,
+            Err(RequestError::Lost {
+                end: End::Oversized,
+                ..
+            })
+        ),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_to_nothing_are_counted_and_no_more() {
+    let (peer, mut far, _log) = connect();
+    for id in ["99", "0", "\"x\"", "null", "-1"] {
+        far.write(&format!(r#"{{"id":{id},"result":{{}}}}"#)).await;
+    }
+    far.write(r#"{"error":{"code":-32600,"message":"no id"}}"#).await;
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        far.answer(1, "1").await;
+        far.answer(1, "2").await;
+    });
+    assert_eq!(answer.unwrap().as_str(), "1");
+    far.settle().await;
+    assert_eq!(
+        (peer.vitals().unknown_answers, peer.vitals().late_answers),
+        (6, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_is_no_server_is_not_listened_to_for_ever() {
+    let (transport, inbound) = far::Unconnected::new();
+    let peer = Peer::start(Box::new(transport), Arc::new(Log::default()));
+    let inbound = inbound.get().unwrap();
+    let mut lines = 0;
+    while peer.0.0.ended.borrow().is_none() {
+        inbound.message(Bytes::from_static(b"y"));
+        lines += 1;
+        assert!(lines <= 1_000_000);
+    }
+    assert_eq!(peer.closed().await, End::TooMuchGarbage);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_answer_arrives_whole() {
+    let (peer, mut far, _log) = connect();
+    let large = format!("\"{}\"", "x".repeat(5_000_000));
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), far.answer(1, &large));
+    assert!(answer.unwrap().as_str() == large);
+}

@@ -1,0 +1,180 @@
+//! The requests that wait for an answer.
+//!
+//! Whoever takes a request out of the table decides how it ends; as the table gives it out once, it ends once. The lock
+//! is held for a look-up and never while an answer is delivered.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::failure::RequestError;
+use super::outcome::Outcome;
+use super::progress::Listener;
+use super::raw::RawJson;
+use crate::transport::{Delivery, End};
+
+pub(super) type Answer = Result<RawJson, RequestError>;
+
+pub(super) struct Pending {
+    /// The number of the next request.
+    next: AtomicU64,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    waiting: HashMap<u64, Waiting>,
+    /// Set once, when the connection is over: nothing waits from then on.
+    ended: Option<End>,
+}
+
+/// One request that waits.
+pub(super) struct Waiting {
+    answer: oneshot::Sender<Answer>,
+    delivery: Arc<Delivery>,
+    listener: Option<Listener>,
+    /// When it was made, or last made progress.
+    heard: Instant,
+}
+
+/// What the table knows of the sender of an answer.
+pub(super) enum Claimed {
+    Waiting(Waiting),
+    /// It was asked, and no longer waits.
+    Late,
+    /// It was never asked.
+    Unknown,
+}
+
+impl Pending {
+    pub(super) fn new() -> Self {
+        Self {
+            next: AtomicU64::new(1),
+            table: Mutex::default(),
+        }
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        self.next.fetch_add(1, Relaxed)
+    }
+
+    /// Lets a request wait, unless the connection is over.
+    pub(super) fn insert(&self, id: u64, waiting: Waiting) -> Result<(), End> {
+        let mut table = self.table();
+        if let Some(end) = &table.ended {
+            return Err(end.clone());
+        }
+        table.waiting.insert(id, waiting);
+        Ok(())
+    }
+
+    pub(super) fn take(&self, id: u64) -> Option<Waiting> {
+        self.table().waiting.remove(&id)
+    }
+
+    /// Takes out the request that an answer with this number is for.
+    pub(super) fn claim(&self, id: u64) -> Claimed {
+        match self.take(id) {
+            Some(waiting) => Claimed::Waiting(waiting),
+            None if (1..self.next.load(Relaxed)).contains(&id) => Claimed::Late,
+            None => Claimed::Unknown,
+        }
+    }
+
+    /// Takes out the one request that waits, if it is one.
+    pub(super) fn take_only(&self) -> Only {
+        let mut table = self.table();
+        let mut ids = table.waiting.keys();
+        match (ids.next().copied(), ids.next()) {
+            (None, _) => Only::None,
+            (Some(_), Some(_)) => Only::Several,
+            (Some(id), None) => table.waiting.remove(&id).map_or(Only::None, Only::One),
+        }
+    }
+
+    /// When the request was made or last made progress.
+    pub(super) fn heard(&self, id: u64) -> Option<Instant> {
+        self.table().waiting.get(&id).map(|waiting| waiting.heard)
+    }
+
+    /// Notes progress; gives the listener of it.
+    pub(super) fn progressed(&self, id: u64) -> Option<Listener> {
+        let mut table = self.table();
+        let waiting = table.waiting.get_mut(&id)?;
+        let listener = waiting.listener.clone()?;
+        waiting.heard = Instant::now();
+        Some(listener)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table().waiting.len()
+    }
+
+    /// Ends the table: fails all that wait, and all that come later. `false` when it had ended before.
+    pub(super) fn end(&self, end: &End) -> bool {
+        let waiting = {
+            let mut table = self.table();
+            if table.ended.is_some() {
+                return false;
+            }
+            table.ended = Some(end.clone());
+            std::mem::take(&mut table.waiting)
+        };
+        for (_, waiting) in waiting {
+            let outcome = waiting.withdraw();
+            waiting.settle(Err(RequestError::Lost {
+                outcome,
+                end: end.clone(),
+            }));
+        }
+        true
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.table().ended.is_some()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many requests wait.
+pub(super) enum Only {
+    None,
+    One(Waiting),
+    Several,
+}
+
+impl Waiting {
+    pub(super) fn new(
+        delivery: Arc<Delivery>,
+        listener: Option<Listener>,
+    ) -> (Self, oneshot::Receiver<Answer>) {
+        let (answer, receiver) = oneshot::channel();
+        let waiting = Self {
+            answer,
+            delivery,
+            listener,
+            heard: Instant::now(),
+        };
+        (waiting, receiver)
+    }
+
+    /// Keeps the request from being written, if that is not too late; says which.
+    pub(super) fn withdraw(&self) -> Outcome {
+        if self.delivery.withdraw() {
+            Outcome::NotSent
+        } else {
+            Outcome::Unknown
+        }
+    }
+
+    /// Ends the request; `false` when nobody waits for it any more.
+    pub(super) fn settle(self, answer: Answer) -> bool {
+        self.answer.send(answer).is_ok()
+    }
+}

@@ -1,0 +1,141 @@
+//! A JSON value as the text it came in.
+//!
+//! The text is known to be one valid JSON value and is never rewritten. A value cut out of a received message shares
+//! that message's memory: cloning is free, and the message lives as long as its longest-lived piece.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// How much of the text `Debug` shows; a payload may be many megabytes.
+const DEBUG_SHOWS: usize = 200;
+
+/// One JSON value, carried as text and known to be valid. Two values are equal when their bytes are.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RawJson(Bytes);
+
+impl RawJson {
+    /// `{}`
+    pub const EMPTY_OBJECT: RawJson = RawJson(Bytes::from_static(b"{}"));
+    /// `null`
+    pub const NULL: RawJson = RawJson(Bytes::from_static(b"null"));
+
+    /// Writes a value as JSON.
+    pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_vec(value).map(|text| Self(text.into()))
+    }
+
+    /// Takes JSON text as it is, once it is seen to be exactly one valid value. White space around it is left off.
+    pub fn from_text(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        Self::from_bytes(&Bytes::from(text.into()))
+    }
+
+    /// The text.
+    ///
+    /// The bytes are checked again to be UTF-8, because the compiler cannot know that they were; use
+    /// [`as_bytes`](Self::as_bytes) where bytes will do.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("checked to be UTF-8 when it was made")
+    }
+
+    /// The text, as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Reads the value into a type.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.0)
+    }
+
+    /// The one value in `message`, sharing its memory.
+    pub(crate) fn from_bytes(message: &Bytes) -> Result<Self, serde_json::Error> {
+        let raw: &RawValue = serde_json::from_slice(message)?;
+        Ok(Self::part_of(message, raw))
+    }
+
+    /// A value found inside `message`, sharing its memory.
+    pub(super) fn part_of(message: &Bytes, raw: &RawValue) -> Self {
+        Self(message.slice_ref(raw.get().as_bytes()))
+    }
+
+    /// Text that was put together from valid pieces.
+    pub(super) fn assembled(text: Vec<u8>) -> Self {
+        debug_assert!(serde_json::from_slice::<&RawValue>(&text).is_ok());
+        Self(text.into())
+    }
+
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl From<u64> for RawJson {
+    fn from(number: u64) -> Self {
+        Self(number.to_string().into())
+    }
+}
+
+impl fmt::Display for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.as_str();
+        match text.char_indices().nth(DEBUG_SHOWS) {
+            None => write!(f, "RawJson({text})"),
+            Some((cut, _)) => write!(f, "RawJson({}… {} bytes)", &text[..cut], text.len()),
+        }
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_slice(&self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+/// Works with the deserializers of `serde_json` only, as those alone have the text.
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(Box::<str>::from(raw).into_boxed_bytes().into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_kept_byte_for_byte() {
+        let text = r#"{"b": 1.0e+2,"a":"\u0041", "big":123456789012345678901234567890}"#;
+        let raw = RawJson::from_text(text).unwrap();
+        assert_eq!(raw.as_str(), text);
+        assert_eq!(serde_json::to_string(&raw).unwrap(), text);
+        assert_eq!(serde_json::from_str::<RawJson>(text).unwrap(), raw);
+        assert_eq!(raw.to_string(), text);
+    }
+
+    #[test]
+    fn what_is_not_one_value_is_refused() {
+        for bad in ["", " ", "{", "{} {}", "nul", "\"a\nb\"", "[1,]"] {
+            assert!(RawJson::from_text(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(RawJson::from_text(" [1]\n").unwrap().as_str(), "[1]");
+    }
+
+    #[test]
+    fn debug_output_of_a_large_value_is_short() {
+        let raw = RawJson::from_value(&"é".repeat(100_000)).unwrap();
+        assert!(format!("{raw:?}").len() < 1000);
+        assert_eq!(format!("{:?}", RawJson::NULL), "RawJson(null)");
+    }
+}

@@ -1,0 +1,156 @@
+//! The receiving side of a peer: what comes in, sorted on the task that read it.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+
+use super::envelope::{Message, our_number};
+use super::failure::{BadAnswer, RequestError};
+use super::peer::{Handle, Handler, Peer, Shared};
+use super::pending::{Answer, Claimed, Only};
+use super::progress;
+use super::raw::RawJson;
+use super::salvage::{Wreck, examine};
+use crate::transport::{End, Inbound, Oversized, SendFailure};
+
+/// Unreadable lines in a row that end the connection. A server that logs to its output stays far below; a program that
+/// is no server (`yes`) is past it within a second.
+const GARBAGE_IN_A_ROW: u32 = 1_000_000;
+
+/// How much of an unreadable line is looked at for the id it answers, at either end.
+const EXAMINED: usize = 4 * 1024;
+
+const PROGRESS: &str = "notifications/progress";
+
+pub(super) struct Receiver {
+    shared: Arc<Shared>,
+    /// Weak, so that a connection nobody holds is closed.
+    handle: Weak<Handle>,
+    handler: Arc<dyn Handler>,
+    garbage_in_a_row: AtomicU32,
+}
+
+impl Receiver {
+    pub(super) fn new(shared: Arc<Shared>, handle: Weak<Handle>, handler: Arc<dyn Handler>) -> Self {
+        Self {
+            shared,
+            handle,
+            handler,
+            garbage_in_a_row: AtomicU32::new(0),
+        }
+    }
+
+    fn sort(&self, bytes: &Bytes) {
+        let message = Message::read(bytes);
+        if !matches!(message, Message::Garbage(_)) {
+            self.garbage_in_a_row.store(0, Relaxed);
+            self.shared.counters.heard_now();
+        }
+        match message {
+            Message::Response { id, result } => self.answer(&id, result.map_err(RequestError::Rpc)),
+            Message::Notification { method, params } if method == PROGRESS => self.progress(params),
+            Message::Notification { method, params } => self.handler.notification(&method, params),
+            Message::Request { id, method, params } => {
+                if let Some(peer) = Peer::upgrade(&self.handle) {
+                    self.handler.request(&peer, id, &method, params);
+                }
+            }
+            Message::Batch(messages) => messages.iter().for_each(|message| self.sort(message)),
+            Message::Garbage(what) => self.garbage(bytes, what),
+        }
+    }
+
+    fn answer(&self, id: &RawJson, answer: Answer) {
+        match our_number(id) {
+            Some(id) => self.settle(id, answer),
+            None => self.shared.counters.unknown_answers.add_one(),
+        }
+    }
+
+    fn settle(&self, id: u64, answer: Answer) {
+        let counters = &self.shared.counters;
+        match self.shared.pending.claim(id) {
+            Claimed::Waiting(waiting) => {
+                if !waiting.settle(answer) {
+                    counters.late_answers.add_one();
+                }
+            }
+            Claimed::Late => counters.late_answers.add_one(),
+            Claimed::Unknown => counters.unknown_answers.add_one(),
+        }
+    }
+
+    fn progress(&self, params: Option<RawJson>) {
+        let request = progress::request_of(params.as_ref());
+        let listener = request.and_then(|id| self.shared.pending.progressed(id));
+        match listener.zip(params) {
+            Some((listener, params)) => listener.hear(params),
+            None => self.shared.counters.unknown_progress.add_one(),
+        }
+    }
+
+    fn garbage(&self, bytes: &[u8], what: BadAnswer) {
+        tracing::trace!(length = bytes.len(), %what, "unreadable line");
+        let head = &bytes[..bytes.len().min(EXAMINED)];
+        let tail = &bytes[bytes.len().saturating_sub(EXAMINED)..];
+        match examine(head, tail) {
+            Wreck::Answers(ids) => self.fail(&ids, what),
+            Wreck::NoAnswer | Wreck::Unclear => {}
+        }
+        self.count_garbage();
+    }
+
+    fn fail(&self, ids: &[u64], what: BadAnswer) {
+        for id in ids {
+            if let Some(waiting) = self.shared.pending.take(*id) {
+                waiting.settle(Err(RequestError::BadAnswer(what)));
+            }
+        }
+    }
+
+    fn count_garbage(&self) {
+        self.shared.counters.garbage.add_one();
+        if self.garbage_in_a_row.fetch_add(1, Relaxed) + 1 >= GARBAGE_IN_A_ROW {
+            self.shared.close(End::TooMuchGarbage);
+        }
+    }
+}
+
+impl Inbound for Receiver {
+    fn message(&self, message: Bytes) {
+        self.sort(&message);
+    }
+
+    fn oversized(&self, skipped: Oversized<'_>) {
+        let Oversized {
+            head,
+            tail,
+            length,
+            limit,
+        } = skipped;
+        tracing::debug!(length, limit, "message too long, skipped");
+        let what = BadAnswer::TooLarge { limit, length };
+        match examine(head, tail) {
+            Wreck::Answers(ids) => self.fail(&ids, what),
+            Wreck::NoAnswer => {}
+            // It may be an answer, and then nobody else will ever wake the one who waits for it.
+            Wreck::Unclear => match self.shared.pending.take_only() {
+                Only::None => {}
+                Only::One(waiting) => {
+                    waiting.settle(Err(RequestError::BadAnswer(what)));
+                }
+                Only::Several => self.shared.close(End::Oversized),
+            },
+        }
+        self.count_garbage();
+    }
+
+    fn failed(&self, request: u64, failure: SendFailure) {
+        self.settle(request, Err(RequestError::Send(failure)));
+    }
+
+    fn ended(&self, end: End) {
+        self.shared.end(end);
+    }
+}

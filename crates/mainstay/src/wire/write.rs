@@ -1,0 +1,124 @@
+//! Builds the messages to send. Payloads are copied as they are, but for raw line breaks: between the tokens of valid
+//! JSON they are white space, and a message must be one line.
+
+use bytes::Bytes;
+
+use super::raw::RawJson;
+use super::rpc_error::RpcError;
+
+/// What an envelope adds to method and payload, at most.
+const ENVELOPE: usize = 80;
+
+pub(super) fn request(id: u64, method: &str, params: Option<&RawJson>) -> Bytes {
+    let mut line = start(method.len() + params.map_or(0, length));
+    line.extend_from_slice(b",\"id\":");
+    line.extend_from_slice(id.to_string().as_bytes());
+    finish_call(line, method, params)
+}
+
+pub(super) fn notification(method: &str, params: Option<&RawJson>) -> Bytes {
+    let line = start(method.len() + params.map_or(0, length));
+    finish_call(line, method, params)
+}
+
+pub(super) fn response(id: &RawJson, result: &Result<RawJson, RpcError>) -> Bytes {
+    let (key, value) = match result {
+        Ok(result) => ("result", result),
+        Err(error) => ("error", error.raw()),
+    };
+    let mut line = start(length(id) + length(value));
+    put(&mut line, "id", id);
+    put(&mut line, key, value);
+    finish(line)
+}
+
+pub(super) fn cancelled(request: u64, reason: &str) -> Bytes {
+    let reason = RawJson::from_value(reason).expect("a string can be written");
+    let params = RawJson::assembled(format!("{{\"requestId\":{request},\"reason\":{reason}}}").into());
+    notification("notifications/cancelled", Some(&params))
+}
+
+fn length(raw: &RawJson) -> usize {
+    raw.as_bytes().len()
+}
+
+fn start(payload: usize) -> Vec<u8> {
+    let mut line = Vec::with_capacity(ENVELOPE + payload);
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    line
+}
+
+fn finish_call(mut line: Vec<u8>, method: &str, params: Option<&RawJson>) -> Bytes {
+    line.extend_from_slice(b",\"method\":");
+    serde_json::to_writer(&mut line, method).expect("a string can be written to memory");
+    if let Some(params) = params {
+        put(&mut line, "params", params);
+    }
+    finish(line)
+}
+
+fn put(line: &mut Vec<u8>, key: &str, value: &RawJson) {
+    line.extend_from_slice(b",\"");
+    line.extend_from_slice(key.as_bytes());
+    line.extend_from_slice(b"\":");
+    let start = line.len();
+    line.extend_from_slice(value.as_bytes());
+    let mut rest = &mut line[start..];
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
+        rest[at] = b' ';
+        rest = &mut rest[at + 1..];
+    }
+}
+
+fn finish(mut line: Vec<u8>) -> Bytes {
+    line.push(b'}');
+    line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> RawJson {
+        RawJson::from_text(text).unwrap()
+    }
+
+    #[test]
+    fn each_kind_of_message_is_written() {
+        let params = raw(r#"{"a": 1.0}"#);
+        assert_eq!(
+            request(7, "tools/call", Some(&params)),
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a": 1.0}}"#
+        );
+        assert_eq!(
+            request(7, "a\"b", None),
+            r#"{"jsonrpc":"2.0","id":7,"method":"a\"b"}"#
+        );
+        assert_eq!(
+            notification("n", Some(&params)),
+            r#"{"jsonrpc":"2.0","method":"n","params":{"a": 1.0}}"#
+        );
+        assert_eq!(
+            response(&raw("\"x\""), &Ok(params)),
+            r#"{"jsonrpc":"2.0","id":"x","result":{"a": 1.0}}"#
+        );
+        assert_eq!(
+            response(&raw("1"), &Err(RpcError::new(-1, "no"))),
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#
+        );
+        assert_eq!(
+            cancelled(7, "timed out"),
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"timed out"}}"#
+        );
+    }
+
+    #[test]
+    fn a_payload_with_raw_line_breaks_is_still_one_line() {
+        let params = raw("{\r\n  \"a\":\n\"x\\ny\"\r}");
+        let line = request(1, "m", Some(&params));
+        assert_eq!(
+            line,
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{    \"a\": \"x\\ny\" }}"
+        );
+    }
+}
