@@ -306,6 +306,10 @@ fn the_restart_policy_is_held_to_what_it_allows() {
 #[test]
 fn a_view_of_tools_that_contradicts_itself_is_refused() {
     refused(
+        r#""command": "x", "tools": []"#,
+        &[r#"3:28: mcpServers.s.tools: an empty list shows no tool at all; name some, or remove the list"#],
+    );
+    refused(
         r#""command": "x", "tools": { "include": [], "exclude": [5], "rename": [], "describe": { "a": 1 }, "incude": [] }"#,
         &[
             r#"3:41: mcpServers.s.tools.include: an empty list shows no tool at all; name some, or remove the list"#,

@@ -130,6 +130,21 @@ fn a_file_over_the_limit_is_not_read() {
         Err(ConfigError::TooLarge { .. })
     ));
     assert!(matches!(parse(&text), Err(ConfigError::TooLarge { .. })));
+    std::fs::write(&file, vec![0xff; MAX_FILE_BYTES + 1]).unwrap();
+    assert!(matches!(
+        Configuration::load(&file),
+        Err(ConfigError::TooLarge { .. })
+    ));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_an_end_is_given_up_at_the_limit() {
+    let endless = std::path::Path::new("/dev/zero");
+    assert!(matches!(
+        Configuration::load(endless),
+        Err(ConfigError::TooLarge { .. })
+    ));
 }
 
 #[test]
