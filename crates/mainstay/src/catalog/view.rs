@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::config::ToolView;
+
 /// How one server's tools are seen by callers: which are shown, under which name, with which description.
 ///
 /// A view changes what is published, never what the server is asked: a call goes out under the original name.
@@ -28,5 +30,20 @@ impl View for () {
 
     fn describe(&self, _tool: &str) -> Option<&str> {
         None
+    }
+}
+
+/// What the configuration says.
+impl View for ToolView {
+    fn admits(&self, tool: &str) -> bool {
+        ToolView::admits(self, tool)
+    }
+
+    fn public_name<'a>(&'a self, tool: &'a str) -> &'a str {
+        ToolView::public_name(self, tool)
+    }
+
+    fn describe(&self, tool: &str) -> Option<&str> {
+        ToolView::describe(self, tool)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Policy;
@@ -9,19 +10,24 @@ use mainstay_lifecycle::Policy;
 use super::check::{self, Flaw};
 use super::problem::{Problem, Severity, dotted};
 use super::secret::Secret;
-use super::server::{DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_WAITERS, Replay, ServerConfig};
-use super::target::{StdioTarget, Target, Text};
+use super::server::{
+    DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAITERS, Replay,
+    ServerConfig,
+};
+use super::target::{CustomTarget, StdioTarget, Target, Text};
 use super::view::ToolView;
+use crate::transport::Connector;
 
 /// A server being configured. Values are taken as they are: variables are expanded in files only.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct ServerBuilder {
     name: String,
-    target: StdioTarget,
+    target: Target,
     enabled: bool,
     required: bool,
     lazy: bool,
+    startup_timeout: Duration,
     call_timeout: Duration,
     call_idle_timeout: Duration,
     waiters: u32,
@@ -38,17 +44,30 @@ pub struct InvalidServer {
 
 impl ServerBuilder {
     pub(super) fn stdio(name: String, command: Text) -> Self {
+        let (args, env, cwd) = (Vec::new(), BTreeMap::new(), None);
+        Self::new(
+            name,
+            Target::Stdio(StdioTarget {
+                command,
+                args,
+                env,
+                cwd,
+            }),
+        )
+    }
+
+    pub(super) fn custom(name: String, identity: String, connector: Arc<dyn Connector>) -> Self {
+        Self::new(name, Target::Custom(CustomTarget { identity, connector }))
+    }
+
+    fn new(name: String, target: Target) -> Self {
         Self {
             name,
-            target: StdioTarget {
-                command,
-                args: Vec::new(),
-                env: BTreeMap::new(),
-                cwd: None,
-            },
+            target,
             enabled: true,
             required: false,
             lazy: false,
+            startup_timeout: DEFAULT_STARTUP_TIMEOUT,
             call_timeout: DEFAULT_CALL_TIMEOUT,
             call_idle_timeout: DEFAULT_CALL_IDLE_TIMEOUT,
             waiters: DEFAULT_WAITERS,
@@ -58,10 +77,18 @@ impl ServerBuilder {
         }
     }
 
-    /// Adds an argument.
-    pub fn arg(mut self, arg: impl Into<Text>) -> Self {
-        self.target.args.push(arg.into());
+    /// Changes the program to start; a custom transport has none.
+    fn program(mut self, change: impl FnOnce(&mut StdioTarget)) -> Self {
+        match &mut self.target {
+            Target::Stdio(program) => change(program),
+            Target::Custom(_) => {}
+        }
         self
+    }
+
+    /// Adds an argument.
+    pub fn arg(self, arg: impl Into<Text>) -> Self {
+        self.program(|program| program.args.push(arg.into()))
     }
 
     /// Adds an argument that is shown nowhere.
@@ -70,21 +97,20 @@ impl ServerBuilder {
     }
 
     /// Adds arguments.
-    pub fn args<T: Into<Text>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
-        self.target.args.extend(args.into_iter().map(Into::into));
-        self
+    pub fn args<T: Into<Text>>(self, args: impl IntoIterator<Item = T>) -> Self {
+        self.program(|program| program.args.extend(args.into_iter().map(Into::into)))
     }
 
     /// Sets a variable of its environment; the last value of a name counts.
-    pub fn env(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
-        self.target.env.insert(name.into(), value.into());
-        self
+    pub fn env(self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.program(|program| {
+            program.env.insert(name.into(), value.into());
+        })
     }
 
     /// Sets the directory it runs in. Without it, the working directory of this process.
-    pub fn cwd(mut self, cwd: impl Into<Text>) -> Self {
-        self.target.cwd = Some(cwd.into());
-        self
+    pub fn cwd(self, cwd: impl Into<Text>) -> Self {
+        self.program(|program| program.cwd = Some(cwd.into()))
     }
 
     /// Whether it should run (default: yes).
@@ -105,9 +131,10 @@ impl ServerBuilder {
         self
     }
 
-    /// From the start of a dial to the end of its handshake (default: 5 min).
+    /// How long it may be silent while it starts (default: 1 min). What it writes to stderr counts as a sign of life; the
+    /// policy's `limits.open` bounds the whole.
     pub fn startup_timeout(mut self, timeout: Duration) -> Self {
-        self.policy.limits.open = timeout;
+        self.startup_timeout = timeout;
         self
     }
 
@@ -135,7 +162,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How patiently it is kept connected. Set this before `startup_timeout`, which is a part of it.
+    /// How patiently it is kept connected.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
@@ -176,10 +203,11 @@ impl ServerBuilder {
     pub(super) fn finish(self) -> (ServerConfig, Vec<Flaw>) {
         let mut config = ServerConfig {
             name: self.name,
-            target: Target::Stdio(self.target),
+            target: self.target,
             enabled: self.enabled,
             required: self.required,
             lazy: self.lazy,
+            startup_timeout: self.startup_timeout,
             call_timeout: self.call_timeout,
             call_idle_timeout: self.call_idle_timeout,
             waiters: self.waiters,
@@ -189,6 +217,8 @@ impl ServerBuilder {
         };
         let flaws = check::server(&config);
         config.call_idle_timeout = config.call_idle_timeout.min(config.call_timeout);
+        // Whoever grants a long silence grants a long start.
+        config.policy.limits.open = config.policy.limits.open.max(config.startup_timeout);
         (config, flaws)
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn server(config: &ServerConfig) -> Vec<Flaw> {
     name(&config.name, &mut flaws);
     match &config.target {
         Target::Stdio(target) => stdio(target, &mut flaws),
+        Target::Custom(_) => {}
     }
     durations(config, &mut flaws);
     usefulness(config, &mut flaws);
@@ -133,6 +134,7 @@ fn holds_arguments(command: &str) -> bool {
 
 fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
     let settings = [
+        ("startup_timeout", config.startup_timeout),
         ("call_timeout", config.call_timeout),
         ("call_idle_timeout", config.call_idle_timeout),
     ];
@@ -147,7 +149,7 @@ fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
 
 fn policy_durations(policy: &Policy) -> Vec<(&'static str, Duration)> {
     let mut durations = vec![
-        ("startup_timeout", policy.limits.open),
+        ("limits.open", policy.limits.open),
         ("limits.list", policy.limits.list),
         ("limits.close", policy.limits.close),
         ("limits.drain", policy.limits.drain),

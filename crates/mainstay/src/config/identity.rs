@@ -22,6 +22,10 @@ impl Identity {
         hash.bytes(ENCODING);
         match target {
             Target::Stdio(stdio) => hash.stdio(stdio),
+            Target::Custom(custom) => {
+                hash.bytes(b"custom");
+                hash.bytes(custom.identity.as_bytes());
+            }
         }
         Self(hash.0.finalize().into())
     }

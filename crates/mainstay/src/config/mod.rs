@@ -42,5 +42,5 @@ pub use locate::{Located, Origin, locate};
 pub use problem::{Place, Problem, Severity};
 pub use secret::Secret;
 pub use server::{Replay, ServerConfig};
-pub use target::{StdioTarget, Target, Text};
+pub use target::{CustomTarget, StdioTarget, Target, Text};
 pub use view::ToolView;

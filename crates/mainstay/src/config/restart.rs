@@ -22,12 +22,6 @@ const PROBE: Keys = Keys::only(&["after_silence", "timeout", "misses"]);
 /// The policy of a server, from its fields.
 pub(super) fn policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Policy {
     let mut policy = Policy::default();
-    if let Some(timeout) = fields
-        .get("startup_timeout")
-        .and_then(|field| field.duration(report))
-    {
-        policy.limits.open = timeout;
-    }
     if let Some(field) = fields.get("restart") {
         restart(field, &mut policy, report);
     }

@@ -1,5 +1,6 @@
 //! One server, as configured.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Policy;
@@ -8,6 +9,10 @@ use super::builder::ServerBuilder;
 use super::identity::Identity;
 use super::target::{Target, Text};
 use super::view::ToolView;
+use crate::transport::Connector;
+
+/// How long a server may be silent while it starts. What it writes to stderr counts as a sign of life.
+pub(super) const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a call may take in all. Longer than any tool a person waits for, shorter than a night.
 pub(super) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
@@ -32,6 +37,7 @@ pub struct ServerConfig {
     pub(super) enabled: bool,
     pub(super) required: bool,
     pub(super) lazy: bool,
+    pub(super) startup_timeout: Duration,
     pub(super) call_timeout: Duration,
     pub(super) call_idle_timeout: Duration,
     pub(super) waiters: u32,
@@ -55,6 +61,16 @@ impl ServerConfig {
     /// Starts the configuration of a server that is a program speaking on its standard input and output.
     pub fn stdio(name: impl Into<String>, command: impl Into<Text>) -> ServerBuilder {
         ServerBuilder::stdio(name.into(), command.into())
+    }
+
+    /// Starts the configuration of a server that is reached by a transport of the embedder's own. `identity` says which
+    /// server it is: as long as it stays the same, a changed configuration keeps the connection.
+    pub fn custom(
+        name: impl Into<String>,
+        identity: impl Into<String>,
+        connector: Arc<dyn Connector>,
+    ) -> ServerBuilder {
+        ServerBuilder::custom(name.into(), identity.into(), connector)
     }
 
     /// The name, unique in its fleet.
@@ -82,9 +98,9 @@ impl ServerConfig {
         self.lazy
     }
 
-    /// From the start of a dial to the end of its handshake.
+    /// How long the server may be silent while it starts; the policy's `limits.open` bounds the whole.
     pub fn startup_timeout(&self) -> Duration {
-        self.policy.limits.open
+        self.startup_timeout
     }
 
     /// How long a call may take in all.

@@ -28,6 +28,12 @@ pub(super) fn settings(
         server = server.lazy(lazy);
     }
     if let Some(timeout) = fields
+        .get("startup_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.startup_timeout(timeout);
+    }
+    if let Some(timeout) = fields
         .get("call_timeout")
         .and_then(|field| field.duration(report))
     {

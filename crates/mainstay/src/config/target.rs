@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::secret::Secret;
+use crate::transport::Connector;
 
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +14,36 @@ use super::secret::Secret;
 pub enum Target {
     /// A program started by Mainstay that speaks on its standard input and output.
     Stdio(StdioTarget),
+    /// A transport that the embedder opens.
+    Custom(CustomTarget),
+}
+
+/// A transport of the embedder's own.
+#[derive(Clone)]
+pub struct CustomTarget {
+    pub(super) identity: String,
+    pub(super) connector: Arc<dyn Connector>,
+}
+
+impl CustomTarget {
+    /// What opens the transport, once for each connection.
+    pub fn connector(&self) -> &Arc<dyn Connector> {
+        &self.connector
+    }
+}
+
+impl PartialEq for CustomTarget {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+impl Eq for CustomTarget {}
+
+impl fmt::Debug for CustomTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CustomTarget").field(&self.identity).finish()
+    }
 }
 
 /// The program behind a stdio server: everything that makes it this server and not another.

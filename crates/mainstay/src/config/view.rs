@@ -65,6 +65,12 @@ impl ToolView {
         self.rename.get(tool).map_or(tool, String::as_str)
     }
 
+    /// The server's own name of the tool that is shown, or named by its server, as `name`.
+    pub fn original_name<'a>(&'a self, name: &'a str) -> &'a str {
+        let renamed = self.rename.iter().find(|(_, shown)| *shown == name);
+        renamed.map_or(name, |(tool, _)| tool.as_str())
+    }
+
     /// The description a tool is shown with, if it is not the server's own.
     pub fn describe(&self, tool: &str) -> Option<&str> {
         self.describe.get(tool).map(String::as_str)

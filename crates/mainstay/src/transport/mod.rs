@@ -7,6 +7,7 @@
 //! Invariants: `Inbound::ended` is called exactly once and is the last call; no task outlives it; `Outbound::close`
 //! never waits.
 
+mod connector;
 mod end;
 mod frame;
 mod lines;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use connector::{Connecting, Connector};
 pub use end::{End, SendFailure};
 pub use frame::{Delivery, Frame, Purpose};
 pub use lines::{Limits, Lines};

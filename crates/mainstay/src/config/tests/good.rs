@@ -92,7 +92,7 @@ fn without_settings_a_server_has_the_defaults() {
     let server = &configuration.servers[0];
     assert_eq!(server.policy(), &Policy::default());
     assert_eq!(server.replay(), Replay::Safe);
-    assert_eq!(server.startup_timeout(), Duration::from_secs(300));
+    assert_eq!(server.startup_timeout(), Duration::from_secs(60));
     assert_eq!(server.call_timeout(), Duration::from_secs(3600));
     assert_eq!(server.call_idle_timeout(), Duration::from_secs(300));
     assert_eq!(server.waiters(), 256);

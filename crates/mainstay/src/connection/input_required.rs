@@ -1,0 +1,116 @@
+//! Modern servers ask nothing while a request runs: they answer that input is required, and the request is made again
+//! with the input.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Asking, Connection};
+use crate::handler::{ServerRequest, decline};
+use crate::protocol::RequestMeta;
+use crate::wire::{Object, RawJson, RequestError, RpcError};
+
+/// Rounds of input before a server is deemed to ask for ever.
+const MAX_ROUNDS: usize = 10;
+
+/// Requests for input in one round.
+const MAX_INPUTS: usize = 64;
+
+/// JSON-RPC's "internal error", for a server that does not stop asking.
+const INTERNAL_ERROR: i64 = -32603;
+
+impl Connection {
+    pub(super) async fn request_in_rounds(
+        &self,
+        meta: &RequestMeta,
+        method: &str,
+        params: Option<RawJson>,
+        asking: &Asking,
+    ) -> Result<RawJson, RequestError> {
+        let capabilities = asking
+            .handler
+            .as_ref()
+            .map(|handler| handler.capabilities().to_json());
+        let level = self.reception.log_level();
+        let mut params = meta.stamp(params.as_ref(), capabilities, level);
+        for _ in 0..MAX_ROUNDS {
+            let result = self
+                .peer
+                .request(method, Some(params.clone()), self.options(asking))
+                .await?;
+            let Some(needed) = InputRequired::read(method, &result) else {
+                return Ok(result);
+            };
+            let answers = self.answer_all(needed.input_requests, asking).await?;
+            let Some(mut again) = Object::parse(&params) else {
+                return Ok(result);
+            };
+            again.set("inputResponses", answers);
+            if let Some(state) = needed.request_state {
+                again.set("requestState", state);
+            }
+            params = again.to_raw();
+        }
+        let error = RpcError::new(
+            INTERNAL_ERROR,
+            format!("{method} still asks for input after {MAX_ROUNDS} rounds"),
+        );
+        Err(RequestError::Rpc(error))
+    }
+
+    async fn answer_all(
+        &self,
+        requests: BTreeMap<String, InputRequest>,
+        asking: &Asking,
+    ) -> Result<RawJson, RequestError> {
+        let mut answers = BTreeMap::new();
+        for (key, request) in requests.into_iter().take(MAX_INPUTS) {
+            let handler = asking.handler.as_ref().unwrap_or(self.reception.fleet_handler());
+            let request = ServerRequest {
+                server: self.reception.server(),
+                generation: self.generation,
+                method: request.method,
+                params: request.params,
+            };
+            let method = request.method.clone();
+            let answer = self
+                .reception
+                .with_patience(handler.request(request), || decline(&method))
+                .await;
+            answers.insert(key, answer.map_err(RequestError::Rpc)?);
+        }
+        RawJson::from_value(&answers)
+            .map_err(|error| RequestError::Rpc(RpcError::new(INTERNAL_ERROR, error.to_string())))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InputRequired {
+    result_type: String,
+    #[serde(default)]
+    input_requests: BTreeMap<String, InputRequest>,
+    request_state: Option<RawJson>,
+}
+
+#[derive(Deserialize)]
+struct InputRequest {
+    method: String,
+    params: Option<RawJson>,
+}
+
+impl InputRequired {
+    /// The server's wish for input, if that is what the result is. The search for the word is many times quicker than
+    /// a look into a large result, and a result without it cannot be one.
+    fn read(method: &str, result: &RawJson) -> Option<Self> {
+        const WORD: &str = "input_required";
+        let may_ask = matches!(method, "tools/call" | "prompts/get" | "resources/read");
+        if !may_ask || memchr::memmem::find(result.as_bytes(), WORD.as_bytes()).is_none() {
+            return None;
+        }
+        result
+            .parse::<Self>()
+            .ok()
+            .filter(|read| read.result_type == WORD)
+    }
+}

@@ -1,0 +1,224 @@
+//! One connection to a server: a peer, its generation, and what the server said of itself.
+//!
+//! A lease is an `Arc` of it: whoever holds one can call on this generation and no other. A connection is never reused
+//! after it fails, and nothing that arrives on it after its detachment reaches anybody.
+
+mod callers;
+mod input_required;
+mod reception;
+mod subscriptions;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use mainstay_lifecycle::{Generation, Moment, Vitals};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::handler::ClientHandler;
+use crate::protocol::{Era, Greeting, MODERN_VERSIONS, RequestMeta};
+use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
+
+pub(crate) use reception::{FrontDesk, Reception};
+pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS};
+
+/// One generation, open and greeted.
+pub(crate) struct Connection {
+    pub(crate) generation: Generation,
+    pub(crate) peer: Peer,
+    pub(crate) greeting: Greeting,
+    pub(crate) pid: Option<i32>,
+    reception: Arc<Reception>,
+    /// What every request of a modern connection carries.
+    meta: Option<RequestMeta>,
+    clock: Clock,
+    /// When a caller last used the connection, in milliseconds of the clock.
+    used: AtomicU64,
+    proved: AtomicBool,
+    failing: AtomicBool,
+}
+
+/// The keeper's time: moments since an origin, by tokio's clock, which tests can pause.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+/// How long one request may take, and who made it.
+#[derive(Default)]
+pub(crate) struct Asking {
+    pub(crate) idle: Option<Duration>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) progress: Option<mpsc::Sender<RawJson>>,
+    pub(crate) handler: Option<Arc<dyn ClientHandler>>,
+}
+
+/// A request that nobody bounded still ends.
+const LONGEST_REQUEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Connection {
+    pub(crate) fn new(
+        peer: Peer,
+        greeting: Greeting,
+        reception: Arc<Reception>,
+        clock: Clock,
+        pid: Option<i32>,
+    ) -> Self {
+        let introduction = reception.introduction();
+        let meta = match greeting.era {
+            Era::Legacy => None,
+            Era::Modern => {
+                let [version] = MODERN_VERSIONS;
+                Some(RequestMeta::new(
+                    version,
+                    introduction.capabilities.clone(),
+                    introduction.client.clone(),
+                ))
+            }
+        };
+        Self {
+            generation: reception.generation(),
+            peer,
+            greeting,
+            pid,
+            reception,
+            meta,
+            clock,
+            used: AtomicU64::new(clock.millis()),
+            proved: AtomicBool::new(false),
+            failing: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes one request on behalf of a caller.
+    ///
+    /// Cancel safety: dropping it cancels the request at the server.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        params: Option<RawJson>,
+        asking: Asking,
+    ) -> Result<RawJson, RequestError> {
+        self.used.store(self.clock.millis(), Ordering::Relaxed);
+        let _present = self.reception.callers.enter(asking.handler.clone());
+        let answer = self.ask(method, params, asking).await;
+        self.used.store(self.clock.millis(), Ordering::Relaxed);
+        answer
+    }
+
+    /// Makes one request and, on a modern connection, answers what the server needs to know before it can complete it.
+    /// On Mainstay's own behalf, it is no use of the server and keeps it from no idle stop.
+    ///
+    /// Cancel safety: dropping it cancels the request at the server.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        params: Option<RawJson>,
+        asking: Asking,
+    ) -> Result<RawJson, RequestError> {
+        match &self.meta {
+            None => self.peer.request(method, params, self.options(&asking)).await,
+            Some(meta) => self.request_in_rounds(meta, method, params, &asking).await,
+        }
+    }
+
+    fn options(&self, asking: &Asking) -> RequestOptions {
+        let deadline = asking
+            .deadline
+            .unwrap_or_else(|| Instant::now() + LONGEST_REQUEST);
+        let mut options = RequestOptions::until(deadline);
+        if let Some(idle) = asking.idle {
+            options = options.idle(idle);
+        }
+        // Progress is asked for even where nobody listens: it keeps the idle timeout from ending a call that works.
+        let listener = asking.progress.clone();
+        options.progress(Arc::new(move |params| {
+            if let Some(listener) = &listener {
+                // A listener that is too slow misses some; the reader does not wait for it.
+                let _ = listener.try_send(params);
+            }
+        }))
+    }
+
+    /// Asks for a sign of life. Any answer is one, "method not found" included.
+    pub(crate) async fn probe(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let answer = match &self.meta {
+            None => {
+                self.peer
+                    .request("ping", None, RequestOptions::until(deadline).not_cancellable())
+                    .await
+            }
+            Some(meta) => {
+                let params = meta.stamp(None, None, None);
+                let options = RequestOptions::until(deadline).not_cancellable();
+                self.peer.request("server/discover", Some(params), options).await
+            }
+        };
+        match answer {
+            Ok(_) | Err(RequestError::Rpc(_) | RequestError::BadAnswer(_)) => true,
+            Err(RequestError::Lost { .. } | RequestError::TimedOut { .. } | RequestError::Send(_)) => false,
+        }
+    }
+
+    /// What can be seen of the connection from outside.
+    pub(crate) fn vitals(&self) -> Vitals {
+        let vitals = self.peer.vitals();
+        Vitals {
+            heard: vitals
+                .last_heard
+                .map_or(Moment::default(), |heard| self.clock.moment(heard)),
+            used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
+            busy: self.reception.callers.any(),
+        }
+    }
+
+    /// From now on nothing that arrives counts.
+    pub(crate) fn detach(&self) {
+        self.reception.detach();
+    }
+
+    /// Whether the keeper must hear of this answered call: the first one proves the connection, and one after a failure
+    /// clears the count. All others change nothing, and cost two loads.
+    pub(crate) fn answered_matters(&self) -> bool {
+        let first = !self.proved.load(Ordering::Relaxed) && !self.proved.swap(true, Ordering::Relaxed);
+        let mends = self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed);
+        first || mends
+    }
+
+    /// A call failed in transport: the next answered one matters.
+    pub(crate) fn call_failed(&self) {
+        self.failing.store(true, Ordering::Relaxed);
+    }
+
+    /// Comes back when no call waits for an answer.
+    pub(crate) async fn all_calls_done(&self) {
+        self.reception.callers.all_left().await;
+    }
+
+    /// A listing starts: a change that is told from now on is a new one.
+    pub(crate) fn listing_starts(&self) {
+        self.reception.listing_starts();
+    }
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Moment {
+        self.moment(Instant::now())
+    }
+
+    pub(crate) fn moment(self, instant: Instant) -> Moment {
+        Moment::new(instant.saturating_duration_since(self.0))
+    }
+
+    pub(crate) fn instant(self, moment: Moment) -> Instant {
+        self.0 + moment.since_origin()
+    }
+
+    fn millis(self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,94 @@
+//! What was asked of a server for longer than one connection: resource subscriptions and the log level. They are
+//! restored on each new generation.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Connection;
+use crate::protocol::Era;
+use crate::wire::{RawJson, RequestError, RequestOptions};
+
+/// How long the restoration of one wish may take.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Subscriptions of one server; more are refused.
+pub(crate) const MAX_SUBSCRIPTIONS: usize = 10_000;
+
+/// The lasting wishes of a server's callers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interests {
+    pub(crate) resources: BTreeSet<String>,
+    pub(crate) log_level: Option<RawJson>,
+}
+
+impl Connection {
+    /// Makes the wishes known to a new generation. One that the server refuses is logged, and keeps nothing else from
+    /// being restored.
+    pub(crate) async fn restore(&self, interests: &Interests) {
+        match self.greeting.era {
+            Era::Legacy => {
+                if let Some(level) = &interests.log_level {
+                    self.note(self.set_log_level(level).await, "logging/setLevel");
+                }
+                for uri in &interests.resources {
+                    self.note(self.subscribe(uri).await, "resources/subscribe");
+                }
+            }
+            // The level travels with each request; one listen carries the changes of lists and the subscriptions.
+            Era::Modern => self.listen(interests),
+        }
+    }
+
+    pub(crate) async fn subscribe(&self, uri: &str) -> Result<(), RequestError> {
+        self.wish("resources/subscribe", json!({ "uri": uri })).await
+    }
+
+    pub(crate) async fn unsubscribe(&self, uri: &str) -> Result<(), RequestError> {
+        self.wish("resources/unsubscribe", json!({ "uri": uri })).await
+    }
+
+    pub(crate) async fn set_log_level(&self, level: &RawJson) -> Result<(), RequestError> {
+        self.wish("logging/setLevel", json!({ "level": level })).await
+    }
+
+    /// Opens the long answer that carries a modern server's notifications. The one before it, if any, is dropped, which
+    /// cancels it at the server.
+    pub(crate) fn listen(&self, interests: &Interests) {
+        let Some(meta) = &self.meta else { return };
+        let offers = self.greeting.offers;
+        let filter = json!({ "notifications": {
+            "toolsListChanged": offers.tools,
+            "promptsListChanged": offers.prompts,
+            "resourcesListChanged": offers.resources,
+            "resourceSubscriptions": interests.resources,
+        }});
+        let Ok(filter) = RawJson::from_value(&filter) else {
+            return;
+        };
+        let params = meta.stamp(Some(&filter), None, None);
+        let peer = self.peer.clone();
+        let options = RequestOptions::until(Instant::now() + super::LONGEST_REQUEST);
+        let task = tokio::spawn(async move {
+            // A result, an error and the end of the connection are all ends of a listen; none of them is a failure.
+            let _ = peer.request("subscriptions/listen", Some(params), options).await;
+        });
+        self.reception.replace_listen(task.abort_handle());
+    }
+
+    async fn wish(&self, method: &str, params: serde_json::Value) -> Result<(), RequestError> {
+        let Ok(params) = RawJson::from_value(&params) else {
+            return Ok(());
+        };
+        let options = RequestOptions::until(Instant::now() + RESTORE_TIMEOUT);
+        self.peer.request(method, Some(params), options).await.map(drop)
+    }
+
+    fn note(&self, restored: Result<(), RequestError>, what: &str) {
+        if let Err(error) = restored {
+            tracing::warn!(generation = self.generation.0, %error, "{what} could not be restored");
+        }
+    }
+}

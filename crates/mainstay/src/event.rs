@@ -1,0 +1,132 @@
+//! Every change of state is an event, in one sequence for the fleet.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use mainstay_lifecycle::{Cause, Generation, StateKind};
+use tokio::sync::broadcast;
+
+use crate::process::Exit;
+
+/// How many events a slow reader may fall behind before it is told that it lagged.
+const EVENTS_KEPT: usize = 1024;
+
+/// One change of a server's state.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Event {
+    /// Grows by one with each event of the fleet.
+    pub sequence: u64,
+    /// When it happened.
+    pub at: SystemTime,
+    /// Which server.
+    pub server: Arc<str>,
+    /// The generation that the change is about, where there is one.
+    pub generation: Option<Generation>,
+    /// The state that was left.
+    pub from: StateKind,
+    /// The state that was entered.
+    pub to: StateKind,
+    /// Why.
+    pub cause: Cause,
+    /// What exactly went wrong, where something did.
+    pub error: Option<Arc<Trouble>>,
+    /// Failures in a row so far.
+    pub attempt: u32,
+    /// When the next attempt starts, where one is planned.
+    pub next_retry: Option<SystemTime>,
+}
+
+/// What went wrong with a connection.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Trouble {
+    /// In words.
+    pub message: String,
+    /// How the process ended, where there was one and it did.
+    pub exit: Option<Exit>,
+    /// The last lines that the process wrote to stderr.
+    pub stderr: Vec<String>,
+}
+
+impl Trouble {
+    pub(crate) fn plain(message: String) -> Self {
+        Self {
+            message,
+            exit: None,
+            stderr: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        match self.stderr.last() {
+            Some(line) => write!(f, "; it last wrote: {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A reader of a fleet's events, from the moment of its making.
+#[derive(Debug)]
+pub struct Events(broadcast::Receiver<Event>);
+
+/// What a reader of events gets.
+#[derive(Clone, Debug)]
+pub enum Heard {
+    /// The next event.
+    Event(Box<Event>),
+    /// The reader was too slow: this many events are lost to it. The next one follows.
+    Lagged(u64),
+}
+
+impl Events {
+    /// The next event; `None` when the fleet is gone.
+    ///
+    /// Cancel safety: dropping it loses no event.
+    pub async fn next(&mut self) -> Option<Heard> {
+        match self.0.recv().await {
+            Ok(event) => Some(Heard::Event(Box::new(event))),
+            Err(broadcast::error::RecvError::Lagged(lost)) => Some(Heard::Lagged(lost)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// Numbers the events and hands them out. The lock makes the order of the numbers the order of the hearing.
+#[derive(Debug)]
+pub(crate) struct EventLog(Mutex<Numbered>);
+
+#[derive(Debug)]
+struct Numbered {
+    last: u64,
+    sender: broadcast::Sender<Event>,
+}
+
+impl EventLog {
+    pub(crate) fn new() -> Self {
+        let (sender, _) = broadcast::channel(EVENTS_KEPT);
+        Self(Mutex::new(Numbered { last: 0, sender }))
+    }
+
+    /// Gives the event its number and its hearers.
+    pub(crate) fn emit(&self, mut event: Event) {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log.last += 1;
+        event.sequence = log.last;
+        // Nobody listening is not an error.
+        let _ = log.sender.send(event);
+    }
+
+    pub(crate) fn subscribe(&self) -> Events {
+        Events(
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .sender
+                .subscribe(),
+        )
+    }
+}

@@ -1,0 +1,114 @@
+//! How a fleet is made.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use serde_json::json;
+
+use super::{Fleet, Inner, Shared};
+use crate::catalog::{Publisher, Store};
+use crate::config::ServerConfig;
+use crate::event::EventLog;
+use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
+use crate::keeper::{Inbox, Keeper};
+use crate::protocol::Introduction;
+use crate::server::{Server, Slot};
+use crate::wire::RawJson;
+
+/// How a fleet is made. Everything has a default.
+#[derive(Default)]
+pub struct FleetBuilder {
+    handler: Option<Arc<dyn ClientHandler>>,
+    capabilities: Option<ClientCapabilities>,
+    client: Option<(String, String)>,
+    store: Option<PathBuf>,
+}
+
+impl FleetBuilder {
+    /// Who answers what the servers ask of their client. Without one, everything is declined.
+    #[must_use]
+    pub fn handler(mut self, handler: Arc<dyn ClientHandler>) -> Self {
+        self.handler = Some(handler);
+        self
+    }
+
+    /// What is advertised to the servers, where handlers of single calls can answer more than the fleet's.
+    #[must_use]
+    pub fn capabilities(mut self, capabilities: ClientCapabilities) -> Self {
+        self.capabilities = Some(capabilities);
+        self
+    }
+
+    /// The client's name and version, as the servers see them.
+    #[must_use]
+    pub fn client(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        self.client = Some((name.into(), version.into()));
+        self
+    }
+
+    /// Where catalogs and eras are remembered from one start to the next. Without it, nothing is kept on disk.
+    #[must_use]
+    pub fn store(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.store = Some(directory.into());
+        self
+    }
+
+    /// Starts the fleet. Returns at once: each server comes up in its own time and delays no other. Where two servers
+    /// have the same name, the first one counts.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Fleet {
+        let handler = self.handler.unwrap_or_else(|| Arc::new(DeclineAll));
+        let capabilities = self.capabilities.unwrap_or_else(|| handler.capabilities());
+        let (name, version) = self
+            .client
+            .unwrap_or_else(|| ("mainstay".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
+        let client = RawJson::from_value(&json!({ "name": name, "version": version }));
+        let publisher = Publisher::new();
+        let catalog = publisher.reader();
+        let shared = Arc::new(Shared {
+            introduction: Introduction {
+                client: client.unwrap_or(RawJson::EMPTY_OBJECT),
+                capabilities: capabilities.to_json(),
+            },
+            handler,
+            events: EventLog::new(),
+            publisher: Mutex::new(publisher),
+            store: self.store.and_then(open_store),
+        });
+        let mut kept = BTreeMap::new();
+        for config in servers {
+            let name: Arc<str> = config.name().into();
+            kept.entry(name).or_insert_with(|| keep(&shared, &config));
+        }
+        let servers = ArcSwap::from_pointee(kept);
+        Fleet(Arc::new(Inner {
+            shared,
+            servers,
+            applying: tokio::sync::Mutex::default(),
+            catalog,
+        }))
+    }
+}
+
+/// Starts to keep one server.
+pub(super) fn keep(shared: &Arc<Shared>, config: &ServerConfig) -> Server {
+    let (inbox, messages) = Inbox::new();
+    let slot = Arc::new(Slot::new(config, shared.clone(), inbox));
+    Keeper::start(slot.clone(), messages, config);
+    Server(slot)
+}
+
+/// A store that cannot be opened is missed, and keeps nothing from starting.
+fn open_store(directory: PathBuf) -> Option<Arc<Store>> {
+    match Store::open(&directory) {
+        Ok(store) => Some(Arc::new(store)),
+        Err(error) => {
+            tracing::warn!(directory = %directory.display(), %error, "catalogs are not kept on disk");
+            None
+        }
+    }
+}

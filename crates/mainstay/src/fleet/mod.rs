@@ -1,0 +1,102 @@
+//! All servers of one process: look up, add, remove, apply a configuration, close.
+
+mod apply;
+mod builder;
+mod close;
+mod shared;
+mod startup;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use serde::Serialize;
+
+pub use apply::Changes;
+pub use builder::FleetBuilder;
+pub use close::{CloseReport, ClosedServer};
+pub(crate) use shared::Shared;
+pub use startup::StartupError;
+
+use crate::catalog::{Catalog, CatalogReader};
+use crate::event::Events;
+use crate::keeper::Command;
+use crate::server::{CallError, CallOptions, Reply, Server};
+
+/// The servers of one process, each kept by a task of its own. Clones are handles of the same fleet.
+#[derive(Clone)]
+pub struct Fleet(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    servers: ArcSwap<BTreeMap<Arc<str>, Server>>,
+    /// One configuration is applied at a time.
+    applying: tokio::sync::Mutex<()>,
+    catalog: CatalogReader,
+}
+
+impl Fleet {
+    /// How to make a fleet.
+    pub fn builder() -> FleetBuilder {
+        FleetBuilder::default()
+    }
+
+    /// The server of this name.
+    pub fn server(&self, name: &str) -> Option<Server> {
+        self.0.servers.load().get(name).cloned()
+    }
+
+    /// All servers, by name.
+    pub fn servers(&self) -> Vec<Server> {
+        self.0.servers.load().values().cloned().collect()
+    }
+
+    /// What all servers offer, as last listed with success. Takes no lock and waits for nobody.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.0.catalog.load()
+    }
+
+    /// A reader of the catalog that can wait for its changes.
+    pub fn catalog_reader(&self) -> CatalogReader {
+        self.0.catalog.clone()
+    }
+
+    /// Every change of state from now on.
+    pub fn events(&self) -> Events {
+        self.0.shared.events.subscribe()
+    }
+
+    /// Calls a tool by its public name, such as `server__tool`.
+    ///
+    /// Cancel safety: dropping it cancels the call at the server.
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: &impl Serialize,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        let not_found = || CallError::NotFound {
+            name: format!("tool {tool}"),
+        };
+        let catalog = self.catalog();
+        let found = catalog.tool(tool).ok_or_else(not_found)?;
+        let server = self.server(found.server()).ok_or_else(not_found)?;
+        server.call(found.original(), arguments, options).await
+    }
+}
+
+/// A fleet that nobody holds any more stops its servers. Handles of servers do not keep it alive.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for server in self.servers.load().values() {
+            let (reply, _) = tokio::sync::oneshot::channel();
+            server.0.inbox.command(Command::Stop(reply));
+        }
+    }
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.servers.load().values()).finish()
+    }
+}

@@ -1,0 +1,47 @@
+//! Start-up as a whole: only a server marked required can fail it, and all such failures are reported together.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::Fleet;
+use crate::server::CallError;
+
+/// Required servers that did not come up.
+#[derive(Debug, thiserror::Error)]
+#[error("{} required server(s) did not come up: {}", .0.len(), list(.0))]
+pub struct StartupError(
+    /// Each with its reason, by name.
+    pub Vec<(String, CallError)>,
+);
+
+impl Fleet {
+    /// Waits until every required server is connected, or has failed. Servers that are not required delay nothing.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub async fn wait_required(&self, within: Duration) -> Result<(), StartupError> {
+        let mut waits = JoinSet::new();
+        for server in self.servers() {
+            if server.0.settings.load().required() {
+                waits.spawn(async move { (server.name().to_owned(), server.wait_connected(within).await) });
+            }
+        }
+        let mut failures = Vec::new();
+        while let Some(waited) = waits.join_next().await {
+            if let Ok((name, Err(error))) = waited {
+                failures.push((name, error));
+            }
+        }
+        failures.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(StartupError(failures))
+        }
+    }
+}
+
+fn list(failures: &[(String, CallError)]) -> String {
+    let reasons: Vec<_> = failures.iter().map(|(_, error)| error.to_string()).collect();
+    reasons.join("; ")
+}

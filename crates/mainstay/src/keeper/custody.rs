@@ -1,0 +1,179 @@
+//! The task that owns one connection from its dial to its end: the process, the handshake, the wait for its death, the
+//! close. It is told to close exactly once, and reports exactly one end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_lifecycle::{Generation, Manner};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::dial::{Dial, DialError};
+use super::inbox::Report;
+use crate::connection::Connection;
+use crate::event::Trouble;
+use crate::process::{Exit, Process};
+use crate::server::Slot;
+
+/// A process that closes its pipe mostly exits too, and one that exits closes its pipe: each is given this long to
+/// follow the other, so that the last answers are read and the exit status is known.
+const TOGETHER: Duration = Duration::from_millis(50);
+
+/// Lines of stderr that go with a failure.
+const LAST_LINES: usize = 10;
+
+/// The keeper's hold on a connection. Dropping it ends the task, and with it whatever it owns.
+pub(crate) struct Custody {
+    close: Option<oneshot::Sender<Manner>>,
+    task: AbortHandle,
+}
+
+impl Custody {
+    /// Starts to open a connection. Ends with `Opened` or `OpenFailed`, perhaps `Lost`, and, once told, `Closed`.
+    pub(crate) fn start(dial: Dial) -> Self {
+        let (close, told) = oneshot::channel();
+        let task = tokio::spawn(keep(dial, told));
+        Self {
+            close: Some(close),
+            task: task.abort_handle(),
+        }
+    }
+
+    pub(crate) fn close(&mut self, manner: Manner) {
+        if let Some(close) = self.close.take() {
+            // A task that is gone was aborted, and has nothing left to close.
+            let _ = close.send(manner);
+        }
+    }
+}
+
+impl Drop for Custody {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn keep(dial: Dial, mut told: oneshot::Receiver<Manner>) {
+    let mut tree = None;
+    let slot = dial.slot.clone();
+    let generation = dial.generation;
+    let opened = tokio::select! {
+        biased;
+        manner = &mut told => Err(manner),
+        opened = dial.open(&mut tree) => Ok(opened),
+    };
+    let (connection, manner) = match opened {
+        Err(manner) => (None, manner),
+        Ok(Err(error)) => {
+            let trouble = failed_to_open(&slot, generation, &error, tree.as_ref()).await;
+            slot.inbox
+                .report(Report::OpenFailed(generation, Box::new(error), trouble));
+            (None, told.await)
+        }
+        Ok(Ok(connection)) => {
+            let connection = Arc::new(connection);
+            slot.inbox.report(Report::Opened(connection.clone()));
+            let manner = live(&slot, &connection, tree.as_ref(), &mut told).await;
+            (Some(connection), manner)
+        }
+    };
+    // The keeper is gone when nobody told: then nothing is worth a wait.
+    if let (Some(connection), Ok(Manner::Drain)) = (&connection, manner) {
+        drain(
+            connection,
+            Instant::now() + slot.settings.load().policy().limits.drain,
+        )
+        .await;
+    }
+    if let Some(connection) = &connection {
+        connection.detach();
+        connection.peer.close();
+    }
+    let stopped = match tree {
+        Some(process) => Some(process.stop(&dial.ladder).await),
+        None => None,
+    };
+    slot.inbox.report(Report::Closed(generation, stopped));
+}
+
+/// Waits for the end of a live connection, or for the order to close it; in either case returns that order.
+async fn live(
+    slot: &Slot,
+    connection: &Connection,
+    tree: Option<&Process>,
+    told: &mut oneshot::Receiver<Manner>,
+) -> Result<Manner, oneshot::error::RecvError> {
+    let trouble = tokio::select! {
+        biased;
+        manner = &mut *told => return manner,
+        trouble = lost(slot, connection, tree) => trouble,
+    };
+    slot.inbox.report(Report::Lost(connection.generation, trouble));
+    told.await
+}
+
+/// Comes back when the connection is dead, with the reason; its pending calls have failed by then.
+async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> Arc<Trouble> {
+    let Some(process) = tree else {
+        let end = connection.peer.closed().await;
+        return trouble(slot, connection.generation, end.to_string(), None);
+    };
+    let exit = tokio::select! {
+        end = connection.peer.closed() => match timeout(TOGETHER, process.exited()).await {
+            Ok(exit) => exit,
+            // It lives on without its pipe, and is of no use any more.
+            Err(_) => return trouble(slot, connection.generation, end.to_string(), None),
+        },
+        exit = process.exited() => {
+            let _ = timeout(TOGETHER, connection.peer.closed()).await;
+            connection.peer.close();
+            exit
+        }
+    };
+    let _ = timeout(TOGETHER, process.last_words()).await;
+    trouble(
+        slot,
+        connection.generation,
+        format!("the server's process ended: {exit}"),
+        Some(exit),
+    )
+}
+
+async fn failed_to_open(
+    slot: &Slot,
+    generation: Generation,
+    error: &DialError,
+    tree: Option<&Process>,
+) -> Arc<Trouble> {
+    let exit = match tree {
+        Some(process) => timeout(TOGETHER, process.exited()).await.ok(),
+        None => None,
+    };
+    if let (Some(process), Some(_)) = (tree, &exit) {
+        let _ = timeout(TOGETHER, process.last_words()).await;
+    }
+    let message = match &exit {
+        Some(exit) => format!("the server's process ended while starting: {exit}"),
+        None => error.to_string(),
+    };
+    trouble(slot, generation, message, exit)
+}
+
+fn trouble(slot: &Slot, generation: Generation, message: String, exit: Option<Exit>) -> Arc<Trouble> {
+    let lines = slot.stderr.tail_of(generation.0, LAST_LINES);
+    Arc::new(Trouble {
+        message,
+        exit,
+        stderr: lines.into_iter().map(|line| line.text).collect(),
+    })
+}
+
+/// Lets the running calls finish, as far as the deadline and the connection last.
+async fn drain(connection: &Connection, deadline: Instant) {
+    tokio::select! {
+        () = connection.all_calls_done() => {}
+        _ = connection.peer.closed() => {}
+        () = sleep_until(deadline) => {}
+    }
+}

@@ -1,0 +1,187 @@
+//! The effects of the machine, started one by one. Nothing here waits.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mainstay_lifecycle::{Attempt, Effect, Generation, Manner, Rest, State, StateKind, Transition};
+
+use super::custody::Custody;
+use super::dial::Dial;
+use super::{Keeper, Report, draw, listing};
+use crate::event::Event;
+use crate::process::Ladder;
+use crate::server::{Reason, Status};
+
+impl Keeper {
+    pub(super) fn execute(&mut self, effect: Effect) {
+        match effect {
+            Effect::Open(generation) => self.open(generation),
+            Effect::Close(generation, manner) => self.close(generation, manner),
+            Effect::Abandon(generation) => {
+                tracing::warn!(server = %self.slot.name, %generation, "the close outlived its deadline");
+                self.custodies.remove(&generation);
+            }
+            Effect::List(generation) => {
+                if let Some(connection) = self.connection_of(generation) {
+                    listing::start(self.slot.clone(), connection);
+                }
+            }
+            Effect::Probe(generation) => self.probe(generation),
+            Effect::MarkStale => self.last_good.mark_stale(&self.slot),
+            Effect::Withdraw => self.last_good.withdraw(&self.slot),
+            Effect::Transition(transition) => self.announce(transition),
+            Effect::CountStale(generation) => {
+                tracing::debug!(server = %self.slot.name, %generation, "a report of an old generation");
+                self.slot.count_stale();
+            }
+        }
+    }
+
+    fn open(&mut self, generation: Generation) {
+        self.spare = draw();
+        self.starts += 1;
+        let dial = Dial {
+            slot: self.slot.clone(),
+            generation,
+            clock: self.clock,
+            era: self.era,
+            ladder: Ladder::default(),
+        };
+        self.custodies.insert(generation, Custody::start(dial));
+    }
+
+    /// Detach, then close: callers lose the connection before its teardown begins.
+    fn close(&mut self, generation: Generation, manner: Manner) {
+        self.slot.current.store(None);
+        if let Some(connection) = self
+            .connection
+            .take_if(|connection| connection.generation == generation)
+            && manner == Manner::Cut
+        {
+            connection.detach();
+            connection.peer.close();
+        }
+        if let Some(custody) = self.custodies.get_mut(&generation) {
+            custody.close(manner);
+        }
+    }
+
+    fn probe(&self, generation: Generation) {
+        let Some(connection) = self.connection_of(generation) else {
+            return;
+        };
+        let Some(probe) = &self.machine.policy().probe else {
+            return;
+        };
+        let (timeout, inbox) = (probe.timeout, self.slot.inbox.clone());
+        tokio::spawn(async move {
+            if connection.probe(timeout).await {
+                inbox.report(Report::ProbeAnswered(generation));
+            }
+        });
+    }
+
+    fn connection_of(&self, generation: Generation) -> Option<Arc<crate::connection::Connection>> {
+        self.connection
+            .clone()
+            .filter(|connection| connection.generation == generation)
+    }
+
+    fn announce(&mut self, transition: Transition) {
+        let Transition {
+            from,
+            to,
+            generation,
+            cause,
+        } = transition;
+        self.since = SystemTime::now();
+        if to == StateKind::Connected {
+            self.slot.current.store(self.connection.clone());
+        }
+        let troubled = matches!(
+            to,
+            StateKind::Reconnecting | StateKind::Disconnected | StateKind::PermanentlyFailed
+        );
+        let error = self.trouble.clone().filter(|_| troubled);
+        match &error {
+            Some(error) => {
+                tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
+            }
+            None => {
+                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed")
+            }
+        }
+        self.slot.shared.events.emit(Event {
+            sequence: 0,
+            at: self.since,
+            server: self.slot.name.clone(),
+            generation,
+            from,
+            to,
+            cause,
+            error,
+            attempt: self.machine.failures(),
+            next_retry: self.next_retry(),
+        });
+    }
+
+    /// Publishes the status, for whoever looks and for whoever waits.
+    pub(super) fn show(&self) {
+        let state = self.machine.state();
+        let live = self.connection.as_ref();
+        let status = Status {
+            server: self.slot.name.clone(),
+            state: state.kind(),
+            since: self.since,
+            desired: self.machine.desired(),
+            reason: reason(state),
+            generation: state.generation(),
+            attempt: self.machine.failures(),
+            budget: self.machine.policy().budget.get(),
+            next_retry: self.next_retry(),
+            last_error: self.trouble.clone(),
+            pid: live.and_then(|connection| connection.pid),
+            protocol: live.map(|connection| {
+                (
+                    connection.greeting.era,
+                    connection.greeting.version.as_str().into(),
+                )
+            }),
+            listed_at: self.last_good.listed_at(),
+            stale_since: self.last_good.stale_since(),
+            stale_reports: 0,
+            starts: self.starts,
+            keeper_failures: u64::from(self.panics),
+        };
+        self.slot.status.send_replace(Arc::new(status));
+    }
+
+    fn next_retry(&self) -> Option<SystemTime> {
+        let at = match self.machine.state() {
+            State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => *at,
+            State::Disconnected(Rest::BudgetSpent(at)) => *at,
+            State::Connecting(_)
+            | State::Reconnecting(_)
+            | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | State::Disabled
+            | State::Connected(_)
+            | State::Disabling
+            | State::PermanentlyFailed => return None,
+        };
+        Some(SystemTime::now() + at.since(self.clock.now()))
+    }
+}
+
+fn reason(state: &State) -> Option<Reason> {
+    match state {
+        State::Disconnected(Rest::Idle) => Some(Reason::Idle),
+        State::Disconnected(Rest::AuthRequired) => Some(Reason::AuthRequired),
+        State::Disconnected(Rest::BudgetSpent(_)) => Some(Reason::BudgetSpent),
+        State::Disabled
+        | State::Connecting(_)
+        | State::Connected(_)
+        | State::Reconnecting(_)
+        | State::Disabling
+        | State::PermanentlyFailed => None,
+    }
+}

@@ -1,0 +1,114 @@
+//! What reaches a keeper: commands of people, and reports of connections, each with its generation.
+
+use std::sync::Arc;
+
+use mainstay_lifecycle::Generation;
+use tokio::sync::{mpsc, oneshot};
+
+use super::dial::DialError;
+use super::listing::ListError;
+use crate::catalog::ServerCatalog;
+use crate::config::ServerConfig;
+use crate::connection::Connection;
+use crate::event::Trouble;
+use crate::process::Stopped;
+
+/// Messages that wait for a keeper. A keeper never waits for a peer, so a long queue means a machine without CPU.
+const INBOX: usize = 256;
+
+#[derive(Debug)]
+pub(crate) enum Message {
+    Command(Command),
+    Report(Report),
+    /// The machine's deadline has come.
+    Deadline,
+}
+
+/// What a person, the configuration or a caller wants. Each is answered when it is taken, not when it is done.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Enable(oneshot::Sender<()>),
+    Disable(oneshot::Sender<()>),
+    Restart(oneshot::Sender<Result<(), IsDisabled>>),
+    Configure(Box<ServerConfig>, oneshot::Sender<()>),
+    Demand,
+    /// End for good; answered when nothing is left.
+    Stop(oneshot::Sender<Ending>),
+    /// End now; whatever is left is killed.
+    Abort,
+    /// After a failure of the keeper itself, with everything gone: begin again.
+    Revive,
+    #[cfg(test)]
+    Panic,
+}
+
+/// A restart was refused: the server is disabled.
+#[derive(Debug)]
+pub(crate) struct IsDisabled;
+
+/// How a server's last connection ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ending {
+    pub(crate) stopped: Option<Stopped>,
+}
+
+/// What happened to a connection.
+pub(crate) enum Report {
+    Opened(Arc<Connection>),
+    OpenFailed(Generation, Box<DialError>, Arc<Trouble>),
+    Listed(Generation, Box<ServerCatalog>),
+    ListFailed(Generation, ListError),
+    ListChanged(Generation),
+    Lost(Generation, Arc<Trouble>),
+    CallAnswered(Generation),
+    CallFailed(Generation),
+    ProbeAnswered(Generation),
+    Closed(Generation, Option<Stopped>),
+}
+
+/// The way to a keeper.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox(mpsc::Sender<Message>);
+
+impl Inbox {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Message>) {
+        let (sender, receiver) = mpsc::channel(INBOX);
+        (Self(sender), receiver)
+    }
+
+    /// Reports from where nothing may wait. Each source reports a thing once until it is looked at, so what waits here
+    /// for a full inbox is bounded by the number of connections and calls.
+    pub(crate) fn report(&self, report: Report) {
+        self.post(Message::Report(report));
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        self.post(Message::Command(command));
+    }
+
+    fn post(&self, message: Message) {
+        // A keeper that is gone has nothing left to decide.
+        if let Err(mpsc::error::TrySendError::Full(message)) = self.0.try_send(message) {
+            let sender = self.0.clone();
+            tokio::spawn(async move { sender.send(message).await });
+        }
+    }
+}
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, generation) = match self {
+            Self::Opened(connection) => ("opened", connection.generation),
+            Self::OpenFailed(generation, ..) => ("open_failed", *generation),
+            Self::Listed(generation, _) => ("listed", *generation),
+            Self::ListFailed(generation, _) => ("list_failed", *generation),
+            Self::ListChanged(generation) => ("list_changed", *generation),
+            Self::Lost(generation, _) => ("lost", *generation),
+            Self::CallAnswered(generation) => ("call_answered", *generation),
+            Self::CallFailed(generation) => ("call_failed", *generation),
+            Self::ProbeAnswered(generation) => ("probe_answered", *generation),
+            Self::Closed(generation, _) => ("closed", *generation),
+        };
+        write!(f, "{name}({generation})")
+    }
+}

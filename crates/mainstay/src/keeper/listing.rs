@@ -1,0 +1,99 @@
+//! The listing of everything a server offers, all pages of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::inbox::Report;
+use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step};
+use crate::connection::{Asking, Connection};
+use crate::handler::METHOD_NOT_FOUND;
+use crate::server::Slot;
+use crate::wire::{RawJson, RequestError};
+
+/// How long one page may take.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a listing failed. The connection may still be good.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListError {
+    #[error("{method}: {error}")]
+    Request {
+        method: &'static str,
+        error: RequestError,
+    },
+    #[error("{0}")]
+    Page(#[from] PageError),
+}
+
+/// Lists in a task of its own, which ends with a report.
+pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) {
+    connection.listing_starts();
+    tokio::spawn(async move {
+        let generation = connection.generation;
+        let report = match list_all(&slot.name, &connection).await {
+            Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
+            Err(error) => Report::ListFailed(generation, error),
+        };
+        slot.inbox.report(report);
+    });
+}
+
+async fn list_all(server: &str, connection: &Connection) -> Result<ServerCatalog, ListError> {
+    let greeting = &connection.greeting;
+    let about = About {
+        protocol_version: Some(greeting.version.clone()),
+        server_info: greeting.server_info.clone(),
+        capabilities: Some(greeting.capabilities.clone()),
+        instructions: greeting.instructions.clone(),
+    };
+    let mut listings = Vec::new();
+    for kind in Kind::ALL {
+        let offered = match kind {
+            Kind::Tool => greeting.offers.tools,
+            Kind::Prompt => greeting.offers.prompts,
+            Kind::Resource | Kind::Template => greeting.offers.resources,
+        };
+        let listing = if offered {
+            list_kind(connection, kind).await?
+        } else {
+            Listing::empty(kind)
+        };
+        listings.push(listing);
+    }
+    Ok(ServerCatalog::new(server, about, listings))
+}
+
+async fn list_kind(connection: &Connection, kind: Kind) -> Result<Listing, ListError> {
+    let method = kind.method();
+    let mut pager = Pager::new(kind);
+    loop {
+        let params = pager
+            .cursor()
+            .and_then(|cursor| RawJson::from_value(&json!({ "cursor": cursor })).ok());
+        let asking = Asking {
+            deadline: Some(Instant::now() + PAGE_TIMEOUT),
+            ..Asking::default()
+        };
+        let page = match connection.ask(method, params, asking).await {
+            Ok(page) => page,
+            // A server may declare resources and know nothing of templates.
+            Err(RequestError::Rpc(error)) if error.code() == METHOD_NOT_FOUND => {
+                return Ok(Listing::empty(kind));
+            }
+            Err(RequestError::Rpc(error)) => {
+                return pager.refused().ok_or(ListError::Request {
+                    method,
+                    error: RequestError::Rpc(error),
+                });
+            }
+            Err(error) => return Err(ListError::Request { method, error }),
+        };
+        pager = match pager.accept(&page)? {
+            Step::Ask(pager) => pager,
+            Step::Done(listing) => return Ok(listing),
+        };
+    }
+}

@@ -1,0 +1,100 @@
+//! What a server said of itself when the connection was opened.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::wire::RawJson;
+
+/// One of the two ways to speak the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// `initialize` and sessions: 2024-11-05 to 2025-11-25.
+    Legacy,
+    /// Stateless: 2026-07-28.
+    Modern,
+}
+
+impl Era {
+    /// The era as one word, for files and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+
+    /// The era of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Legacy, Self::Modern]
+            .into_iter()
+            .find(|era| era.as_str() == word)
+    }
+}
+
+impl fmt::Display for Era {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The server's introduction: the answer to `initialize` or to `server/discover`.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    pub(crate) era: Era,
+    pub(crate) version: String,
+    pub(crate) offers: Offers,
+    pub(crate) capabilities: RawJson,
+    pub(crate) server_info: Option<RawJson>,
+    pub(crate) instructions: Option<String>,
+}
+
+/// What a server says it has: which lists are worth asking for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offers {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+    pub(crate) subscriptions: bool,
+    pub(crate) logging: bool,
+}
+
+impl Offers {
+    /// Reads the capabilities. A server that declares nothing at all may still have tools: early ones forgot to say so,
+    /// and asking costs one "method not found".
+    pub(crate) fn of(capabilities: &RawJson) -> Self {
+        let Ok(declared) = capabilities.parse::<Declared>() else {
+            return Self {
+                tools: true,
+                ..Self::default()
+            };
+        };
+        let resources = declared.resources.as_ref();
+        let offers = Self {
+            tools: declared.tools.is_some(),
+            prompts: declared.prompts.is_some(),
+            resources: resources.is_some(),
+            subscriptions: resources.is_some_and(|resources| resources.subscribe),
+            logging: declared.logging.is_some(),
+        };
+        let says_nothing = !(offers.tools || offers.prompts || offers.resources);
+        Self {
+            tools: offers.tools || says_nothing,
+            ..offers
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Declared {
+    tools: Option<RawJson>,
+    prompts: Option<RawJson>,
+    resources: Option<DeclaredResources>,
+    logging: Option<RawJson>,
+}
+
+#[derive(Deserialize)]
+struct DeclaredResources {
+    #[serde(default)]
+    subscribe: bool,
+}

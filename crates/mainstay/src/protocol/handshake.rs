@@ -1,0 +1,244 @@
+//! The opening of a connection: which era, and what the server says of itself.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use super::greeting::{Era, Greeting, Offers};
+use super::meta::RequestMeta;
+use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
+use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
+
+/// How long a server may be silent on the modern question before it is spoken to in the old way as well. A server that
+/// is still starting answers both; one that ignores unknown methods would never answer the first.
+const PROBE_SILENCE: Duration = Duration::from_secs(2);
+
+/// "Unsupported protocol version", with the supported ones in its data.
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// The introduction that Mainstay makes on behalf of its callers.
+#[derive(Clone, Debug)]
+pub(crate) struct Introduction {
+    pub(crate) client: RawJson,
+    pub(crate) capabilities: RawJson,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeError {
+    /// Many servers exit when asked in the modern way; they want to be started again and spoken to in the old way.
+    #[error("the connection ended when the server was asked for its era")]
+    LostWhenProbed,
+    #[error(
+        "the server speaks protocol version {offered}, and Mainstay speaks {}",
+        known_versions()
+    )]
+    UnsupportedVersion { offered: String },
+    #[error("the server refused to initialize: {0}")]
+    Refused(RpcError),
+    #[error("the answer to {method} is not valid: {reason}")]
+    BadAnswer { method: &'static str, reason: String },
+    #[error("the handshake did not complete: {0}")]
+    Failed(RequestError),
+}
+
+/// Opens the conversation. `remembered` is what an earlier connection to this server found out.
+///
+/// Cancel safety: dropping it leaves the peer with an answer that nobody wants; the connection must then be closed.
+pub(crate) async fn greet(
+    peer: &Peer,
+    introduction: &Introduction,
+    remembered: Option<Era>,
+    deadline: Instant,
+) -> Result<Greeting, HandshakeError> {
+    if remembered == Some(Era::Legacy) {
+        return initialize(peer, introduction, deadline).await;
+    }
+    let probe = discover(peer, introduction, deadline);
+    tokio::pin!(probe);
+    let answer = match timeout(PROBE_SILENCE, probe.as_mut()).await {
+        Ok(answer) => answer,
+        // Both questions stand now. The old one decides; if it is refused, a late modern answer still counts.
+        Err(_) => match initialize(peer, introduction, deadline).await {
+            Err(HandshakeError::Refused(error)) => match probe.await {
+                Ok(Discovered::Modern(greeting)) => return Ok(greeting),
+                Ok(Discovered::NotModern) | Err(_) => return Err(HandshakeError::Refused(error)),
+            },
+            done => return done,
+        },
+    };
+    match answer? {
+        Discovered::Modern(greeting) => Ok(greeting),
+        Discovered::NotModern => initialize(peer, introduction, deadline).await,
+    }
+}
+
+enum Discovered {
+    Modern(Greeting),
+    NotModern,
+}
+
+async fn discover(
+    peer: &Peer,
+    introduction: &Introduction,
+    deadline: Instant,
+) -> Result<Discovered, HandshakeError> {
+    let [version] = MODERN_VERSIONS;
+    let meta = RequestMeta::new(
+        version,
+        introduction.capabilities.clone(),
+        introduction.client.clone(),
+    );
+    let params = meta.stamp(None, None, None);
+    match peer
+        .request("server/discover", Some(params), opening(deadline))
+        .await
+    {
+        Ok(result) => discovered(&result),
+        Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => not_this_version(&error),
+        Err(RequestError::Lost { .. }) => Err(HandshakeError::LostWhenProbed),
+        Err(
+            RequestError::Rpc(_)
+            | RequestError::BadAnswer(_)
+            | RequestError::TimedOut { .. }
+            | RequestError::Send(_),
+        ) => Ok(Discovered::NotModern),
+    }
+}
+
+fn discovered(result: &RawJson) -> Result<Discovered, HandshakeError> {
+    // A legacy server that answers anything it is asked is no modern server.
+    let Ok(answer) = result.parse::<DiscoverResult>() else {
+        return Ok(Discovered::NotModern);
+    };
+    let version = MODERN_VERSIONS
+        .into_iter()
+        .find(|known| answer.supported_versions.iter().any(|v| v == known));
+    let Some(version) = version else {
+        return none_of(&answer.supported_versions);
+    };
+    Ok(Discovered::Modern(Greeting {
+        era: Era::Modern,
+        version: version.to_owned(),
+        offers: Offers::of(&answer.capabilities),
+        capabilities: answer.capabilities,
+        server_info: answer.meta.and_then(|meta| meta.server_info),
+        instructions: answer.instructions,
+    }))
+}
+
+fn not_this_version(error: &RpcError) -> Result<Discovered, HandshakeError> {
+    let supported = error
+        .data()
+        .and_then(|data| data.parse::<UnsupportedVersion>().ok());
+    match supported {
+        Some(answer) => none_of(&answer.supported),
+        None => Ok(Discovered::NotModern),
+    }
+}
+
+/// The server is not of the modern version that Mainstay speaks: an older one may do, otherwise it is refused.
+fn none_of(supported: &[String]) -> Result<Discovered, HandshakeError> {
+    let legacy = LEGACY_VERSIONS
+        .into_iter()
+        .any(|known| supported.iter().any(|version| version == known));
+    if legacy || supported.is_empty() {
+        return Ok(Discovered::NotModern);
+    }
+    Err(HandshakeError::UnsupportedVersion {
+        offered: supported.join(", "),
+    })
+}
+
+async fn initialize(
+    peer: &Peer,
+    introduction: &Introduction,
+    deadline: Instant,
+) -> Result<Greeting, HandshakeError> {
+    let params = RawJson::from_value(&json!({
+        "protocolVersion": LEGACY_VERSIONS[0],
+        "capabilities": &introduction.capabilities,
+        "clientInfo": &introduction.client,
+    }))
+    .map_err(|error| HandshakeError::BadAnswer {
+        method: "initialize",
+        reason: error.to_string(),
+    })?;
+    let result = match peer.request("initialize", Some(params), opening(deadline)).await {
+        Ok(result) => result,
+        Err(RequestError::Rpc(error)) => return Err(HandshakeError::Refused(error)),
+        Err(error) => return Err(HandshakeError::Failed(error)),
+    };
+    let answer: InitializeResult = result.parse().map_err(|error| HandshakeError::BadAnswer {
+        method: "initialize",
+        reason: error.to_string(),
+    })?;
+    if !LEGACY_VERSIONS.contains(&answer.protocol_version.as_str()) {
+        return Err(HandshakeError::UnsupportedVersion {
+            offered: answer.protocol_version,
+        });
+    }
+    peer.notify("notifications/initialized", None, deadline)
+        .await
+        .map_err(HandshakeError::Failed)?;
+    Ok(Greeting {
+        era: Era::Legacy,
+        version: answer.protocol_version,
+        offers: Offers::of(&answer.capabilities),
+        capabilities: answer.capabilities,
+        server_info: answer.server_info,
+        instructions: answer.instructions,
+    })
+}
+
+/// The protocol forbids to cancel `initialize`, and nobody waits for an abandoned probe.
+fn opening(deadline: Instant) -> RequestOptions {
+    RequestOptions::until(deadline).not_cancellable()
+}
+
+fn known_versions() -> String {
+    MODERN_VERSIONS
+        .into_iter()
+        .chain(LEGACY_VERSIONS)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The capabilities of a server that does not name any.
+fn nothing() -> RawJson {
+    RawJson::EMPTY_OBJECT
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DiscoverResult {
+    supported_versions: Vec<String>,
+    #[serde(default = "nothing")]
+    capabilities: RawJson,
+    instructions: Option<String>,
+    #[serde(rename = "_meta")]
+    meta: Option<ResultMeta>,
+}
+
+#[derive(Deserialize)]
+struct ResultMeta {
+    #[serde(rename = "io.modelcontextprotocol/serverInfo")]
+    server_info: Option<RawJson>,
+}
+
+#[derive(Deserialize)]
+struct UnsupportedVersion {
+    supported: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InitializeResult {
+    protocol_version: String,
+    #[serde(default = "nothing")]
+    capabilities: RawJson,
+    server_info: Option<RawJson>,
+    instructions: Option<String>,
+}

@@ -1,0 +1,20 @@
+//! The protocol's two eras, and how a server's era is found out.
+//!
+//! Legacy servers open with `initialize` and keep a session; modern ones are stateless and describe themselves when
+//! asked with `server/discover`. A server that is not known yet is asked in the modern way first; any answer but a
+//! modern one, and silence too, means that it is spoken to in the old way.
+
+mod greeting;
+mod handshake;
+mod meta;
+
+pub use greeting::Era;
+pub(crate) use greeting::Greeting;
+pub(crate) use handshake::{HandshakeError, Introduction, greet};
+pub(crate) use meta::RequestMeta;
+
+/// The versions with `initialize`, newest first. The first is the one asked for.
+pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// The stateless versions, newest first.
+pub(crate) const MODERN_VERSIONS: [&str; 1] = ["2026-07-28"];

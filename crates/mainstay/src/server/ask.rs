@@ -1,0 +1,229 @@
+//! What can be asked of a server: tools, prompts, resources, completions, and any other method.
+
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Server;
+use super::call::{Call, Reply};
+use super::error::CallError;
+use super::options::CallOptions;
+use crate::catalog::Kind;
+use crate::connection::MAX_SUBSCRIPTIONS;
+use crate::protocol::Era;
+use crate::wire::{RawJson, RequestError};
+
+/// A resource subscription or a log level could not be set.
+pub type WishError = CallError;
+
+impl Server {
+    /// Calls a tool by the name that the server gave it, or that the configuration gave it instead.
+    ///
+    /// Cancel safety: dropping it cancels the call at the server.
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: &impl Serialize,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        #[derive(Serialize)]
+        struct Params<'a> {
+            name: &'a str,
+            arguments: &'a RawValue,
+        }
+        let view = self.0.settings.load().view.clone();
+        let tool = view.original_name(tool);
+        if !view.admits(tool) {
+            return Err(CallError::Hidden {
+                server: self.0.name.clone(),
+                tool: tool.to_owned(),
+            });
+        }
+        let arguments = serde_json::value::to_raw_value(arguments).map_err(bad_arguments)?;
+        let params = RawJson::from_value(&Params {
+            name: tool,
+            arguments: &arguments,
+        })
+        .map_err(bad_arguments)?;
+        let catalog = self.0.catalog.load();
+        let hints = catalog
+            .as_ref()
+            .and_then(|catalog| catalog.item(Kind::Tool, tool))
+            .map(|tool| tool.hints());
+        let repeatable = hints.is_some_and(|hints| hints.repeatable());
+        drop(catalog);
+        self.0
+            .call(
+                Call {
+                    method: "tools/call",
+                    params: Some(params),
+                    repeatable,
+                },
+                &options,
+            )
+            .await
+    }
+
+    /// Gets a prompt. Prompts only read, so a lost connection is answered by one replay.
+    ///
+    /// Cancel safety: dropping it cancels the request at the server.
+    pub async fn prompt(
+        &self,
+        prompt: &str,
+        arguments: &impl Serialize,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        self.read(
+            "prompts/get",
+            &json!({ "name": prompt, "arguments": arguments }),
+            options,
+        )
+        .await
+    }
+
+    /// Reads a resource. Reading only reads, so a lost connection is answered by one replay.
+    ///
+    /// Cancel safety: dropping it cancels the request at the server.
+    pub async fn read_resource(&self, uri: &str, options: CallOptions) -> Result<Reply, CallError> {
+        self.read("resources/read", &json!({ "uri": uri }), options).await
+    }
+
+    /// Completes an argument of a prompt or of a resource template; `reference` and `argument` as the protocol has them.
+    ///
+    /// Cancel safety: dropping it cancels the request at the server.
+    pub async fn complete(
+        &self,
+        reference: &impl Serialize,
+        argument: &impl Serialize,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        self.read(
+            "completion/complete",
+            &json!({ "ref": reference, "argument": argument }),
+            options,
+        )
+        .await
+    }
+
+    /// Makes any request; its parameters pass as they are. It is never replayed if it may have run.
+    ///
+    /// Cancel safety: dropping it cancels the request at the server.
+    pub async fn request(
+        &self,
+        method: &str,
+        params: Option<RawJson>,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        self.0
+            .call(
+                Call {
+                    method,
+                    params,
+                    repeatable: false,
+                },
+                &options,
+            )
+            .await
+    }
+
+    async fn read(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        let params = RawJson::from_value(params).map_err(bad_arguments)?;
+        self.0
+            .call(
+                Call {
+                    method,
+                    params: Some(params),
+                    repeatable: true,
+                },
+                &options,
+            )
+            .await
+    }
+
+    /// Subscribes to changes of a resource, on this connection and on every one after it. The changes go to the fleet's
+    /// handler. While the server is not connected the wish is kept for when it is.
+    ///
+    /// Cancel safety: dropped, the wish is kept.
+    pub async fn subscribe(&self, uri: &str) -> Result<(), WishError> {
+        let interests = self.0.change_interests(|interests| {
+            if interests.resources.len() < MAX_SUBSCRIPTIONS {
+                interests.resources.insert(uri.to_owned());
+            }
+        });
+        let Some(connection) = self.0.current.load_full() else {
+            return Ok(());
+        };
+        let told = match connection.greeting.era {
+            Era::Legacy => connection.subscribe(uri).await,
+            Era::Modern => {
+                connection.listen(&interests);
+                Ok(())
+            }
+        };
+        self.wish_told(&connection, told)
+    }
+
+    /// Ends a subscription.
+    ///
+    /// Cancel safety: dropped, the wish is forgotten all the same.
+    pub async fn unsubscribe(&self, uri: &str) -> Result<(), WishError> {
+        let interests = self.0.change_interests(|interests| {
+            interests.resources.remove(uri);
+        });
+        let Some(connection) = self.0.current.load_full() else {
+            return Ok(());
+        };
+        let told = match connection.greeting.era {
+            Era::Legacy => connection.unsubscribe(uri).await,
+            Era::Modern => {
+                connection.listen(&interests);
+                Ok(())
+            }
+        };
+        self.wish_told(&connection, told)
+    }
+
+    /// Sets how much the server logs, on this connection and on every one after it.
+    ///
+    /// Cancel safety: dropped, the wish is kept.
+    pub async fn set_log_level(&self, level: &str) -> Result<(), WishError> {
+        let level = RawJson::from_value(level).map_err(bad_arguments)?;
+        self.0
+            .change_interests(|interests| interests.log_level = Some(level.clone()));
+        let Some(connection) = self.0.current.load_full() else {
+            return Ok(());
+        };
+        let told = match connection.greeting.era {
+            Era::Legacy => connection.set_log_level(&level).await,
+            // It travels with each request.
+            Era::Modern => Ok(()),
+        };
+        self.wish_told(&connection, told)
+    }
+
+    /// A wish that met a dying connection is restored on the next one; only a refusal is the caller's concern.
+    fn wish_told(
+        &self,
+        connection: &crate::connection::Connection,
+        told: Result<(), RequestError>,
+    ) -> Result<(), WishError> {
+        match told {
+            Ok(()) | Err(RequestError::Lost { .. }) => Ok(()),
+            Err(error) => Err(CallError::of(
+                error,
+                self.0.name.clone(),
+                connection.generation,
+                None,
+            )),
+        }
+    }
+}
+
+fn bad_arguments(error: serde_json::Error) -> CallError {
+    CallError::BadArguments(error.to_string())
+}

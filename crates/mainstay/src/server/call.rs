@@ -1,0 +1,135 @@
+//! One call, from its caller to its server and back.
+//!
+//! A call is made once. It is made a second time, inside its own deadline, only if it did not leave, or if running it
+//! twice is the same as running it once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_lifecycle::Generation;
+use tokio::time::Instant;
+
+use super::error::CallError;
+use super::options::CallOptions;
+use super::slot::Slot;
+use crate::config::Replay;
+use crate::connection::{Asking, Connection};
+use crate::keeper::Report;
+use crate::wire::{Outcome, RawJson, RequestError, with_meta};
+
+/// What a call yields: the result as the server sent it, and the connection that it came from.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reply {
+    /// The connection that answered.
+    pub generation: Generation,
+    /// The result, byte for byte.
+    pub result: RawJson,
+}
+
+/// What is sent, and whether sending it twice is harmless.
+pub(super) struct Call<'a> {
+    pub(super) method: &'a str,
+    pub(super) params: Option<RawJson>,
+    pub(super) repeatable: bool,
+}
+
+impl Slot {
+    pub(super) async fn call(&self, call: Call<'_>, options: &CallOptions) -> Result<Reply, CallError> {
+        let settings = self.settings.load_full();
+        let deadline = Instant::now() + options.total_timeout.unwrap_or(settings.call_timeout());
+        let idle = options.idle_timeout.unwrap_or(settings.call_idle_timeout());
+        let replay = options.replay.unwrap_or(settings.replay());
+        let params = stamped(call.params, options);
+        let mut failed: Option<(Generation, CallError)> = None;
+        loop {
+            let after = failed.as_ref().map(|(generation, _)| *generation);
+            let connection = match (self.lease(options.waiting, after, deadline).await, failed.take()) {
+                (Ok(connection), None) => connection,
+                (Ok(connection), Some((_, first))) => {
+                    tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
+                    return self
+                        .attempt(&connection, call.method, params, idle, deadline, options)
+                        .await;
+                }
+                // What the first attempt met says more than the vain wait for a second.
+                (Err(_), Some((_, first))) => return Err(first),
+                (Err(error), None) => return Err(error),
+            };
+            let error = match self
+                .attempt(&connection, call.method, params.clone(), idle, deadline, options)
+                .await
+            {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let again = matches!(error, CallError::Lost { .. })
+                && match error.outcome() {
+                    Outcome::NotSent | Outcome::Refused => true,
+                    Outcome::Unknown => call.repeatable && replay == Replay::Safe,
+                    Outcome::Answered => false,
+                };
+            if !again {
+                return Err(error);
+            }
+            failed = Some((connection.generation, error));
+        }
+    }
+
+    async fn attempt(
+        &self,
+        connection: &Arc<Connection>,
+        method: &str,
+        params: Option<RawJson>,
+        idle: Duration,
+        deadline: Instant,
+        options: &CallOptions,
+    ) -> Result<Reply, CallError> {
+        let asking = Asking {
+            idle: Some(idle),
+            deadline: Some(deadline),
+            progress: options.progress.clone(),
+            handler: options.handler.clone(),
+        };
+        let generation = connection.generation;
+        match connection.request(method, params, asking).await {
+            Ok(result) => {
+                self.answered(connection);
+                Ok(Reply { generation, result })
+            }
+            Err(error) => {
+                match &error {
+                    // The server answered, if not what the caller hoped for: the connection is as good as ever.
+                    RequestError::Rpc(_) | RequestError::BadAnswer(_) => self.answered(connection),
+                    RequestError::TimedOut { .. } | RequestError::Send(_) => {
+                        connection.call_failed();
+                        self.inbox.report(Report::CallFailed(generation));
+                    }
+                    // The end of the connection is seen by its owner; N calls that see it cause one reconnect.
+                    RequestError::Lost { .. } => {}
+                }
+                let trouble = self.status.borrow().last_error.clone();
+                Err(CallError::of(error, self.name.clone(), generation, trouble))
+            }
+        }
+    }
+
+    fn answered(&self, connection: &Connection) {
+        if connection.answered_matters() {
+            self.inbox.report(Report::CallAnswered(connection.generation));
+        }
+    }
+}
+
+/// The parameters with the caller's own `_meta` entries.
+fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
+    if options.meta.is_empty() {
+        return params;
+    }
+    let entries: Vec<_> = options
+        .meta
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.clone()))
+        .collect();
+    Some(with_meta(params.as_ref(), &entries))
+}

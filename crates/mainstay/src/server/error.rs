@@ -1,0 +1,239 @@
+//! How a call fails, and what is known of it then.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mainstay_lifecycle::{Generation, StateKind};
+
+use super::{Reason, Status};
+use crate::event::Trouble;
+use crate::wire::{BadAnswer, Outcome, RequestError, RpcError, TimeoutKind};
+
+/// Why a call failed. [`CallError::outcome`] says whether it may have run.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The server is not connected, and the call did not wait, or could not.
+    #[error("{0}")]
+    NotConnected(Box<NotConnected>),
+    /// The deadline passed while the call waited for its server.
+    #[error("the call waited {waited:?} for its server and was not sent: {now}")]
+    WaitTimedOut {
+        /// How long it waited.
+        waited: Duration,
+        /// How the server was then.
+        now: Box<NotConnected>,
+    },
+    /// Too many calls wait for the server already.
+    #[error("{limit} calls wait for server {server} already; this one was not sent")]
+    TooManyWaiting {
+        /// Which server.
+        server: Arc<str>,
+        /// The bound.
+        limit: usize,
+    },
+    /// The server did not answer in time. It was told to cancel, and the connection is kept.
+    #[error("server {server} did not answer in time ({kind}); the call {}", may_have_run(*.outcome))]
+    TimedOut {
+        /// Which server.
+        server: Arc<str>,
+        /// On which connection.
+        generation: Generation,
+        /// Which of the limits.
+        kind: TimeoutKind,
+        /// Whether it may have run.
+        outcome: Outcome,
+    },
+    /// The connection was lost while the call was pending.
+    #[error("the connection to server {server} was lost ({reason}); the call {}", may_have_run(*.outcome))]
+    Lost {
+        /// Which server.
+        server: Arc<str>,
+        /// Which connection.
+        generation: Generation,
+        /// Why it was lost.
+        reason: String,
+        /// What went wrong with the server, where that is known already.
+        trouble: Option<Arc<Trouble>>,
+        /// Whether it may have run.
+        outcome: Outcome,
+    },
+    /// The server answered with an error.
+    #[error("server {server} answered with an error: {error}")]
+    Rpc {
+        /// Which server.
+        server: Arc<str>,
+        /// On which connection.
+        generation: Generation,
+        /// The error, as it came.
+        error: RpcError,
+    },
+    /// The server answered with something that is no answer.
+    #[error("the answer of server {server} cannot be used: {what}")]
+    BadAnswer {
+        /// Which server.
+        server: Arc<str>,
+        /// On which connection.
+        generation: Generation,
+        /// What is wrong with it.
+        what: BadAnswer,
+    },
+    /// The configuration does not show this tool.
+    #[error("server {server} has no tool {tool} that the configuration shows")]
+    Hidden {
+        /// Which server.
+        server: Arc<str>,
+        /// Which tool.
+        tool: String,
+    },
+    /// No server of the fleet has this.
+    #[error("the fleet has no {name}")]
+    NotFound {
+        /// What was asked for.
+        name: String,
+    },
+    /// The task that owns the server failed while the call waited; it is being started again.
+    #[error("the task that keeps server {server} failed; it begins again, and the call was not sent")]
+    KeeperFailed {
+        /// Which server.
+        server: Arc<str>,
+    },
+    /// The arguments could not be written as JSON.
+    #[error("the arguments cannot be written as JSON: {0}")]
+    BadArguments(String),
+}
+
+/// A server that is not connected: what is known of it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NotConnected {
+    /// Which server.
+    pub server: Arc<str>,
+    /// Where it is in its life.
+    pub state: StateKind,
+    /// Why it is disconnected, where it is.
+    pub reason: Option<Reason>,
+    /// Failures in a row so far.
+    pub attempt: u32,
+    /// When the next attempt starts.
+    pub next_retry: Option<SystemTime>,
+    /// What went wrong last.
+    pub last_error: Option<Arc<Trouble>>,
+}
+
+impl CallError {
+    /// What is known of the call.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::NotConnected(_)
+            | Self::WaitTimedOut { .. }
+            | Self::TooManyWaiting { .. }
+            | Self::Hidden { .. }
+            | Self::NotFound { .. }
+            | Self::KeeperFailed { .. }
+            | Self::BadArguments(_) => Outcome::NotSent,
+            Self::TimedOut { outcome, .. } | Self::Lost { outcome, .. } => *outcome,
+            Self::Rpc { .. } | Self::BadAnswer { .. } => Outcome::Answered,
+        }
+    }
+
+    /// When it is worth to try again, where that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let at = match self {
+            Self::NotConnected(now) | Self::WaitTimedOut { now, .. } => now.next_retry?,
+            Self::TooManyWaiting { .. }
+            | Self::TimedOut { .. }
+            | Self::Lost { .. }
+            | Self::Rpc { .. }
+            | Self::BadAnswer { .. }
+            | Self::Hidden { .. }
+            | Self::NotFound { .. }
+            | Self::KeeperFailed { .. }
+            | Self::BadArguments(_) => return None,
+        };
+        Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+
+    pub(super) fn of(
+        error: RequestError,
+        server: Arc<str>,
+        generation: Generation,
+        trouble: Option<Arc<Trouble>>,
+    ) -> Self {
+        let outcome = error.outcome();
+        match error {
+            RequestError::Rpc(error) => Self::Rpc {
+                server,
+                generation,
+                error,
+            },
+            RequestError::BadAnswer(what) => Self::BadAnswer {
+                server,
+                generation,
+                what,
+            },
+            RequestError::TimedOut { kind, .. } => Self::TimedOut {
+                server,
+                generation,
+                kind,
+                outcome,
+            },
+            RequestError::Send(failure) => Self::Lost {
+                server,
+                generation,
+                reason: failure.to_string(),
+                trouble,
+                outcome,
+            },
+            RequestError::Lost { end, .. } => Self::Lost {
+                server,
+                generation,
+                reason: end.to_string(),
+                trouble,
+                outcome,
+            },
+        }
+    }
+}
+
+impl From<&Status> for NotConnected {
+    fn from(status: &Status) -> Self {
+        Self {
+            server: status.server.clone(),
+            state: status.state,
+            reason: status.reason,
+            attempt: status.attempt,
+            next_retry: status.next_retry,
+            last_error: status.last_error.clone(),
+        }
+    }
+}
+
+impl std::fmt::Display for NotConnected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "server {} is {}", self.server, self.state)?;
+        if let Some(reason) = self.reason {
+            write!(f, " ({})", reason.as_str())?;
+        }
+        if self.attempt > 0 {
+            write!(f, ", {} failures in a row", self.attempt)?;
+        }
+        if let Some(at) = self.next_retry {
+            let pause = at.duration_since(SystemTime::now()).unwrap_or_default();
+            write!(f, ", next attempt in {:.1} s", pause.as_secs_f64())?;
+        }
+        match &self.last_error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn may_have_run(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::NotSent => "was not sent",
+        Outcome::Refused => "was refused and did not run",
+        Outcome::Unknown => "may have run",
+        Outcome::Answered => "was answered",
+    }
+}

@@ -1,0 +1,96 @@
+//! How a call gets its connection: at once while the server is connected, or by waiting inside its own deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mainstay_lifecycle::Generation;
+use tokio::time::{Instant, timeout_at};
+
+use super::error::{CallError, NotConnected};
+use super::options::Waiting;
+use super::slot::Slot;
+use crate::connection::Connection;
+use crate::keeper::Command;
+
+impl Slot {
+    /// A connection younger than `after`. Touches no lock and no keeper while the server is connected.
+    ///
+    /// Cancel safety: dropping it gives the place among the waiting back.
+    pub(super) async fn lease(
+        &self,
+        waiting: Waiting,
+        after: Option<Generation>,
+        deadline: Instant,
+    ) -> Result<Arc<Connection>, CallError> {
+        if let Some(connection) = self.usable(after) {
+            return Ok(connection);
+        }
+        match waiting {
+            Waiting::FailFast => Err(CallError::NotConnected(Box::new(self.not_connected()))),
+            Waiting::Wait => {
+                let limit = self.settings.load().waiters() as usize;
+                let _place = Place::take(&self.waiting, limit).ok_or_else(|| CallError::TooManyWaiting {
+                    server: self.name.clone(),
+                    limit,
+                })?;
+                let began = Instant::now();
+                timeout_at(deadline, self.wait(after)).await.unwrap_or_else(|_| {
+                    let now = Box::new(self.not_connected());
+                    Err(CallError::WaitTimedOut {
+                        waited: began.elapsed(),
+                        now,
+                    })
+                })
+            }
+        }
+    }
+
+    async fn wait(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
+        let mut status = self.status.subscribe();
+        let failures = status.borrow().keeper_failures;
+        loop {
+            let seen = status.borrow_and_update().clone();
+            if let Some(connection) = self.usable(after) {
+                return Ok(connection);
+            }
+            if seen.keeper_failures != failures {
+                return Err(CallError::KeeperFailed {
+                    server: self.name.clone(),
+                });
+            }
+            if !seen.is_coming() {
+                return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
+            }
+            self.inbox.command(Command::Demand);
+            if status.changed().await.is_err() {
+                return Err(CallError::NotConnected(Box::new(self.not_connected())));
+            }
+        }
+    }
+
+    fn usable(&self, after: Option<Generation>) -> Option<Arc<Connection>> {
+        let connection = self.current.load();
+        let connection = connection.as_ref()?;
+        (Some(connection.generation) > after).then(|| connection.clone())
+    }
+
+    fn not_connected(&self) -> NotConnected {
+        NotConnected::from(&**self.status.borrow())
+    }
+}
+
+/// A place among those that wait, given back when dropped.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(waiting: &'a AtomicUsize, limit: usize) -> Option<Self> {
+        let place = Self(waiting);
+        (waiting.fetch_add(1, Ordering::Relaxed) < limit).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

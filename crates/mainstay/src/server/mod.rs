@@ -1,0 +1,174 @@
+//! The stable handle of a server: obtained once, it works for ever, across any number of reconnects.
+//!
+//! Status and catalog are read without waiting; calls lease the live connection; everything that changes a server's
+//! life is a request to its keeper.
+
+mod ask;
+mod call;
+mod error;
+mod lease;
+mod options;
+mod settings;
+mod slot;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_lifecycle::StateKind;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+
+pub use call::Reply;
+pub use error::{CallError, NotConnected};
+pub use options::{CallOptions, Waiting};
+pub(crate) use settings::Settings;
+pub(crate) use slot::Slot;
+pub use status::{Reason, Status};
+
+use crate::catalog::ServerCatalog;
+use crate::keeper::Command;
+use crate::process::StderrLine;
+
+/// A server of a fleet. Clones are handles of the same server.
+#[derive(Clone)]
+pub struct Server(pub(crate) Arc<Slot>);
+
+/// A command was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// A disabled server cannot be restarted: enable it.
+    #[error("server {0} is disabled: enable it first")]
+    Disabled(Arc<str>),
+    /// The server was removed from the fleet, or the fleet was closed.
+    #[error("server {0} is gone from the fleet")]
+    Gone(Arc<str>),
+}
+
+impl Server {
+    /// The server's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What can be seen of the server now. Starts nothing.
+    pub fn status(&self) -> Status {
+        let status = self.0.status.borrow().clone();
+        Status {
+            stale_reports: self.0.stale_reports(),
+            ..(*status).clone()
+        }
+    }
+
+    /// The status as a value to watch.
+    pub fn watch(&self) -> watch::Receiver<Arc<Status>> {
+        self.0.status.subscribe()
+    }
+
+    /// What the server offered when it was last listed with success.
+    pub fn catalog(&self) -> Option<Arc<ServerCatalog>> {
+        self.0.catalog.load_full()
+    }
+
+    /// The last lines that the server wrote to stderr, oldest first.
+    pub fn stderr_tail(&self, lines: usize) -> Vec<StderrLine> {
+        self.0.stderr.tail(lines)
+    }
+
+    /// Waits until the server is connected. Fails at once where waiting is in vain: disabled, given up, out of budget.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub async fn wait_connected(&self, within: Duration) -> Result<Status, CallError> {
+        let began = Instant::now();
+        let mut status = self.watch();
+        let failures = status.borrow().keeper_failures;
+        self.0.inbox.command(Command::Demand);
+        loop {
+            let seen = status.borrow_and_update().clone();
+            if seen.state == StateKind::Connected {
+                return Ok((*seen).clone());
+            }
+            if seen.keeper_failures != failures {
+                return Err(CallError::KeeperFailed {
+                    server: self.0.name.clone(),
+                });
+            }
+            if !seen.is_coming() && !is_before_start(&seen) {
+                return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
+            }
+            let waited = timeout_at(began + within, status.changed()).await;
+            if !matches!(waited, Ok(Ok(()))) {
+                let now = Box::new(NotConnected::from(&**status.borrow()));
+                return Err(CallError::WaitTimedOut {
+                    waited: began.elapsed(),
+                    now,
+                });
+            }
+        }
+    }
+
+    /// Opens a new connection at once, whatever happened before: skips the backoff, renews the budget. Pending calls
+    /// fail. Returns when the order is taken; see [`Server::wait_connected`].
+    ///
+    /// Cancel safety: dropped, the order is either taken whole or not at all.
+    pub async fn restart(&self) -> Result<(), CommandError> {
+        match self.command(Command::Restart).await? {
+            Ok(()) => Ok(()),
+            Err(_) => Err(CommandError::Disabled(self.0.name.clone())),
+        }
+    }
+
+    /// Wants the server connected. The latest wish wins.
+    ///
+    /// Cancel safety: dropped, the wish is either taken whole or not at all.
+    pub async fn enable(&self) -> Result<(), CommandError> {
+        self.command(Command::Enable).await
+    }
+
+    /// Wants nothing of the server to run. The latest wish wins.
+    ///
+    /// Cancel safety: dropped, the wish is either taken whole or not at all.
+    pub async fn disable(&self) -> Result<(), CommandError> {
+        self.command(Command::Disable).await
+    }
+
+    /// Waits until the server is in a state that `reached` accepts; `None` when the time is over.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub async fn wait_until(&self, within: Duration, reached: impl FnMut(&Status) -> bool) -> Option<Status> {
+        let mut status = self.watch();
+        let mut reached = reached;
+        let waited = timeout_at(Instant::now() + within, status.wait_for(|status| reached(status))).await;
+        match waited {
+            Ok(Ok(status)) => Some((**status).clone()),
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+
+    pub(crate) async fn command<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, CommandError> {
+        let (reply, answer) = oneshot::channel();
+        self.0.inbox.command(command(reply));
+        answer.await.map_err(|_| CommandError::Gone(self.0.name.clone()))
+    }
+}
+
+/// A server that is wanted, and whose keeper has not taken its first step yet.
+fn is_before_start(status: &Status) -> bool {
+    status.state == StateKind::Disabled && status.desired == mainstay_lifecycle::Desired::Enabled
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let status = self.0.status.borrow();
+        f.debug_struct("Server")
+            .field("name", &self.0.name)
+            .field("state", &status.state)
+            .finish_non_exhaustive()
+    }
+}

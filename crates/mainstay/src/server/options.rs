@@ -1,0 +1,94 @@
+//! How a caller wants its call made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::config::Replay;
+use crate::handler::ClientHandler;
+use crate::wire::RawJson;
+
+/// How one call is made. The defaults are the server's configuration.
+#[derive(Clone, Default)]
+pub struct CallOptions {
+    pub(crate) waiting: Waiting,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) total_timeout: Option<Duration>,
+    pub(crate) replay: Option<Replay>,
+    pub(crate) progress: Option<mpsc::Sender<RawJson>>,
+    pub(crate) meta: Vec<(String, RawJson)>,
+    pub(crate) handler: Option<Arc<dyn ClientHandler>>,
+}
+
+/// What a call does while its server is not connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// Waits for the server, inside the call's own deadline.
+    #[default]
+    Wait,
+    /// Fails at once.
+    FailFast,
+}
+
+impl CallOptions {
+    /// Fail at once if the server is not connected.
+    #[must_use]
+    pub fn fail_fast(mut self) -> Self {
+        self.waiting = Waiting::FailFast;
+        self
+    }
+
+    /// The longest silence: progress starts it anew.
+    #[must_use]
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = Some(limit);
+        self
+    }
+
+    /// The longest time for all of it: waiting for the server, the call, and its replay.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.total_timeout = Some(limit);
+        self
+    }
+
+    /// Whether the call may be made once more when it may have run.
+    #[must_use]
+    pub fn replay(mut self, replay: Replay) -> Self {
+        self.replay = Some(replay);
+        self
+    }
+
+    /// Where the parameters of each progress notification go. A reader that is too slow misses some.
+    #[must_use]
+    pub fn progress(mut self, to: mpsc::Sender<RawJson>) -> Self {
+        self.progress = Some(to);
+        self
+    }
+
+    /// An entry for the request's `_meta`.
+    #[must_use]
+    pub fn meta(mut self, key: impl Into<String>, value: RawJson) -> Self {
+        self.meta.push((key.into(), value));
+        self
+    }
+
+    /// Who answers what the server asks because of this call.
+    #[must_use]
+    pub fn handler(mut self, handler: Arc<dyn ClientHandler>) -> Self {
+        self.handler = Some(handler);
+        self
+    }
+}
+
+impl std::fmt::Debug for CallOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallOptions")
+            .field("waiting", &self.waiting)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("total_timeout", &self.total_timeout)
+            .field("replay", &self.replay)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! What a server's handle, its keeper and its connections share: the stable place that outlives them all.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use mainstay_lifecycle::{Desired, StateKind};
+use tokio::sync::watch;
+
+use super::{Settings, Status};
+use crate::catalog::ServerCatalog;
+use crate::config::ServerConfig;
+use crate::connection::{Connection, Interests};
+use crate::fleet::Shared;
+use crate::keeper::Inbox;
+use crate::process::StderrRing;
+
+/// The stable slot of one server. Only its keeper writes `current`, `status`, `settings` and `catalog`.
+pub(crate) struct Slot {
+    pub(crate) name: Arc<str>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) inbox: Inbox,
+    pub(crate) settings: ArcSwap<Settings>,
+    /// The live generation: what a call leases.
+    pub(crate) current: ArcSwapOption<Connection>,
+    pub(crate) status: watch::Sender<Arc<Status>>,
+    pub(crate) catalog: ArcSwapOption<ServerCatalog>,
+    pub(crate) stderr: Arc<StderrRing>,
+    /// Calls that wait for a connection.
+    pub(crate) waiting: AtomicUsize,
+    stale: AtomicU64,
+    interests: Mutex<Interests>,
+}
+
+impl Slot {
+    pub(crate) fn new(config: &ServerConfig, shared: Arc<Shared>, inbox: Inbox) -> Self {
+        let name: Arc<str> = config.name().into();
+        let status = Status {
+            server: name.clone(),
+            state: StateKind::Disabled,
+            since: SystemTime::now(),
+            desired: if config.enabled() {
+                Desired::Enabled
+            } else {
+                Desired::Disabled
+            },
+            reason: None,
+            generation: None,
+            attempt: 0,
+            budget: config.policy().budget.get(),
+            next_retry: None,
+            last_error: None,
+            pid: None,
+            protocol: None,
+            listed_at: None,
+            stale_since: None,
+            stale_reports: 0,
+            starts: 0,
+            keeper_failures: 0,
+        };
+        Self {
+            name,
+            shared,
+            inbox,
+            settings: ArcSwap::from_pointee(Settings::new(config.clone())),
+            current: ArcSwapOption::empty(),
+            status: watch::Sender::new(Arc::new(status)),
+            catalog: ArcSwapOption::empty(),
+            stderr: Arc::default(),
+            waiting: AtomicUsize::new(0),
+            stale: AtomicU64::new(0),
+            interests: Mutex::default(),
+        }
+    }
+
+    /// Something of an old generation came late.
+    pub(crate) fn count_stale(&self) {
+        self.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stale_reports(&self) -> u64 {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    /// What callers want of every generation.
+    pub(crate) fn interests(&self) -> Interests {
+        self.interests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Changes what callers want of every generation; the new wishes are returned.
+    pub(crate) fn change_interests(&self, change: impl FnOnce(&mut Interests)) -> Interests {
+        let mut interests = self.interests.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut interests);
+        interests.clone()
+    }
+}

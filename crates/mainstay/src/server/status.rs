@@ -1,0 +1,82 @@
+//! What can be seen of a server without touching it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mainstay_lifecycle::{Desired, Generation, StateKind};
+
+use crate::event::Trouble;
+use crate::protocol::Era;
+
+/// A snapshot of one server. Reading it starts nothing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// Where it is in its life.
+    pub state: StateKind,
+    /// Since when.
+    pub since: SystemTime,
+    /// What is wanted of it.
+    pub desired: Desired,
+    /// Why a disconnected server is so.
+    pub reason: Option<Reason>,
+    /// The generation that is being opened or is live.
+    pub generation: Option<Generation>,
+    /// Failures in a row so far.
+    pub attempt: u32,
+    /// How many failures in a row the budget allows.
+    pub budget: u32,
+    /// When the next attempt starts, where one is planned.
+    pub next_retry: Option<SystemTime>,
+    /// What went wrong last. It stays after a recovery, for whoever asks later.
+    pub last_error: Option<Arc<Trouble>>,
+    /// The process, where there is one.
+    pub pid: Option<i32>,
+    /// The era and version that the live connection speaks.
+    pub protocol: Option<(Era, Arc<str>)>,
+    /// When the catalog was last listed with success.
+    pub listed_at: Option<SystemTime>,
+    /// Since when the catalog is stale, if it is.
+    pub stale_since: Option<SystemTime>,
+    /// Reports of old generations that came late and changed nothing.
+    pub stale_reports: u64,
+    /// How often the server was started.
+    pub starts: u64,
+    /// How often the task that owns the server failed and was started again.
+    pub keeper_failures: u64,
+}
+
+/// Why a server is disconnected with nothing under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Nobody uses it; the next call starts it.
+    Idle,
+    /// It wants a login.
+    AuthRequired,
+    /// The budget of failures in a row is spent; it is probed slowly.
+    BudgetSpent,
+}
+
+impl Reason {
+    /// The reason as one word, for logs and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::AuthRequired => "auth_required",
+            Self::BudgetSpent => "budget_spent",
+        }
+    }
+}
+
+impl Status {
+    /// Whether a call may wait for this server: something is under way, or would be at the first use.
+    pub(crate) fn is_coming(&self) -> bool {
+        match self.state {
+            StateKind::Connecting | StateKind::Connected | StateKind::Reconnecting => true,
+            StateKind::Disconnected => self.reason == Some(Reason::Idle),
+            StateKind::Disabled | StateKind::Disabling | StateKind::PermanentlyFailed => false,
+        }
+    }
+}
