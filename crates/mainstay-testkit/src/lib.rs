@@ -1,1 +1,27 @@
-//! Scripted faulty MCP servers.
+//! Scripted faulty MCP servers for Mainstay's own tests.
+//!
+//! A [`Script`] says what a server offers and where it misbehaves. Two stages perform it:
+//!
+//! - [`FaultyServer`]: a real process (`faulty-server`), for tests of pipes, signals and process trees;
+//! - [`memory::FarSide`]: a tokio task at the other end of a duplex stream, for tests in paused time.
+//!
+//! Both ask one [`Responder`], which maps each line it is handed to a list of [`Action`]s and does no IO itself,
+//! so a fault means the same thing on either stage. What a server did is written to its [`Ledger`].
+
+pub mod memory;
+pub mod procfs;
+pub mod stdio;
+
+mod action;
+mod fault;
+mod faulty_server;
+mod ledger;
+mod responder;
+mod script;
+
+pub use action::{Action, Child, Signal};
+pub use fault::{BadAnswer, Fault, Flood, Garbage, Occurrence, Rule, Step};
+pub use faulty_server::FaultyServer;
+pub use ledger::Ledger;
+pub use responder::{Incoming, Responder};
+pub use script::{Cursors, LEGACY_VERSIONS, MODERN_VERSION, Script, Speaks};

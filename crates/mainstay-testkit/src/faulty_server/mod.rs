@@ -1,0 +1,131 @@
+//! A faulty server as a command line, for whoever starts MCP servers.
+
+mod binary;
+
+use crate::fault::{Fault, Rule, Step};
+use crate::ledger::Ledger;
+use crate::script::Script;
+
+/// Builds the command, arguments and environment that start a scripted server process.
+#[derive(Clone, Debug, Default)]
+pub struct FaultyServer {
+    script: Script,
+    ignores_term: bool,
+    env: Vec<(String, String)>,
+}
+
+impl FaultyServer {
+    /// A process that plays [`Script::new`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Changes the script: `server.script(|script| script.page_size(2).fidelity())`.
+    #[must_use]
+    pub fn script(mut self, change: impl FnOnce(Script) -> Script) -> Self {
+        self.script = change(self.script);
+        self
+    }
+
+    /// Adds a tool that answers as `echo` does.
+    #[must_use]
+    pub fn tool(self, name: &str) -> Self {
+        self.script(|script| script.tool(name))
+    }
+
+    /// Fails with `fault` whenever `step` is reached.
+    #[must_use]
+    pub fn on(self, step: Step, fault: Fault) -> Self {
+        self.script(|script| script.on(step, fault))
+    }
+
+    /// Fails as the rule says.
+    #[must_use]
+    pub fn rule(self, rule: Rule) -> Self {
+        self.script(|script| script.rule(rule))
+    }
+
+    /// Keeps its ledger there.
+    #[must_use]
+    pub fn ledger(self, ledger: &Ledger) -> Self {
+        let path = ledger.path().to_owned();
+        self.script(|script| Script {
+            ledger: Some(path),
+            ..script
+        })
+    }
+
+    /// Ignores SIGTERM, from its first moment on.
+    #[must_use]
+    pub fn ignores_term(mut self) -> Self {
+        self.ignores_term = true;
+        self
+    }
+
+    /// Starts with this in its environment.
+    #[must_use]
+    pub fn env_var(mut self, key: &str, value: &str) -> Self {
+        self.env.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The program to start.
+    ///
+    /// # Panics
+    /// When `faulty-server` is not built and cannot be.
+    #[must_use]
+    pub fn command(&self) -> String {
+        if self.ignores_term {
+            "/bin/sh".to_owned()
+        } else {
+            binary::path()
+        }
+    }
+
+    /// Its arguments.
+    ///
+    /// # Panics
+    /// As [`FaultyServer::command`].
+    #[must_use]
+    pub fn args(&self) -> Vec<String> {
+        let mut args = Vec::new();
+        if self.ignores_term {
+            // A signal that is ignored stays so across `exec`.
+            args.extend(["-c", r#"trap '' TERM; exec "$0" "$@""#].map(str::to_owned));
+            args.push(binary::path());
+        }
+        args.push("--script".to_owned());
+        args.push(serde_json::to_string(&self.script).expect("a script is plain data"));
+        args
+    }
+
+    /// What to add to its environment.
+    #[must_use]
+    pub fn env(&self) -> Vec<(String, String)> {
+        self.env.clone()
+    }
+
+    /// All three, as an entry of an `mcpServers` configuration.
+    ///
+    /// # Panics
+    /// As [`FaultyServer::command`].
+    #[must_use]
+    pub fn config(&self) -> serde_json::Value {
+        let env: serde_json::Map<_, _> = self
+            .env
+            .iter()
+            .map(|(key, value)| (key.clone(), value[..].into()))
+            .collect();
+        serde_json::json!({ "command": self.command(), "args": self.args(), "env": env })
+    }
+}
+
+impl From<Script> for FaultyServer {
+    fn from(script: Script) -> Self {
+        Self {
+            script,
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What `/proc` tells a test: which processes are left, which are zombies, which descriptors are open.
+
+use std::fs;
+use std::path::Path;
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// `/proc` gives no event when a process ends that is not our child.
+const POLL: Duration = Duration::from_millis(5);
+
+/// All processes that were started with `KEY=VALUE` in their environment, wherever they fled to.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    entry: Vec<u8>,
+}
+
+impl Tree {
+    /// The tree marked by this entry.
+    #[must_use]
+    pub fn marked(key: &str, value: &str) -> Self {
+        Self {
+            entry: format!("{key}={value}").into_bytes(),
+        }
+    }
+
+    /// The ids of its processes that are alive. Zombies have no environment and are not among them.
+    #[must_use]
+    pub fn pids(&self) -> Vec<i32> {
+        all_pids().into_iter().filter(|&pid| self.holds(pid)).collect()
+    }
+
+    /// Waits until none is left; `false` when `limit` has passed first. Blocks the thread.
+    #[must_use]
+    pub fn wait_until_gone(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while !self.pids().is_empty() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(POLL);
+        }
+        true
+    }
+
+    fn holds(&self, pid: i32) -> bool {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|&byte| byte == 0)
+            .any(|entry| entry == self.entry)
+    }
+}
+
+/// Whether this process exists and is no zombie.
+#[must_use]
+pub fn is_alive(pid: i32) -> bool {
+    stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// Our own children that have ended and were not waited for.
+#[must_use]
+pub fn zombie_children() -> Vec<i32> {
+    let own = i32::try_from(process::id()).expect("a process id fits");
+    let is_zombie = |&pid: &i32| stat(pid).is_some_and(|stat| stat.parent == own && stat.state == 'Z');
+    all_pids().into_iter().filter(is_zombie).collect()
+}
+
+/// How many descriptors this process has open.
+#[must_use]
+pub fn open_descriptors() -> usize {
+    // Reading the directory holds one open.
+    fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1))
+}
+
+/// How much memory this process holds.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes = status.lines().find_map(|line| {
+        line.strip_prefix("VmRSS:")?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    });
+    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
+}
+
+struct Stat {
+    state: char,
+    parent: i32,
+}
+
+/// The name is in parentheses and may contain anything, so the fields are counted from the last one.
+fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    Some(Stat {
+        state: fields.next()?.chars().next()?,
+        parent: fields.next()?.parse().ok()?,
+    })
+}
+
+fn all_pids() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_marked_process_is_found_until_it_is_dead_and_a_zombie_until_it_is_reaped() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .env("TESTKIT_MARK", "procfs")
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let tree = Tree::marked("TESTKIT_MARK", "procfs");
+        assert_eq!(tree.pids(), [pid]);
+        assert!(Tree::marked("TESTKIT_MARK", "proc").pids().is_empty());
+        assert!(is_alive(pid));
+
+        child.kill().unwrap();
+        assert!(tree.wait_until_gone(Duration::from_secs(5)));
+        assert!(zombie_children().contains(&pid));
+        assert!(!is_alive(pid));
+        child.wait().unwrap();
+        assert!(!zombie_children().contains(&pid));
+    }
+
+    #[test]
+    fn descriptors_and_memory_are_counted() {
+        let before = open_descriptors();
+        let files: Vec<_> = (0..50).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        assert!(open_descriptors() >= before + 40);
+        drop(files);
+        assert!(resident_bytes() > 100_000);
+    }
+}
