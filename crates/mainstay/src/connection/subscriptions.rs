@@ -11,8 +11,8 @@ use super::Connection;
 use crate::protocol::Era;
 use crate::wire::{RawJson, RequestError, RequestOptions};
 
-/// How long the restoration of one wish may take.
-const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take to grant one wish.
+const WISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Subscriptions of one server; more are refused.
 pub(crate) const MAX_SUBSCRIPTIONS: usize = 10_000;
@@ -82,7 +82,7 @@ impl Connection {
         let Ok(params) = RawJson::from_value(&params) else {
             return Ok(());
         };
-        let options = RequestOptions::until(Instant::now() + RESTORE_TIMEOUT);
+        let options = RequestOptions::until(Instant::now() + WISH_TIMEOUT);
         self.peer.request(method, Some(params), options).await.map(drop)
     }
 

@@ -88,7 +88,7 @@ impl FleetBuilder {
         Fleet(Arc::new(Inner {
             shared,
             servers,
-            applying: tokio::sync::Mutex::default(),
+            leaving: tokio::sync::Mutex::default(),
             catalog,
         }))
     }
