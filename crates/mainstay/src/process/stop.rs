@@ -189,7 +189,7 @@ impl Hunt<'_> {
                 None => tree.others(),
             };
             // A dying process loses its environment a moment before it is gone; gone is what counts.
-            let dying = seen.into_iter().filter(|&pid| scan::is_running(pid));
+            let dying = seen.into_iter().filter(|&pid| scan::group_of(pid).is_some());
             dying.chain(found).collect::<HashSet<_>>()
         });
         match timeout_at(deadline, look).await {

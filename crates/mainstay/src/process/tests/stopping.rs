@@ -175,8 +175,10 @@ async fn whoever_outlives_the_leader_may_still_end_well() {
     let ring = server.ring.clone();
     let stopped = server.process.stop(&PATIENT_LADDER).await;
     assert_eq!(stopped.survivors, 0);
-    let said: Vec<_> = ring.tail(9).into_iter().map(|line| line.text).collect();
-    assert_eq!(said, ["in order", "in order"]);
+    assert_eq!(
+        ring.tail(9).iter().filter(|line| line.text == "in order").count(),
+        2
+    );
 }
 
 #[tokio::test]
