@@ -1,1 +1,33 @@
-//! (process)
+//! The child processes of stdio servers: started, watched, and stopped with everything they started in turn.
+//!
+//! - Each child leads its own process group, and carries a marker in its environment that its descendants inherit.
+//!   The group reaches those that stayed; the marker finds those that left it (`setsid`, double fork).
+//! - The leader is reaped last. Until then its zombie keeps the number of the group from being reused, so a signal to
+//!   the group never reaches a stranger.
+//! - Whichever way a [`Process`] ends (stop, drop, half a stop, panic), nothing of its tree is left behind. When this
+//!   whole program is killed, the guardian does the same on its behalf.
+//! - stderr is always read, and kept only in a bounded ring.
+//!
+//! Finding the marker takes `/proc`. On other unixes the tree is the process group, and nothing more.
+
+mod child;
+mod exit;
+mod guardian;
+mod leader;
+mod marker;
+mod scan;
+mod spawn;
+mod stderr;
+mod stop;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use child::Process;
+pub use exit::Exit;
+pub use spawn::SpawnError;
+pub(crate) use spawn::{Spawned, Spec, spawn};
+pub use stderr::StderrLine;
+pub(crate) use stderr::StderrRing;
+pub(crate) use stop::{Ladder, Rung, Stopped};

@@ -1,0 +1,64 @@
+//! The mark in the environment by which a process tree is known: `MAINSTAY_TREE=<fleet token>.<n>`.
+//!
+//! The token is drawn once per program and tells its trees from those of every other program on the machine; `n` counts
+//! the starts. It is a name to search for, not a secret.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+/// The environment variable that holds the marker.
+pub(super) const VARIABLE: &str = "MAINSTAY_TREE";
+
+/// The marker of one process tree; never drawn twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marker(String);
+
+impl Marker {
+    pub(super) fn next() -> Self {
+        static STARTS: AtomicU64 = AtomicU64::new(1);
+        let n = STARTS.fetch_add(1, Ordering::Relaxed);
+        Self(format!("{}.{n}", fleet_token()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The marker as it stands in `/proc/<pid>/environ`, with the end of the entry, so that `.1` does not match `.12`.
+    pub(super) fn entry(&self) -> Vec<u8> {
+        format!("{VARIABLE}={}\0", self.0).into_bytes()
+    }
+}
+
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What the markers of this program have in common: 16 hexadecimal digits.
+pub(super) fn fleet_token() -> &'static str {
+    static TOKEN: OnceLock<String> = OnceLock::new();
+    TOKEN.get_or_init(|| {
+        // The hasher's keys are random per program; pid and time guard against a system without randomness.
+        let drawn = RandomState::new().hash_one((std::process::id(), SystemTime::now()));
+        format!("{drawn:016x}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Marker, fleet_token};
+
+    #[test]
+    fn markers_share_the_token_and_never_repeat() {
+        let (first, second) = (Marker::next(), Marker::next());
+        assert_ne!(first, second);
+        assert!(first.as_str().starts_with(&format!("{}.", fleet_token())));
+        assert_eq!(fleet_token().len(), 16);
+    }
+}

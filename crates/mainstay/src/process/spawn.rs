@@ -1,0 +1,213 @@
+//! Starting a server process.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use rustix::process::Pid;
+use tokio::process::{ChildStdin, ChildStdout, Command};
+
+use super::marker::{self, Marker};
+use super::stderr::{StderrRing, drain};
+use super::{Process, guardian};
+
+/// What to start. Has no `Debug`: arguments and environment hold secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Spec {
+    /// A path, or a name to look up in `PATH`. A relative path is taken from `cwd`.
+    pub(crate) command: OsString,
+    pub(crate) args: Vec<OsString>,
+    /// Added to the environment of this program, and stronger than it.
+    pub(crate) env: BTreeMap<OsString, OsString>,
+    /// Where to run; where this program runs if `None`.
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// A process that was just started, and the two ends to talk to it.
+pub(crate) struct Spawned {
+    pub(crate) process: Process,
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+}
+
+/// Why a server's process could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// No file of that name, at its path or in `PATH`.
+    #[error("command `{}` not found ({searched}): install it, or give its full path", command.display())]
+    NotFound {
+        /// The command as configured.
+        command: OsString,
+        /// Where it was looked for.
+        searched: String,
+    },
+    /// The file is there but cannot be run.
+    #[error(
+        "command `{}` cannot be executed ({source}): make it executable (`chmod +x`), check that you may read every \
+         directory above it, and that the interpreter in its `#!` line exists",
+        command.display()
+    )]
+    NotExecutable {
+        /// The command as configured.
+        command: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The working directory is missing, is no directory, or may not be entered.
+    #[error(
+        "working directory `{}` cannot be used ({source}): create it, or change the configured path",
+        path.display()
+    )]
+    WorkingDirectory {
+        /// The directory as configured.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The command line or environment is one no system accepts: a NUL byte in it, or too long.
+    #[error("command `{}` has arguments or an environment that cannot be passed on ({source})", command.display())]
+    Unpassable {
+        /// The command as configured.
+        command: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anything else; mostly that the system is short of something (processes, descriptors, memory).
+    #[error("command `{}` could not be started ({source})", command.display())]
+    Io {
+        /// The command as configured.
+        command: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl SpawnError {
+    /// Whether trying again is of no use until a person changes something.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::NotFound { .. }
+            | Self::NotExecutable { .. }
+            | Self::WorkingDirectory { .. }
+            | Self::Unpassable { .. } => true,
+            Self::Io { .. } => false,
+        }
+    }
+}
+
+/// Starts a process as the leader of its own group. What it writes to stderr goes to `ring`, as of `generation`.
+///
+/// To be called within a runtime. Blocks for the moment it takes to start a process.
+pub(crate) fn spawn(spec: &Spec, generation: u64, ring: &Arc<StderrRing>) -> Result<Spawned, SpawnError> {
+    if let Some(cwd) = &spec.cwd {
+        // Beforehand, because the system reports a bad directory and a bad command alike.
+        enter(cwd).map_err(|source| SpawnError::WorkingDirectory {
+            path: cwd.clone(),
+            source,
+        })?;
+    }
+    // Before the child, so that no child ever runs unguarded.
+    guardian::ensure();
+
+    let marker = Marker::next();
+    let mut command = Command::new(&spec.command);
+    command
+        .args(&spec.args)
+        .envs(&spec.env)
+        .env(marker::VARIABLE, marker.as_str());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.process_group(0).kill_on_drop(true);
+    if let Some(cwd) = &spec.cwd {
+        command.current_dir(cwd);
+    }
+    let mut child = command.spawn().map_err(|source| explain(spec, source))?;
+
+    let parts = (
+        child.id(),
+        child.stdin.take(),
+        child.stdout.take(),
+        child.stderr.take(),
+    );
+    let (Some(id), Some(stdin), Some(stdout), Some(stderr)) = parts else {
+        unreachable!("a child that was just started has its number and its three pipes");
+    };
+    let pid = i32::try_from(id)
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("the system numbers processes from 1");
+    let drain = drain(stderr, generation, Arc::clone(ring));
+    Ok(Spawned {
+        process: Process::new(child, pid, marker, drain),
+        stdin,
+        stdout,
+    })
+}
+
+fn enter(cwd: &Path) -> io::Result<()> {
+    // The dot asks for the right to enter, which the directory's own metadata does not.
+    std::fs::metadata(cwd.join(".")).map(drop)
+}
+
+fn explain(spec: &Spec, source: io::Error) -> SpawnError {
+    use io::ErrorKind::{ArgumentListTooLong, InvalidInput, NotFound, PermissionDenied};
+
+    let command = spec.command.clone();
+    let no_program_format = rustix::io::Errno::NOEXEC.raw_os_error();
+    match source.kind() {
+        // The file is there, so what is missing is the interpreter it names.
+        NotFound if located(spec) => SpawnError::NotExecutable { command, source },
+        NotFound => SpawnError::NotFound {
+            command,
+            searched: searched(spec),
+        },
+        PermissionDenied => SpawnError::NotExecutable { command, source },
+        ArgumentListTooLong | InvalidInput => SpawnError::Unpassable { command, source },
+        _ if source.raw_os_error() == Some(no_program_format) => {
+            SpawnError::NotExecutable { command, source }
+        }
+        _ => SpawnError::Io { command, source },
+    }
+}
+
+fn located(spec: &Spec) -> bool {
+    if is_path(&spec.command) {
+        spec.cwd
+            .as_deref()
+            .unwrap_or(Path::new(""))
+            .join(&spec.command)
+            .exists()
+    } else {
+        path(spec)
+            .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(&spec.command).exists()))
+    }
+}
+
+fn searched(spec: &Spec) -> String {
+    match path(spec) {
+        _ if is_path(&spec.command) => match &spec.cwd {
+            Some(cwd) => format!("looked in {}", cwd.display()),
+            None => "no such file".to_owned(),
+        },
+        Some(path) => format!("searched PATH={}", path.display()),
+        None => "PATH is not set".to_owned(),
+    }
+}
+
+/// The `PATH` that counts is the one the child gets.
+fn path(spec: &Spec) -> Option<OsString> {
+    spec.env
+        .get(OsStr::new("PATH"))
+        .cloned()
+        .or_else(|| std::env::var_os("PATH"))
+}
+
+fn is_path(command: &OsStr) -> bool {
+    command.as_encoded_bytes().contains(&b'/')
+}

@@ -1,0 +1,116 @@
+//! Reads a pipe to its end into the ring.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use memchr::memchr2;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::plain::plain;
+use super::{MAX_LINE_BYTES, StderrLine, StderrRing};
+
+/// What is read at a time.
+const CHUNK: usize = 16 * 1024;
+
+/// The task that reads one process tree's stderr.
+pub(in super::super) struct Drain {
+    task: AbortHandle,
+    /// Closed when the task ends; carries nothing.
+    running: watch::Receiver<()>,
+}
+
+/// Starts to read `pipe` until its end: that is when the last process that holds it is gone.
+pub(in super::super) fn drain(
+    pipe: impl AsyncRead + Unpin + Send + 'static,
+    generation: u64,
+    ring: Arc<StderrRing>,
+) -> Drain {
+    let (running_guard, running) = watch::channel(());
+    let task = tokio::spawn(async move {
+        let _running = running_guard;
+        let intake = Intake {
+            ring,
+            generation,
+            line: Vec::new(),
+            cut: false,
+        };
+        intake.read(pipe).await;
+    });
+    Drain {
+        task: task.abort_handle(),
+        running,
+    }
+}
+
+impl Drain {
+    /// Waits until the pipe was read to its end, or the reading was given up.
+    ///
+    /// Cancel safety: safe.
+    pub(in super::super) async fn ended(&self) {
+        let mut running = self.running.clone();
+        while running.changed().await.is_ok() {}
+    }
+
+    /// Gives up reading: for a pipe whose last holder cannot be found.
+    pub(in super::super) fn abort(&self) {
+        self.task.abort();
+    }
+}
+
+/// Makes lines of bytes. The line begun last is kept however the reading ends: it is often the one that matters.
+pub(super) struct Intake {
+    ring: Arc<StderrRing>,
+    generation: u64,
+    line: Vec<u8>,
+    cut: bool,
+}
+
+impl Intake {
+    async fn read(mut self, mut pipe: impl AsyncRead + Unpin) {
+        let mut chunk = vec![0; CHUNK];
+        while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
+            self.ring.note_activity();
+            self.take_in(&chunk[..read]);
+        }
+    }
+
+    fn take_in(&mut self, mut bytes: &[u8]) {
+        // Progress bars return the carriage to write over themselves; each state they show is a line here.
+        while let Some(end) = memchr2(b'\n', b'\r', bytes) {
+            self.extend(&bytes[..end]);
+            self.end_line();
+            bytes = &bytes[end + 1..];
+        }
+        self.extend(bytes);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = MAX_LINE_BYTES - self.line.len();
+        self.cut |= bytes.len() > room;
+        self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn end_line(&mut self) {
+        let mut text = plain(&String::from_utf8_lossy(&self.line));
+        if std::mem::take(&mut self.cut) {
+            text.push('…');
+        }
+        self.line.clear();
+        // An empty line would push one that says something out of the ring.
+        if !text.trim().is_empty() {
+            self.ring.push(StderrLine {
+                generation: self.generation,
+                at: SystemTime::now(),
+                text,
+            });
+        }
+    }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        self.end_line();
+    }
+}

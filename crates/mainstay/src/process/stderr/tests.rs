@@ -1,0 +1,100 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+use super::{MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, StderrRing, drain};
+
+/// Lets a ring read `bytes`, as if generation `generation` had written them and ended.
+async fn read_into(ring: &Arc<StderrRing>, generation: u64, bytes: impl Into<Vec<u8>>) {
+    let (mut writer, reader) = tokio::io::duplex(1024);
+    let drain = drain(reader, generation, Arc::clone(ring));
+    writer.write_all(&bytes.into()).await.unwrap();
+    drop(writer);
+    drain.ended().await;
+}
+
+fn texts(lines: &[super::StderrLine]) -> Vec<&str> {
+    lines.iter().map(|line| line.text.as_str()).collect()
+}
+
+#[tokio::test]
+async fn lines_of_each_generation_are_told_apart_by_its_number() {
+    let ring = Arc::new(StderrRing::default());
+    read_into(&ring, 1, "first\nsecond\n").await;
+    read_into(&ring, 2, "third\n").await;
+    read_into(&ring, 1, "late\n").await;
+
+    assert_eq!(texts(&ring.tail(3)), ["second", "third", "late"]);
+    assert_eq!(texts(&ring.tail_of(1, 2)), ["second", "late"]);
+    assert_eq!(texts(&ring.tail_of(2, 9)), ["third"]);
+    assert!(ring.tail_of(3, 9).is_empty());
+}
+
+#[tokio::test]
+async fn a_last_line_without_an_end_is_kept() {
+    let ring = Arc::new(StderrRing::default());
+    read_into(&ring, 1, "starting\r\n\n  \n10%\r20%\rpanic: no more").await;
+    assert_eq!(texts(&ring.tail(9)), ["starting", "10%", "20%", "panic: no more"]);
+}
+
+#[tokio::test]
+async fn a_begun_line_is_kept_when_reading_is_given_up() {
+    let ring = Arc::new(StderrRing::default());
+    let (mut writer, reader) = tokio::io::duplex(64);
+    let drain = drain(reader, 1, Arc::clone(&ring));
+    writer.write_all(b"half a line").await.unwrap();
+    while ring.last_activity().is_none() {
+        tokio::task::yield_now().await;
+    }
+    drain.abort();
+    drain.ended().await;
+    assert_eq!(texts(&ring.tail(9)), ["half a line"]);
+}
+
+#[tokio::test]
+async fn invalid_utf8_is_shown_as_such_and_harms_nothing() {
+    let ring = Arc::new(StderrRing::default());
+    read_into(&ring, 1, b"caf\xe9 \xff\nok\n").await;
+    assert_eq!(texts(&ring.tail(9)), ["caf\u{fffd} \u{fffd}", "ok"]);
+}
+
+#[tokio::test]
+async fn a_ring_stays_within_its_bounds() {
+    let ring = Arc::new(StderrRing::default());
+    read_into(&ring, 1, "short\n".repeat(3 * MAX_LINES)).await;
+    assert_eq!(ring.tail(usize::MAX).len(), MAX_LINES);
+
+    read_into(
+        &ring,
+        2,
+        format!("{}\n", "x".repeat(2 * MAX_LINE_BYTES)).repeat(MAX_LINES),
+    )
+    .await;
+    let kept = ring.tail(usize::MAX);
+    assert!(kept.iter().map(|line| line.text.len()).sum::<usize>() <= MAX_BYTES);
+    assert!(
+        kept.iter()
+            .all(|line| line.generation == 2 && line.text.len() <= MAX_LINE_BYTES + '…'.len_utf8())
+    );
+    assert!(kept.last().unwrap().text.ends_with("x…"), "a cut line says so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_byte_is_a_sign_of_life() {
+    let ring = Arc::new(StderrRing::default());
+    let (mut writer, reader) = tokio::io::duplex(64);
+    let _drain = drain(reader, 1, Arc::clone(&ring));
+    assert_eq!(ring.last_activity(), None);
+
+    let mut before = None;
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(5)).await;
+        writer.write_all(b".").await.unwrap();
+        while ring.last_activity() == before {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ring.last_activity(), Some(tokio::time::Instant::now()));
+        before = ring.last_activity();
+    }
+}

@@ -1,0 +1,203 @@
+//! The stop ladder: end of input, SIGTERM, SIGKILL, then whatever escaped the group.
+//!
+//! The leader is given time to end well; whoever outlives it gets a shorter time, because a server that crashed is
+//! waiting to be started again. Each rung has its own bound, and their sum bounds the whole.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::scan;
+use super::{Exit, Process};
+
+/// How long each rung of a stop may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ladder {
+    /// From the end of its input until the leader is sent SIGTERM.
+    pub(crate) eof_grace: Duration,
+    /// From SIGTERM until SIGKILL.
+    pub(crate) term_grace: Duration,
+    /// For those who outlive the leader: from SIGTERM until SIGKILL.
+    pub(crate) straggler_grace: Duration,
+    /// From SIGKILL until the tree must be gone; what is left then is stuck in the kernel, or not ours to signal.
+    pub(crate) kill_grace: Duration,
+}
+
+/// What a stop came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Stopped {
+    /// How the leader ended; `None` if it survived.
+    pub(crate) exit: Option<Exit>,
+    /// What ended the leader.
+    pub(crate) by: Rung,
+    /// How many other processes outlived the leader and had to be ended.
+    pub(crate) swept: usize,
+    /// How many processes of the tree, the leader included, were still there at the deadline.
+    pub(crate) survivors: usize,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+/// What ended a leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rung {
+    /// It had ended before the stop began.
+    Exited,
+    /// The end of its input.
+    Eof,
+    /// SIGTERM.
+    Terminated,
+    /// SIGKILL.
+    Killed,
+}
+
+/// Between two looks at a tree that was told to end: no event tells of the end of another's child.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+impl Ladder {
+    /// The longest a stop takes: the sum of its rungs, and SIGKILL a second time for those who outlive the leader.
+    pub(crate) fn longest(&self) -> Duration {
+        self.eof_grace + self.term_grace + self.straggler_grace + 2 * self.kill_grace
+    }
+}
+
+impl Default for Ladder {
+    fn default() -> Self {
+        Self {
+            eof_grace: Duration::from_secs(2),
+            term_grace: Duration::from_secs(2),
+            straggler_grace: Duration::from_millis(200),
+            kill_grace: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Process {
+    /// Ends the whole tree. The leader's input is closed by the caller, who holds it; until then the first rung cannot
+    /// succeed. Returns at once (one look at `/proc`) when the leader has ended and left nobody behind.
+    ///
+    /// Cancel safety: a stop dropped half way kills the tree, as dropping the [`Process`] does.
+    pub(crate) async fn stop(mut self, ladder: &Ladder) -> Stopped {
+        let started = Instant::now();
+        let by = self.end_leader(ladder).await;
+        let (swept, left) = self.end_others(ladder, by).await;
+        // For systems on which the scan sees nothing, this is what ends the rest of the group.
+        self.tree.leader.signal_group(Signal::KILL);
+
+        let exit = self.tree.leader.exit();
+        let survivors = left + usize::from(exit.is_none());
+        if survivors > 0 {
+            tracing::warn!(
+                pid = self.pid(),
+                marker = self.marker(),
+                survivors,
+                "processes survive their stop"
+            );
+        }
+        self.last_words().await;
+        self.cleared = survivors == 0;
+        Stopped {
+            exit,
+            by,
+            swept,
+            survivors,
+            took: started.elapsed(),
+        }
+    }
+
+    async fn end_leader(&self, ladder: &Ladder) -> Rung {
+        if self.tree.leader.exit().is_some() {
+            return Rung::Exited;
+        }
+        if self.exits_within(ladder.eof_grace).await {
+            return Rung::Eof;
+        }
+        self.tree.leader.signal_group(Signal::TERM);
+        // A stopped process acts on SIGTERM only once it continues.
+        self.tree.leader.signal_group(Signal::CONT);
+        if self.exits_within(ladder.term_grace).await {
+            return Rung::Terminated;
+        }
+        self.tree.leader.signal_group(Signal::KILL);
+        self.exits_within(ladder.kill_grace).await;
+        Rung::Killed
+    }
+
+    async fn exits_within(&self, grace: Duration) -> bool {
+        timeout(grace, self.exited()).await.is_ok()
+    }
+
+    /// Ends who outlived the leader. Returns how many there were, and how many there still are.
+    async fn end_others(&self, ladder: &Ladder, by: Rung) -> (usize, usize) {
+        let mut hunt = Hunt {
+            process: self,
+            seen: HashSet::new(),
+        };
+        let mercy = match by {
+            Rung::Exited | Rung::Eof | Rung::Terminated => ladder.straggler_grace,
+            // It was shown to the whole group, and not taken.
+            Rung::Killed => Duration::ZERO,
+        };
+        let kill_at = Instant::now() + mercy;
+        let deadline = kill_at + ladder.kill_grace;
+
+        let mut left = hunt.look(None, deadline).await;
+        if left > 0 && !mercy.is_zero() {
+            // For many programs a second SIGTERM means "drop everything", so the group gets only one.
+            if by != Rung::Terminated {
+                self.tree.leader.signal_group(Signal::TERM);
+                self.tree.leader.signal_group(Signal::CONT);
+            }
+            hunt.look(Some(Signal::TERM), deadline).await;
+            hunt.look(Some(Signal::CONT), deadline).await;
+            while left > 0 && Instant::now() < kill_at {
+                sleep(LOOK_AGAIN).await;
+                left = hunt.look(None, deadline).await;
+            }
+        }
+        // Again and again, because a process may fork in the midst of a look.
+        while left > 0 && Instant::now() < deadline {
+            self.tree.leader.signal_group(Signal::KILL);
+            left = hunt.look(Some(Signal::KILL), deadline).await;
+            if left > 0 {
+                sleep(LOOK_AGAIN).await;
+            }
+        }
+        (hunt.seen.len(), left)
+    }
+}
+
+/// The search for those who outlived their leader.
+struct Hunt<'a> {
+    process: &'a Process,
+    seen: HashSet<Pid>,
+}
+
+impl Hunt<'_> {
+    /// Returns how many there are, after signalling those who left the group, if told to. A look that does not end in
+    /// time (reading the environment of a process stuck in the kernel may hang) proves nothing gone.
+    async fn look(&mut self, signal: Option<Signal>, deadline: Instant) -> usize {
+        let tree = Arc::clone(&self.process.tree);
+        let seen = self.seen.clone();
+        let look = tokio::task::spawn_blocking(move || {
+            let found = match signal {
+                Some(signal) => tree.signal_escaped(signal),
+                None => tree.others(),
+            };
+            // A dying process loses its environment a moment before it is gone; gone is what counts.
+            let dying = seen.into_iter().filter(|&pid| scan::group_of(pid).is_some());
+            dying.chain(found).collect::<HashSet<_>>()
+        });
+        match timeout_at(deadline, look).await {
+            Ok(Ok(left)) => {
+                self.seen.extend(&left);
+                left.len()
+            }
+            Ok(Err(_)) | Err(_) => self.seen.len().max(1),
+        }
+    }
+}

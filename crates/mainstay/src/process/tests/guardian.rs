@@ -1,0 +1,184 @@
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::super::guardian;
+use super::{LONG, PATIENT_LADDER, comes_true, kill, marked, rerun, runs, start};
+
+/// What is promised for the time after this program was killed.
+const PROMISED: Duration = Duration::from_secs(1);
+
+#[test]
+fn nothing_survives_a_second_when_the_program_is_killed() {
+    if rerun::is_it() {
+        return rerun::block_on(async {
+            // Deaf to the end of input and to SIGTERM; with a child in its group, one in a session of its own, and one
+            // that is known by its group alone.
+            let mut server = start(
+                "trap '' TERM; sleep 1000 & setsid sh -c 'while :; do sleep 1000; done' &
+                 env -i sh -c 'echo $$; while :; do sleep 1000; done' & while :; do sleep 1000; done",
+            );
+            let unmarked = server.says_pid().await;
+            println!("\nhas {} {unmarked}", server.process.marker());
+            std::future::pending::<()>().await;
+        });
+    }
+    let mut program = Program::start("guardian::nothing_survives_a_second_when_the_program_is_killed");
+    let (marker, unmarked) = program.says_has();
+    assert!(
+        comes_true(LONG, || marked(&marker).len() >= 5),
+        "the whole tree is there"
+    );
+
+    program.kill();
+    assert!(
+        comes_true(PROMISED, || marked(&marker).is_empty() && !runs(unmarked)),
+        "{:?}",
+        marked(&marker)
+    );
+}
+
+#[test]
+fn a_guardian_that_died_is_replaced_and_told_of_all_that_live() {
+    if rerun::is_it() {
+        return rerun::block_on(async {
+            // Only its group leads the second guardian to the first server's unmarked child.
+            let unmarked =
+                "env -i sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' & exec sleep 1000";
+            let mut before = start(unmarked);
+            let child = before.says_pid().await;
+            println!("\nhas {} {child}", before.process.marker());
+
+            let first = guardian::pid()
+                .expect("there is a guardian")
+                .as_raw_nonzero()
+                .get();
+            kill(first, Signal::KILL);
+            assert!(comes_true(LONG, || !runs(first)));
+            let mut after = start(unmarked);
+            let child = after.says_pid().await;
+            println!("\nhas {} {child}", after.process.marker());
+            std::future::pending::<()>().await;
+        });
+    }
+    let mut program = Program::start("guardian::a_guardian_that_died_is_replaced_and_told_of_all_that_live");
+    let (before, unmarked_before) = program.says_has();
+    let (after, unmarked_after) = program.says_has();
+
+    program.kill();
+    assert!(comes_true(PROMISED, || marked(&before).is_empty() && !runs(unmarked_before)));
+    assert!(comes_true(PROMISED, || marked(&after).is_empty() && !runs(unmarked_after)));
+}
+
+#[test]
+fn a_guardian_leaves_with_its_program_and_harms_no_one() {
+    if rerun::is_it() {
+        return rerun::block_on(async {
+            let server = start("exit 0");
+            let marker = server.process.marker().to_owned();
+            let _ = server.process.stop(&PATIENT_LADDER).await;
+            println!(
+                "\nhas {marker} {}",
+                guardian::pid().expect("there is a guardian").as_raw_nonzero()
+            );
+        });
+    }
+    let mut bystander = Command::new("sleep")
+        .arg("1000")
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut program = Program::start("guardian::a_guardian_leaves_with_its_program_and_harms_no_one");
+    let (_, guardian) = program.says_has();
+    assert!(program.child.wait().unwrap().success());
+    assert!(comes_true(PROMISED, || !runs(guardian)));
+
+    let unharmed = runs(bystander.id().cast_signed());
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    assert!(unharmed);
+}
+
+#[test]
+fn a_guardian_ends_only_groups_that_were_not_taken_from_its_list() {
+    let mut sleepers: Vec<_> = (0..4)
+        .map(|_| {
+            Command::new("sleep")
+                .arg("1000")
+                .process_group(0)
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let pids: Vec<_> = sleepers
+        .iter()
+        .map(|sleeper| sleeper.id().cast_signed())
+        .collect();
+
+    let mut shell = Command::new("/bin/sh")
+        .args([
+            "-c",
+            include_str!("../guardian.sh"),
+            "guardian",
+            "MAINSTAY_TREE=of-nobody.",
+        ])
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut input = shell.stdin.take().unwrap();
+    for pid in &pids {
+        writeln!(input, "+ {pid}").unwrap();
+    }
+    writeln!(input, "- {}\n- {}\n- {}", pids[0], pids[2], pids[2]).unwrap();
+    drop(input);
+    let ended: Vec<_> = [1, 3].into_iter().map(|n| sleepers[n].wait().unwrap()).collect();
+    assert!(shell.wait().unwrap().success());
+
+    let left: Vec<_> = pids.iter().map(|&pid| runs(pid)).collect();
+    for n in [0, 2] {
+        sleepers[n].kill().unwrap();
+        sleepers[n].wait().unwrap();
+    }
+    assert!(ended.iter().all(|exit| !exit.success()));
+    assert_eq!(left, [true, false, true, false]);
+}
+
+/// A second program, killed at the latest when the test ends.
+struct Program {
+    child: Child,
+    stdout: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Program {
+    fn start(test: &str) -> Self {
+        let mut child = rerun::of(test).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, stdout }
+    }
+
+    /// A marker and a process number.
+    fn says_has(&mut self) -> (String, i32) {
+        for line in self.stdout.by_ref().map_while(Result::ok) {
+            if let Some((marker, pid)) = line.strip_prefix("has ").and_then(|has| has.split_once(' ')) {
+                return (marker.to_owned(), pid.parse().unwrap());
+            }
+        }
+        panic!("the program ended before it said what it has");
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

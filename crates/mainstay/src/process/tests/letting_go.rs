@@ -1,0 +1,69 @@
+//! A process that is let go of instead of stopped.
+
+use std::future::Future;
+use std::task::{Context, Waker};
+
+use super::{LONG, NO_EOF_LADDER, PATIENT_LADDER, comes_true, marked, start, stat};
+
+const STUBBORN: &str = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' &
+    while :; do sleep 1000; done";
+
+#[tokio::test]
+async fn dropping_a_process_leaves_nothing() {
+    let mut server = start(STUBBORN);
+    server.says().await;
+    let (pid, marker) = (server.process.pid(), server.process.marker().to_owned());
+    drop(server.process);
+    assert_eq!(marked(&marker), []);
+    assert_eq!(stat(pid), None, "the leader is reaped");
+}
+
+#[tokio::test]
+async fn dropping_a_stop_half_way_leaves_nothing() {
+    for ladder in [PATIENT_LADDER, NO_EOF_LADDER] {
+        let mut server = start(STUBBORN);
+        server.says().await;
+        let (pid, marker) = (server.process.pid(), server.process.marker().to_owned());
+        let mut stop = Box::pin(server.process.stop(&ladder));
+        assert!(
+            stop.as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+        assert_ne!(marked(&marker), []);
+        drop(stop);
+        assert_eq!(marked(&marker), []);
+        assert_eq!(stat(pid), None, "the leader is reaped");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_its_owner_leaves_nothing() {
+    let mut server = start(STUBBORN);
+    server.says().await;
+    let marker = server.process.marker().to_owned();
+    let owner = tokio::spawn(async move {
+        let _owned = server.process;
+        panic!("the owner's own fault");
+    });
+    assert!(owner.await.unwrap_err().is_panic());
+    assert_eq!(marked(&marker), []);
+}
+
+#[test]
+fn the_end_of_the_runtime_leaves_nothing() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let marker = runtime.block_on(async {
+        let mut server = start(STUBBORN);
+        server.says().await;
+        let marker = server.process.marker().to_owned();
+        tokio::spawn(async move { server.process.exited().await });
+        marker
+    });
+    drop(runtime);
+    assert!(comes_true(LONG, || marked(&marker).is_empty()));
+}

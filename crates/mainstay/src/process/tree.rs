@@ -1,0 +1,88 @@
+//! A leader and everything that descends from it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use super::leader::Leader;
+use super::marker::Marker;
+use super::scan::{self, Search};
+
+pub(super) struct Tree {
+    pub(super) leader: Leader,
+    pub(super) marker: Marker,
+}
+
+/// How often [`Tree::kill_now`] looks again, and how long it waits between: at most some 50 ms, for it blocks a thread.
+const KILL_NOW_ROUNDS: u32 = 25;
+const KILL_NOW_PAUSE: Duration = Duration::from_millis(2);
+
+impl Tree {
+    /// Every process of the tree that runs, but for the leader: who carries the marker, and who is in the group.
+    pub(super) fn others(&self) -> HashSet<Pid> {
+        let leader = self.leader.pid();
+        let group_is_ours = self.leader.group_is_ours();
+        let mut search = Search::new(&self.marker.entry());
+        scan::processes()
+            .filter(|&pid| pid != leader)
+            .filter(|&pid| match search.carried_by(pid) {
+                Some(carries) => carries || (group_is_ours && self.in_group(pid)),
+                // Almost surely another user's, whom we could not signal either; half of all processes are.
+                None => false,
+            })
+            .collect()
+    }
+
+    /// Signals, one by one, those whom a signal to the group does not reach. Returns all [`Tree::others`].
+    pub(super) fn signal_escaped(&self, signal: Signal) -> HashSet<Pid> {
+        let group_is_ours = self.leader.group_is_ours();
+        let others = self.others();
+        for &pid in others
+            .iter()
+            .filter(|&&pid| !(group_is_ours && self.in_group(pid)))
+        {
+            self.signal_one(pid, signal);
+        }
+        others
+    }
+
+    /// Kills the whole tree and waits a moment for it to be gone, blocking the thread.
+    pub(super) fn kill_now(&self) {
+        for _ in 0..KILL_NOW_ROUNDS {
+            self.leader.signal_group(Signal::KILL);
+            let others = self.signal_escaped(Signal::KILL);
+            if others.is_empty() && self.leader.exit().is_some() {
+                return;
+            }
+            std::thread::sleep(KILL_NOW_PAUSE);
+        }
+    }
+
+    fn in_group(&self, pid: Pid) -> bool {
+        scan::group_of(pid) == Some(self.leader.pid().as_raw_nonzero().get())
+    }
+
+    /// The descriptor pins the process before its marker is read once more, so a number reused since the scan can
+    /// only miss, never hit a stranger.
+    #[cfg(target_os = "linux")]
+    fn signal_one(&self, pid: Pid, signal: Signal) {
+        use rustix::io::Errno;
+        use rustix::process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
+
+        // Whoever cannot be signalled (gone, or changed its user) is seen again by the next scan, or is not.
+        let _ = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pinned) if Search::new(&self.marker.entry()).carried_by(pid) == Some(true) => {
+                pidfd_send_signal(pinned, signal)
+            }
+            // Kernels before 5.3, and sandboxes that forbid the call.
+            Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, signal),
+            Ok(_) | Err(_) => Ok(()),
+        };
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn signal_one(&self, pid: Pid, signal: Signal) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
