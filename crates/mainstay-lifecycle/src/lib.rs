@@ -25,6 +25,8 @@ mod state;
 mod step;
 mod time;
 mod tokens;
+#[cfg(test)]
+mod walk;
 
 pub use deadline::{Deadline, Timer};
 pub use effect::{Cause, Effect, Effects, Manner, Transition};
