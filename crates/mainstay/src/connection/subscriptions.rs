@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::Connection;
 use crate::protocol::Era;
@@ -70,7 +69,7 @@ impl Connection {
         };
         let params = meta.stamp(Some(&filter), None, None);
         let peer = self.peer.clone();
-        let options = RequestOptions::until(Instant::now() + super::LONGEST_REQUEST);
+        let options = RequestOptions::within(super::LONGEST_REQUEST);
         let task = tokio::spawn(async move {
             // A result, an error and the end of the connection are all ends of a listen; none of them is a failure.
             let _ = peer.request("subscriptions/listen", Some(params), options).await;
@@ -82,7 +81,7 @@ impl Connection {
         let Ok(params) = RawJson::from_value(&params) else {
             return Ok(());
         };
-        let options = RequestOptions::until(Instant::now() + WISH_TIMEOUT);
+        let options = RequestOptions::within(WISH_TIMEOUT);
         self.peer.request(method, Some(params), options).await.map(drop)
     }
 

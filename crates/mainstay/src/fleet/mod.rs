@@ -71,6 +71,17 @@ impl Fleet {
         self.0.shared.events.subscribe()
     }
 
+    /// Tells every connected server that the handler's roots changed; they ask for them again.
+    pub fn roots_changed(&self) {
+        for server in self.servers() {
+            if let Some(connection) = server.0.current.load_full() {
+                connection
+                    .peer
+                    .try_notify("notifications/roots/list_changed", None);
+            }
+        }
+    }
+
     /// Calls a tool by its public name, such as `server__tool`.
     ///
     /// Cancel safety: dropping it cancels the call at the server.

@@ -72,7 +72,7 @@ impl Dial {
             // Asked in the modern way it died: start it again and speak the old way. One connection, two processes.
             Err(DialError::Handshake(HandshakeError::LostWhenProbed)) => {
                 if let Some(process) = tree.take() {
-                    process.stop(&self.ladder).await;
+                    let _ = process.stop(&self.ladder).await;
                 }
                 self.open_as(Some(Era::Legacy), tree).await
             }

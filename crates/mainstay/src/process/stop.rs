@@ -58,6 +58,7 @@ pub(crate) enum Rung {
 /// Between two looks at a tree that was told to end: no event tells of the end of another's child.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+#[cfg(test)]
 impl Ladder {
     /// The longest a stop takes: the sum of its rungs, and SIGKILL a second time for those who outlive the leader.
     pub(crate) fn longest(&self) -> Duration {

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::{Ladder, Process, Spawned, Spec, StderrRing, spawn};
+use super::spawn::Spawned;
+use super::{Ladder, Process, Spec, StderrRing, spawn};
 
 /// Long enough that only a broken promise runs into it, on however busy a machine.
 const LONG: Duration = Duration::from_secs(20);

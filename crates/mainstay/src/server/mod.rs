@@ -21,6 +21,7 @@ use mainstay_lifecycle::StateKind;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
+pub use ask::WishError;
 pub use call::Reply;
 pub use error::{CallError, NotConnected};
 pub use options::{CallOptions, Waiting};

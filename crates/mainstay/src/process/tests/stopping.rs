@@ -73,7 +73,7 @@ async fn a_server_that_ignores_sigterm_is_killed_with_all_its_children() {
         (killed_by(Signal::KILL), Rung::Killed)
     );
     assert_eq!(stopped.survivors, 0);
-    assert_eq!(marked(&marker), []);
+    assert_eq!(marked(&marker), [0i32; 0]);
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_server_is_stopped_while_it_starts() {
     let marker = server.process.marker().to_owned();
     let stopped = server.process.stop(&NO_EOF_LADDER).await;
     assert_eq!(stopped.survivors, 0);
-    assert_eq!(marked(&marker), []);
+    assert_eq!(marked(&marker), [0i32; 0]);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_stubborn_grandchild_in_its_own_session_is_swept_after_its_leader_died
     assert_eq!((stopped.by, stopped.survivors), (Rung::Exited, 0));
     assert_eq!(stopped.swept, 2, "the shell and its sleep");
     assert!(!runs(grandchild));
-    assert_eq!(marked(&marker), []);
+    assert_eq!(marked(&marker), [0i32; 0]);
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_double_fork_does_not_escape_a_stop() {
     let stopped = server.process.stop(&SHORT_LADDER).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(stopped.swept, 1);
-    assert_eq!(marked(&marker), []);
+    assert_eq!(marked(&marker), [0i32; 0]);
 }
 
 #[tokio::test]
