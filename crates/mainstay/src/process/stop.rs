@@ -202,3 +202,14 @@ impl Hunt<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Ladder;
+
+    #[test]
+    fn the_default_policy_lets_a_whole_stop_finish() {
+        let policy = mainstay_lifecycle::Policy::default();
+        assert!(Ladder::default().longest() < policy.limits.close);
+    }
+}
