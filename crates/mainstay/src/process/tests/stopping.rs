@@ -159,6 +159,7 @@ async fn a_member_of_the_group_without_the_marker_is_swept_after_its_leader_died
     server.process.exited().await;
     let stopped = server.process.stop(&SHORT_LADDER).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Exited, 0));
+    assert_eq!(stopped.swept, 2, "the shell and its sleep");
     assert!(!runs(member));
 }
 
