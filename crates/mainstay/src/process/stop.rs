@@ -55,14 +55,18 @@ pub(crate) enum Rung {
     Killed,
 }
 
+/// What [`Process::last_words`] and dropping a [`Process`] take at most.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+
 /// Between two looks at a tree that was told to end: no event tells of the end of another's child.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 impl Ladder {
-    /// The longest a stop takes: the sum of its rungs, and SIGKILL a second time for those who outlive the leader.
+    /// The longest a stop takes: the sum of its rungs, where SIGKILL counts twice (for the leader, and for those who
+    /// outlive it), and the moment that reading the last of stderr and a last attempt on survivors may take.
     pub(crate) fn longest(&self) -> Duration {
-        self.eof_grace + self.term_grace + self.straggler_grace + 2 * self.kill_grace
+        self.eof_grace + self.term_grace + self.straggler_grace + 2 * self.kill_grace + LAST_MOMENT
     }
 }
 
