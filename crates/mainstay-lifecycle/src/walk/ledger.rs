@@ -172,7 +172,7 @@ impl Ledger {
             match effect {
                 Effect::Open(generation) => self.opens(*generation, now, policy)?,
                 Effect::Close(generation, manner) => {
-                    self.closes((*generation, *manner), verdict, now, policy)?
+                    self.closes((*generation, *manner), verdict, now, policy)?;
                 }
                 Effect::Abandon(generation) => {
                     if verdict.abandon.take() != Some(*generation) {

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use crate::policy::{Backoff, Bucket, Limits, Policy, Probe, WhenSpent};
 
+pub(super) fn all() -> [Policy; 3] {
+    [patient(), strict(), watchful()]
+}
+
 /// Probes silent servers, keeps unused ones, and goes on for ever.
 pub(super) fn patient() -> Policy {
     Policy {
@@ -13,7 +17,7 @@ pub(super) fn patient() -> Policy {
         when_spent: WhenSpent::ProbeEvery(ticks(8)),
         bucket: Bucket {
             size: count(2),
-            refill_every: ticks(8),
+            refill_every: ticks(6),
         },
         stable_after: ticks(6),
         call_failures: count(2),

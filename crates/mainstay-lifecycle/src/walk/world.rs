@@ -26,6 +26,9 @@ const TICK: Duration = Duration::from_nanos(1);
 /// Longer than any deadline of the small policies: what a laptop's lid does to them all at once.
 const ASLEEP: Duration = Duration::from_nanos(5_000);
 
+/// How many old generations still report: all that the exhaustive walk has.
+const OLD: u64 = 5;
+
 /// How long a server that refuses a dial with a time of its own wants to be left alone.
 const RETRY_AFTER: Duration = Duration::from_nanos(7);
 
@@ -105,7 +108,8 @@ impl World {
             self.ledger.fresh(),
         );
         let mut heard = 0;
-        for generation in (1..=fresh.0).map(Generation).filter(|old| current != Some(*old)) {
+        let old = 1.max(fresh.0.saturating_sub(OLD))..=fresh.0;
+        for generation in old.map(Generation).filter(|old| current != Some(*old)) {
             let close = (closing != Some(generation)).then_some(Input::Closed(generation));
             for report in reports(generation).into_iter().chain(close) {
                 heard += 1;
@@ -239,12 +243,11 @@ impl Signs {
     }
 }
 
-const SIGNS: [Signs; 6] = [
+const SIGNS: [Signs; 5] = [
     Signs::WELL,
     Signs::UNUSED,
     Signs::SILENT,
     Signs::of(false, false, false),
-    Signs::of(false, true, true),
     Signs::of(false, false, true),
 ];
 

@@ -5,3 +5,4 @@ mod losing;
 mod server;
 mod watching;
 mod wishes;
+mod words;
