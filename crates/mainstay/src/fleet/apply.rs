@@ -82,26 +82,18 @@ async fn change(server: &Server, config: ServerConfig, changes: &mut Changes) {
     if *now.config() == config {
         return changes.unchanged.push(name);
     }
-    let (was_enabled, is_enabled) = (now.enabled(), config.enabled());
-    let list = if *now.identity() == config.identity() {
-        &mut changes.adjusted
-    } else {
-        &mut changes.replaced
-    };
-    list.push(name.clone());
-    // A keeper that is gone belongs to a fleet that is closed: nothing is left to change.
-    let _ = server
-        .command(|reply| Command::Configure(Box::new(config), reply))
-        .await;
-    match (was_enabled, is_enabled) {
-        (false, true) => {
-            let _ = server.enable().await;
-            changes.enabled.push(name);
-        }
-        (true, false) => {
-            let _ = server.disable().await;
-            changes.disabled.push(name);
-        }
+    if *now.identity() != config.identity() {
+        changes.replaced.push(name.clone());
+    } else if !now.differs_only_in_enabled(&config) {
+        changes.adjusted.push(name.clone());
+    }
+    match (now.enabled(), config.enabled()) {
+        (false, true) => changes.enabled.push(name),
+        (true, false) => changes.disabled.push(name),
         (true, true) | (false, false) => {}
     }
+    // A keeper that is gone belongs to a fleet that is closed: nothing is left to change.
+    let _ = server
+        .command(|taken| Command::Configure(Box::new(config), taken))
+        .await;
 }

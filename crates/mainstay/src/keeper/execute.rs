@@ -87,7 +87,7 @@ impl Keeper {
             .filter(|connection| connection.generation == generation)
     }
 
-    fn announce(&mut self, transition: Transition) {
+    pub(super) fn announce(&mut self, transition: Transition) {
         let Transition {
             from,
             to,
