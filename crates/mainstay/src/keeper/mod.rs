@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Cause, Desired, Generation, Input, Listing, Machine, StateKind, Transition};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
@@ -52,11 +53,16 @@ pub(crate) struct Keeper {
     spare: Generation,
     /// What the keeper holds: the current connection and, while it closes, the one before it.
     custodies: BTreeMap<Generation, Custody>,
+    /// Custodies that were cut short. The next dial waits until they are gone.
+    abandoned: Vec<JoinHandle<()>>,
     /// The connection of the current generation, once it is open.
     connection: Option<Arc<Connection>>,
     last_good: LastGood,
     era: Option<Era>,
+    /// What went wrong last.
     trouble: Option<Arc<Trouble>>,
+    /// What the report that is being handled says went wrong.
+    told: Option<Arc<Trouble>>,
     last_stop: Option<Stopped>,
     since: SystemTime,
     starts: u64,
@@ -76,10 +82,12 @@ impl Keeper {
             clock: Clock::start(),
             spare: draw(),
             custodies: BTreeMap::new(),
+            abandoned: Vec::new(),
             connection: None,
             last_good,
             era,
             trouble: None,
+            told: None,
             last_stop: None,
             since: SystemTime::now(),
             starts: 0,
@@ -104,6 +112,11 @@ impl Keeper {
                 self.fail();
             }
         }
+        self.cut_custodies_short();
+        for task in self.abandoned.drain(..) {
+            let _ = task.await;
+        }
+        self.last_good.saved().await;
         let ending = Ending {
             stopped: self.last_stop.take(),
         };
@@ -140,6 +153,7 @@ impl Keeper {
                 None
             }
         };
+        self.told = None;
         self.show();
         if let Some((taken, answer)) = taken {
             let _ = taken.send(answer);
@@ -173,6 +187,8 @@ impl Keeper {
                 None
             }
             Command::Stop(reply) => {
+                // From here on counts how this stop goes, not an earlier one.
+                self.last_stop = None;
                 self.stopping.push(reply);
                 self.take(Input::Disable);
                 None
@@ -242,7 +258,7 @@ impl Keeper {
             Report::OpenFailed(generation, error, trouble) => {
                 let recovery = error.recovery();
                 if current == Some(generation) {
-                    self.trouble = Some(trouble);
+                    self.told = Some(trouble);
                     if error.questions_era() {
                         self.era = None;
                     }
@@ -260,14 +276,21 @@ impl Keeper {
             Report::ListFailed(generation, error) => {
                 if current == Some(generation) {
                     tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
-                    self.trouble = Some(Arc::new(Trouble::plain(format!("listing failed: {error}"))));
+                    let trouble = Trouble::of(
+                        &self.slot,
+                        Some(generation),
+                        format!("listing failed: {error}"),
+                        None,
+                    );
+                    self.trouble = Some(trouble.clone());
+                    self.told = Some(trouble);
                 }
                 Input::ListFailed(generation)
             }
             Report::ListChanged(generation) => Input::ListChanged(generation),
             Report::Lost(generation, trouble) => {
                 if current == Some(generation) {
-                    self.trouble = Some(trouble);
+                    self.told = Some(trouble);
                 }
                 Input::Lost(generation)
             }
@@ -287,6 +310,12 @@ impl Keeper {
         self.aborted || (stopped && !self.stopping.is_empty())
     }
 
+    /// Lets go of whatever is held, the process trees included.
+    fn cut_custodies_short(&mut self) {
+        let custodies = std::mem::take(&mut self.custodies).into_values();
+        self.abandoned.extend(custodies.filter_map(Custody::cut_short));
+    }
+
     /// A step panicked: let go of everything, tell whoever waits, and begin again after a pause.
     fn fail(&mut self) {
         self.panics = self.panics.saturating_add(1);
@@ -296,11 +325,8 @@ impl Keeper {
             connection.detach();
             connection.peer.close();
         }
-        // Dropping a custody ends its task, and the process tree with it.
-        self.custodies.clear();
-        self.trouble = Some(Arc::new(Trouble::plain(
-            "the task that keeps the server failed".to_owned(),
-        )));
+        self.cut_custodies_short();
+        self.told = None;
         let policy = self.slot.settings.load().policy().clone();
         let (from, generation) = (self.machine.state().kind(), self.machine.state().generation());
         self.machine = match self.machine.desired() {
@@ -319,6 +345,8 @@ impl Keeper {
                 generation,
                 cause: Cause::KeeperFailed,
             });
+        } else {
+            self.blame(Cause::KeeperFailed, generation);
         }
         self.show();
     }
