@@ -37,8 +37,22 @@ struct Inner {
     catalog: CatalogReader,
 }
 
-/// The ends of removed servers, by name.
-type Leaving = BTreeMap<Arc<str>, oneshot::Receiver<Ending>>;
+/// Removed servers that are not gone yet, by name.
+type Leaving = BTreeMap<Arc<str>, Parting>;
+
+/// A server that was told to stop, and the news of its end.
+struct Parting {
+    server: Server,
+    end: oneshot::Receiver<Ending>,
+}
+
+impl Parting {
+    fn begin(server: Server) -> Self {
+        let (reply, end) = oneshot::channel();
+        server.0.inbox.command(Command::Stop(reply));
+        Self { server, end }
+    }
+}
 
 impl Fleet {
     /// How to make a fleet.
