@@ -41,6 +41,8 @@ pub struct Event {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Trouble {
+    /// The connection it happened to, where it happened to one.
+    pub generation: Option<Generation>,
     /// In words.
     pub message: String,
     /// How the process ended, where there was one and it did.
@@ -52,6 +54,7 @@ pub struct Trouble {
 impl Trouble {
     pub(crate) fn plain(message: String) -> Self {
         Self {
+            generation: None,
             message,
             exit: None,
             stderr: Vec::new(),

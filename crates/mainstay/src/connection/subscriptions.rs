@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::Connection;
 use crate::protocol::Era;
 use crate::wire::{RawJson, RequestError, RequestOptions};
 
-/// How long the restoration of one wish may take.
-const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take to grant one wish.
+const WISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Subscriptions of one server; more are refused.
 pub(crate) const MAX_SUBSCRIPTIONS: usize = 10_000;
@@ -70,7 +69,7 @@ impl Connection {
         };
         let params = meta.stamp(Some(&filter), None, None);
         let peer = self.peer.clone();
-        let options = RequestOptions::until(Instant::now() + super::LONGEST_REQUEST);
+        let options = RequestOptions::within(super::LONGEST_REQUEST);
         let task = tokio::spawn(async move {
             // A result, an error and the end of the connection are all ends of a listen; none of them is a failure.
             let _ = peer.request("subscriptions/listen", Some(params), options).await;
@@ -82,7 +81,7 @@ impl Connection {
         let Ok(params) = RawJson::from_value(&params) else {
             return Ok(());
         };
-        let options = RequestOptions::until(Instant::now() + RESTORE_TIMEOUT);
+        let options = RequestOptions::within(WISH_TIMEOUT);
         self.peer.request(method, Some(params), options).await.map(drop)
     }
 

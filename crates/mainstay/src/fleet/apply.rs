@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::{Fleet, builder};
 use crate::config::ServerConfig;
-use crate::keeper::{Command, Ending};
+use crate::keeper::Command;
 use crate::server::Server;
 
 /// What applying a configuration did, by server name.
@@ -35,7 +37,8 @@ impl Fleet {
     /// Cancel safety: dropped half way, some servers have the new configuration and others the old one; applying it
     /// again completes it.
     pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
-        let _turn = self.0.applying.lock().await;
+        let mut leaving = self.0.leaving.lock().await;
+        leaving.retain(|_, end| matches!(end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
         let mut wanted: BTreeMap<Arc<str>, ServerConfig> = BTreeMap::new();
         for config in servers {
             wanted.entry(config.name().into()).or_insert(config);
@@ -50,14 +53,19 @@ impl Fleet {
         for name in gone {
             if let Some(server) = kept.remove(&name) {
                 changes.removed.push(name.to_string());
-                let (reply, _) = tokio::sync::oneshot::channel::<Ending>();
+                let (reply, end) = oneshot::channel();
                 server.0.inbox.command(Command::Stop(reply));
+                leaving.insert(name, end);
             }
         }
         for (name, config) in wanted {
             match kept.get(&name) {
                 Some(server) => change(server, config, &mut changes).await,
                 None => {
+                    if let Some(end) = leaving.remove(&name) {
+                        // Its own close has a deadline, so this wait has one.
+                        let _ = end.await;
+                    }
                     changes.added.push(name.to_string());
                     kept.insert(name, builder::keep(&self.0.shared, &config));
                 }

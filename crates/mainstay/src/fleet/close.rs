@@ -46,7 +46,7 @@ impl Fleet {
     ///
     /// Cancel safety: dropped, the servers go on stopping.
     pub async fn close(&self, within: Duration) -> CloseReport {
-        let _turn = self.0.applying.lock().await;
+        let mut leaving = self.0.leaving.lock().await;
         let deadline = Instant::now() + within;
         let servers = self.0.servers.swap(std::sync::Arc::default());
         let endings: Vec<_> = servers
@@ -75,6 +75,9 @@ impl Fleet {
                 swept: ending.stopped.as_ref().map_or(0, |stopped| stopped.swept),
                 overdue,
             });
+        }
+        for (_, end) in std::mem::take(&mut *leaving) {
+            let _ = timeout_at(deadline, end).await;
         }
         report
     }

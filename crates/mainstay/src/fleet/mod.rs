@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 pub use apply::Changes;
 pub use builder::FleetBuilder;
@@ -20,7 +21,7 @@ pub use startup::StartupError;
 
 use crate::catalog::{Catalog, CatalogReader};
 use crate::event::Events;
-use crate::keeper::Command;
+use crate::keeper::{Command, Ending};
 use crate::server::{CallError, CallOptions, Reply, Server};
 
 /// The servers of one process, each kept by a task of its own. Clones are handles of the same fleet.
@@ -30,10 +31,14 @@ pub struct Fleet(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     servers: ArcSwap<BTreeMap<Arc<str>, Server>>,
-    /// One configuration is applied at a time.
-    applying: tokio::sync::Mutex<()>,
+    /// One configuration is applied at a time. Servers that were removed are here until they are gone: one that comes
+    /// back under the same name waits for the end of the old one.
+    leaving: tokio::sync::Mutex<Leaving>,
     catalog: CatalogReader,
 }
+
+/// The ends of removed servers, by name.
+type Leaving = BTreeMap<Arc<str>, oneshot::Receiver<Ending>>;
 
 impl Fleet {
     /// How to make a fleet.
@@ -66,6 +71,17 @@ impl Fleet {
         self.0.shared.events.subscribe()
     }
 
+    /// Tells every connected server that the handler's roots changed; they ask for them again.
+    pub fn roots_changed(&self) {
+        for server in self.servers() {
+            if let Some(connection) = server.0.current.load_full() {
+                connection
+                    .peer
+                    .try_notify("notifications/roots/list_changed", None);
+            }
+        }
+    }
+
     /// Calls a tool by its public name, such as `server__tool`.
     ///
     /// Cancel safety: dropping it cancels the call at the server.
@@ -89,7 +105,7 @@ impl Fleet {
 impl Drop for Inner {
     fn drop(&mut self) {
         for server in self.servers.load().values() {
-            let (reply, _) = tokio::sync::oneshot::channel();
+            let (reply, _) = oneshot::channel();
             server.0.inbox.command(Command::Stop(reply));
         }
     }

@@ -163,6 +163,7 @@ async fn failed_to_open(
 fn trouble(slot: &Slot, generation: Generation, message: String, exit: Option<Exit>) -> Arc<Trouble> {
     let lines = slot.stderr.tail_of(generation.0, LAST_LINES);
     Arc::new(Trouble {
+        generation: Some(generation),
         message,
         exit,
         stderr: lines.into_iter().map(|line| line.text).collect(),

@@ -108,7 +108,7 @@ impl Keeper {
                 tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
             }
             None => {
-                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed")
+                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed");
             }
         }
         self.slot.shared.events.emit(Event {

@@ -67,10 +67,11 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts to keep a server. What the disk remembers of it is published before this returns.
+    /// Starts to keep a server. The first step is taken before this returns: what the disk remembers of the server is
+    /// published, and its state is no longer the one before its birth.
     pub(crate) fn start(slot: Arc<Slot>, inbox: mpsc::Receiver<Message>, config: &ServerConfig) {
         let (last_good, era) = LastGood::load(&slot);
-        let keeper = Self {
+        let mut keeper = Self {
             machine: Machine::new(config.policy().clone()),
             clock: Clock::start(),
             spare: draw(),
@@ -88,13 +89,13 @@ impl Keeper {
             slot,
             inbox,
         };
-        tokio::spawn(keeper.run(config.enabled()));
+        if config.enabled() {
+            keeper.step(Message::Command(Command::Revive));
+        }
+        tokio::spawn(keeper.run());
     }
 
-    async fn run(mut self, enabled: bool) {
-        if enabled {
-            self.step(Message::Command(Command::Revive));
-        }
+    async fn run(mut self) {
         while !self.is_done() {
             let Some(message) = self.next().await else { break };
             if catch_unwind(AssertUnwindSafe(|| self.step(message))).is_err() {

@@ -86,8 +86,10 @@ impl LastGood {
 
     /// The last-good catalog is published, and stale.
     pub(super) fn mark_stale(&mut self, slot: &Slot) {
-        self.stale_since.get_or_insert_with(SystemTime::now);
-        self.publish(slot);
+        let since = *self.stale_since.get_or_insert_with(SystemTime::now);
+        if !publisher(slot).mark_stale(&slot.name, since) {
+            self.publish(slot);
+        }
     }
 
     /// Nothing of the server is published any more. What was listed is kept for when it is wanted again.

@@ -8,7 +8,7 @@ use super::Server;
 use super::call::{Call, Reply};
 use super::error::CallError;
 use super::options::CallOptions;
-use crate::catalog::Kind;
+use crate::catalog::{Hints, Item, Kind};
 use crate::connection::MAX_SUBSCRIPTIONS;
 use crate::protocol::Era;
 use crate::wire::{RawJson, RequestError};
@@ -39,18 +39,18 @@ impl Server {
                 tool: tool.to_owned(),
             });
         }
-        let arguments = serde_json::value::to_raw_value(arguments).map_err(bad_arguments)?;
+        let arguments = serde_json::value::to_raw_value(arguments).map_err(|error| bad_arguments(&error))?;
         let params = RawJson::from_value(&Params {
             name: tool,
             arguments: &arguments,
         })
-        .map_err(bad_arguments)?;
+        .map_err(|error| bad_arguments(&error))?;
         let catalog = self.0.catalog.load();
         let hints = catalog
             .as_ref()
             .and_then(|catalog| catalog.item(Kind::Tool, tool))
-            .map(|tool| tool.hints());
-        let repeatable = hints.is_some_and(|hints| hints.repeatable());
+            .map(Item::hints);
+        let repeatable = hints.is_some_and(Hints::repeatable);
         drop(catalog);
         self.0
             .call(
@@ -132,7 +132,7 @@ impl Server {
         params: &impl Serialize,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
-        let params = RawJson::from_value(params).map_err(bad_arguments)?;
+        let params = RawJson::from_value(params).map_err(|error| bad_arguments(&error))?;
         self.0
             .call(
                 Call {
@@ -192,7 +192,7 @@ impl Server {
     ///
     /// Cancel safety: dropped, the wish is kept.
     pub async fn set_log_level(&self, level: &str) -> Result<(), WishError> {
-        let level = RawJson::from_value(level).map_err(bad_arguments)?;
+        let level = RawJson::from_value(level).map_err(|error| bad_arguments(&error))?;
         self.0
             .change_interests(|interests| interests.log_level = Some(level.clone()));
         let Some(connection) = self.0.current.load_full() else {
@@ -224,6 +224,6 @@ impl Server {
     }
 }
 
-fn bad_arguments(error: serde_json::Error) -> CallError {
+fn bad_arguments(error: &serde_json::Error) -> CallError {
     CallError::BadArguments(error.to_string())
 }

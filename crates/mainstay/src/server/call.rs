@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::error::CallError;
 use super::options::CallOptions;
 use super::slot::Slot;
 use crate::config::Replay;
 use crate::connection::{Asking, Connection};
+use crate::event::Trouble;
 use crate::keeper::Report;
 use crate::wire::{Outcome, RawJson, RequestError, with_meta};
+
+/// How long a call that lost its connection waits to learn why.
+const LAST_WORDS: Duration = Duration::from_millis(75);
 
 /// What a call yields: the result as the server sent it, and the connection that it came from.
 #[derive(Clone, Debug)]
@@ -108,10 +112,25 @@ impl Slot {
                     // The end of the connection is seen by its owner; N calls that see it cause one reconnect.
                     RequestError::Lost { .. } => {}
                 }
-                let trouble = self.status.borrow().last_error.clone();
+                let trouble = match &error {
+                    RequestError::Lost { .. } => self.trouble_of(generation).await,
+                    RequestError::Rpc(_)
+                    | RequestError::BadAnswer(_)
+                    | RequestError::TimedOut { .. }
+                    | RequestError::Send(_) => None,
+                };
                 Err(CallError::of(error, self.name.clone(), generation, trouble))
             }
         }
+    }
+
+    /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status.
+    async fn trouble_of(&self, generation: Generation) -> Option<Arc<Trouble>> {
+        let mut status = self.status.subscribe();
+        let of_this = |trouble: &Arc<Trouble>| trouble.generation == Some(generation);
+        let known = status.wait_for(|status| status.last_error.as_ref().is_some_and(of_this));
+        let status = timeout(LAST_WORDS, known).await.ok()?.ok()?;
+        status.last_error.clone()
     }
 
     fn answered(&self, connection: &Connection) {

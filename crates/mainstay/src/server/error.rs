@@ -45,7 +45,7 @@ pub enum CallError {
         outcome: Outcome,
     },
     /// The connection was lost while the call was pending.
-    #[error("the connection to server {server} was lost ({reason}); the call {}", may_have_run(*.outcome))]
+    #[error("the connection to server {server} was lost ({}); the call {}", why(.reason, .trouble.as_deref()), may_have_run(*.outcome))]
     Lost {
         /// Which server.
         server: Arc<str>,
@@ -227,6 +227,10 @@ impl std::fmt::Display for NotConnected {
             None => Ok(()),
         }
     }
+}
+
+fn why(reason: &str, trouble: Option<&Trouble>) -> String {
+    trouble.map_or_else(|| reason.to_owned(), Trouble::to_string)
 }
 
 fn may_have_run(outcome: Outcome) -> &'static str {

@@ -21,6 +21,7 @@ use mainstay_lifecycle::StateKind;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
+pub use ask::WishError;
 pub use call::Reply;
 pub use error::{CallError, NotConnected};
 pub use options::{CallOptions, Waiting};
@@ -85,7 +86,6 @@ impl Server {
         let began = Instant::now();
         let mut status = self.watch();
         let failures = status.borrow().keeper_failures;
-        self.0.inbox.command(Command::Demand);
         loop {
             let seen = status.borrow_and_update().clone();
             if seen.state == StateKind::Connected {
@@ -96,9 +96,10 @@ impl Server {
                     server: self.0.name.clone(),
                 });
             }
-            if !seen.is_coming() && !is_before_start(&seen) {
+            if !seen.is_coming() {
                 return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
             }
+            self.0.wake_if_idle(&seen);
             let waited = timeout_at(began + within, status.changed()).await;
             if !matches!(waited, Ok(Ok(()))) {
                 let now = Box::new(NotConnected::from(&**status.borrow()));
@@ -156,11 +157,6 @@ impl Server {
         self.0.inbox.command(command(reply));
         answer.await.map_err(|_| CommandError::Gone(self.0.name.clone()))
     }
-}
-
-/// A server that is wanted, and whose keeper has not taken its first step yet.
-fn is_before_start(status: &Status) -> bool {
-    status.state == StateKind::Disabled && status.desired == mainstay_lifecycle::Desired::Enabled
 }
 
 impl std::fmt::Debug for Server {

@@ -7,7 +7,7 @@ use crate::transport::{End, SendFailure};
 /// Why a request has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RequestError {
+pub(crate) enum RequestError {
     /// The far side answered with an error.
     #[error(transparent)]
     Rpc(RpcError),
@@ -66,7 +66,7 @@ pub enum BadAnswer {
 
 impl RequestError {
     /// Whether the request may have run.
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Rpc(_) | Self::BadAnswer(_) => Outcome::Answered,
             Self::Lost { outcome, .. } => *outcome,

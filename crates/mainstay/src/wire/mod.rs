@@ -24,7 +24,8 @@ mod salvage;
 mod vitals;
 mod write;
 
-pub use failure::{BadAnswer, RequestError, TimeoutKind};
+pub(crate) use failure::RequestError;
+pub use failure::{BadAnswer, TimeoutKind};
 pub use outcome::Outcome;
 pub use raw::RawJson;
 pub use rpc_error::RpcError;
@@ -32,5 +33,3 @@ pub use rpc_error::RpcError;
 pub(crate) use object::{Object, with_meta};
 pub(crate) use options::RequestOptions;
 pub(crate) use peer::{Handler, Peer};
-pub(crate) use progress::ProgressSink;
-pub(crate) use vitals::Vitals;
