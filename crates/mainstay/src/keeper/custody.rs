@@ -146,11 +146,12 @@ async fn failed_to_open(
     error: &DialError,
     tree: Option<&Process>,
 ) -> Arc<Trouble> {
-    let exit = match tree {
-        Some(process) => timeout(TOGETHER, process.exited()).await.ok(),
-        None => None,
+    // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
+    let Some(process) = tree.filter(|_| error.is_loss()) else {
+        return trouble(slot, generation, error.to_string(), None);
     };
-    if let (Some(process), Some(_)) = (tree, &exit) {
+    let exit = timeout(TOGETHER, process.exited()).await.ok();
+    if exit.is_some() {
         let _ = timeout(TOGETHER, process.last_words()).await;
     }
     let message = match &exit {
@@ -160,7 +161,13 @@ async fn failed_to_open(
     trouble(slot, generation, message, exit)
 }
 
-fn trouble(slot: &Slot, generation: Generation, message: String, exit: Option<Exit>) -> Arc<Trouble> {
+/// What went wrong with a connection, and what its process last wrote.
+pub(super) fn trouble(
+    slot: &Slot,
+    generation: Generation,
+    message: String,
+    exit: Option<Exit>,
+) -> Arc<Trouble> {
     let lines = slot.stderr.tail_of(generation.0, LAST_LINES);
     Arc::new(Trouble {
         generation: Some(generation),

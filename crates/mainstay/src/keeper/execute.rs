@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mainstay_lifecycle::{Attempt, Effect, Generation, Manner, Rest, State, StateKind, Transition};
+use mainstay_lifecycle::{Attempt, Cause, Effect, Generation, Manner, Rest, State, StateKind, Transition};
 
-use super::custody::Custody;
-use super::dial::Dial;
+use super::custody::{Custody, trouble};
+use super::dial::{Dial, DialError};
 use super::{Keeper, Report, draw, listing};
-use crate::event::Event;
+use crate::event::{Event, Trouble};
 use crate::process::Ladder;
 use crate::server::{Reason, Status};
 
@@ -98,11 +98,7 @@ impl Keeper {
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
         }
-        let troubled = matches!(
-            to,
-            StateKind::Reconnecting | StateKind::Disconnected | StateKind::PermanentlyFailed
-        );
-        let error = self.trouble.clone().filter(|_| troubled);
+        let error = generation.and_then(|generation| self.went_wrong(generation, cause));
         match &error {
             Some(error) => {
                 tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
@@ -123,6 +119,37 @@ impl Keeper {
             attempt: self.machine.failures(),
             next_retry: self.next_retry(),
         });
+    }
+
+    /// What went wrong with a connection, if it left because something did: what its owner told of it, or, where the
+    /// machine's own deadline came first, what that deadline was for.
+    fn went_wrong(&mut self, generation: Generation, cause: Cause) -> Option<Arc<Trouble>> {
+        let policy = self.machine.policy();
+        let in_words = match cause {
+            Cause::OpenFailed | Cause::Lost => "the connection was lost".to_owned(),
+            Cause::OpenTimedOut => DialError::TooSlow(policy.limits.open).to_string(),
+            Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
+            Cause::CallsFailed => format!("{} calls in a row were not answered", policy.call_failures),
+            Cause::ProbesMissed => {
+                let misses = policy.probe.as_ref().map_or(0, |probe| probe.misses.get());
+                format!("{misses} probes in a row were not answered")
+            }
+            Cause::Enabled
+            | Cause::Disabled
+            | Cause::Restarted
+            | Cause::Replaced
+            | Cause::Demanded
+            | Cause::LoggedIn
+            | Cause::Listed
+            | Cause::WentIdle
+            | Cause::SlowProbe
+            | Cause::Closed => return None,
+        };
+        let told = self.trouble.as_ref().and_then(|trouble| trouble.generation) == Some(generation);
+        if !told {
+            self.trouble = Some(trouble(&self.slot, generation, in_words, None));
+        }
+        self.trouble.clone()
     }
 
     /// Publishes the status, for whoever looks and for whoever waits.

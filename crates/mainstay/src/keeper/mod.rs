@@ -236,7 +236,8 @@ impl Keeper {
             Report::ListFailed(generation, error) => {
                 if current == Some(generation) {
                     tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
-                    self.trouble = Some(Arc::new(Trouble::plain(format!("listing failed: {error}"))));
+                    let message = format!("listing failed: {error}");
+                    self.trouble = Some(custody::trouble(&self.slot, generation, message, None));
                 }
                 Input::ListFailed(generation)
             }
