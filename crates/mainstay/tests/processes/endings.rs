@@ -41,7 +41,9 @@ fn stubborn() -> [(&'static str, FaultyServer); 7] {
         ("freezes", at_eof(Fault::Signal(Signal::Stop))),
         (
             "freezes-and-ignores-term",
-            at_eof(Fault::Signal(Signal::Stop)).ignores_term(),
+            at_eof(Fault::Signal(Signal::Stop))
+                .on(Step::Eof, Fault::Hang)
+                .ignores_term(),
         ),
     ]
 }
@@ -167,10 +169,7 @@ async fn a_server_stopped_while_it_starts_leaves_nothing_of_its_tree() {
     let fleet = Fleet::builder().start(stubborn().map(mute));
     let asked = |words: &str| stage.ledger.count(words) >= stubborn().len();
     assert!(
-        stage
-            .ledger
-            .wait_for_async(|_| asked("server/discover"), LONG)
-            .await,
+        stage.ledger.wait_for_async(|_| asked("discover"), LONG).await,
         "{:?}",
         stage.ledger.lines()
     );

@@ -55,7 +55,7 @@ async fn the_program_that_is_killed() {
         server.wait_connected(LONG).await.unwrap();
     }
     stage.cast(2).await;
-    let asked = |ledger: &Ledger| ledger.count("server/discover") >= victims().len();
+    let asked = |ledger: &Ledger| ledger.count("discover") >= victims().len();
     assert!(stage.ledger.wait_for_async(asked, LONG).await);
     fs::write(ready, "ready\n").unwrap();
     tokio::time::sleep(10 * LONG).await;
