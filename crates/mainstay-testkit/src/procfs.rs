@@ -43,7 +43,24 @@ impl Tree {
         true
     }
 
-    fn holds(&self, pid: i32) -> bool {
+    /// As [`Tree::wait_until_gone`], without blocking the thread.
+    ///
+    /// # Cancel safety
+    /// Safe: it only reads.
+    pub async fn wait_until_gone_async(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while !self.pids().is_empty() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        true
+    }
+
+    /// Whether this process is one of the tree: a number that was reused is not.
+    #[must_use]
+    pub fn holds(&self, pid: i32) -> bool {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment
             .split(|&byte| byte == 0)

@@ -156,11 +156,12 @@ async fn failed_to_open(
     error: &DialError,
     tree: Option<&Process>,
 ) -> Arc<Trouble> {
-    let exit = match tree {
-        Some(process) => timeout(TOGETHER, process.exited()).await.ok(),
-        None => None,
+    // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
+    let Some(process) = tree.filter(|_| error.is_loss()) else {
+        return Trouble::of(slot, Some(generation), error.to_string(), None);
     };
-    if let (Some(process), Some(_)) = (tree, &exit) {
+    let exit = timeout(TOGETHER, process.exited()).await.ok();
+    if exit.is_some() {
         let _ = timeout(TOGETHER, process.last_words()).await;
     }
     let message = match &exit {

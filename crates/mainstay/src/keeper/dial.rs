@@ -12,7 +12,7 @@ use crate::process::{self, Ladder, Process, SpawnError, Spec};
 use crate::protocol::{Era, HandshakeError, greet};
 use crate::server::Slot;
 use crate::transport::{Limits, Lines, Transport};
-use crate::wire::Peer;
+use crate::wire::{Peer, RequestError};
 
 /// How long the restoration of all subscriptions and of the log level may take.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,6 +39,18 @@ impl DialError {
             Self::Handshake(HandshakeError::UnsupportedVersion { .. }) => Recovery::GiveUp,
             Self::Spawn(_) | Self::Connect(_) | Self::Handshake(_) | Self::Silent(_) | Self::TooSlow(_) => {
                 Recovery::Retry
+            }
+        }
+    }
+
+    /// Whether the connection ended by itself, before anybody here gave up on it.
+    pub(super) fn is_loss(&self) -> bool {
+        match self {
+            Self::Handshake(
+                HandshakeError::LostWhenProbed | HandshakeError::Failed(RequestError::Lost { .. }),
+            ) => true,
+            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Silent(_) | Self::TooSlow(_) => {
+                false
             }
         }
     }
