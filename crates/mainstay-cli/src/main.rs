@@ -1,2 +1,44 @@
-//! The program.
-fn main() {}
+//! The program: reads its arguments and hands over to one command.
+//!
+//! `args` says what can be asked; `load` finds the configuration; `run` supervises the servers for as long as a command
+//! lasts and leaves nothing behind; `check`, `tools` and `call` are the commands; `output` is what a person sees,
+//! `json` what a script sees. Results go to stdout, everything else to stderr.
+
+mod args;
+mod call;
+mod check;
+mod demo;
+mod exit;
+mod json;
+mod load;
+mod log;
+mod output;
+mod run;
+mod startup;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Arguments, Command};
+use exit::{Exit, Failure};
+use output::Screen;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let screen = Screen::new(arguments.common.quiet);
+    log::init(&screen);
+    let common = &arguments.common;
+    let done = match &arguments.command {
+        Command::Check(check) => check::run(check, common, &screen),
+        Command::Tools(tools) => tools::run(tools, common, &screen),
+        Command::Call(call) => call::run(call, common, &screen),
+        Command::DemoServer => demo::run().map(|()| Exit::Success).map_err(Failure::failed),
+    };
+    done.unwrap_or_else(|failure| {
+        screen.error(&format!("{:#}", failure.error));
+        failure.exit
+    })
+    .into()
+}
