@@ -17,11 +17,13 @@ mod fault;
 mod faulty_server;
 mod ledger;
 mod responder;
+mod rule;
 mod script;
 
 pub use action::{Action, Child, Signal};
-pub use fault::{BadAnswer, Fault, Flood, Garbage, Occurrence, Rule, Step};
+pub use fault::{BadAnswer, Fault, Flood, Garbage};
 pub use faulty_server::FaultyServer;
 pub use ledger::Ledger;
 pub use responder::{Incoming, Responder};
+pub use rule::{Occurrence, Rule, Step};
 pub use script::{Cursors, LEGACY_VERSIONS, MODERN_VERSION, Script, Speaks};

@@ -3,7 +3,8 @@
 //! Made for paused time: nothing here sleeps but through `tokio::time`, and every wait of a test has an event behind it.
 //! There is no process, so whatever ends one cuts the connection instead.
 
-use std::collections::{BTreeMap, VecDeque};
+mod seen;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -13,15 +14,12 @@ use tokio::io::{
 use tokio::sync::{mpsc, watch};
 
 use crate::action::{Action, Signal};
-use crate::ledger::begins_with_words;
 use crate::responder::{Incoming, Responder};
 use crate::script::Script;
+use seen::Seen;
 
 /// Writes that may wait for the stream; a track that adds one more waits itself.
 const QUEUED_WRITES: usize = 1024;
-
-/// Messages kept for [`FarSide::received`]; a flood forgets its oldest.
-const KEPT_MESSAGES: usize = 4096;
 
 /// What a hook decides about a message: `Some` replaces what the script would do.
 pub type Hook = Box<dyn FnMut(&Incoming) -> Option<Vec<Action>> + Send>;
@@ -63,19 +61,13 @@ impl FarSide {
     /// How many requests and notifications of this method have arrived.
     #[must_use]
     pub fn count(&self, method: &str) -> usize {
-        self.shared
-            .seen
-            .borrow()
-            .methods
-            .get(method)
-            .copied()
-            .unwrap_or_default()
+        self.shared.seen.borrow().count(method)
     }
 
     /// How many messages of any kind have arrived.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.shared.seen.borrow().total
+        self.shared.seen.borrow().total()
     }
 
     /// Waits until at least `count` messages of this method have arrived, or the connection is over.
@@ -84,7 +76,7 @@ impl FarSide {
     /// Safe: it only looks.
     pub async fn wait_for(&self, method: &str, count: usize) {
         let mut seen = self.shared.seen.subscribe();
-        let enough = |seen: &Seen| seen.methods.get(method).copied().unwrap_or_default() >= count;
+        let enough = |seen: &Seen| seen.count(method) >= count;
         tokio::select! {
             _ = seen.wait_for(enough) => {}
             () = self.shared.over() => {}
@@ -94,15 +86,14 @@ impl FarSide {
     /// The last messages that arrived, oldest first.
     #[must_use]
     pub fn received(&self) -> Vec<Incoming> {
-        self.shared.seen.borrow().messages.iter().cloned().collect()
+        self.shared.seen.borrow().messages().cloned().collect()
     }
 
     /// The params of the last message of this method.
     #[must_use]
     pub fn last_params(&self, method: &str) -> Option<Value> {
         let seen = self.shared.seen.borrow();
-        seen.messages
-            .iter()
+        seen.messages()
             .rev()
             .find(|message| message.method() == method)
             .map(|message| message.params().clone())
@@ -111,13 +102,7 @@ impl FarSide {
     /// How many ledger lines begin with these words, as in [`crate::Ledger::count`].
     #[must_use]
     pub fn noted(&self, words: &str) -> usize {
-        self.shared
-            .seen
-            .borrow()
-            .notes
-            .iter()
-            .filter(|note| begins_with_words(note, words))
-            .count()
+        self.shared.seen.borrow().noted(words)
     }
 
     /// Changes the script while it plays.
@@ -223,7 +208,7 @@ impl FarSide {
         for action in actions {
             let write = match action {
                 Action::Note(note) => {
-                    self.shared.seen.send_modify(|seen| seen.notes.push(note));
+                    self.shared.seen.send_modify(|seen| seen.note(note));
                     continue;
                 }
                 Action::Wait(pause) => {
@@ -300,26 +285,6 @@ impl Shared {
 enum Life {
     Playing,
     Over,
-}
-
-#[derive(Default)]
-struct Seen {
-    total: usize,
-    methods: BTreeMap<String, usize>,
-    messages: VecDeque<Incoming>,
-    /// A short line per message; a test that floods its far side past its memory is its own fault.
-    notes: Vec<String>,
-}
-
-impl Seen {
-    fn add(&mut self, message: Incoming) {
-        self.total += 1;
-        *self.methods.entry(message.method().to_owned()).or_default() += 1;
-        if self.messages.len() == KEPT_MESSAGES {
-            self.messages.pop_front();
-        }
-        self.messages.push_back(message);
-    }
 }
 
 /// What the writing task is asked for, in order.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::fault::{Fault, Rule, Step};
+use crate::fault::Fault;
+use crate::rule::{Rule, Step};
 
 /// Protocol versions with an `initialize` handshake, oldest first.
 pub const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];

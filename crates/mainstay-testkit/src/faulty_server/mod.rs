@@ -2,8 +2,9 @@
 
 mod binary;
 
-use crate::fault::{Fault, Rule, Step};
+use crate::fault::Fault;
 use crate::ledger::Ledger;
+use crate::rule::{Rule, Step};
 use crate::script::Script;
 
 /// Builds the command, arguments and environment that start a scripted server process.

@@ -5,7 +5,8 @@ use tokio::io::{AsyncReadExt, DuplexStream, Lines};
 use tokio::time::Instant;
 
 use super::*;
-use crate::fault::{Fault, Step};
+use crate::fault::Fault;
+use crate::rule::Step;
 
 /// The near side of a connection, as a test client sees it.
 struct Near {

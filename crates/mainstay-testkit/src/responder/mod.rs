@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::action::Action;
-use crate::fault::{Event, Fault, Step};
+use crate::fault::Fault;
+use crate::rule::{Event, Step};
 use crate::script::Script;
 
 pub use message::Incoming;

@@ -2,7 +2,8 @@ use serde_json::{Value, json};
 
 use super::Responder;
 use crate::action::{Action, Signal};
-use crate::fault::{BadAnswer, Fault, Garbage, Occurrence, Rule, Step};
+use crate::fault::{BadAnswer, Fault, Garbage};
+use crate::rule::{Occurrence, Rule, Step};
 use crate::script::{Cursors, MODERN_VERSION, Script, Speaks};
 
 fn responder(script: Script) -> Responder {

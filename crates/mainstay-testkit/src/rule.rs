@@ -1,0 +1,169 @@
+//! Where and when something goes wrong.
+//!
+//! A [`Rule`] joins a [`Step`] (where) with an [`Occurrence`] and conditions (when) and a [`Fault`] (what). All rules
+//! that fire for one event are played in order, until one of them decides what becomes of the answer.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::fault::Fault;
+
+/// A moment in a server's life at which a fault may strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// The process has started and has read nothing yet.
+    Start,
+    /// `server/discover`.
+    Discover,
+    /// `initialize`.
+    Initialize,
+    /// `notifications/initialized`.
+    Initialized,
+    /// `ping`.
+    Ping,
+    /// Any of the four `*/list` requests.
+    List,
+    /// `tools/call`.
+    Call,
+    /// Any other request.
+    Other,
+    /// The end of its input.
+    Eof,
+}
+
+impl Step {
+    /// The step that a request of this method is.
+    #[must_use]
+    pub fn of(method: &str) -> Self {
+        match method {
+            "server/discover" => Self::Discover,
+            "initialize" => Self::Initialize,
+            "notifications/initialized" => Self::Initialized,
+            "ping" => Self::Ping,
+            "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => Self::List,
+            "tools/call" => Self::Call,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Which of the events that match a rule it fires for, counted from 1 within one connection or process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Occurrence {
+    /// Every one.
+    #[default]
+    Always,
+    /// This one only.
+    Nth(u64),
+    /// This one and all later ones.
+    From(u64),
+    /// Those up to and including this one.
+    Until(u64),
+}
+
+impl Occurrence {
+    pub(crate) fn includes(self, count: u64) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Nth(n) => count == n,
+            Self::From(n) => count >= n,
+            Self::Until(n) => count <= n,
+        }
+    }
+}
+
+/// A fault with its place and its conditions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    step: Step,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    method: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    named: Option<String>,
+    #[serde(default)]
+    occurrence: Occurrence,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_starts: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    when_file: Option<PathBuf>,
+    fault: Fault,
+}
+
+impl Rule {
+    /// `fault`, whenever `step` is reached.
+    #[must_use]
+    pub fn new(step: Step, fault: Fault) -> Self {
+        Self {
+            step,
+            fault,
+            method: None,
+            named: None,
+            occurrence: Occurrence::Always,
+            first_starts: None,
+            when_file: None,
+        }
+    }
+
+    /// Only for this method, where a step has several.
+    #[must_use]
+    pub fn method(mut self, method: &str) -> Self {
+        self.method = Some(method.to_owned());
+        self
+    }
+
+    /// Only for the tool or prompt of this name, or the resource with this URI.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.named = Some(name.to_owned());
+        self
+    }
+
+    /// Only for some of the matching events.
+    #[must_use]
+    pub fn occurrence(mut self, occurrence: Occurrence) -> Self {
+        self.occurrence = occurrence;
+        self
+    }
+
+    /// Only in the first so many processes that share one ledger: a server that is well after some restarts.
+    #[must_use]
+    pub fn first_starts(mut self, starts: u64) -> Self {
+        self.first_starts = Some(starts);
+        self
+    }
+
+    /// Only while this file exists, so that a running test can switch the fault on and off.
+    #[must_use]
+    pub fn when_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.when_file = Some(path.as_ref().to_owned());
+        self
+    }
+
+    pub(crate) fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    pub(crate) fn occurrences(&self) -> Occurrence {
+        self.occurrence
+    }
+
+    /// Whether place and conditions are met, the occurrence aside.
+    pub(crate) fn matches(&self, event: Event<'_>, start: u64) -> bool {
+        self.step == event.step
+            && self.method.as_deref().is_none_or(|method| method == event.method)
+            && self.named.as_deref().is_none_or(|name| Some(name) == event.name)
+            && self.first_starts.is_none_or(|starts| start <= starts)
+            && self.when_file.as_ref().is_none_or(|path| path.exists())
+    }
+}
+
+/// What rules are matched against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) step: Step,
+    pub(crate) method: &'a str,
+    pub(crate) name: Option<&'a str>,
+}
