@@ -88,7 +88,7 @@ impl Setup {
         }
         for file in &self.mentioned {
             screen.note(&format!(
-                "not used: {} (it came with this directory; to use it, name it with --config)",
+                "not used: {} (a file of the working directory is used only if --config names it)",
                 file.display()
             ));
         }
@@ -108,7 +108,8 @@ impl Setup {
             }
         }
         if !names.is_empty() {
-            self.servers.retain(|server| names.iter().any(|name| name == server.name()));
+            self.servers
+                .retain(|server| names.iter().any(|name| name == server.name()));
         }
         Ok(())
     }
@@ -157,7 +158,11 @@ fn demo_server() -> Result<ServerConfig, Failure> {
 
 /// `MAINSTAY_CACHE`, or `mainstay` in the user's cache directory.
 fn cache_directory() -> Option<PathBuf> {
-    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     set("MAINSTAY_CACHE").or_else(|| {
         let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
         let base = base.or_else(|| set("HOME").map(|home| home.join(".cache")))?;

@@ -19,7 +19,11 @@ pub(crate) fn init(screen: &Screen) {
     }
     let filter = match EnvFilter::try_from_env(VARIABLE) {
         Ok(filter) => filter,
-        Err(error) => return screen.warning(&format!("{VARIABLE} is not understood, nothing is logged: {error}")),
+        Err(error) => {
+            return screen.warning(&format!(
+                "{VARIABLE} is not understood, nothing is logged: {error}"
+            ));
+        }
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)

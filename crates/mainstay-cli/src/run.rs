@@ -35,7 +35,7 @@ async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet
     let done = tokio::select! {
         done = work(&fleet) => done,
         exit = signals.next() => {
-            screen.note("interrupted: stopping the servers (once more to force)");
+            screen.note("stopping the servers; interrupt once more to force");
             Ok(exit)
         }
     };

@@ -7,19 +7,28 @@ use crate::args::{Common, Tools};
 use crate::exit::{Done, Exit};
 use crate::json;
 use crate::load::load;
-use crate::output::{Cell, Ink, Screen, count, cut, first_line, plain, span, table};
+use crate::output::{Cell, Ink, Screen, cut, first_line, plain, span, table, width};
 use crate::run::with_fleet;
-use crate::startup::{Standing, Startup};
+use crate::startup::{Progress, Standing, Startup};
 
 /// Narrower than this, a description says nothing and is left out.
 const LEAST_DESCRIPTION: usize = 12;
+/// How far everything below a server's name is indented.
+const INDENT: usize = 2;
+/// How wide the word for a kind is: that of the longest.
+const KINDS: usize = "resource".len();
 
 pub(crate) fn run(tools: &Tools, common: &Common, screen: &Screen) -> Done {
     let mut setup = load(common)?;
     setup.announce(screen);
     setup.keep(&tools.server)?;
     with_fleet(&setup, screen, async |fleet| {
-        let statuses = Startup::of(fleet).settle(tools.timeout, |_| {}).await;
+        let startup = Startup::of(fleet);
+        let mut progress = Progress::new(screen, false);
+        let statuses = startup
+            .settle(tools.timeout, |statuses| progress.show(&startup, fleet, statuses))
+            .await;
+        drop(progress);
         let catalog = fleet.catalog();
         let text = if tools.json {
             json::document(&json::Tools::of(&setup, &catalog, &statuses))
@@ -65,15 +74,12 @@ fn text(catalog: &Catalog, statuses: &[Status], screen: &Screen) -> String {
 
 fn heading(catalog: &Catalog, status: &Status, screen: &Screen) -> String {
     let name = screen.out.bold(&plain(&status.server));
-    let stale = catalog.freshness(&status.server).and_then(|freshness| {
-        let since = freshness.stale_since?;
-        let age = freshness.listed_at.elapsed().unwrap_or_default();
-        // Stale means that it cannot be asked now, however recent the listing is.
-        (since <= std::time::SystemTime::now()).then_some(age)
-    });
+    let freshness = catalog.freshness(&status.server);
+    let stale = freshness.filter(|freshness| freshness.stale_since.is_some());
     match stale {
         None => format!("{name}\n"),
-        Some(age) => {
+        Some(freshness) => {
+            let age = freshness.listed_at.elapsed().unwrap_or_default();
             let state = format!("stale: listed {} ago, now {}", span(age), status.state);
             format!("{name}  {}\n", screen.out.ink(Ink::Yellow, &state))
         }
@@ -97,23 +103,30 @@ fn section(catalog: &Catalog, status: &Status, screen: &Screen) -> String {
                 .map(|offer| Line::read($kind, offer.name(), offer.published()))
         };
     }
-    let lines: Vec<Line> = lines!("tool", catalog.tools())
-        .chain(lines!("prompt", catalog.prompts()))
-        .chain(lines!("resource", catalog.resources()))
-        .chain(lines!("template", catalog.templates()))
-        .collect();
-    if lines.is_empty() {
-        return format!("  {}\n", screen.out.dim("nothing"));
+    // Each kind is aligned by itself: one long uri must not push the tools' descriptions off the screen.
+    let kinds: [Vec<Line>; 4] = [
+        lines!("tool", catalog.tools()).collect(),
+        lines!("prompt", catalog.prompts()).collect(),
+        lines!("resource", catalog.resources()).collect(),
+        lines!("template", catalog.templates()).collect(),
+    ];
+    let text: String = kinds.iter().map(|lines| aligned(lines, screen)).collect();
+    if text.is_empty() {
+        return format!("{}{}\n", " ".repeat(INDENT), screen.out.dim("nothing"));
     }
-    let widest = |measure: fn(&Line) -> &str| lines.iter().map(|line| crate::output::width(measure(line))).max();
-    let taken = 2 + 8 + 2 + widest(|line| &line.name).unwrap_or(0) + 2 + widest(|line| &line.hints).unwrap_or(0) + 2;
+    text
+}
+
+fn aligned(lines: &[Line], screen: &Screen) -> String {
+    let widest =
+        |measure: fn(&Line) -> &str| lines.iter().map(|line| width(measure(line))).max().unwrap_or(0);
+    let gaps = 3 * 2;
+    let taken = INDENT + KINDS + gaps + widest(|line| &line.name) + widest(|line| &line.hints);
     let room = screen.width.saturating_sub(taken);
     let rows: Vec<_> = lines.iter().map(|line| line.cells(room)).collect();
     let mut text = String::new();
     for line in table(screen.out, &rows) {
-        text.push_str("  ");
-        text.push_str(&line);
-        text.push('\n');
+        text.push_str(&format!("{:INDENT$}{line}\n", ""));
     }
     text
 }
@@ -143,7 +156,7 @@ impl Line {
             cut(&self.description, room)
         };
         vec![
-            Cell::new(Ink::Dim, self.kind),
+            Cell::new(Ink::Dim, format!("{:KINDS$}", self.kind)),
             Cell::new(Ink::Cyan, self.name.clone()),
             Cell::new(Ink::Yellow, self.hints.clone()),
             Cell::new(Ink::None, description),

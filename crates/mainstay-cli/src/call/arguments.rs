@@ -27,14 +27,20 @@ impl Arguments {
             [dash] if dash == "-" => {
                 let mut text = String::new();
                 let mut bounded = stdin.take(MAX_BYTES + 1);
-                bounded.read_to_string(&mut text).context("cannot read the arguments from stdin")?;
+                bounded
+                    .read_to_string(&mut text)
+                    .context("cannot read the arguments from stdin")?;
                 if text.len() as u64 > MAX_BYTES {
                     bail!("the arguments on stdin are larger than {MAX_BYTES} bytes");
                 }
                 object(&text).context("stdin")
             }
             [text] if text.trim_start().starts_with(['{', '[']) => object(text),
-            pairs => pairs.iter().map(|pair| split(pair)).collect::<Result<_, _>>().map(Self::Pairs),
+            pairs => pairs
+                .iter()
+                .map(|pair| split(pair))
+                .collect::<Result<_, _>>()
+                .map(Self::Pairs),
         }
     }
 
@@ -69,7 +75,10 @@ pub(super) struct Schema {
 impl Schema {
     /// Whether an argument is text and nothing else.
     fn is_text(&self, key: &str) -> bool {
-        self.properties.get(key).and_then(|property| property.get("type")).is_some_and(|kind| kind == "string")
+        self.properties
+            .get(key)
+            .and_then(|property| property.get("type"))
+            .is_some_and(|kind| kind == "string")
     }
 }
 
@@ -116,12 +125,22 @@ mod tests {
     fn a_pair_is_what_the_schema_says_or_else_what_it_looks_like() {
         let schema = r#"{"properties": {"text": {"type": "string"}, "n": {"type": "number"}}}"#;
         assert_eq!(sent(&["text=5", "n=5"], schema), r#"{"n":5,"text":"5"}"#);
-        assert_eq!(sent(&["a=true", "b=[1]", "c=x=y", "d="], "{}"), r#"{"a":true,"b":[1],"c":"x=y","d":""}"#);
+        assert_eq!(
+            sent(&["a=true", "b=[1]", "c=x=y", "d="], "{}"),
+            r#"{"a":true,"b":[1],"c":"x=y","d":""}"#
+        );
     }
 
     #[test]
     fn what_is_neither_json_nor_a_pair_is_refused() {
-        for written in [&["{\"a\": }"][..], &["[1]"], &["hello"], &["=x"], &["a=1", "{}"], &["{} {}"]] {
+        for written in [
+            &["{\"a\": }"][..],
+            &["[1]"],
+            &["hello"],
+            &["=x"],
+            &["a=1", "{}"],
+            &["{} {}"],
+        ] {
             assert!(read(written).is_err(), "{written:?}");
         }
         assert!(read(&["a=1", "a=2"]).unwrap().fit(None).is_err());

@@ -47,7 +47,10 @@ fn shown(block: &Value) -> String {
         Some(kind @ ("image" | "audio")) => {
             // Four characters of base64 are three bytes.
             let bytes = field("data").map_or(0, |data| data.trim_end_matches('=').len() * 3 / 4);
-            format!("[{kind} {}, {bytes} bytes]", field("mimeType").unwrap_or("of unknown type"))
+            format!(
+                "[{kind} {}, {bytes} bytes]",
+                field("mimeType").unwrap_or("of unknown type")
+            )
         }
         Some("resource") => resource(block.get("resource").unwrap_or(&Value::Null)),
         Some("resource_link") => {
@@ -91,7 +94,10 @@ mod tests {
 
     #[test]
     fn structured_content_is_shown_where_nothing_else_is() {
-        assert_eq!(text(r#"{"content": [], "structuredContent": {"a": 1}}"#), "{\n  \"a\": 1\n}\n");
+        assert_eq!(
+            text(r#"{"content": [], "structuredContent": {"a": 1}}"#),
+            "{\n  \"a\": 1\n}\n"
+        );
         assert_eq!(
             text(r#"{"content": [{"type": "text", "text": "a"}], "structuredContent": {"a": 1}}"#),
             "a\n"

@@ -20,7 +20,7 @@ use crate::json;
 use crate::load::load;
 use crate::output::{Screen, readable};
 use crate::run::with_fleet;
-use crate::startup::{Standing, Startup};
+use crate::startup::{Progress, Standing, Startup};
 use arguments::{Arguments, Schema};
 use content::Answer;
 
@@ -34,7 +34,9 @@ pub(crate) fn run(call: &Call, common: &Common, screen: &Screen) -> Done {
     setup.announce(screen);
     setup.keep(std::slice::from_ref(&call.server))?;
     with_fleet(&setup, screen, async |fleet| {
-        let server = fleet.server(&call.server).ok_or_else(|| Failure::failed(anyhow!("the server is gone")))?;
+        let server = fleet
+            .server(&call.server)
+            .ok_or_else(|| Failure::failed(anyhow!("the server is gone")))?;
         let called = Called {
             call,
             screen,
@@ -77,22 +79,39 @@ impl Called<'_> {
 
     /// Waits for the server as long as it is worth it.
     async fn connected(&self, within: Duration) -> Result<(), CallError> {
-        let statuses = Startup::of(self.fleet).settle(within, |_| {}).await;
+        let startup = Startup::of(self.fleet);
+        let mut progress = Progress::new(self.screen, false);
+        let statuses = startup
+            .settle(within, |statuses| progress.show(&startup, self.fleet, statuses))
+            .await;
+        drop(progress);
         if statuses.iter().all(|status| Standing::of(status) == Standing::Up) {
             return Ok(());
         }
         // It is not up: the library says why, in the words of a call that was not sent.
-        self.server.wait_connected(Duration::ZERO).await.map(drop)
+        match self.server.wait_connected(Duration::ZERO).await {
+            Ok(_) => Ok(()),
+            // How long it was waited for is no news to whoever waited.
+            Err(CallError::WaitTimedOut { now, .. }) => Err(CallError::NotConnected(now)),
+            Err(error) => Err(error),
+        }
     }
 
     fn answered(&self, reply: &Reply) -> Done {
         let answer = Answer::read(&reply.result);
-        let exit = if answer.is_error { Exit::Failed } else { Exit::Success };
+        let exit = if answer.is_error {
+            Exit::Failed
+        } else {
+            Exit::Success
+        };
         if self.call.json {
             let document = json::Call::answered(&self.call.server, &self.call.tool, reply, answer.is_error);
             self.screen.print(&json::document(&document))?;
         } else if answer.is_error {
-            self.screen.error(&format!("the tool answered with an error: {}", readable(answer.text().trim_end())));
+            self.screen.error(&format!(
+                "the tool answered with an error: {}",
+                readable(answer.text().trim_end())
+            ));
         } else {
             self.print(&answer.text())?;
         }

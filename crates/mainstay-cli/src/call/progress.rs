@@ -50,7 +50,9 @@ struct Step {
 impl Step {
     fn words(&self) -> String {
         let done = match self.total {
-            Some(total) if total > 0.0 => format!("{:.0} %", (self.progress / total * 100.0).clamp(0.0, 100.0)),
+            Some(total) if total > 0.0 => {
+                format!("{:.0} %", (self.progress / total * 100.0).clamp(0.0, 100.0))
+            }
             Some(_) | None => format!("{}", self.progress),
         };
         match &self.message {
@@ -67,7 +69,10 @@ mod tests {
     #[test]
     fn progress_is_a_share_where_the_whole_is_known() {
         let words = |json: &str| serde_json::from_str::<Step>(json).unwrap().words();
-        assert_eq!(words(r#"{"progress": 1, "total": 4, "message": "a\nb"}"#), "… 25 %  a b");
+        assert_eq!(
+            words(r#"{"progress": 1, "total": 4, "message": "a\nb"}"#),
+            "… 25 %  a b"
+        );
         assert_eq!(words(r#"{"progress": 7}"#), "… 7");
         assert_eq!(words(r#"{"progress": 7, "total": 0}"#), "… 7");
     }

@@ -1,5 +1,6 @@
 //! What a person can do about a server that is not up.
 
+use std::fmt;
 use std::path::Path;
 
 use mainstay::config::Target;
@@ -7,31 +8,55 @@ use mainstay::{Reason, ServerConfig, StateKind, Status};
 
 use crate::startup::Standing;
 
+/// The next step.
+#[derive(Debug)]
+pub(crate) struct Mend {
+    pub(crate) advice: String,
+    /// A command to run for it, to be copied as it stands.
+    pub(crate) command: Option<String>,
+}
+
 /// The way out, where one is known. The library's messages name the fault; this names the next step.
-pub(super) fn advice(status: &Status, config: &ServerConfig, file: Option<&Path>) -> Option<String> {
+pub(super) fn mend(status: &Status, config: &ServerConfig, file: Option<&Path>) -> Option<Mend> {
     match Standing::of(status) {
-        Standing::Up => return None,
-        Standing::Off => return in_file(file, |file| format!("set `enabled` to true in {file}")),
+        Standing::Up | Standing::Off => return None,
         Standing::Starting | Standing::Down => {}
     }
     if status.reason == Some(Reason::AuthRequired) {
-        return Some("log in to it".to_owned());
+        return Some(Mend::plain("log in to it"));
     }
-    let exited = status.last_error.as_ref().is_some_and(|error| error.exit.is_some());
-    match (status.state, status.last_error.is_some(), exited) {
-        (StateKind::PermanentlyFailed, _, false) => {
-            in_file(file, |file| format!("mend its entry in {file}, then check again"))
+    let Some(error) = &status.last_error else {
+        return Some(Mend::plain("it is still starting: give it longer with --timeout"));
+    };
+    let advice = match (status.state, &error.exit) {
+        (StateKind::PermanentlyFailed, None) => {
+            let advice = file.map(|file| format!("mend its entry in {}, then check again", file.display()));
+            return advice.map(Mend::plain);
         }
-        (_, true, true) => by_hand(config).map(|line| format!("run it by hand to see why it ends: {line}")),
-        (_, true, false) => {
-            by_hand(config).map(|line| format!("is it an MCP server on stdin and stdout? run it by hand: {line}"))
-        }
-        (_, false, _) => Some("it is still starting: give it longer with --timeout".to_owned()),
+        (_, Some(_)) => "run it by hand to see why it ends",
+        (_, None) => "is it an MCP server on stdin and stdout? run it by hand",
+    };
+    by_hand(config).map(|command| Mend {
+        advice: advice.to_owned(),
+        command: Some(command),
+    })
+}
+
+impl Mend {
+    fn plain(advice: impl Into<String>) -> Self {
+        let (advice, command) = (advice.into(), None);
+        Self { advice, command }
     }
 }
 
-fn in_file(file: Option<&Path>, advice: impl Fn(std::path::Display<'_>) -> String) -> Option<String> {
-    file.map(|file| advice(file.display()))
+impl fmt::Display for Mend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.advice)?;
+        match &self.command {
+            Some(command) => write!(f, ": {command}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The command line as configured; secrets stay variables.
@@ -47,7 +72,7 @@ fn by_hand(config: &ServerConfig) -> Option<String> {
     }
 }
 
-/// A word as a shell would take it. Variables stay outside of quotes' reach on purpose: the shell has them too.
+/// A word as a shell would take it. Variables stay variables: the shell has them too.
 fn quoted(word: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~".contains(c);
     if !word.is_empty() && word.chars().all(bare) {

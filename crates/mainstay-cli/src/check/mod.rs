@@ -1,18 +1,16 @@
 //! `mainstay check`: starts every server, shows what each offers and what is wrong with the rest.
 
-mod board;
 mod mend;
-mod progress;
 mod report;
 mod show;
 
 use crate::args::{Check, Common};
 use crate::exit::{Done, Exit};
+use crate::json;
 use crate::load::load;
 use crate::output::Screen;
 use crate::run::with_fleet;
-use crate::startup::Startup;
-use crate::json;
+use crate::startup::{Progress, Startup};
 
 pub(crate) use report::{Report, ServerReport};
 
@@ -21,7 +19,8 @@ pub(crate) fn run(check: &Check, common: &Common, screen: &Screen) -> Done {
     setup.announce(screen);
     with_fleet(&setup, screen, async |fleet| {
         let startup = Startup::of(fleet);
-        let mut progress = progress::Progress::new(screen, check.json);
+        // Scripts that read JSON are told nothing on the way.
+        let mut progress = Progress::new(screen, !check.json);
         let statuses = startup
             .settle(check.timeout, |statuses| progress.show(&startup, fleet, statuses))
             .await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay::{Catalog, Fleet, ServerConfig, Status};
 use serde::Deserialize;
 
-use super::mend;
+use super::mend::{Mend, mend};
 use crate::load::Setup;
 use crate::startup::{Standing, Startup};
 
@@ -34,7 +34,7 @@ pub(crate) struct ServerReport {
     /// What was set aside of its offers, in words.
     pub(crate) set_aside: Vec<String>,
     /// What a person can do about it.
-    pub(crate) mend: Option<String>,
+    pub(crate) mend: Option<Mend>,
 }
 
 /// What a server offers, by the names and uris it uses itself.
@@ -51,7 +51,10 @@ impl Report {
         let none_required = !setup.servers.iter().any(ServerConfig::required);
         let catalog = fleet.catalog();
         let server = |status: Status| {
-            let config = setup.servers.iter().find(|config| config.name() == &*status.server);
+            let config = setup
+                .servers
+                .iter()
+                .find(|config| config.name() == &*status.server);
             let required = config.is_some_and(ServerConfig::required);
             let enabled = config.is_some_and(ServerConfig::enabled);
             ServerReport {
@@ -62,7 +65,7 @@ impl Report {
                 title: title(&catalog, &status.server),
                 offers: Offers::of(&catalog, &status.server),
                 set_aside: set_aside(&catalog, &status.server),
-                mend: config.and_then(|config| mend::advice(&status, config, setup.file())),
+                mend: config.and_then(|config| mend(&status, config, setup.file())),
                 status,
             }
         };
@@ -114,6 +117,13 @@ fn title(catalog: &Catalog, server: &str) -> Option<String> {
 }
 
 fn set_aside(catalog: &Catalog, server: &str) -> Vec<String> {
-    let of_it = catalog.diagnostics().iter().filter(|diagnostic| diagnostic.server == server);
-    of_it.map(ToString::to_string).collect()
+    let of_it = catalog
+        .diagnostics()
+        .iter()
+        .filter(|diagnostic| diagnostic.server == server);
+    let words = of_it.map(|diagnostic| match &diagnostic.item {
+        Some(item) => format!("{} `{item}`: {}", diagnostic.kind, diagnostic.message),
+        None => format!("{}s: {}", diagnostic.kind, diagnostic.message),
+    });
+    words.collect()
 }

@@ -2,10 +2,9 @@
 
 use std::time::SystemTime;
 
-use super::board::{self, Row};
 use super::report::{Report, ServerReport};
-use crate::output::{Ink, Paint, count, indented, plain, span, wrapped};
-use crate::startup::Standing;
+use crate::output::{Ink, Paint, count, labelled, plain, prose, span, wrapped};
+use crate::startup::{Row, Standing, board};
 
 /// How wide the labels are, with the space behind them.
 const LABELS: usize = 11;
@@ -17,14 +16,18 @@ pub(super) fn text(report: &Report, paint: Paint, width: usize) -> String {
     let mut text = String::new();
     let rows: Vec<_> = report.servers.iter().map(row).collect();
     if !rows.is_empty() {
-        for line in board::lines(paint, &rows) {
+        for line in board(paint, &rows) {
             text.push_str(&line);
             text.push('\n');
         }
         text.push('\n');
     }
     let page = Page { paint, width };
-    for server in &report.servers {
+    for server in report
+        .servers
+        .iter()
+        .filter(|server| server.standing != Standing::Off)
+    {
         text.push_str(&page.server(server));
         text.push('\n');
     }
@@ -36,7 +39,11 @@ fn row(server: &ServerReport) -> Row<'_> {
     Row {
         status: &server.status,
         took: server.took,
-        tools: server.status.listed_at.is_some().then_some(server.offers.tools.len()),
+        tools: server
+            .status
+            .listed_at
+            .is_some()
+            .then_some(server.offers.tools.len()),
     }
 }
 
@@ -49,12 +56,14 @@ impl Page {
     fn server(&self, server: &ServerReport) -> String {
         let name = self.paint.bold(&plain(&server.status.server));
         let beside = match server.standing {
-            Standing::Up => server.title.as_deref().map(plain).unwrap_or_default(),
-            Standing::Down => "is down".to_owned(),
-            Standing::Starting => "is not up yet".to_owned(),
-            Standing::Off => "is disabled".to_owned(),
+            Standing::Up => self
+                .paint
+                .dim(&server.title.as_deref().map(plain).unwrap_or_default()),
+            Standing::Down => self.paint.ink(Ink::Red, "is down"),
+            Standing::Starting => self.paint.ink(Ink::Yellow, "is not up yet"),
+            Standing::Off => self.paint.dim("is disabled"),
         };
-        let mut text = format!("{name}  {}\n", self.paint.dim(&beside));
+        let mut text = format!("{name}  {beside}\n");
         text.push_str(&self.trouble(server));
         text.push_str(&self.offers(server));
         for diagnostic in &server.set_aside {
@@ -65,11 +74,10 @@ impl Page {
 
     fn trouble(&self, server: &ServerReport) -> String {
         let mut text = String::new();
-        if !server.is_up() && server.standing != Standing::Off {
+        if !server.is_up() {
             if let Some(error) = &server.status.last_error {
                 text.push_str(&self.prose("cause", Ink::Red, &error.message));
-                let stderr: Vec<_> = error.stderr.iter().map(|line| self.paint.dim(line)).collect();
-                text.push_str(&indented("stderr", LABELS, &stderr));
+                text.push_str(&self.labelled("stderr", &error.stderr));
             }
             if let Some(at) = server.status.next_retry {
                 let pause = at.duration_since(SystemTime::now()).unwrap_or_default();
@@ -77,7 +85,9 @@ impl Page {
             }
         }
         if let Some(mend) = &server.mend {
-            text.push_str(&self.prose("mend", Ink::Yellow, mend));
+            text.push_str(&self.prose("mend", Ink::None, &mend.advice));
+            // Not wrapped: it is to be copied.
+            text.push_str(&self.labelled("", mend.command.as_slice()));
         }
         text
     }
@@ -92,10 +102,10 @@ impl Page {
         ];
         let mut text = String::new();
         for (label, names) in kinds {
-            text.push_str(&indented(label, LABELS, &self.names(names)));
+            text.push_str(&self.labelled(label, &self.names(names)));
         }
         if text.is_empty() && server.is_up() {
-            return indented("offers", LABELS, &["nothing".to_owned()]);
+            return self.labelled("offers", &["nothing".to_owned()]);
         }
         if let Some(since) = server.status.stale_since.filter(|_| !text.is_empty()) {
             let age = since.elapsed().unwrap_or_default();
@@ -114,12 +124,15 @@ impl Page {
     }
 
     fn prose(&self, label: &str, ink: Ink, text: &str) -> String {
-        let text = plain(text);
-        let lines: Vec<_> = wrapped(text.split(' '), self.room())
+        let lines: Vec<_> = prose(text, self.room())
             .iter()
             .map(|line| self.paint.ink(ink, line))
             .collect();
-        indented(label, LABELS, &lines)
+        self.labelled(label, &lines)
+    }
+
+    fn labelled(&self, label: &str, lines: &[String]) -> String {
+        labelled(self.paint, label, LABELS, lines)
     }
 
     fn room(&self) -> usize {
@@ -127,22 +140,38 @@ impl Page {
     }
 
     fn sum(&self, report: &Report) -> String {
-        let wanted: Vec<_> = report.servers.iter().filter(|server| server.standing != Standing::Off).collect();
+        let wanted: Vec<_> = report
+            .servers
+            .iter()
+            .filter(|server| server.standing != Standing::Off)
+            .collect();
         let up = wanted.iter().filter(|server| server.is_up()).count();
         let all = wanted.len() + report.refused.len();
         if all == 0 {
-            return format!("{}\n", self.paint.ink(Ink::Yellow, "there are no servers to start"));
+            return format!(
+                "{}\n",
+                self.paint.ink(Ink::Yellow, "there are no servers to start")
+            );
         }
         let ink = if up == all { Ink::Green } else { Ink::Red };
-        let mut text = self.paint.ink(ink, &format!("{up} of {} up", count(all, "server")));
+        let mut text = self
+            .paint
+            .ink(ink, &format!("{up} of {} up", count(all, "server")));
         let mut list = |what: &str, names: Vec<String>| {
             if !names.is_empty() {
                 text.push_str(&format!("; {what}: {}", names.join(", ")));
             }
         };
         let down = wanted.iter().filter(|server| !server.is_up());
-        list("down", down.map(|server| plain(&server.status.server)).collect());
-        list("not used", report.refused.iter().map(|name| plain(name)).collect());
+        let down = down.map(|server| {
+            let required = if server.required { " (required)" } else { "" };
+            plain(&server.status.server) + required
+        });
+        list("down", down.collect());
+        list(
+            "not used",
+            report.refused.iter().map(|name| plain(name)).collect(),
+        );
         text + "\n"
     }
 }

@@ -56,7 +56,7 @@ impl Checked {
             resources: offers.resources.clone(),
             templates: offers.templates.clone(),
             set_aside: report.set_aside.clone(),
-            mend: report.mend.clone(),
+            mend: report.mend.as_ref().map(ToString::to_string),
         }
     }
 }

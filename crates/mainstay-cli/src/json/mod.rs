@@ -90,7 +90,11 @@ impl Configuration {
             found_by,
             problems: setup.problems.iter().map(Problem::of).collect(),
             refused: setup.refused.iter().cloned().collect(),
-            not_used: setup.mentioned.iter().map(|file| file.display().to_string()).collect(),
+            not_used: setup
+                .mentioned
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect(),
         }
     }
 }

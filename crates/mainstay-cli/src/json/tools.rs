@@ -46,7 +46,9 @@ struct Effects {
 impl Tools {
     pub(crate) fn of(setup: &Setup, catalog: &Catalog, statuses: &[Status]) -> Self {
         let stale = |server: &str| {
-            catalog.freshness(server).is_some_and(|freshness| freshness.stale_since.is_some())
+            catalog
+                .freshness(server)
+                .is_some_and(|freshness| freshness.stale_since.is_some())
         };
         macro_rules! offer {
             ($offer:expr) => {
@@ -69,8 +71,16 @@ impl Tools {
             servers: statuses.iter().map(Server::of).collect(),
             tools: tools.collect(),
             prompts: catalog.prompts().iter().map(|prompt| offer!(prompt)).collect(),
-            resources: catalog.resources().iter().map(|resource| offer!(resource)).collect(),
-            templates: catalog.templates().iter().map(|template| offer!(template)).collect(),
+            resources: catalog
+                .resources()
+                .iter()
+                .map(|resource| offer!(resource))
+                .collect(),
+            templates: catalog
+                .templates()
+                .iter()
+                .map(|template| offer!(template))
+                .collect(),
         }
     }
 }

@@ -7,12 +7,12 @@ mod paint;
 mod table;
 mod text;
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, Write};
 
 pub(crate) use live::Live;
 pub(crate) use paint::{Ink, Paint};
 pub(crate) use table::{Cell, table};
-pub(crate) use text::{count, cut, first_line, indented, plain, readable, span, width, wrapped};
+pub(crate) use text::{count, cut, first_line, labelled, plain, prose, readable, span, width, wrapped};
 
 use crate::exit::Failure;
 
@@ -86,12 +86,13 @@ impl Screen {
 
     /// Whether progress can be redrawn in place.
     pub(crate) fn is_live(&self) -> bool {
-        self.shows_progress() && io::stderr().is_terminal() && !crate::log::wanted()
+        self.shows_progress() && paint::obeys(&io::stderr()) && !crate::log::wanted()
     }
 }
 
 fn columns() -> usize {
-    let asked = rustix::termios::tcgetwinsize(io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(io::stderr()));
+    let asked =
+        rustix::termios::tcgetwinsize(io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(io::stderr()));
     match asked {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
         Ok(_) | Err(_) => DEFAULT_WIDTH,

@@ -28,14 +28,14 @@ pub(crate) struct Paint {
 }
 
 impl Paint {
+    #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { coloured: false };
 
     /// Colours on a terminal that has them, unless `NO_COLOR` is set.
     pub(crate) fn for_stream(stream: &impl IsTerminal) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self {
-            coloured: stream.is_terminal() && !no_color && !dumb,
+            coloured: obeys(stream) && !no_color,
         }
     }
 
@@ -67,4 +67,10 @@ impl Paint {
     pub(crate) fn bold(self, text: &str) -> String {
         self.ink(Ink::Bold, text)
     }
+}
+
+/// Whether a stream is a terminal that obeys escape sequences.
+pub(super) fn obeys(stream: &impl IsTerminal) -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stream.is_terminal() && !dumb
 }

@@ -28,7 +28,13 @@ impl Cell {
 pub(crate) fn table(paint: Paint, rows: &[Vec<Cell>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| width(&cell.text)).max().unwrap_or(0))
+        .map(|column| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| width(&cell.text))
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     let line = |row: &Vec<Cell>| {
         let mut line = String::new();

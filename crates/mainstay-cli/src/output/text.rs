@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::paint::Paint;
+
 /// A text on one line that cannot move the cursor: each run of control characters and white space becomes one space.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -20,12 +22,19 @@ pub(crate) fn plain(text: &str) -> String {
 /// A text of many lines that cannot move the cursor; line ends and tabs stay.
 pub(crate) fn readable(text: &str) -> String {
     let harmless = |c: char| matches!(c, '\n' | '\t') || !c.is_control();
-    text.replace("\r\n", "\n").chars().filter(|&c| harmless(c)).collect()
+    text.replace("\r\n", "\n")
+        .chars()
+        .filter(|&c| harmless(c))
+        .collect()
 }
 
 /// The first line that says something.
 pub(crate) fn first_line(text: &str) -> String {
-    plain(text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default())
+    plain(
+        text.lines()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or_default(),
+    )
 }
 
 /// How many columns a text takes, one for each character. Wide characters are rare in names and cost only alignment.
@@ -57,13 +66,31 @@ pub(crate) fn wrapped<'w>(words: impl IntoIterator<Item = &'w str>, columns: usi
     lines
 }
 
+/// Prose on as many lines as it needs, none wider than `columns`: a word too wide, such as a long path, is broken.
+pub(crate) fn prose(text: &str, columns: usize) -> Vec<String> {
+    let text = plain(text);
+    let pieces = text.split(' ').flat_map(|word| broken(word, columns.max(1)));
+    wrapped(pieces, columns)
+}
+
+fn broken(mut word: &str, columns: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    while let Some((end, _)) = word.char_indices().nth(columns) {
+        let (piece, rest) = word.split_at(end);
+        pieces.push(piece);
+        word = rest;
+    }
+    pieces.push(word);
+    pieces
+}
+
 /// The lines below one another behind a label, which stands beside the first.
-pub(crate) fn indented(label: &str, label_width: usize, lines: &[String]) -> String {
+pub(crate) fn labelled(paint: Paint, label: &str, label_width: usize, lines: &[String]) -> String {
     let mut text = String::new();
     for (n, line) in lines.iter().enumerate() {
         let label = if n == 0 { label } else { "" };
-        let pad = label_width.saturating_sub(width(label));
-        text.push_str(&format!("  {label}{:pad$}{line}\n", ""));
+        let pad = " ".repeat(label_width.saturating_sub(width(label)));
+        text.push_str(&format!("  {}{pad}{line}\n", paint.dim(label)));
     }
     text
 }
@@ -109,6 +136,13 @@ mod tests {
         assert_eq!(wrapped(["a", "bb", "ccc"], 4), ["a bb", "ccc"]);
         assert_eq!(wrapped(["a", "toolong", "b"], 4), ["a", "toolong", "b"]);
         assert_eq!(wrapped([], 4), Vec::<String>::new());
+    }
+
+    #[test]
+    fn prose_never_leaves_its_column() {
+        assert_eq!(prose("an overlong\nword", 4), ["an", "over", "long", "word"]);
+        assert_eq!(prose("", 4), [""]);
+        assert_eq!(prose("ééééé x", 3), ["ééé", "éé", "x"]);
     }
 
     #[test]

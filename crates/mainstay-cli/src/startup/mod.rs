@@ -1,4 +1,7 @@
-//! Waits for servers to come up, as far as a person at a terminal would wait.
+//! Waits for servers to come up, as far as a person at a terminal would wait, and shows how they do.
+
+mod board;
+mod progress;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,6 +10,9 @@ use mainstay::{Desired, Fleet, Reason, Server, StateKind, Status};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
+
+pub(crate) use board::{Row, board};
+pub(crate) use progress::Progress;
 
 /// Failures in a row after which a command stops waiting for a server. One may be bad luck; a server that fails three
 /// times is shown to the person, who can mend it, instead of being waited for.
@@ -32,7 +38,9 @@ impl Standing {
     pub(crate) fn of(status: &Status) -> Self {
         match (status.state, status.reason) {
             (StateKind::Connected, _) => Self::Up,
-            (StateKind::Connecting | StateKind::Reconnecting, _) if status.attempt < ATTEMPTS => Self::Starting,
+            (StateKind::Connecting | StateKind::Reconnecting, _) if status.attempt < ATTEMPTS => {
+                Self::Starting
+            }
             (StateKind::Connecting | StateKind::Reconnecting | StateKind::PermanentlyFailed, _) => Self::Down,
             (StateKind::Disconnected, Some(Reason::Idle)) if status.starts > 0 => Self::Up,
             (StateKind::Disconnected, Some(Reason::Idle)) => Self::Starting,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use mainstay::{Fleet, StateKind, Status};
 
-use super::board::{self, Row};
+use super::board::{Row, board, state};
+use super::{Standing, Startup};
 use crate::output::{Live, Screen, count, plain, span};
-use crate::startup::{Standing, Startup};
 
-pub(super) struct Progress<'s> {
+pub(crate) struct Progress<'s> {
     screen: &'s Screen,
     way: Way,
 }
@@ -22,25 +22,25 @@ enum Way {
 }
 
 impl<'s> Progress<'s> {
-    /// Scripts that read JSON are told nothing on the way, unless somebody watches.
-    pub(super) fn new(screen: &'s Screen, json: bool) -> Self {
+    /// A table on a terminal; elsewhere lines, if they are wanted.
+    pub(crate) fn new(screen: &'s Screen, lines: bool) -> Self {
         let way = if screen.is_live() {
             Way::Redrawn(Live::default())
-        } else if json || !screen.shows_progress() {
-            Way::Silent
-        } else {
+        } else if lines && screen.shows_progress() {
             Way::Lines(HashMap::new())
+        } else {
+            Way::Silent
         };
         Self { screen, way }
     }
 
-    pub(super) fn show(&mut self, startup: &Startup, fleet: &Fleet, statuses: &[Status]) {
+    pub(crate) fn show(&mut self, startup: &Startup, fleet: &Fleet, statuses: &[Status]) {
         let row = |status| row(startup, fleet, status);
         match &mut self.way {
             Way::Silent => {}
             Way::Redrawn(live) => {
                 let rows: Vec<_> = statuses.iter().map(row).collect();
-                live.draw(&board::lines(self.screen.err, &rows));
+                live.draw(&board(self.screen.err, &rows));
             }
             Way::Lines(said) => {
                 for status in statuses {
@@ -59,7 +59,13 @@ impl<'s> Progress<'s> {
 fn row<'a>(startup: &Startup, fleet: &Fleet, status: &'a Status) -> Row<'a> {
     let catalog = fleet.catalog();
     let known = catalog.freshness(&status.server).is_some();
-    let tools = || catalog.tools().iter().filter(|tool| tool.server() == &*status.server).count();
+    let tools = || {
+        catalog
+            .tools()
+            .iter()
+            .filter(|tool| tool.server() == &*status.server)
+            .count()
+    };
     Row {
         status,
         took: startup.took(status),
@@ -69,10 +75,14 @@ fn row<'a>(startup: &Startup, fleet: &Fleet, status: &'a Status) -> Row<'a> {
 
 fn line(row: &Row<'_>) -> String {
     let name = plain(&row.status.server);
-    let state = board::state(row.status);
+    let state = state(row.status);
     match (Standing::of(row.status), row.tools) {
         (Standing::Up, Some(tools)) => {
-            format!("{name}: {state} after {}, {}", span(row.took), count(tools, "tool"))
+            format!(
+                "{name}: {state} after {}, {}",
+                span(row.took),
+                count(tools, "tool")
+            )
         }
         (Standing::Up, None) => format!("{name}: {state} after {}", span(row.took)),
         (Standing::Starting | Standing::Down | Standing::Off, _) => match &row.status.last_error {

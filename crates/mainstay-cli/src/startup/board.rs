@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mainstay::Status;
+use mainstay::{Desired, StateKind, Status};
 
+use super::Standing;
 use crate::output::{Cell, Ink, Paint, plain, span, table};
-use crate::startup::Standing;
 
 /// Pictures of something under way, one after the other.
 const TURNING: [&str; 4] = ["◐", "◓", "◑", "◒"];
@@ -13,15 +13,15 @@ const TURNING: [&str; 4] = ["◐", "◓", "◑", "◒"];
 const TURN: Duration = Duration::from_millis(100);
 
 /// One server as the table shows it.
-pub(super) struct Row<'a> {
-    pub(super) status: &'a Status,
-    pub(super) took: Duration,
+pub(crate) struct Row<'a> {
+    pub(crate) status: &'a Status,
+    pub(crate) took: Duration,
     /// How many tools it offers, where that is known.
-    pub(super) tools: Option<usize>,
+    pub(crate) tools: Option<usize>,
 }
 
 /// The table, one line for each server, below a line of headings.
-pub(super) fn lines(paint: Paint, rows: &[Row<'_>]) -> Vec<String> {
+pub(crate) fn board(paint: Paint, rows: &[Row<'_>]) -> Vec<String> {
     let heading = |text: &str| Cell::new(Ink::Dim, text);
     let headings = vec![
         heading(" "),
@@ -31,7 +31,9 @@ pub(super) fn lines(paint: Paint, rows: &[Row<'_>]) -> Vec<String> {
         Cell::number(Ink::Dim, "tools"),
         heading("protocol"),
     ];
-    let rows: Vec<_> = std::iter::once(headings).chain(rows.iter().map(Row::cells)).collect();
+    let rows: Vec<_> = std::iter::once(headings)
+        .chain(rows.iter().map(Row::cells))
+        .collect();
     table(paint, &rows)
 }
 
@@ -45,7 +47,11 @@ impl Row<'_> {
             Standing::Down | Standing::Off => String::new(),
         };
         let tools = self.tools.map(|tools| tools.to_string()).unwrap_or_default();
-        let protocol = status.protocol.as_ref().map(|(_, version)| plain(version)).unwrap_or_default();
+        let protocol = status
+            .protocol
+            .as_ref()
+            .map(|(_, version)| plain(version))
+            .unwrap_or_default();
         vec![
             Cell::new(ink, mark),
             Cell::new(Ink::Cyan, plain(&status.server)),
@@ -59,6 +65,9 @@ impl Row<'_> {
 
 /// The state in words, with the attempt where there is more than one.
 pub(super) fn state(status: &Status) -> String {
+    if status.state == StateKind::Disabled && status.desired == Desired::Enabled {
+        return "starting".to_owned();
+    }
     match (status.attempt, status.reason) {
         (0, None) => status.state.to_string(),
         (0, Some(reason)) => format!("{} ({})", status.state, reason.as_str()),
