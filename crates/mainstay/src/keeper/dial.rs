@@ -110,9 +110,9 @@ impl Dial {
             }
         };
         let pid = tree.as_ref().map(Process::pid);
-        let connection = Connection::new(hanging_up.keep(), greeting, reception, self.clock, pid);
+        let mut connection = Connection::new(hanging_up.keep(), greeting, reception, self.clock, pid);
         // A server that cannot restore a wish is still worth more than none.
-        if timeout(RESTORE_TIMEOUT, connection.restore(&self.slot.interests()))
+        if timeout(RESTORE_TIMEOUT, connection.restore(self.slot.interests()))
             .await
             .is_err()
         {
