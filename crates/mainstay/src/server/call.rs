@@ -82,7 +82,8 @@ impl Slot {
                     tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
                     return self
                         .attempt(&connection, call.method, params, idle, deadline, options)
-                        .await;
+                        .await
+                        .map_err(|second| of_both(first, second));
                 }
                 // What the first attempt met says more than the vain wait for a second.
                 (Err(_), Some((_, first))) => return Err(first),
@@ -174,6 +175,15 @@ impl Slot {
     }
 }
 
+/// What is known of a call whose two attempts failed: where the second did not run, the first may still have.
+fn of_both(first: CallError, second: CallError) -> CallError {
+    match (first.outcome(), second.outcome()) {
+        (Outcome::Unknown, Outcome::NotSent | Outcome::Refused) => first,
+        (Outcome::Unknown, Outcome::Unknown | Outcome::Answered)
+        | (Outcome::NotSent | Outcome::Refused | Outcome::Answered, _) => second,
+    }
+}
+
 /// The parameters with the caller's own `_meta` entries.
 fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
     if options.meta.is_empty() {
@@ -185,4 +195,39 @@ fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
         .map(|(key, value)| (key.as_str(), value.clone()))
         .collect();
     Some(with_meta(params.as_ref(), &entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(outcome: Outcome) -> CallError {
+        CallError::Lost {
+            server: "one".into(),
+            generation: Generation(1),
+            reason: String::new(),
+            trouble: None,
+            outcome,
+        }
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_once_is_never_said_not_to_have_run() {
+        use Outcome::{Answered, NotSent, Refused, Unknown};
+        for (first, second, told) in [
+            (Unknown, NotSent, Unknown),
+            (Unknown, Refused, Unknown),
+            (Unknown, Unknown, Unknown),
+            (Unknown, Answered, Answered),
+            (NotSent, NotSent, NotSent),
+            (NotSent, Unknown, Unknown),
+            (Refused, Answered, Answered),
+        ] {
+            assert_eq!(
+                of_both(lost(first), lost(second)).outcome(),
+                told,
+                "{first:?}, then {second:?}"
+            );
+        }
+    }
 }
