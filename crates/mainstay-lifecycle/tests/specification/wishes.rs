@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use mainstay_lifecycle::{
     Bucket, Cause, Desired, Effect, Input, Manner, Pause, Policy, Recovery, Rest, State, StateKind, Timer,
-    Transition, WhenSpent,
+    Transition, Vitals, WhenSpent,
 };
 
 use crate::server::{Server, Signs, seconds};
@@ -218,6 +218,30 @@ fn a_server_that_nobody_uses_stops_and_the_next_call_starts_it() {
     server.give(Input::Demand);
     assert_eq!(server.starts(), 1, "the old one is not gone yet");
     server.connect();
+}
+
+#[test]
+fn the_next_look_comes_when_the_server_would_be_idle() {
+    let mut policy = stopping_idle();
+    policy.probe = None;
+    let mut server = Server::proven(policy);
+    server.now = server.now + seconds(500);
+    let used = server.now;
+    let unused = Input::Timer(Vitals {
+        used,
+        ..Vitals::default()
+    });
+    server.now = server.now + seconds(100);
+    server.give(unused.clone());
+    let next = server.deadline().expect("it is looked at again");
+    assert_eq!((next.timer, next.at), (Timer::Idle, used + seconds(600)));
+    server.now = next.at;
+    server.give(unused);
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(Rest::Idle),
+        "unused for exactly so long"
+    );
 }
 
 #[test]
