@@ -97,6 +97,8 @@ pub enum Cause {
     SlowProbe,
     /// What was closing is closed.
     Closed,
+    /// The task that kept the server failed, and begins again.
+    KeeperFailed,
 }
 
 impl Cause {
@@ -119,6 +121,7 @@ impl Cause {
             Self::WentIdle => "went_idle",
             Self::SlowProbe => "slow_probe",
             Self::Closed => "closed",
+            Self::KeeperFailed => "keeper_failed",
         }
     }
 }

@@ -15,6 +15,16 @@
 //! }
 //! assert!(machine.deadline().is_some(), "whatever waits has a deadline");
 //! ```
+//!
+//! What is promised, and held on every test run against every interleaving of five connections:
+//!
+//! - each [`Effect::Open`] is followed by exactly one [`Effect::Close`] of its generation, and nothing is opened beside
+//!   a connection that is neither closed nor abandoned;
+//! - a report of an old generation changes nothing, and is counted;
+//! - whatever waits has a [`Deadline`], so nothing that hangs outside can hold a server up;
+//! - a server that is disabled comes to rest, one that is wanted comes back, and none is stormed.
+//!
+//! The states and the ways between them are drawn in `docs/lifecycle.md`, which the same test run keeps true.
 
 mod deadline;
 mod effect;
@@ -25,6 +35,8 @@ mod state;
 mod step;
 mod time;
 mod tokens;
+#[cfg(test)]
+mod walk;
 
 pub use deadline::{Deadline, Timer};
 pub use effect::{Cause, Effect, Effects, Manner, Transition};

@@ -3,7 +3,7 @@
 use crate::effect::Effects;
 use crate::input::Input;
 use crate::policy::Policy;
-use crate::state::State;
+use crate::state::{Attempt, Pause, State};
 use crate::step::Step;
 use crate::time::{Generation, Moment};
 use crate::tokens::Tokens;
@@ -52,6 +52,17 @@ impl Machine {
             failures: 0,
             tokens,
             started: false,
+        }
+    }
+
+    /// A server whose machine was lost: it is wanted, and dialled at this moment. Its past is forgotten, but for having
+    /// one: its next start is not the first.
+    pub fn resumed(policy: Policy, at: Moment) -> Self {
+        Self {
+            desired: Desired::Enabled,
+            state: State::Reconnecting(Attempt::Pausing(at, Pause::Backoff)),
+            started: true,
+            ..Self::new(policy)
         }
     }
 

@@ -16,7 +16,7 @@ pub enum State {
     Connected(Live),
     /// Lost, and within the budget. → connected, disconnected, permanently failed, disabling.
     Reconnecting(Attempt),
-    /// Not wanted; what ran is being closed. → disabled, connecting.
+    /// Not wanted; what ran is being closed. → disabled; connecting or disconnected (dormant) if enabled meanwhile.
     Disabling,
     /// Not connected, and nothing under way. → connecting, reconnecting, disabling.
     Disconnected(Rest),

@@ -62,3 +62,42 @@ const fn scramble(mut x: u64) -> u64 {
     x = x.wrapping_mul(0xd6e8_feb8_6659_fd93);
     x ^ (x >> 32)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Generation, Moment, jittered};
+
+    #[test]
+    fn jitter_spreads_over_the_whole_pause_and_never_beyond_it() {
+        let longest = Duration::from_secs(8);
+        let mut eighths = [0u32; 8];
+        for server in 0..8_000 {
+            // A herd that fails in the same moment differs by its generations alone.
+            let pause = jittered(longest, Moment::new(Duration::from_secs(60)), Generation(server));
+            assert!(pause <= longest);
+            eighths[(pause.as_secs() as usize).min(7)] += 1;
+        }
+        assert!(
+            eighths.iter().all(|count| (850..=1_150).contains(count)),
+            "{eighths:?}"
+        );
+    }
+
+    #[test]
+    fn jitter_differs_from_one_failure_to_the_next() {
+        let longest = Duration::from_secs(8);
+        let at = |nanos| jittered(longest, Moment::new(Duration::from_nanos(nanos)), Generation(1));
+        assert_ne!(at(1), at(2));
+        assert_eq!(at(1), at(1), "and can be repeated");
+    }
+
+    #[test]
+    fn no_pause_is_too_long_to_jitter_or_to_add() {
+        let end = Moment::new(Duration::MAX);
+        assert!(jittered(Duration::MAX, end, Generation(u64::MAX)) <= Duration::MAX);
+        assert_eq!(end + Duration::from_secs(1), end);
+        assert_eq!(Moment::default().since(end), Duration::ZERO);
+    }
+}

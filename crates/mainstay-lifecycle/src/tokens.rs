@@ -54,3 +54,65 @@ impl Tokens {
         self.refill_at = self.refill_at.map(shift);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::Tokens;
+    use crate::policy::Bucket;
+    use crate::time::Moment;
+
+    fn bucket(size: u32, refill_secs: u64) -> Bucket {
+        Bucket {
+            size: NonZeroU32::new(size).expect("a bucket holds something"),
+            refill_every: Duration::from_secs(refill_secs),
+        }
+    }
+
+    fn at(secs: u64) -> Moment {
+        Moment::new(Duration::from_secs(secs))
+    }
+
+    #[test]
+    fn a_full_bucket_gives_its_size_at_once_and_then_one_in_each_period() {
+        let bucket = bucket(2, 6);
+        let mut tokens = Tokens::full(&bucket);
+        assert_eq!(tokens.take(&bucket, at(0)), Ok(()));
+        assert_eq!(tokens.take(&bucket, at(1)), Ok(()));
+        assert_eq!(tokens.take(&bucket, at(1)), Err(at(6)));
+        assert_eq!(tokens.take(&bucket, at(6)), Ok(()));
+        assert_eq!(tokens.take(&bucket, at(11)), Err(at(12)));
+        assert_eq!(tokens.take(&bucket, at(12)), Ok(()));
+    }
+
+    #[test]
+    fn a_long_rest_fills_the_bucket_and_no_more() {
+        let bucket = bucket(2, 6);
+        let mut tokens = Tokens::full(&bucket);
+        assert_eq!(tokens.take(&bucket, at(0)), Ok(()));
+        tokens.settle(&bucket, at(1_000));
+        assert_eq!(tokens, Tokens::full(&bucket));
+    }
+
+    #[test]
+    fn a_period_of_zero_never_makes_a_start_wait() {
+        let (slow, instant) = (bucket(3, 6), bucket(3, 0));
+        let mut tokens = Tokens::full(&slow);
+        for _ in 0..3 {
+            assert_eq!(tokens.take(&slow, at(0)), Ok(()));
+        }
+        for _ in 0..10 {
+            assert_eq!(tokens.take(&instant, at(0)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_bucket_that_shrinks_keeps_no_more_than_it_holds() {
+        let (wide, narrow) = (bucket(5, 6), bucket(1, 6));
+        let mut tokens = Tokens::full(&wide);
+        assert_eq!(tokens.take(&narrow, at(0)), Ok(()));
+        assert_eq!(tokens.take(&narrow, at(0)), Err(at(6)));
+    }
+}

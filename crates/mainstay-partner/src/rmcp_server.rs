@@ -25,9 +25,8 @@ const DEFAULT_STEPS: u64 = 4;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let server = RmcpServer {
-        extra: watch::Sender::new(false),
-    };
+    let (extra, never_toggled) = watch::channel(false);
+    let server = RmcpServer { extra, never_toggled };
     server.serve(rmcp::transport::stdio()).await?.waiting().await?;
     Ok(())
 }
@@ -35,6 +34,9 @@ async fn main() -> anyhow::Result<()> {
 struct RmcpServer {
     /// Whether the tool `extra` is offered. A watch, so that every open subscription hears of a change.
     extra: watch::Sender<bool>,
+    /// Has seen no change. A subscription starts from a clone of it, and so misses none that comes after the client
+    /// heard that it is subscribed, which is before rmcp calls [`ServerHandler::listen`].
+    never_toggled: watch::Receiver<bool>,
 }
 
 impl ServerHandler for RmcpServer {
@@ -139,7 +141,7 @@ impl ServerHandler for RmcpServer {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut extra = self.extra.subscribe();
+        let mut extra = self.never_toggled.clone();
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),

@@ -43,7 +43,24 @@ impl Tree {
         true
     }
 
-    fn holds(&self, pid: i32) -> bool {
+    /// As [`Tree::wait_until_gone`], without blocking the thread.
+    ///
+    /// # Cancel safety
+    /// Safe: it only reads.
+    pub async fn wait_until_gone_async(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while !self.pids().is_empty() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        true
+    }
+
+    /// Whether this process is one of the tree: a number that was reused is not.
+    #[must_use]
+    pub fn holds(&self, pid: i32) -> bool {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment
             .split(|&byte| byte == 0)
@@ -115,24 +132,36 @@ mod tests {
 
     use super::*;
 
+    /// Ends its child even when the test fails.
+    struct Sleeper(process::Child);
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ended_already = self.0.kill();
+            let _reaped_already = self.0.wait();
+        }
+    }
+
     #[test]
     fn a_marked_process_is_found_until_it_is_dead_and_a_zombie_until_it_is_reaped() {
-        let mut child = Command::new("sleep")
+        let mark = format!("procfs-{}", process::id());
+        let child = Command::new("sleep")
             .arg("60")
-            .env("TESTKIT_MARK", "procfs")
+            .env("TESTKIT_MARK", &mark)
             .spawn()
             .unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        let tree = Tree::marked("TESTKIT_MARK", "procfs");
+        let mut sleeper = Sleeper(child);
+        let pid = i32::try_from(sleeper.0.id()).unwrap();
+        let tree = Tree::marked("TESTKIT_MARK", &mark);
         assert_eq!(tree.pids(), [pid]);
-        assert!(Tree::marked("TESTKIT_MARK", "proc").pids().is_empty());
+        assert!(Tree::marked("TESTKIT_MARK", "procfs-").pids().is_empty());
         assert!(is_alive(pid));
 
-        child.kill().unwrap();
+        sleeper.0.kill().unwrap();
         assert!(tree.wait_until_gone(Duration::from_secs(5)));
         assert!(zombie_children().contains(&pid));
         assert!(!is_alive(pid));
-        child.wait().unwrap();
+        sleeper.0.wait().unwrap();
         assert!(!zombie_children().contains(&pid));
     }
 

@@ -106,6 +106,22 @@ impl Drop for Client {
     }
 }
 
+/// Ends what is left of a tree, even when the test fails.
+struct Cleanup(Tree);
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        for pid in self
+            .0
+            .pids()
+            .into_iter()
+            .filter_map(rustix::process::Pid::from_raw)
+        {
+            let _gone_already = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
 #[test]
 fn it_answers_as_a_server_should_keeps_its_ledger_and_exits_when_its_input_ends() {
     let ledger = Ledger::temporary();
@@ -289,6 +305,7 @@ fn it_survives_the_end_of_its_input_and_sigterm_when_told_to() {
 fn children_and_daemons_outlive_it_and_are_found_by_their_environment() {
     let mark = std::process::id().to_string();
     let tree = Tree::marked("TESTKIT_TREE", &mark);
+    let cleanup = Cleanup(tree.clone());
     let ledger = Ledger::temporary();
     let child = mainstay_testkit::Child::default();
     let daemon = mainstay_testkit::Child {
@@ -311,10 +328,7 @@ fn children_and_daemons_outlive_it_and_are_found_by_their_environment() {
     assert_eq!(left, children);
     let group = |pid: i32| rustix::process::getpgid(rustix::process::Pid::from_raw(pid)).unwrap();
     assert_ne!(group(left[0]), group(left[1]), "the daemon left the group");
-    for pid in left {
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    }
+    drop(cleanup);
     assert!(tree.wait_until_gone(LIMIT));
 }
 

@@ -7,6 +7,7 @@ use mainstay_lifecycle::{Cause, Generation, StateKind};
 use tokio::sync::broadcast;
 
 use crate::process::Exit;
+use crate::server::Slot;
 
 /// How many events a slow reader may fall behind before it is told that it lagged.
 const EVENTS_KEPT: usize = 1024;
@@ -41,6 +42,8 @@ pub struct Event {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Trouble {
+    /// The connection it happened to, where it happened to one.
+    pub generation: Option<Generation>,
     /// In words.
     pub message: String,
     /// How the process ended, where there was one and it did.
@@ -49,13 +52,25 @@ pub struct Trouble {
     pub stderr: Vec<String>,
 }
 
+/// Lines of stderr that go with a failure.
+const LAST_LINES: usize = 10;
+
 impl Trouble {
-    pub(crate) fn plain(message: String) -> Self {
-        Self {
+    /// What went wrong, with the last that this connection's process had to say.
+    pub(crate) fn of(
+        slot: &Slot,
+        generation: Option<Generation>,
+        message: String,
+        exit: Option<Exit>,
+    ) -> Arc<Self> {
+        let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, LAST_LINES));
+        let lines = lines.unwrap_or_default().into_iter();
+        Arc::new(Self {
+            generation,
             message,
-            exit: None,
-            stderr: Vec::new(),
-        }
+            exit,
+            stderr: lines.map(|line| line.text).collect(),
+        })
     }
 }
 

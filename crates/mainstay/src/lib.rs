@@ -1,4 +1,33 @@
 //! Keeps MCP servers connected.
+//!
+//! A [`Fleet`] owns the connections to many MCP servers, each kept by a task of its own. Servers crash, hang, restart and
+//! change their tools; a [`Server`] handle obtained once works for ever, the published [`Catalog`] stays readable
+//! whatever happens, and every call ends inside its deadline with an answer or with an error that says whether it may
+//! have run.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use mainstay::{CallOptions, Fleet, ServerConfig};
+//!
+//! let files = ServerConfig::stdio("files", "npx").args(["-y", "@modelcontextprotocol/server-filesystem", "."]).build()?;
+//! let fleet = Fleet::builder().start([files]);
+//!
+//! let server = fleet.server("files").expect("just configured");
+//! server.wait_connected(Duration::from_secs(60)).await?;
+//! for tool in fleet.catalog().tools() {
+//!     println!("{}", tool.name()); // files__read_file, …
+//! }
+//! let reply = server.call("list_directory", &serde_json::json!({ "path": "." }), CallOptions::default()).await?;
+//! println!("{}", reply.result); // the result, byte for byte as the server sent it
+//!
+//! fleet.close(Duration::from_secs(10)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The walk of a call: `fleet` → `server` → `connection` → `wire` → `transport`, and back. Only what changes a server's
+//! life goes through its `keeper`, which asks the pure machine of [`mainstay_lifecycle`] what to do.
 
 mod catalog;
 pub mod config;
@@ -14,7 +43,8 @@ pub mod transport;
 mod wire;
 
 pub use catalog::{
-    Catalog, CatalogReader, Diagnostic, Freshness, Hints, Item, Kind, PublicTool, ServerCatalog,
+    About, Catalog, CatalogHash, CatalogReader, Diagnostic, Fault, Freshness, Hints, Item, Kind, Offer,
+    PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog,
 };
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
@@ -24,6 +54,6 @@ pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use process::{Exit, StderrLine};
 pub use protocol::Era;
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, Reason, Reply, Server, Status, Waiting,
+    CallError, CallOptions, CommandError, NotConnected, Reason, Reply, Server, Status, Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

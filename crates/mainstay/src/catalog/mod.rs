@@ -36,9 +36,9 @@ pub use self::offer::{Offer, PublicPrompt, PublicResource, PublicTemplate, Publi
 pub use self::published::{Catalog, Freshness};
 pub use self::publisher::CatalogReader;
 pub use self::server::{About, ServerCatalog};
-pub use self::view::View;
+pub(crate) use self::view::View;
 
-pub(crate) use self::pages::{CutOff, Listing, PageError, Pager, Step};
+pub(crate) use self::pages::{Listing, PageError, Pager, Step};
 pub(crate) use self::publisher::Publisher;
 pub(crate) use self::replacement::{Doubt, Replacement};
-pub(crate) use self::store::{Store, StoreError, Stored};
+pub(crate) use self::store::{Store, Stored};

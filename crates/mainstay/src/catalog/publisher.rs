@@ -79,10 +79,11 @@ impl Publisher {
         self.publish_union()
     }
 
-    /// Notes that `server` cannot be asked since `at`; what it offered stays. The first such moment counts.
-    pub(crate) fn mark_stale(&mut self, server: &str, at: SystemTime) {
+    /// Notes that `server` cannot be asked since `at`; what it offered stays. The first such moment counts. `false` when
+    /// nothing of it is published.
+    pub(crate) fn mark_stale(&mut self, server: &str, at: SystemTime) -> bool {
         let Some(input) = self.inputs.get_mut(server) else {
-            return;
+            return false;
         };
         let freshness = input.freshness_mut();
         if freshness.stale_since.is_none() {
@@ -90,6 +91,7 @@ impl Publisher {
             let next = self.current.load().with_freshness(server, *freshness);
             self.publish(next);
         }
+        true
     }
 
     /// Publishes nothing of `server` any more.

@@ -48,6 +48,7 @@ impl Replacement {
 
 impl Doubt {
     /// The kinds in doubt.
+    #[cfg(test)]
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
         self.0.iter().copied()
     }

@@ -7,7 +7,7 @@ use crate::config::ToolView;
 /// How one server's tools are seen by callers: which are shown, under which name, with which description.
 ///
 /// A view changes what is published, never what the server is asked: a call goes out under the original name.
-pub trait View: fmt::Debug + Send + Sync {
+pub(crate) trait View: fmt::Debug + Send + Sync {
     /// Whether the tool is shown at all.
     fn admits(&self, tool: &str) -> bool;
 

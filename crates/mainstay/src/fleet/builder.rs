@@ -1,8 +1,9 @@
 //! How a fleet is made.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use serde_json::json;
@@ -77,21 +78,39 @@ impl FleetBuilder {
             handler,
             events: EventLog::new(),
             publisher: Mutex::new(publisher),
-            store: self.store.and_then(open_store),
+            store: self.store.as_deref().and_then(open_store),
         });
         let mut kept = BTreeMap::new();
+        let mut identities = BTreeSet::new();
         for config in servers {
             let name: Arc<str> = config.name().into();
+            identities.insert(config.identity().to_string());
             kept.entry(name).or_insert_with(|| keep(&shared, &config));
+        }
+        if let Some(store) = &shared.store {
+            sweep_store(store.clone(), identities);
         }
         let servers = ArcSwap::from_pointee(kept);
         Fleet(Arc::new(Inner {
             shared,
             servers,
-            applying: tokio::sync::Mutex::default(),
+            leaving: tokio::sync::Mutex::default(),
             catalog,
         }))
     }
+}
+
+/// What the store remembers of servers that nobody configured for so long is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// Clears the store of what is long out of use, beside everything else.
+fn sweep_store(store: Arc<Store>, keep: BTreeSet<String>) {
+    tokio::task::spawn_blocking(move || {
+        let since = SystemTime::now() - FORGET_AFTER;
+        if let Err(error) = store.prune(&keep, since) {
+            tracing::debug!(%error, "the store could not be swept");
+        }
+    });
 }
 
 /// Starts to keep one server.
@@ -103,8 +122,8 @@ pub(super) fn keep(shared: &Arc<Shared>, config: &ServerConfig) -> Server {
 }
 
 /// A store that cannot be opened is missed, and keeps nothing from starting.
-fn open_store(directory: PathBuf) -> Option<Arc<Store>> {
-    match Store::open(&directory) {
+fn open_store(directory: &Path) -> Option<Arc<Store>> {
+    match Store::open(directory) {
         Ok(store) => Some(Arc::new(store)),
         Err(error) => {
             tracing::warn!(directory = %directory.display(), %error, "catalogs are not kept on disk");

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 pub use apply::Changes;
 pub use builder::FleetBuilder;
@@ -20,7 +21,7 @@ pub use startup::StartupError;
 
 use crate::catalog::{Catalog, CatalogReader};
 use crate::event::Events;
-use crate::keeper::Command;
+use crate::keeper::{Command, Ending};
 use crate::server::{CallError, CallOptions, Reply, Server};
 
 /// The servers of one process, each kept by a task of its own. Clones are handles of the same fleet.
@@ -30,9 +31,27 @@ pub struct Fleet(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     servers: ArcSwap<BTreeMap<Arc<str>, Server>>,
-    /// One configuration is applied at a time.
-    applying: tokio::sync::Mutex<()>,
+    /// One configuration is applied at a time. Servers that were removed are here until they are gone: one that comes
+    /// back under the same name waits for the end of the old one.
+    leaving: tokio::sync::Mutex<Leaving>,
     catalog: CatalogReader,
+}
+
+/// Removed servers that are not gone yet, by name.
+type Leaving = BTreeMap<Arc<str>, Parting>;
+
+/// A server that was told to stop, and the news of its end.
+struct Parting {
+    server: Server,
+    end: oneshot::Receiver<Ending>,
+}
+
+impl Parting {
+    fn begin(server: Server) -> Self {
+        let (reply, end) = oneshot::channel();
+        server.0.inbox.command(Command::Stop(reply));
+        Self { server, end }
+    }
 }
 
 impl Fleet {
@@ -66,6 +85,17 @@ impl Fleet {
         self.0.shared.events.subscribe()
     }
 
+    /// Tells every connected server that the handler's roots changed; they ask for them again.
+    pub fn roots_changed(&self) {
+        for server in self.servers() {
+            if let Some(connection) = server.0.current.load_full() {
+                connection
+                    .peer
+                    .try_notify("notifications/roots/list_changed", None);
+            }
+        }
+    }
+
     /// Calls a tool by its public name, such as `server__tool`.
     ///
     /// Cancel safety: dropping it cancels the call at the server.
@@ -81,7 +111,7 @@ impl Fleet {
         let catalog = self.catalog();
         let found = catalog.tool(tool).ok_or_else(not_found)?;
         let server = self.server(found.server()).ok_or_else(not_found)?;
-        server.call(found.original(), arguments, options).await
+        server.call_original(found.original(), arguments, options).await
     }
 }
 
@@ -89,7 +119,7 @@ impl Fleet {
 impl Drop for Inner {
     fn drop(&mut self) {
         for server in self.servers.load().values() {
-            let (reply, _) = tokio::sync::oneshot::channel();
+            let (reply, _) = oneshot::channel();
             server.0.inbox.command(Command::Stop(reply));
         }
     }

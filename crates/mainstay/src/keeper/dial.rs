@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::{Generation, Recovery};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::config::{StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
@@ -12,7 +12,10 @@ use crate::process::{self, Ladder, Process, SpawnError, Spec};
 use crate::protocol::{Era, HandshakeError, greet};
 use crate::server::Slot;
 use crate::transport::{Limits, Lines, Transport};
-use crate::wire::Peer;
+use crate::wire::{Peer, RequestError};
+
+/// How long the restoration of all subscriptions and of the log level may take.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a connection could not be opened. This is the one place that decides what can mend it.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,18 @@ impl DialError {
             Self::Handshake(HandshakeError::UnsupportedVersion { .. }) => Recovery::GiveUp,
             Self::Spawn(_) | Self::Connect(_) | Self::Handshake(_) | Self::Silent(_) | Self::TooSlow(_) => {
                 Recovery::Retry
+            }
+        }
+    }
+
+    /// Whether the connection ended by itself, before anybody here gave up on it.
+    pub(super) fn is_loss(&self) -> bool {
+        match self {
+            Self::Handshake(
+                HandshakeError::LostWhenProbed | HandshakeError::Failed(RequestError::Lost { .. }),
+            ) => true,
+            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Silent(_) | Self::TooSlow(_) => {
+                false
             }
         }
     }
@@ -69,7 +84,7 @@ impl Dial {
             // Asked in the modern way it died: start it again and speak the old way. One connection, two processes.
             Err(DialError::Handshake(HandshakeError::LostWhenProbed)) => {
                 if let Some(process) = tree.take() {
-                    process.stop(&self.ladder).await;
+                    let _ = process.stop(&self.ladder).await;
                 }
                 self.open_as(Some(Era::Legacy), tree).await
             }
@@ -95,8 +110,14 @@ impl Dial {
             }
         };
         let pid = tree.as_ref().map(Process::pid);
-        let connection = Connection::new(hanging_up.keep(), greeting, reception, self.clock, pid);
-        connection.restore(&self.slot.interests()).await;
+        let mut connection = Connection::new(hanging_up.keep(), greeting, reception, self.clock, pid);
+        // A server that cannot restore a wish is still worth more than none.
+        if timeout(RESTORE_TIMEOUT, connection.restore(self.slot.interests()))
+            .await
+            .is_err()
+        {
+            tracing::warn!(server = %self.slot.name, "subscriptions and log level were not restored in time");
+        }
         Ok(connection)
     }
 

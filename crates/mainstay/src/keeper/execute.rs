@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mainstay_lifecycle::{Attempt, Effect, Generation, Manner, Rest, State, StateKind, Transition};
+use mainstay_lifecycle::{Attempt, Cause, Effect, Generation, Manner, Rest, State, StateKind, Transition};
 
 use super::custody::Custody;
 use super::dial::Dial;
 use super::{Keeper, Report, draw, listing};
-use crate::event::Event;
+use crate::event::{Event, Trouble};
 use crate::process::Ladder;
 use crate::server::{Reason, Status};
 
@@ -19,7 +19,9 @@ impl Keeper {
             Effect::Close(generation, manner) => self.close(generation, manner),
             Effect::Abandon(generation) => {
                 tracing::warn!(server = %self.slot.name, %generation, "the close outlived its deadline");
-                self.custodies.remove(&generation);
+                if let Some(custody) = self.custodies.remove(&generation) {
+                    self.abandoned.extend(custody.cut_short());
+                }
             }
             Effect::List(generation) => {
                 if let Some(connection) = self.connection_of(generation) {
@@ -47,7 +49,8 @@ impl Keeper {
             era: self.era,
             ladder: Ladder::default(),
         };
-        self.custodies.insert(generation, Custody::start(dial));
+        let before = std::mem::take(&mut self.abandoned);
+        self.custodies.insert(generation, Custody::start(dial, before));
     }
 
     /// Detach, then close: callers lose the connection before its teardown begins.
@@ -87,7 +90,7 @@ impl Keeper {
             .filter(|connection| connection.generation == generation)
     }
 
-    fn announce(&mut self, transition: Transition) {
+    pub(super) fn announce(&mut self, transition: Transition) {
         let Transition {
             from,
             to,
@@ -97,18 +100,18 @@ impl Keeper {
         self.since = SystemTime::now();
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
+            // Read after the store: a wish is either in here, or finds the connection itself.
+            if let Some(connection) = &self.connection {
+                connection.catch_up(self.slot.interests());
+            }
         }
-        let troubled = matches!(
-            to,
-            StateKind::Reconnecting | StateKind::Disconnected | StateKind::PermanentlyFailed
-        );
-        let error = self.trouble.clone().filter(|_| troubled);
+        let error = self.blame(cause, generation);
         match &error {
             Some(error) => {
                 tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
             }
             None => {
-                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed")
+                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed");
             }
         }
         self.slot.shared.events.emit(Event {
@@ -123,6 +126,40 @@ impl Keeper {
             attempt: self.machine.failures(),
             next_retry: self.next_retry(),
         });
+    }
+
+    /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.
+    /// A change that nothing went wrong for has nothing to blame, whatever went wrong before it.
+    pub(super) fn blame(&mut self, cause: Cause, generation: Option<Generation>) -> Option<Arc<Trouble>> {
+        let policy = self.machine.policy();
+        let message = match cause {
+            Cause::OpenFailed => "the connection could not be opened".to_owned(),
+            Cause::OpenTimedOut => format!("not ready {:?} after its start", policy.limits.open),
+            Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
+            Cause::Lost => "the connection ended".to_owned(),
+            Cause::CallsFailed => format!("{} calls in a row were not answered", policy.call_failures),
+            Cause::ProbesMissed => match &policy.probe {
+                Some(probe) => format!("{} probes in a row were not answered", probe.misses),
+                None => "probes were not answered".to_owned(),
+            },
+            Cause::KeeperFailed => "the task that keeps the server failed".to_owned(),
+            Cause::Enabled
+            | Cause::Disabled
+            | Cause::Restarted
+            | Cause::Replaced
+            | Cause::Demanded
+            | Cause::LoggedIn
+            | Cause::Listed
+            | Cause::WentIdle
+            | Cause::SlowProbe
+            | Cause::Closed => return None,
+        };
+        let trouble = self
+            .told
+            .take()
+            .unwrap_or_else(|| Trouble::of(&self.slot, generation, message, None));
+        self.trouble = Some(trouble.clone());
+        Some(trouble)
     }
 
     /// Publishes the status, for whoever looks and for whoever waits.
@@ -149,7 +186,7 @@ impl Keeper {
             }),
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
-            stale_reports: 0,
+            stale_reports: self.slot.stale_reports(),
             starts: self.starts,
             keeper_failures: u64::from(self.panics),
         };

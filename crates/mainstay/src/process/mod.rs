@@ -26,8 +26,8 @@ mod tests;
 
 pub(crate) use child::Process;
 pub use exit::Exit;
-pub use spawn::SpawnError;
-pub(crate) use spawn::{Spawned, Spec, spawn};
+pub(crate) use spawn::SpawnError;
+pub(crate) use spawn::{Spec, spawn};
 pub use stderr::StderrLine;
 pub(crate) use stderr::StderrRing;
 pub(crate) use stop::{Ladder, Rung, Stopped};

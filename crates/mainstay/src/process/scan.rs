@@ -1,9 +1,9 @@
 //! What the system knows of other processes, read from `/proc`.
 //!
-//! A full scan costs about 10 µs a process, so it is run off the runtime's threads, or where there is no runtime.
+//! A look at a process costs 10 to 25 µs, so a scan is run off the runtime's threads, or where there is no runtime.
 //! Where there is no `/proc`, every answer is "nothing", and the tree is the process group alone.
 
-pub(super) use imp::{group, is_running, processes};
+pub(super) use imp::{group_of, processes};
 
 use memchr::memmem::Finder;
 use rustix::process::Pid;
@@ -26,13 +26,11 @@ impl Search {
         }
     }
 
-    /// Whether the process carries the entry. A zombie has no environment left, and an unreadable one (another
-    /// person's process, one that hides itself) counts as not carrying it.
-    pub(super) fn carries(&mut self, pid: Pid) -> bool {
-        let Some(mut environ) = imp::environ(pid) else {
-            return false;
-        };
-        self.found_in(&mut environ)
+    /// Whether the process carries the entry; `None` if its environment may not be read, which is so for the processes
+    /// of other users, and for the few that hide theirs. That of a zombie is empty.
+    pub(super) fn carried_by(&mut self, pid: Pid) -> Option<bool> {
+        let mut environ = imp::environ(pid)?;
+        Some(self.found_in(&mut environ))
     }
 
     fn found_in(&mut self, environ: &mut impl std::io::Read) -> bool {
@@ -64,23 +62,18 @@ mod imp {
         entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
     }
 
-    /// Whether the process exists and is more than a zombie waiting for its parent.
-    pub(in super::super) fn is_running(pid: Pid) -> bool {
-        let Ok(stat) = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())) else {
-            return false;
-        };
-        // "pid (name) state …": the name may hold anything, a closing bracket too, so search from the end.
-        let state = memchr::memrchr(b')', &stat).and_then(|end| stat.get(end + 2));
-        !matches!(state, None | Some(b'Z' | b'X' | b'x'))
-    }
-
-    /// The process group of a process. Read here, not asked of the kernel: its answer for a thread of its own is zero, which
-    /// the binding takes for a mistake.
-    pub(in super::super) fn group(pid: Pid) -> Option<Pid> {
+    /// The group of a process that runs; `None` if it is gone, or a zombie that waits for its parent.
+    ///
+    /// Not asked of `getpgid`, whose answer for a group outside this pid namespace (0) rustix takes for impossible.
+    pub(in super::super) fn group_of(pid: Pid) -> Option<i32> {
         let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        let fields = stat.get(memchr::memrchr(b')', &stat)? + 2..)?;
-        let group = fields.split(|byte| *byte == b' ').nth(2)?;
-        Pid::from_raw(std::str::from_utf8(group).ok()?.parse().ok()?)
+        // "pid (name) state parent group …": the name may hold anything, a closing bracket too.
+        let name_end = memchr::memrchr(b')', &stat)?;
+        let mut fields = str::from_utf8(stat.get(name_end + 2..)?).ok()?.split(' ');
+        match fields.next()? {
+            "Z" | "X" | "x" => None,
+            _running => fields.nth(1)?.parse().ok(),
+        }
     }
 
     pub(super) fn environ(pid: Pid) -> Option<File> {
@@ -96,11 +89,7 @@ mod imp {
         std::iter::empty()
     }
 
-    pub(in super::super) fn is_running(_: Pid) -> bool {
-        false
-    }
-
-    pub(in super::super) fn group(_: Pid) -> Option<Pid> {
+    pub(in super::super) fn group_of(_: Pid) -> Option<i32> {
         None
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct Spawned {
 /// Why a server's process could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SpawnError {
+pub(crate) enum SpawnError {
     /// No file of that name, at its path or in `PATH`.
     #[error("command `{}` not found ({searched}): install it, or give its full path", command.display())]
     NotFound {
@@ -88,7 +88,7 @@ pub enum SpawnError {
 
 impl SpawnError {
     /// Whether trying again is of no use until a person changes something.
-    pub fn is_permanent(&self) -> bool {
+    pub(crate) fn is_permanent(&self) -> bool {
         match self {
             Self::NotFound { .. }
             | Self::NotExecutable { .. }

@@ -55,13 +55,19 @@ pub(crate) enum Rung {
     Killed,
 }
 
+/// What [`Process::last_words`] and dropping a [`Process`] take at most.
+#[cfg(test)]
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+
 /// Between two looks at a tree that was told to end: no event tells of the end of another's child.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+#[cfg(test)]
 impl Ladder {
-    /// The longest a stop takes: the sum of its rungs, and SIGKILL a second time for those who outlive the leader.
+    /// The longest a stop takes: the sum of its rungs, where SIGKILL counts twice (for the leader, and for those who
+    /// outlive it), and the moment that reading the last of stderr and a last attempt on survivors may take.
     pub(crate) fn longest(&self) -> Duration {
-        self.eof_grace + self.term_grace + self.straggler_grace + 2 * self.kill_grace
+        self.eof_grace + self.term_grace + self.straggler_grace + 2 * self.kill_grace + LAST_MOMENT
     }
 }
 
@@ -189,7 +195,7 @@ impl Hunt<'_> {
                 None => tree.others(),
             };
             // A dying process loses its environment a moment before it is gone; gone is what counts.
-            let dying = seen.into_iter().filter(|&pid| scan::is_running(pid));
+            let dying = seen.into_iter().filter(|&pid| scan::group_of(pid).is_some());
             dying.chain(found).collect::<HashSet<_>>()
         });
         match timeout_at(deadline, look).await {
@@ -199,5 +205,16 @@ impl Hunt<'_> {
             }
             Ok(Err(_)) | Err(_) => self.seen.len().max(1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ladder;
+
+    #[test]
+    fn the_default_policy_lets_a_whole_stop_finish() {
+        let policy = mainstay_lifecycle::Policy::default();
+        assert!(Ladder::default().longest() < policy.limits.close);
     }
 }

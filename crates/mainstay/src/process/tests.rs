@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::{Ladder, Process, Spawned, Spec, StderrRing, spawn};
+use super::spawn::Spawned;
+use super::{Ladder, Process, Spec, StderrRing, spawn};
 
 /// Long enough that only a broken promise runs into it, on however busy a machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -126,7 +127,7 @@ fn runs(pid: i32) -> bool {
 }
 
 /// Whether the condition comes true in time, for what no event tells of.
-fn comes_true(within: Duration, condition: impl Fn() -> bool) -> bool {
+fn comes_true(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     while !condition() {
         if Instant::now() > deadline {
@@ -148,6 +149,9 @@ mod rerun {
 
     const PART: &str = "MAINSTAY_TEST_PART";
 
+    /// The marker the second program itself carries, as if it were a server of another.
+    pub(super) const OUTER: &str = "outer.1";
+
     /// Whether this is the second program.
     pub(super) fn is_it() -> bool {
         std::env::var_os(PART).is_some()
@@ -158,7 +162,8 @@ mod rerun {
         let name = format!("process::tests::{test}");
         program
             .args(["--exact", &name, "--nocapture", "--test-threads=1"])
-            .env(PART, "second");
+            .env(PART, "second")
+            .env("MAINSTAY_TREE", OUTER);
         program
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

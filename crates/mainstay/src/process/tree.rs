@@ -26,9 +26,10 @@ impl Tree {
         let mut search = Search::new(&self.marker.entry());
         scan::processes()
             .filter(|&pid| pid != leader)
-            // A zombie stays in its group, until a parent that may never do so reaps it; it is gone for our purposes.
-            .filter(|&pid| {
-                (group_is_ours && self.in_group(pid) && scan::is_running(pid)) || search.carries(pid)
+            .filter(|&pid| match search.carried_by(pid) {
+                Some(carries) => carries || (group_is_ours && self.in_group(pid)),
+                // Almost surely another user's, whom we could not signal either; half of all processes are.
+                None => false,
             })
             .collect()
     }
@@ -59,7 +60,7 @@ impl Tree {
     }
 
     fn in_group(&self, pid: Pid) -> bool {
-        scan::group(pid) == Some(self.leader.pid())
+        scan::group_of(pid) == Some(self.leader.pid().as_raw_nonzero().get())
     }
 
     /// The descriptor pins the process before its marker is read once more, so a number reused since the scan can
@@ -71,7 +72,9 @@ impl Tree {
 
         // Whoever cannot be signalled (gone, or changed its user) is seen again by the next scan, or is not.
         let _ = match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(pinned) if Search::new(&self.marker.entry()).carries(pid) => pidfd_send_signal(pinned, signal),
+            Ok(pinned) if Search::new(&self.marker.entry()).carried_by(pid) == Some(true) => {
+                pidfd_send_signal(pinned, signal)
+            }
             // Kernels before 5.3, and sandboxes that forbid the call.
             Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, signal),
             Ok(_) | Err(_) => Ok(()),

@@ -58,20 +58,19 @@ pub(crate) async fn greet(
     }
     let probe = discover(peer, introduction, deadline);
     tokio::pin!(probe);
-    let answer = match timeout(PROBE_SILENCE, probe.as_mut()).await {
-        Ok(answer) => answer,
-        // Both questions stand now. The old one decides; if it is refused, a late modern answer still counts.
-        Err(_) => match initialize(peer, introduction, deadline).await {
-            Err(HandshakeError::Refused(error)) => match probe.await {
-                Ok(Discovered::Modern(greeting)) => return Ok(greeting),
-                Ok(Discovered::NotModern) | Err(_) => return Err(HandshakeError::Refused(error)),
-            },
-            done => return done,
+    if let Ok(answer) = timeout(PROBE_SILENCE, probe.as_mut()).await {
+        return match answer? {
+            Discovered::Modern(greeting) => Ok(greeting),
+            Discovered::NotModern => initialize(peer, introduction, deadline).await,
+        };
+    }
+    // Both questions stand now. The old one decides; if it is refused, a late modern answer still counts.
+    match initialize(peer, introduction, deadline).await {
+        Err(HandshakeError::Refused(error)) => match probe.await {
+            Ok(Discovered::Modern(greeting)) => Ok(greeting),
+            Ok(Discovered::NotModern) | Err(_) => Err(HandshakeError::Refused(error)),
         },
-    };
-    match answer? {
-        Discovered::Modern(greeting) => Ok(greeting),
-        Discovered::NotModern => initialize(peer, introduction, deadline).await,
+        done => done,
     }
 }
 

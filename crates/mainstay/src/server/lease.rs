@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::error::{CallError, NotConnected};
 use super::options::Waiting;
 use super::slot::Slot;
+use super::{Reason, Status};
 use crate::connection::Connection;
 use crate::keeper::Command;
 
@@ -30,8 +31,8 @@ impl Slot {
             Waiting::Wait => {
                 let limit = self.settings.load().waiters() as usize;
                 let _place = Place::take(&self.waiting, limit).ok_or_else(|| CallError::TooManyWaiting {
-                    server: self.name.clone(),
                     limit,
+                    now: Box::new(self.not_connected()),
                 })?;
                 let began = Instant::now();
                 timeout_at(deadline, self.wait(after)).await.unwrap_or_else(|_| {
@@ -61,10 +62,17 @@ impl Slot {
             if !seen.is_coming() {
                 return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
             }
-            self.inbox.command(Command::Demand);
+            self.wake_if_idle(&seen);
             if status.changed().await.is_err() {
                 return Err(CallError::NotConnected(Box::new(self.not_connected())));
             }
+        }
+    }
+
+    /// An idle server is started by whoever waits for it.
+    pub(super) fn wake_if_idle(&self, seen: &Status) {
+        if seen.reason == Some(Reason::Idle) {
+            self.inbox.command(Command::Demand);
         }
     }
 

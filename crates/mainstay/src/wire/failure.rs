@@ -7,7 +7,7 @@ use crate::transport::{End, SendFailure};
 /// Why a request has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RequestError {
+pub(crate) enum RequestError {
     /// The far side answered with an error.
     #[error(transparent)]
     Rpc(RpcError),
@@ -42,6 +42,8 @@ pub enum TimeoutKind {
     Idle,
     /// The time for all of it.
     Total,
+    /// The time for all of it, while the client was being asked for something: the server is not to blame.
+    Person,
 }
 
 /// What is wrong with an answer.
@@ -66,7 +68,7 @@ pub enum BadAnswer {
 
 impl RequestError {
     /// Whether the request may have run.
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Rpc(_) | Self::BadAnswer(_) => Outcome::Answered,
             Self::Lost { outcome, .. } => *outcome,
@@ -82,6 +84,7 @@ impl std::fmt::Display for TimeoutKind {
         f.write_str(match self {
             Self::Idle => "idle",
             Self::Total => "total",
+            Self::Person => "person",
         })
     }
 }

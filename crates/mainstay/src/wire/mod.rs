@@ -11,6 +11,7 @@
 mod asked;
 mod envelope;
 mod failure;
+mod hold;
 mod object;
 mod options;
 mod outcome;
@@ -24,7 +25,9 @@ mod salvage;
 mod vitals;
 mod write;
 
-pub use failure::{BadAnswer, RequestError, TimeoutKind};
+pub(crate) use failure::RequestError;
+pub use failure::{BadAnswer, TimeoutKind};
+pub(crate) use hold::Hold;
 pub use outcome::Outcome;
 pub use raw::RawJson;
 pub use rpc_error::RpcError;
@@ -32,5 +35,3 @@ pub use rpc_error::RpcError;
 pub(crate) use object::{Object, with_meta};
 pub(crate) use options::RequestOptions;
 pub(crate) use peer::{Handler, Peer};
-pub(crate) use progress::ProgressSink;
-pub(crate) use vitals::Vitals;

@@ -384,8 +384,8 @@ fn a_server_built_in_rust_passes_the_same_checks() {
         error.to_string(),
         r#""my server".command: the command is empty; name the program to run
 "my server".args[0]: holds a NUL character, which cannot be passed to a program
-"my server".call_timeout: must be longer than zero
 "my server".startup_timeout: a duration cannot be longer than a year
+"my server".call_timeout: must be longer than zero
 "my server".tools.rename.b: "a" and "b" would both be called "c"; choose another name for one"#
     );
     let error = ServerConfig::stdio("a__b", "x").build().unwrap_err();

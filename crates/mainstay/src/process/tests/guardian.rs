@@ -1,6 +1,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -74,16 +74,53 @@ fn a_guardian_that_died_is_replaced_and_told_of_all_that_live() {
 }
 
 #[test]
+fn a_guardian_that_does_not_listen_is_replaced_and_harms_no_one() {
+    if rerun::is_it() {
+        return rerun::block_on(async {
+            let mut server = start("echo $$; cat");
+            let pid = server.says_pid().await;
+            let deaf = guardian::pid().expect("there is a guardian");
+            kill(deaf.as_raw_nonzero().get(), Signal::STOP);
+            // Its pipe fills up; nobody waits for it.
+            let stranger = rustix::process::Pid::from_raw(i32::MAX).unwrap();
+            assert!(comes_true(LONG, || {
+                for _ in 0..1_000 {
+                    drop(guardian::watch(stranger));
+                }
+                guardian::pid().is_some_and(|pid| pid != deaf)
+            }));
+            assert!(!runs(deaf.as_raw_nonzero().get()));
+            assert!(
+                runs(pid),
+                "to the old guardian it must not look as if the program had ended"
+            );
+        });
+    }
+    let mut program =
+        Program::start("guardian::a_guardian_that_does_not_listen_is_replaced_and_harms_no_one");
+    assert!(
+        program
+            .ends_within(2 * LONG)
+            .is_some_and(|status| status.success())
+    );
+}
+
+#[test]
 fn a_guardian_leaves_with_its_program_and_harms_no_one() {
     if rerun::is_it() {
         return rerun::block_on(async {
             let server = start("exit 0");
             let marker = server.process.marker().to_owned();
             let _ = server.process.stop(&PATIENT_LADDER).await;
-            println!(
-                "\nhas {marker} {}",
-                guardian::pid().expect("there is a guardian").as_raw_nonzero()
+            let guardian = guardian::pid()
+                .expect("there is a guardian")
+                .as_raw_nonzero()
+                .get();
+            assert!(
+                !marked(rerun::OUTER).contains(&guardian),
+                "an outer program would sweep it away"
             );
+            println!("\nhas {marker} {guardian}");
         });
     }
     let mut bystander = Command::new("sleep")
@@ -168,6 +205,15 @@ impl Program {
             }
         }
         panic!("the program ended before it said what it has");
+    }
+
+    fn ends_within(&mut self, time: Duration) -> Option<ExitStatus> {
+        let mut ended = None;
+        comes_true(time, || {
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended
     }
 
     fn kill(&mut self) {

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -27,7 +28,7 @@ async fn a_flood_of_stderr_that_nobody_looks_at_does_not_block_the_server() {
         "yes 'something went wrong, and here is why'",
         "tr '\\0' x </dev/zero",
     ] {
-        let server = start(&format!("{flood} | head -c 50000000 >&2; exit 4"));
+        let server = start(&format!("{flood} | head -c 50000000 >&2 && exit 4"));
         let exit = tokio::time::timeout(3 * LONG, server.process.exited())
             .await
             .expect("it is not blocked");
@@ -49,17 +50,21 @@ async fn a_pipe_held_by_a_stranger_does_not_hold_up_a_stop() {
     let stopped = tokio::time::timeout(LONG, server.process.stop(&SHORT_LADDER))
         .await
         .expect("the stop ends");
+    // Who reads the pipe holds the ring; nobody does so for longer than the stop.
+    let unread = async {
+        while Arc::strong_count(&server.ring) > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let unread = tokio::time::timeout(LONG, unread).await;
     let held = runs(stranger);
     kill(stranger, Signal::KILL);
     assert!(
         held,
         "the stranger was to outlive the stop, or this shows nothing"
     );
+    assert!(unread.is_ok());
     assert!(stopped.took < Duration::from_secs(2), "took {:?}", stopped.took);
-    // Who reads the pipe holds the ring; nobody reads any more.
-    while std::sync::Arc::strong_count(&server.ring) > 1 {
-        tokio::task::yield_now().await;
-    }
     assert_eq!(
         server.ring.tail(1)[0].text,
         "bye",

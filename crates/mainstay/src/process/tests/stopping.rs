@@ -72,8 +72,9 @@ async fn a_server_that_ignores_sigterm_is_killed_with_all_its_children() {
         (stopped.exit, stopped.by),
         (killed_by(Signal::KILL), Rung::Killed)
     );
+    assert!(stopped.took <= SHORT_LADDER.longest());
     assert_eq!(stopped.survivors, 0);
-    assert_eq!(marked(&marker), []);
+    assert_eq!(marked(&marker), [0i32; 0]);
 }
 
 #[tokio::test]
@@ -103,7 +104,7 @@ async fn a_server_is_stopped_while_it_starts() {
     let marker = server.process.marker().to_owned();
     let stopped = server.process.stop(&NO_EOF_LADDER).await;
     assert_eq!(stopped.survivors, 0);
-    assert_eq!(marked(&marker), []);
+    assert_eq!(marked(&marker), [0i32; 0]);
 }
 
 #[tokio::test]
@@ -123,8 +124,7 @@ async fn a_child_that_stays_in_the_group_of_a_dead_leader_is_swept() {
 
 #[tokio::test]
 async fn a_stubborn_grandchild_in_its_own_session_is_swept_after_its_leader_died() {
-    let mut server =
-        start("setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' & read -r _; exit 1");
+    let mut server = start("setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & read -r _; exit 1");
     let grandchild = server.says_pid().await;
     drop(server.stdin);
     server.process.exited().await;
@@ -133,9 +133,9 @@ async fn a_stubborn_grandchild_in_its_own_session_is_swept_after_its_leader_died
 
     let stopped = server.process.stop(&SHORT_LADDER).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Exited, 0));
-    assert_eq!(stopped.swept, 2, "the shell and its sleep");
+    assert_eq!(stopped.swept, 1);
     assert!(!runs(grandchild));
-    assert_eq!(marked(&marker), []);
+    assert_eq!(marked(&marker), [0i32; 0]);
 }
 
 #[tokio::test]
@@ -147,18 +147,18 @@ async fn a_double_fork_does_not_escape_a_stop() {
     let stopped = server.process.stop(&SHORT_LADDER).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(stopped.swept, 1);
-    assert_eq!(marked(&marker), []);
+    assert_eq!(marked(&marker), [0i32; 0]);
 }
 
 #[tokio::test]
 async fn a_member_of_the_group_without_the_marker_is_swept_after_its_leader_died() {
-    let mut server =
-        start("env -i sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' & read -r _; exit 1");
+    let mut server = start("env -i sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & read -r _; exit 1");
     let member = server.says_pid().await;
     drop(server.stdin);
     server.process.exited().await;
     let stopped = server.process.stop(&SHORT_LADDER).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Exited, 0));
+    assert_eq!(stopped.swept, 1);
     assert!(!runs(member));
 }
 
@@ -175,8 +175,10 @@ async fn whoever_outlives_the_leader_may_still_end_well() {
     let ring = server.ring.clone();
     let stopped = server.process.stop(&PATIENT_LADDER).await;
     assert_eq!(stopped.survivors, 0);
-    let said: Vec<_> = ring.tail(9).into_iter().map(|line| line.text).collect();
-    assert_eq!(said, ["in order", "in order"]);
+    assert_eq!(
+        ring.tail(9).iter().filter(|line| line.text == "in order").count(),
+        2
+    );
 }
 
 #[tokio::test]

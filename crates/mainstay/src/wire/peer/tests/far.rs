@@ -10,7 +10,8 @@ use tokio::io::{
 };
 
 use crate::transport::{Frame, Inbound, Limits, Lines, NotQueued, Outbound, Sending, Transport};
-use crate::wire::{Handler, Peer, ProgressSink, RawJson, RequestOptions, RpcError};
+use crate::wire::progress::ProgressSink;
+use crate::wire::{Handler, Peer, RawJson, RequestOptions, RpcError};
 
 pub(super) fn raw(text: &str) -> RawJson {
     RawJson::from_text(text).unwrap()

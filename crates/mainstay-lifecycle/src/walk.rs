@@ -1,0 +1,89 @@
+//! The machine, walked through: everything that can happen, in every order, held against what it promises.
+//!
+//! `world` says what can happen next; `ledger` keeps a watcher's account of it beside the machine; `promises` and
+//! `liveness` hold one against the other; `search` goes everywhere and `stroll` goes
+//! far; `edges` writes down which ways there are; and
+//! `mutants` shows that a machine with a fault does not get through.
+
+mod broken;
+mod edges;
+mod ledger;
+mod liveness;
+mod mutants;
+mod policies;
+mod promises;
+mod search;
+mod stroll;
+mod world;
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::walk::mutants::Subject;
+use crate::walk::search::{Covered, Tour, walk};
+use crate::walk::world::Pace;
+
+/// Five connections are enough to spend every budget and bucket of the small policies, renew them, and begin again.
+const GENERATIONS: u64 = 5;
+
+/// With an input at every tick, three connections are what a test run has time for.
+const GENERATIONS_BY_TICKS: u64 = 3;
+
+fn tours() -> Vec<Tour> {
+    let by_deadlines = |name, policies| Tour {
+        name,
+        policies,
+        generations: GENERATIONS,
+        pace: Pace::Deadlines,
+    };
+    let by_ticks = |name, policies| Tour {
+        name,
+        policies,
+        generations: GENERATIONS_BY_TICKS,
+        pace: Pace::Ticks,
+    };
+    vec![
+        by_deadlines("strict", vec![policies::strict()]),
+        by_deadlines("watchful", vec![policies::watchful()]),
+        by_deadlines("adjusted", vec![policies::patient(), policies::strict()]),
+        by_ticks("patient, by ticks", vec![policies::patient()]),
+        by_ticks("strict, by ticks", vec![policies::strict()]),
+    ]
+}
+
+#[test]
+fn no_interleaving_breaks_a_promise_and_the_edges_are_those_of_the_table() {
+    let mut taken = BTreeSet::new();
+    for (tour, covered, took) in walk_side_by_side(tours()) {
+        println!(
+            "{}: {} states, {} steps, {} stale inputs, {} edges, {took:.1?}",
+            tour.name,
+            covered.states,
+            covered.steps,
+            covered.stale,
+            covered.edges.len(),
+        );
+        taken.extend(covered.edges);
+    }
+    edges::keep("edges.txt", &edges::table(&taken));
+    edges::keep("../../docs/lifecycle.md", &edges::page(&taken));
+}
+
+fn walk_side_by_side(tours: Vec<Tour>) -> Vec<(Tour, Covered, Duration)> {
+    let walks: Vec<_> = tours
+        .into_iter()
+        .map(|tour| {
+            thread::spawn(move || {
+                let start = Instant::now();
+                let covered =
+                    walk(&tour, Subject::HEALTHY).unwrap_or_else(|breach| panic!("{}: {breach}", tour.name));
+                (tour, covered, start.elapsed())
+            })
+        })
+        .collect();
+    let ends = walks
+        .into_iter()
+        .map(|walk| walk.join().expect("no promise is broken"));
+    ends.collect()
+}

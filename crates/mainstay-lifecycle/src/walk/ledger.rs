@@ -1,0 +1,297 @@
+//! What a watcher from outside knows of a server: a reference for the machine, kept from inputs and effects alone.
+//!
+//! It knows which connections are open and closing, what failed in a row, what was proven, and when the next start is
+//! allowed. It never decides what the machine may decide (how long a pause is within its bounds, when to look at a
+//! silent server): there it takes note, and holds the machine to it.
+
+mod current;
+
+pub(super) use current::{Current, Phase};
+
+use crate::effect::{Effect, Manner};
+use crate::input::{Input, Recovery, Vitals};
+use crate::policy::{Bucket, Policy};
+use crate::state::{Rest, State, StateKind};
+use crate::time::{Generation, Moment};
+use crate::walk::broken::Broken;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ledger {
+    /// Generations opened so far: they are numbered from 1.
+    pub(super) opened: u64,
+    pub(super) current: Option<Current>,
+    pub(super) closing: Option<Closing>,
+    pub(super) wanted: bool,
+    pub(super) failures: u32,
+    /// No dial before this moment: the pause that was announced.
+    pub(super) not_before: Moment,
+    /// When the bucket will be full again: tokens and refill time in one number, by other arithmetic than the machine's.
+    pub(super) full_at: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Closing {
+    pub(super) generation: Generation,
+    pub(super) by: Moment,
+}
+
+/// What an input obliges the machine to, or allows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Verdict {
+    /// The current connection ends.
+    pub(super) end: Option<End>,
+    /// The proof falls due in this step. Where the connection ends in it too, either may have come first.
+    pub(super) proof_due: bool,
+    /// The close is to be cut short.
+    abandon: Option<Generation>,
+    may_probe: bool,
+    may_stop: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Wish(Manner),
+    Loss(Recovery),
+}
+
+impl Ledger {
+    pub(super) fn new(now: Moment) -> Self {
+        Self {
+            opened: 0,
+            current: None,
+            closing: None,
+            wanted: false,
+            failures: 0,
+            not_before: now,
+            full_at: now,
+        }
+    }
+
+    /// The generation that the next dial gets.
+    pub(super) fn fresh(&self) -> Generation {
+        Generation(self.opened + 1)
+    }
+
+    /// When the bucket allows the next start.
+    pub(super) fn token_at(&self, bucket: &Bucket) -> Moment {
+        let slack = bucket.refill_every * (bucket.size.get() - 1);
+        Moment::new(self.full_at.since_origin().saturating_sub(slack))
+    }
+
+    /// Takes note of an input that met the state `kind`.
+    pub(super) fn hear(&mut self, input: &Input, now: Moment, policy: &Policy, kind: StateKind) -> Verdict {
+        match input {
+            Input::Enable { .. } => self.enable(now, kind),
+            Input::Disable => {
+                self.wanted = false;
+                self.not_before = now;
+                Verdict::ends(End::Wish(Manner::Cut))
+            }
+            Input::Restart => self.renew(now, Manner::Cut),
+            Input::Replace => self.renew(now, Manner::Drain),
+            Input::Demand | Input::Login => Verdict::default(),
+            Input::Timer(vitals) => self.time(*vitals, now, policy),
+            Input::Closed(_) => {
+                self.closing = None;
+                Verdict::default()
+            }
+            Input::Adjust(_) => self.report(Current::watched_anew),
+            Input::Opened(_) => self.report(Current::opened),
+            Input::OpenFailed(_, recovery) => self.report(|current| current.open_failed(*recovery)),
+            Input::Listed(_, listing) => self.report(|current| current.listed(*listing, now, policy)),
+            Input::ListFailed(_) => self.report(|current| current.list_failed(policy)),
+            Input::ListChanged(_) => self.report(Current::list_changed),
+            Input::Lost(_) => self.report(|_| Verdict::lost(true)),
+            Input::CallAnswered(_) => {
+                if self.current.as_ref().is_some_and(Current::is_listed) {
+                    self.failures = 0;
+                }
+                self.report(Current::call_answered)
+            }
+            Input::CallFailed(_) => self.report(|current| current.call_failed(policy)),
+            Input::ProbeAnswered(_) => self.report(Current::watched_anew),
+        }
+    }
+
+    fn enable(&mut self, now: Moment, kind: StateKind) -> Verdict {
+        if !self.wanted || kind == StateKind::PermanentlyFailed {
+            self.failures = 0;
+            self.not_before = now;
+        }
+        self.wanted = true;
+        Verdict::default()
+    }
+
+    fn renew(&mut self, now: Moment, manner: Manner) -> Verdict {
+        if !self.wanted {
+            return Verdict::default();
+        }
+        self.failures = 0;
+        self.not_before = now;
+        self.full_at = now;
+        Verdict::ends(End::Wish(manner))
+    }
+
+    fn time(&mut self, vitals: Vitals, now: Moment, policy: &Policy) -> Verdict {
+        let overdue = self.closing.filter(|closing| closing.by <= now);
+        let verdict = self.report(|current| current.time(vitals, now, policy));
+        if verdict.proof_due && verdict.end.is_none() {
+            self.failures = 0;
+        }
+        Verdict {
+            abandon: overdue.map(|closing| closing.generation),
+            ..verdict
+        }
+    }
+
+    /// Books what a report does to the current connection. A loss is a failure if a retry may mend it, and if the
+    /// connection never proved itself.
+    fn report(&mut self, what: impl FnOnce(&mut Current) -> Verdict) -> Verdict {
+        let Some(current) = &mut self.current else {
+            return Verdict::default();
+        };
+        let verdict = what(current);
+        let counts = match verdict.end {
+            Some(End::Loss(Recovery::Retry | Recovery::RetryAfter(_))) => !current.is_proven(),
+            Some(End::Loss(Recovery::Login | Recovery::GiveUp) | End::Wish(_)) | None => false,
+        };
+        self.failures += u32::from(counts);
+        verdict
+    }
+
+    /// Follows the effects, in their order, and holds them against the verdict.
+    pub(super) fn follow(
+        &mut self,
+        effects: &[Effect],
+        mut verdict: Verdict,
+        now: Moment,
+        policy: &Policy,
+    ) -> Result<(), Broken> {
+        let before = self.generation();
+        for effect in effects {
+            match effect {
+                Effect::Open(generation) => self.opens(*generation, now, policy)?,
+                Effect::Close(generation, manner) => {
+                    self.closes((*generation, *manner), verdict, now, policy)?;
+                }
+                Effect::Abandon(generation) => {
+                    if verdict.abandon.take() != Some(*generation) {
+                        return Err(Broken::AbandonUndue);
+                    }
+                    self.closing = None;
+                }
+                Effect::List(generation) => self.current(*generation)?.lists(now, policy)?,
+                Effect::Probe(generation) => self.current(*generation)?.probes(verdict, now, policy)?,
+                Effect::CountStale(_) => return Err(Broken::StaleReportMattered),
+                Effect::MarkStale | Effect::Withdraw | Effect::Transition(_) => {}
+            }
+        }
+        if verdict.abandon.is_some() {
+            return Err(Broken::AbandonUndue);
+        }
+        if verdict.end.is_some() && before.is_some() && self.generation() == before {
+            return Err(Broken::CloseMissing);
+        }
+        Ok(())
+    }
+
+    fn opens(&mut self, generation: Generation, now: Moment, policy: &Policy) -> Result<(), Broken> {
+        if generation != self.fresh() {
+            return Err(Broken::GenerationReused);
+        }
+        if self.closing.is_some() || self.current.is_some() {
+            return Err(Broken::OpenedBesideOld);
+        }
+        if !self.wanted {
+            return Err(Broken::OpenedUnwanted);
+        }
+        if now < self.not_before {
+            return Err(Broken::OpenedTooSoon);
+        }
+        if self.opened > 0 {
+            if now < self.token_at(&policy.bucket) {
+                return Err(Broken::BucketIgnored);
+            }
+            self.full_at = self.full_at.max(now) + policy.bucket.refill_every;
+        }
+        self.opened += 1;
+        self.current = Some(Current::dialled(generation, now, policy));
+        Ok(())
+    }
+
+    fn closes(
+        &mut self,
+        (generation, manner): (Generation, Manner),
+        verdict: Verdict,
+        now: Moment,
+        policy: &Policy,
+    ) -> Result<(), Broken> {
+        let due = match verdict.end {
+            Some(End::Wish(manner)) => manner,
+            Some(End::Loss(_)) => Manner::Cut,
+            None if verdict.may_stop => Manner::Cut,
+            None => return Err(Broken::CloseUndue),
+        };
+        if self.generation() != Some(generation) {
+            return Err(Broken::CloseUndue);
+        }
+        if due != manner {
+            return Err(Broken::CloseManner);
+        }
+        let patience = match manner {
+            Manner::Cut => policy.limits.close,
+            Manner::Drain => policy.limits.close + policy.limits.drain,
+        };
+        self.current = None;
+        self.closing = Some(Closing {
+            generation,
+            by: now + patience,
+        });
+        Ok(())
+    }
+
+    pub(super) fn generation(&self) -> Option<Generation> {
+        self.current.as_ref().map(|current| current.generation)
+    }
+
+    fn current(&mut self, generation: Generation) -> Result<&mut Current, Broken> {
+        self.current
+            .as_mut()
+            .filter(|current| current.generation == generation)
+            .ok_or(Broken::GenerationsDiffer)
+    }
+
+    /// Moves every moment by `shift`. Where only "over or not" matters, all that is over is the same to the walk.
+    pub(super) fn shift(&mut self, shift: &impl Fn(Moment) -> Moment, now: Moment) {
+        let over = |at: Moment| shift(at).max(now);
+        self.not_before = over(self.not_before);
+        self.full_at = over(self.full_at);
+        if let Some(closing) = &mut self.closing {
+            closing.by = shift(closing.by);
+        }
+        if let Some(current) = &mut self.current {
+            current.shift(shift, now);
+        }
+    }
+}
+
+impl Verdict {
+    /// Whether the step ended in an idle stop, which it was allowed to.
+    pub(super) fn stops_at(&self, state: &State) -> bool {
+        self.may_stop && *state == State::Disconnected(Rest::Idle)
+    }
+
+    fn ends(end: End) -> Self {
+        Self {
+            end: Some(end),
+            ..Self::default()
+        }
+    }
+
+    fn lost(when: bool) -> Self {
+        Self {
+            end: when.then_some(End::Loss(Recovery::Retry)),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The connection that was opened and not closed yet, as a watcher sees it.
+
+use super::{End, Verdict};
+use crate::input::{Listing, Recovery, Vitals};
+use crate::policy::Policy;
+use crate::time::{Generation, Moment};
+use crate::walk::broken::Broken;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::walk) struct Current {
+    pub(in crate::walk) generation: Generation,
+    pub(in crate::walk) phase: Phase,
+    /// A listing runs, until this moment.
+    pub(in crate::walk) listing: Option<Moment>,
+    /// Something is to be listed that no listing so far can have seen.
+    pub(in crate::walk) owed: bool,
+    /// No listing before this moment.
+    pub(in crate::walk) list_from: Moment,
+    pub(in crate::walk) list_failures: u32,
+    pub(in crate::walk) call_failures: u32,
+    /// A probe is out: since when, and until when.
+    pub(in crate::walk) asked: Option<(Moment, Moment)>,
+    pub(in crate::walk) misses: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::walk) enum Phase {
+    Dialling { by: Moment },
+    Open,
+    Listed { proof_at: Option<Moment> },
+}
+
+impl Current {
+    pub(super) fn dialled(generation: Generation, now: Moment, policy: &Policy) -> Self {
+        Self {
+            generation,
+            phase: Phase::Dialling {
+                by: now + policy.limits.open,
+            },
+            listing: None,
+            owed: false,
+            list_from: now,
+            list_failures: 0,
+            call_failures: 0,
+            asked: None,
+            misses: 0,
+        }
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        matches!(self.phase, Phase::Listed { .. })
+    }
+
+    pub(in crate::walk) fn is_proven(&self) -> bool {
+        self.phase == Phase::Listed { proof_at: None }
+    }
+
+    fn is_dialling(&self) -> bool {
+        matches!(self.phase, Phase::Dialling { .. })
+    }
+
+    pub(super) fn opened(&mut self) -> Verdict {
+        if self.is_dialling() {
+            self.phase = Phase::Open;
+        }
+        Verdict::default()
+    }
+
+    pub(super) fn open_failed(&mut self, recovery: Recovery) -> Verdict {
+        if self.is_dialling() {
+            Verdict::ends(End::Loss(recovery))
+        } else {
+            Verdict::default()
+        }
+    }
+
+    pub(super) fn listed(&mut self, listing: Listing, now: Moment, policy: &Policy) -> Verdict {
+        if self.listing.take().is_some() {
+            self.list_failures = 0;
+            self.owed |= listing == Listing::Unconfirmed;
+            if self.phase == Phase::Open {
+                let proof_at = Some(now + policy.stable_after);
+                self.phase = Phase::Listed { proof_at };
+            }
+        }
+        Verdict::default()
+    }
+
+    pub(super) fn list_failed(&mut self, policy: &Policy) -> Verdict {
+        if self.listing.take().is_none() {
+            return Verdict::default();
+        }
+        self.list_failures += 1;
+        self.owed = true;
+        Verdict::lost(self.list_failures >= policy.discovery_failures.get())
+    }
+
+    pub(super) fn list_changed(&mut self) -> Verdict {
+        // A change that comes before the first listing is seen by it.
+        self.owed |= !self.is_dialling();
+        Verdict::default()
+    }
+
+    pub(super) fn call_answered(&mut self) -> Verdict {
+        if self.is_listed() {
+            self.call_failures = 0;
+            self.phase = Phase::Listed { proof_at: None };
+        }
+        Verdict::default()
+    }
+
+    pub(super) fn call_failed(&mut self, policy: &Policy) -> Verdict {
+        self.call_failures += u32::from(self.is_listed());
+        Verdict::lost(self.call_failures >= policy.call_failures.get())
+    }
+
+    /// The examination begins anew: the server gave a sign of life, or the rules changed.
+    pub(super) fn watched_anew(&mut self) -> Verdict {
+        self.asked = None;
+        self.misses = 0;
+        Verdict::default()
+    }
+
+    pub(super) fn time(&mut self, vitals: Vitals, now: Moment, policy: &Policy) -> Verdict {
+        if let Phase::Dialling { by } = self.phase {
+            return Verdict::lost(by <= now);
+        }
+        let mut verdict = if self.listing.is_some_and(|by| by <= now) {
+            self.list_failed(policy)
+        } else {
+            Verdict::default()
+        };
+        if !self.is_listed() {
+            return verdict;
+        }
+        self.silence(vitals, now, policy, &mut verdict);
+        verdict.may_stop = policy
+            .idle_stop
+            .is_some_and(|idle| !vitals.busy && now.since(vitals.used) >= idle);
+        if matches!(self.phase, Phase::Listed { proof_at: Some(at) } if at <= now) {
+            verdict.proof_due = true;
+            if verdict.end.is_none() {
+                self.phase = Phase::Listed { proof_at: None };
+            }
+        }
+        verdict
+    }
+
+    fn silence(&mut self, vitals: Vitals, now: Moment, policy: &Policy, verdict: &mut Verdict) {
+        let Some(probe) = &policy.probe else { return };
+        match self.asked {
+            None => verdict.may_probe = !vitals.busy && now.since(vitals.heard) >= probe.after_silence,
+            Some((_, by)) if now < by => {}
+            Some((at, _)) => {
+                let alive = vitals.busy || vitals.heard > at;
+                self.asked = None;
+                self.misses = if alive { 0 } else { self.misses + 1 };
+                verdict.may_probe = !alive;
+                if self.misses >= probe.misses.get() {
+                    verdict.end = Some(End::Loss(Recovery::Retry));
+                }
+            }
+        }
+    }
+
+    pub(super) fn lists(&mut self, now: Moment, policy: &Policy) -> Result<(), Broken> {
+        if self.is_dialling() || self.listing.is_some() || now < self.list_from {
+            return Err(Broken::ListingUndue);
+        }
+        self.listing = Some(now + policy.limits.list);
+        self.list_from = now + policy.relist_pause;
+        self.owed = false;
+        Ok(())
+    }
+
+    pub(super) fn probes(&mut self, verdict: Verdict, now: Moment, policy: &Policy) -> Result<(), Broken> {
+        match &policy.probe {
+            Some(probe) if verdict.may_probe && self.asked.is_none() => {
+                self.asked = Some((now, now + probe.timeout));
+                Ok(())
+            }
+            Some(_) | None => Err(Broken::ProbeUndue),
+        }
+    }
+
+    pub(super) fn shift(&mut self, shift: &impl Fn(Moment) -> Moment, now: Moment) {
+        self.phase = match self.phase {
+            Phase::Dialling { by } => Phase::Dialling { by: shift(by) },
+            Phase::Open => Phase::Open,
+            Phase::Listed { proof_at } => Phase::Listed {
+                proof_at: proof_at.map(shift),
+            },
+        };
+        self.listing = self.listing.map(shift);
+        self.list_from = shift(self.list_from).max(now);
+        self.asked = self.asked.map(|(at, by)| (shift(at), shift(by)));
+    }
+}

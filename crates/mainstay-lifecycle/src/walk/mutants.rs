@@ -1,0 +1,127 @@
+//! Machines with a fault, and the proof that the walk finds each.
+//!
+//! The faults are put between the walk and a healthy machine: an input is swallowed or forged, an effect dropped or
+//! doubled, a memory put back, a deadline hidden. The machine's own code knows nothing of them.
+
+mod fault;
+
+pub(super) use fault::Fault;
+
+use crate::deadline::Deadline;
+use crate::effect::Effect;
+use crate::input::Input;
+use crate::machine::Machine;
+use crate::time::{Generation, Moment};
+use crate::walk::broken::Broken;
+use crate::walk::policies;
+use crate::walk::search::{Tour, walk};
+use crate::walk::world::Pace;
+
+/// The machine as the walk meets it: healthy, or with one fault.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject(Option<Fault>);
+
+impl Subject {
+    pub(super) const HEALTHY: Self = Self(None);
+
+    pub(super) fn handle(
+        self,
+        machine: &mut Machine,
+        input: Input,
+        now: Moment,
+        fresh: Generation,
+    ) -> Vec<Effect> {
+        match self.0 {
+            Some(fault) => fault.handle(machine, input, now, fresh),
+            None => machine.handle(input, now, fresh).0,
+        }
+    }
+
+    pub(super) fn deadline(self, machine: &Machine) -> Option<Deadline> {
+        let deadline = machine.deadline()?;
+        let hidden = self.0.and_then(Fault::hides);
+        (hidden != Some(deadline.timer)).then_some(deadline)
+    }
+}
+
+/// Each fault, and the promise by which the walk finds it.
+const FOUND_BY: [(Fault, Broken); 54] = [
+    (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
+    (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
+    (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
+    (Fault::ForgetsToClose, Broken::CloseMissing),
+    (Fault::ClosesTwice, Broken::CloseUndue),
+    (Fault::CutsInsteadOfDraining, Broken::CloseManner),
+    (Fault::AbandonsInSilence, Broken::OpenedBesideOld),
+    (Fault::AbandonsAtOnce, Broken::AbandonUndue),
+    (Fault::ForgetsTheCloseDeadline, Broken::DeadlineMissing),
+    (Fault::ForgetsTheOpenDeadline, Broken::DeadlineMissing),
+    (Fault::ForgetsTheListDeadline, Broken::DeadlineMissing),
+    (Fault::ForgetsTheRelist, Broken::DeadlineMissing),
+    (Fault::ForgetsTheStart, Broken::DeadlineMissing),
+    (Fault::ForgetsTheProof, Broken::DeadlineMissing),
+    (Fault::ForgetsTheSlowProbe, Broken::DeadlineMissing),
+    (Fault::ForgetsTheSilence, Broken::DeadlineMissing),
+    (Fault::ForgetsTheAnswer, Broken::DeadlineMissing),
+    (Fault::ForgetsTheIdleness, Broken::DeadlineMissing),
+    (Fault::OpensWhileClosing, Broken::OpenedBesideOld),
+    (Fault::OpensTwice, Broken::GenerationReused),
+    (Fault::ReusesTheGeneration, Broken::GenerationReused),
+    (Fault::NeverTakesAToken, Broken::BucketIgnored),
+    (Fault::SkipsTheBackoff, Broken::OpenedTooSoon),
+    (Fault::KeepsRunningWhenDisabled, Broken::CloseMissing),
+    (Fault::DialsAfterADisable, Broken::WishIgnored),
+    (Fault::RenewsTheBudgetOnConnect, Broken::FailuresMiscounted),
+    (Fault::CountsAProvenLoss, Broken::FailuresMiscounted),
+    (Fault::NeverSpendsTheBudget, Broken::FailuresMiscounted),
+    (Fault::LetsALoginCostBudget, Broken::FailuresMiscounted),
+    (Fault::KeepsTheBudgetOnRestart, Broken::FailuresMiscounted),
+    (Fault::KeepsTheBucketOnRestart, Broken::BucketIgnored),
+    (Fault::BelievesNoCall, Broken::ProofMisjudged),
+    (Fault::RetriesWhatNeedsALogin, Broken::FailuresMiscounted),
+    (Fault::RetriesWhatNobodyMends, Broken::FailuresMiscounted),
+    (Fault::IgnoresRetryAfter, Broken::LossMisjudged),
+    (Fault::IgnoresChangesWhileListing, Broken::ListingForgotten),
+    (Fault::ListsAnOldGeneration, Broken::GenerationsDiffer),
+    (Fault::TrustsAnEmptyListing, Broken::ListingForgotten),
+    (Fault::ListsEveryChangeAtOnce, Broken::ListingUndue),
+    (Fault::LetsAListingClearCalls, Broken::HealthMiscounted),
+    (Fault::LetsACallClearListings, Broken::HealthMiscounted),
+    (Fault::ProbesTheBusy, Broken::ProbeUndue),
+    (Fault::CountsMissesOfTheBusy, Broken::ProbeUndue),
+    (Fault::StopsTheBusy, Broken::CloseUndue),
+    (Fault::NeverProbes, Broken::SilenceUnnoticed),
+    (Fault::NeverStops, Broken::IdlenessUnnoticed),
+    (Fault::SleepsThroughAStart, Broken::DialStalled),
+    (Fault::SleepsThroughARelist, Broken::DeadlineStuck),
+    (Fault::IgnoresARestartWhenFailed, Broken::NeverConnects),
+    (Fault::IgnoresAnEnableWhileDisabling, Broken::WishIgnored),
+    (Fault::DialsTheDormant, Broken::WishIgnored),
+    (Fault::TellsNoTransition, Broken::CatalogMistold),
+    (Fault::TellsAWrongOrigin, Broken::TransitionUntold),
+    (Fault::KeepsTheCatalog, Broken::CatalogMistold),
+];
+
+#[test]
+fn the_walk_finds_every_fault() {
+    let tour = |policy| Tour {
+        name: "mutant",
+        policies: vec![policy],
+        generations: 4,
+        pace: Pace::Deadlines,
+    };
+    let tours = [tour(policies::strict()), tour(policies::patient())];
+    let mut wrong = Vec::new();
+    for (fault, expected) in FOUND_BY {
+        let found = tours
+            .iter()
+            .find_map(|tour| walk(tour, Subject(Some(fault))).err());
+        let broken = found.as_ref().map(|breach| breach.broken);
+        let steps = found.map_or(0, |breach| breach.trail.len());
+        println!("{fault:?}: {broken:?} after {steps} steps");
+        if broken != Some(expected) {
+            wrong.push((fault, broken));
+        }
+    }
+    assert!(wrong.is_empty(), "not found, or by another promise: {wrong:?}");
+}

@@ -1,0 +1,326 @@
+//! What each fault does to a healthy machine.
+
+use crate::deadline::Timer;
+use crate::effect::{Effect, Manner};
+use crate::input::{Input, Listing, Recovery, Vitals};
+use crate::machine::{Desired, Machine};
+use crate::state::{Attempt, Live, Refresh, RefreshStep, State, StateKind, Watch};
+use crate::time::{Generation, Moment};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::walk) enum Fault {
+    AcceptsStaleReports,
+    AcceptsAStaleClose,
+    CountsNoStaleReport,
+    ForgetsToClose,
+    ClosesTwice,
+    CutsInsteadOfDraining,
+    AbandonsInSilence,
+    AbandonsAtOnce,
+    ForgetsTheCloseDeadline,
+    ForgetsTheOpenDeadline,
+    ForgetsTheListDeadline,
+    ForgetsTheRelist,
+    ForgetsTheStart,
+    ForgetsTheProof,
+    ForgetsTheSlowProbe,
+    ForgetsTheSilence,
+    ForgetsTheAnswer,
+    ForgetsTheIdleness,
+    OpensWhileClosing,
+    OpensTwice,
+    ReusesTheGeneration,
+    NeverTakesAToken,
+    SkipsTheBackoff,
+    KeepsRunningWhenDisabled,
+    DialsAfterADisable,
+    RenewsTheBudgetOnConnect,
+    CountsAProvenLoss,
+    NeverSpendsTheBudget,
+    LetsALoginCostBudget,
+    KeepsTheBudgetOnRestart,
+    KeepsTheBucketOnRestart,
+    BelievesNoCall,
+    RetriesWhatNeedsALogin,
+    RetriesWhatNobodyMends,
+    IgnoresRetryAfter,
+    IgnoresChangesWhileListing,
+    ListsAnOldGeneration,
+    TrustsAnEmptyListing,
+    ListsEveryChangeAtOnce,
+    LetsAListingClearCalls,
+    LetsACallClearListings,
+    ProbesTheBusy,
+    CountsMissesOfTheBusy,
+    StopsTheBusy,
+    NeverProbes,
+    NeverStops,
+    SleepsThroughAStart,
+    SleepsThroughARelist,
+    IgnoresARestartWhenFailed,
+    IgnoresAnEnableWhileDisabling,
+    DialsTheDormant,
+    TellsNoTransition,
+    TellsAWrongOrigin,
+    KeepsTheCatalog,
+}
+
+impl Fault {
+    pub(super) fn handle(
+        self,
+        machine: &mut Machine,
+        input: Input,
+        now: Moment,
+        fresh: Generation,
+    ) -> Vec<Effect> {
+        let before = machine.clone();
+        let Some(input) = self.forge(machine, input, now) else {
+            return Vec::new();
+        };
+        let fresh = match self {
+            Self::ReusesTheGeneration => Generation(fresh.0.saturating_sub(1).max(1)),
+            _ => fresh,
+        };
+        let mut effects = machine.handle(input.clone(), now, fresh).0;
+        self.spoil(&before, &input, machine, &mut effects);
+        effects
+    }
+
+    /// The timer whose deadline is not seen.
+    pub(super) fn hides(self) -> Option<Timer> {
+        match self {
+            Self::ForgetsTheCloseDeadline => Some(Timer::Close),
+            Self::ForgetsTheOpenDeadline => Some(Timer::Open),
+            Self::ForgetsTheListDeadline => Some(Timer::List),
+            Self::ForgetsTheRelist => Some(Timer::Relist),
+            Self::ForgetsTheStart => Some(Timer::Start),
+            Self::ForgetsTheProof => Some(Timer::Proof),
+            Self::ForgetsTheSlowProbe => Some(Timer::SlowProbe),
+            Self::ForgetsTheSilence => Some(Timer::Silence),
+            Self::ForgetsTheAnswer => Some(Timer::Answer),
+            Self::ForgetsTheIdleness => Some(Timer::Idle),
+            _ => None,
+        }
+    }
+
+    /// What the machine hears instead; `None` if it hears nothing.
+    fn forge(self, machine: &mut Machine, input: Input, now: Moment) -> Option<Input> {
+        let kind = machine.state.kind();
+        match (self, input) {
+            (Self::AcceptsStaleReports, input) => match machine.state.generation() {
+                Some(current) => Some(renumbered(input, current)),
+                None => Some(input),
+            },
+            (Self::AcceptsAStaleClose, Input::Closed(generation)) => {
+                Some(Input::Closed(machine.closing().unwrap_or(generation)))
+            }
+            (Self::OpensWhileClosing, input) => {
+                machine.closing = None;
+                Some(input)
+            }
+            (Self::SkipsTheBackoff, Input::Demand) => {
+                if let State::Reconnecting(Attempt::Pausing(at, _)) = &mut machine.state {
+                    *at = now;
+                }
+                Some(Input::Demand)
+            }
+            (Self::KeepsRunningWhenDisabled, Input::Disable) => {
+                machine.desired = Desired::Disabled;
+                None
+            }
+            (Self::DialsAfterADisable, Input::Disable) if machine.state.generation().is_none() => None,
+            (Self::CountsAProvenLoss, Input::Lost(generation)) => {
+                if let State::Connected(live) = &mut machine.state
+                    && live.generation == generation
+                {
+                    live.proven_at = Some(now);
+                }
+                Some(Input::Lost(generation))
+            }
+            (Self::NeverSpendsTheBudget, input @ (Input::Lost(_) | Input::OpenFailed(..)))
+                if is_current(machine, &input) =>
+            {
+                machine.failures = 0;
+                Some(input)
+            }
+            (Self::RetriesWhatNeedsALogin, Input::OpenFailed(generation, Recovery::Login))
+            | (Self::RetriesWhatNobodyMends, Input::OpenFailed(generation, Recovery::GiveUp))
+            | (Self::IgnoresRetryAfter, Input::OpenFailed(generation, Recovery::RetryAfter(_))) => {
+                Some(Input::OpenFailed(generation, Recovery::Retry))
+            }
+            (Self::BelievesNoCall, Input::CallAnswered(generation))
+                if machine.state.generation() == Some(generation) =>
+            {
+                None
+            }
+            (Self::IgnoresChangesWhileListing, Input::ListChanged(generation))
+                if machine.state.generation() == Some(generation)
+                    && refresh(machine)
+                        .is_some_and(|refresh| matches!(refresh.step, RefreshStep::Running { .. })) =>
+            {
+                None
+            }
+            (Self::TrustsAnEmptyListing, Input::Listed(generation, Listing::Unconfirmed)) => {
+                Some(Input::Listed(generation, Listing::Good))
+            }
+            (Self::ListsEveryChangeAtOnce, Input::ListChanged(generation))
+                if machine.state.generation() == Some(generation) =>
+            {
+                if let Some(refresh) = refresh(machine) {
+                    refresh.not_before = now;
+                }
+                Some(Input::ListChanged(generation))
+            }
+            (Self::ProbesTheBusy, Input::Timer(vitals)) => Some(unbusy(
+                vitals,
+                watches(machine, |watch| matches!(watch, Watch::Listening(_))),
+            )),
+            (Self::CountsMissesOfTheBusy, Input::Timer(vitals)) => Some(unbusy(
+                vitals,
+                watches(machine, |watch| matches!(watch, Watch::Asked { .. })),
+            )),
+            (Self::StopsTheBusy, Input::Timer(vitals)) => {
+                Some(unbusy(vitals, watches(machine, |watch| *watch == Watch::Off)))
+            }
+            (Self::NeverProbes, Input::Timer(mut vitals)) => {
+                vitals.busy |= watches(machine, |watch| matches!(watch, Watch::Listening(_)));
+                Some(Input::Timer(vitals))
+            }
+            (Self::NeverStops, Input::Timer(mut vitals)) => {
+                vitals.used = now;
+                Some(Input::Timer(vitals))
+            }
+            (Self::SleepsThroughAStart, Input::Timer(_)) if is_due(machine, Timer::Start) => None,
+            (Self::SleepsThroughARelist, Input::Timer(_)) if is_due(machine, Timer::Relist) => None,
+            (Self::IgnoresARestartWhenFailed, Input::Restart) if kind == StateKind::PermanentlyFailed => None,
+            (Self::IgnoresAnEnableWhileDisabling, Input::Enable { .. }) if kind == StateKind::Disabling => {
+                None
+            }
+            (Self::DialsTheDormant, Input::Enable { .. }) => Some(Input::Enable { dormant: false }),
+            (_, input) => Some(input),
+        }
+    }
+
+    /// What becomes of the machine and its effects afterwards.
+    fn spoil(self, before: &Machine, input: &Input, machine: &mut Machine, effects: &mut Vec<Effect>) {
+        let current = is_current(before, input);
+        let restarted = *input == Input::Restart && machine.desired == Desired::Enabled;
+        match self {
+            Self::CountsNoStaleReport => effects.retain(|effect| !matches!(effect, Effect::CountStale(_))),
+            Self::ForgetsToClose => effects.retain(|effect| !matches!(effect, Effect::Close(..))),
+            Self::ClosesTwice => double(effects, |effect| matches!(effect, Effect::Close(..))),
+            Self::OpensTwice => double(effects, |effect| matches!(effect, Effect::Open(_))),
+            Self::CutsInsteadOfDraining => {
+                for effect in effects {
+                    if let Effect::Close(_, manner) = effect {
+                        *manner = Manner::Cut;
+                    }
+                }
+            }
+            Self::AbandonsInSilence => effects.retain(|effect| !matches!(effect, Effect::Abandon(_))),
+            Self::AbandonsAtOnce => {
+                let closing = machine.closing().filter(|_| before.closing.is_none());
+                effects.extend(closing.map(Effect::Abandon));
+            }
+            Self::ListsAnOldGeneration => {
+                for effect in effects {
+                    if let Effect::List(generation) = effect {
+                        generation.0 -= 1;
+                    }
+                }
+            }
+            Self::TellsAWrongOrigin => {
+                for effect in effects {
+                    if let Effect::Transition(transition) = effect {
+                        transition.from = StateKind::Disabled;
+                    }
+                }
+            }
+            Self::TellsNoTransition => effects.retain(|effect| !matches!(effect, Effect::Transition(_))),
+            Self::KeepsTheCatalog => effects.retain(|effect| *effect != Effect::Withdraw),
+            Self::OpensWhileClosing if machine.closing.is_none() => machine.closing = before.closing.clone(),
+            Self::NeverTakesAToken => machine.tokens = before.tokens.clone(),
+            Self::RenewsTheBudgetOnConnect
+                if before.state.kind() != machine.state.kind()
+                    && machine.state.kind() == StateKind::Connected =>
+            {
+                machine.failures = 0;
+            }
+            Self::LetsALoginCostBudget if machine.state != before.state && asks_for_login(input) => {
+                machine.failures += 1;
+            }
+            Self::KeepsTheBudgetOnRestart if restarted => machine.failures = before.failures,
+            Self::KeepsTheBucketOnRestart if restarted => machine.tokens = before.tokens.clone(),
+            Self::LetsAListingClearCalls if current && matches!(input, Input::Listed(..)) => {
+                if let State::Connected(live) = &mut machine.state {
+                    live.call_failures = 0;
+                }
+            }
+            Self::LetsACallClearListings if current && matches!(input, Input::CallAnswered(_)) => {
+                if let Some(refresh) = refresh(machine) {
+                    refresh.failures = 0;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn renumbered(input: Input, generation: Generation) -> Input {
+    match input {
+        Input::Opened(_) => Input::Opened(generation),
+        Input::OpenFailed(_, recovery) => Input::OpenFailed(generation, recovery),
+        Input::Listed(_, listing) => Input::Listed(generation, listing),
+        Input::ListFailed(_) => Input::ListFailed(generation),
+        Input::ListChanged(_) => Input::ListChanged(generation),
+        Input::Lost(_) => Input::Lost(generation),
+        Input::CallAnswered(_) => Input::CallAnswered(generation),
+        Input::CallFailed(_) => Input::CallFailed(generation),
+        Input::ProbeAnswered(_) => Input::ProbeAnswered(generation),
+        Input::Enable { .. }
+        | Input::Disable
+        | Input::Restart
+        | Input::Replace
+        | Input::Adjust(_)
+        | Input::Demand
+        | Input::Login
+        | Input::Closed(_)
+        | Input::Timer(_) => input,
+    }
+}
+
+fn is_current(machine: &Machine, input: &Input) -> bool {
+    let current = machine.state.generation();
+    current.is_some_and(|current| renumbered(input.clone(), current) == *input)
+}
+
+fn is_due(machine: &Machine, timer: Timer) -> bool {
+    machine.deadline().is_some_and(|deadline| deadline.timer == timer)
+}
+
+fn asks_for_login(input: &Input) -> bool {
+    matches!(input, Input::OpenFailed(_, Recovery::Login))
+}
+
+fn refresh(machine: &mut Machine) -> Option<&mut Refresh> {
+    match &mut machine.state {
+        State::Connecting(Attempt::Listing(_, refresh))
+        | State::Reconnecting(Attempt::Listing(_, refresh)) => Some(refresh),
+        State::Connected(live) => Some(&mut live.refresh),
+        _ => None,
+    }
+}
+
+fn watches(machine: &Machine, how: impl Fn(&Watch) -> bool) -> bool {
+    matches!(&machine.state, State::Connected(Live { watch, .. }) if how(watch))
+}
+
+fn unbusy(mut vitals: Vitals, when: bool) -> Input {
+    vitals.busy &= !when;
+    Input::Timer(vitals)
+}
+
+fn double(effects: &mut Vec<Effect>, which: impl Fn(&Effect) -> bool) {
+    let again: Vec<Effect> = effects.iter().copied().filter(which).collect();
+    effects.extend(again);
+}

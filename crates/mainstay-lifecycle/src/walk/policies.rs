@@ -1,0 +1,66 @@
+//! The small policies of the walk: every count is as low as it can be and still be counted, every duration a few ticks.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::policy::{Backoff, Bucket, Limits, Policy, Probe, WhenSpent};
+
+pub(super) fn all() -> [Policy; 3] {
+    [patient(), strict(), watchful()]
+}
+
+/// Probes silent servers, keeps unused ones, and goes on for ever.
+pub(super) fn patient() -> Policy {
+    Policy {
+        backoff: Backoff::new(ticks(2), ticks(3)),
+        budget: count(2),
+        when_spent: WhenSpent::ProbeEvery(ticks(8)),
+        bucket: Bucket {
+            size: count(2),
+            refill_every: ticks(6),
+        },
+        stable_after: ticks(6),
+        call_failures: count(2),
+        discovery_failures: count(2),
+        relist_pause: ticks(2),
+        probe: Some(Probe {
+            after_silence: ticks(2),
+            timeout: ticks(1),
+            misses: count(2),
+        }),
+        idle_stop: None,
+        limits: Limits {
+            open: ticks(6),
+            list: ticks(4),
+            close: ticks(4),
+            drain: ticks(2),
+        },
+    }
+}
+
+/// Probes nobody, stops what is not used, and gives up.
+pub(super) fn strict() -> Policy {
+    Policy {
+        budget: count(3),
+        when_spent: WhenSpent::GiveUp,
+        probe: None,
+        idle_stop: Some(ticks(6)),
+        ..patient()
+    }
+}
+
+/// Probes silent servers, stops what is not used, and gives up.
+pub(super) fn watchful() -> Policy {
+    Policy {
+        probe: patient().probe,
+        ..strict()
+    }
+}
+
+fn ticks(n: u64) -> Duration {
+    Duration::from_nanos(n)
+}
+
+fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("the counts are not zero")
+}

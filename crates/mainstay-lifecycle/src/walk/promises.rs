@@ -1,0 +1,277 @@
+//! What must hold of every step, beyond what the ledger holds the effects to as it follows them.
+
+use crate::effect::{Effect, Transition};
+use crate::input::{Input, Recovery};
+use crate::machine::{Desired, Machine};
+use crate::policy::WhenSpent;
+use crate::state::{Attempt, Live, Pause, Refresh, RefreshStep, Rest, State, StateKind, Watch};
+use crate::time::Moment;
+use crate::walk::broken::Broken;
+use crate::walk::ledger::{Current, End, Ledger, Phase, Verdict};
+use crate::walk::mutants::Subject;
+use crate::walk::world::World;
+
+fn ensure(holds: bool, broken: Broken) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err(broken) }
+}
+
+/// Each change of state is told, once and truly, and the catalog with it.
+pub(super) fn told(before: &Machine, effects: &[Effect], after: &Machine) -> Result<(), Broken> {
+    let mut kind = before.state.kind();
+    let mut about = before.state.generation();
+    let mut catalog = None;
+    for effect in effects {
+        match effect {
+            Effect::MarkStale | Effect::Withdraw => {
+                ensure(catalog.replace(*effect).is_none(), Broken::CatalogMistold)?;
+            }
+            Effect::Transition(Transition {
+                from, to, generation, ..
+            }) => {
+                ensure(*from == kind && to != from, Broken::TransitionUntold)?;
+                ensure(*generation == about.take(), Broken::TransitionUntold)?;
+                ensure(catalog.take() == catalog_of(*to), Broken::CatalogMistold)?;
+                kind = *to;
+            }
+            Effect::Open(_)
+            | Effect::Close(..)
+            | Effect::Abandon(_)
+            | Effect::List(_)
+            | Effect::Probe(_)
+            | Effect::CountStale(_) => {}
+        }
+    }
+    ensure(catalog.is_none(), Broken::CatalogMistold)?;
+    ensure(kind == after.state.kind(), Broken::TransitionUntold)
+}
+
+fn catalog_of(kind: StateKind) -> Option<Effect> {
+    match kind {
+        StateKind::Connecting | StateKind::Reconnecting | StateKind::Disconnected => Some(Effect::MarkStale),
+        StateKind::Disabling | StateKind::PermanentlyFailed => Some(Effect::Withdraw),
+        StateKind::Connected | StateKind::Disabled => None,
+    }
+}
+
+/// Failures in a row are counted as the ledger does. Where a proof, a loss or an idle stop fell due in one step, any of
+/// them may have come first, and the ledger takes the machine's word.
+pub(super) fn counted(before: &Ledger, next: &mut World, verdict: Verdict) -> Result<(), Broken> {
+    let seen = next.machine.failures;
+    let ended = before.current.is_some() && before.generation() != next.ledger.generation();
+    let stopped = verdict.stops_at(&next.machine.state);
+    if ended && (verdict.proof_due || stopped) {
+        let unproven = before.failures + u32::from(!stopped);
+        let proven = verdict.proof_due && seen == 0;
+        ensure(proven || seen == unproven, Broken::FailuresMiscounted)?;
+        next.ledger.failures = seen;
+    }
+    ensure(seen == next.ledger.failures, Broken::FailuresMiscounted)
+}
+
+/// A loss leads where its recovery, the budget and the policy say; the pause that is announced is noted.
+pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<(), Broken> {
+    if verdict.stops_at(&next.machine.state) {
+        return Ok(());
+    }
+    let policy = &next.machine.policy;
+    let failures = next.ledger.failures;
+    let wanted = match verdict.end {
+        Some(End::Loss(Recovery::Retry)) => now,
+        Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause,
+        Some(End::Loss(Recovery::Login)) => {
+            let asks = next.machine.state == State::Disconnected(Rest::AuthRequired);
+            return ensure(asks, Broken::LossMisjudged);
+        }
+        Some(End::Loss(Recovery::GiveUp)) => {
+            return ensure(
+                next.machine.state == State::PermanentlyFailed,
+                Broken::LossMisjudged,
+            );
+        }
+        Some(End::Wish(_)) | None => return Ok(()),
+    };
+    let (earliest, latest, at) = match (&next.machine.state, policy.when_spent) {
+        (State::PermanentlyFailed, WhenSpent::GiveUp) => {
+            return ensure(failures >= policy.budget.get(), Broken::LossMisjudged);
+        }
+        (State::Disconnected(Rest::BudgetSpent(at)), WhenSpent::ProbeEvery(period)) => {
+            ensure(failures >= policy.budget.get(), Broken::LossMisjudged)?;
+            (now + period * 3 / 4, now + period * 5 / 4, *at)
+        }
+        (State::Reconnecting(Attempt::Pausing(at, _)), _) => {
+            ensure(failures < policy.budget.get(), Broken::LossMisjudged)?;
+            (now, now + policy.backoff.longest_pause(failures), *at)
+        }
+        _ => return Err(Broken::LossMisjudged),
+    };
+    next.ledger.not_before = at;
+    let bounded = earliest.max(wanted) <= at && at <= latest.max(wanted);
+    ensure(bounded, Broken::LossMisjudged)
+}
+
+/// The machine is where the effects left it, and where the latest wish wants it.
+pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Broken> {
+    let (machine, ledger) = (&next.machine, &next.ledger);
+    let closing = ledger.closing.as_ref().map(|closing| closing.generation);
+    ensure(
+        machine.state.generation() == ledger.generation() && machine.closing() == closing,
+        Broken::GenerationsDiffer,
+    )?;
+    let desired = if ledger.wanted {
+        Desired::Enabled
+    } else {
+        Desired::Disabled
+    };
+    let at_rest = match machine.state.kind() {
+        StateKind::Disabled => !ledger.wanted && closing.is_none(),
+        StateKind::Disabling => !ledger.wanted && closing.is_some(),
+        StateKind::Connecting
+        | StateKind::Connected
+        | StateKind::Reconnecting
+        | StateKind::Disconnected
+        | StateKind::PermanentlyFailed => ledger.wanted,
+    };
+    ensure(machine.desired == desired && at_rest, Broken::WishIgnored)?;
+    match (&machine.state, &ledger.current) {
+        (State::Connecting(attempt) | State::Reconnecting(attempt), current) => {
+            attempt_agrees(next, attempt, current.as_ref(), now)
+        }
+        (State::Connected(live), Some(current)) => live_agrees(next, live, current, now),
+        (State::Disabled | State::Disabling | State::Disconnected(_) | State::PermanentlyFailed, None) => {
+            Ok(())
+        }
+        (_, _) => Err(Broken::GenerationsDiffer),
+    }
+}
+
+fn attempt_agrees(
+    next: &World,
+    attempt: &Attempt,
+    current: Option<&Current>,
+    now: Moment,
+) -> Result<(), Broken> {
+    let ledger = &next.ledger;
+    match (attempt, current) {
+        (Attempt::Pausing(at, pause), None) => {
+            ensure(*at > now || ledger.closing.is_some(), Broken::DialStalled)?;
+            let token_at = ledger.token_at(&next.machine.policy.bucket);
+            let honest = match pause {
+                Pause::Token => *at == token_at && *at >= ledger.not_before,
+                Pause::None | Pause::Backoff => *at <= ledger.not_before.max(now),
+            };
+            ensure(honest, Broken::BucketIgnored)
+        }
+        (Attempt::Opening(_, by), Some(current)) => ensure(
+            current.phase == Phase::Dialling { by: *by },
+            Broken::GenerationsDiffer,
+        ),
+        (Attempt::Listing(_, refresh), Some(current)) => {
+            ensure(current.phase == Phase::Open, Broken::GenerationsDiffer)?;
+            ensure(refresh.step != RefreshStep::Fresh, Broken::ListingForgotten)?;
+            refresh_agrees(next, refresh, current, now)
+        }
+        (Attempt::Pausing(..), Some(_)) | (Attempt::Opening(..) | Attempt::Listing(..), None) => {
+            Err(Broken::GenerationsDiffer)
+        }
+    }
+}
+
+fn live_agrees(next: &World, live: &Live, current: &Current, now: Moment) -> Result<(), Broken> {
+    let policy = &next.machine.policy;
+    let proof = Phase::Listed {
+        proof_at: live.proven_at,
+    };
+    ensure(
+        current.phase == proof && live.is_proven() == current.is_proven(),
+        Broken::ProofMisjudged,
+    )?;
+    ensure(
+        live.call_failures == current.call_failures,
+        Broken::HealthMiscounted,
+    )?;
+    let watched = match (&live.watch, &policy.probe) {
+        (Watch::Off, None) => true,
+        (Watch::Listening(until), Some(probe)) => {
+            current.asked.is_none() && current.misses == 0 && *until <= now + probe.after_silence
+        }
+        (Watch::Asked { asked, by, misses }, Some(_)) => {
+            current.asked == Some((*asked, *by)) && current.misses == *misses
+        }
+        (Watch::Off, Some(_)) | (Watch::Listening(_) | Watch::Asked { .. }, None) => false,
+    };
+    ensure(watched, Broken::HealthMiscounted)?;
+    let looked_at = match (live.idle_at, policy.idle_stop) {
+        (Some(at), Some(idle)) => at <= now + idle,
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    ensure(looked_at, Broken::IdlenessUnnoticed)?;
+    refresh_agrees(next, &live.refresh, current, now)
+}
+
+fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Moment) -> Result<(), Broken> {
+    ensure(
+        refresh.failures == current.list_failures,
+        Broken::HealthMiscounted,
+    )?;
+    let kept = match &refresh.step {
+        RefreshStep::Fresh => current.listing.is_none() && !current.owed,
+        RefreshStep::Due(at) => {
+            let soon = *at <= now + next.machine.policy.relist_pause;
+            current.listing.is_none() && current.owed && soon
+        }
+        RefreshStep::Running { by, again } => current.listing == Some(*by) && current.owed == *again,
+    };
+    ensure(kept, Broken::ListingForgotten)
+}
+
+/// Whatever waits has a deadline, no later than what it waits for, and not over once its timer was handled.
+pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject) -> Result<(), Broken> {
+    let (ledger, policy) = (&next.ledger, &next.machine.policy);
+    let deadline = subject.deadline(&next.machine).map(|deadline| deadline.at);
+    let current = ledger.current.as_ref();
+    let of_phase = current.and_then(|current| match current.phase {
+        Phase::Dialling { by } => Some(by),
+        Phase::Open => current.listing,
+        Phase::Listed { proof_at } => proof_at,
+    });
+    let relist = current
+        .filter(|current| current.owed && current.listing.is_none())
+        .map(|_| now + policy.relist_pause);
+    let dial = match &next.machine.state {
+        State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => {
+            ledger.closing.is_none().then_some(*at)
+        }
+        State::Disconnected(Rest::BudgetSpent(at)) => Some(*at),
+        State::Connecting(_)
+        | State::Reconnecting(_)
+        | State::Connected(_)
+        | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+        | State::Disabled
+        | State::Disabling
+        | State::PermanentlyFailed => None,
+    };
+    let connected = matches!(next.machine.state, State::Connected(_));
+    let probe = policy.probe.as_ref().filter(|_| connected);
+    let idle = policy.idle_stop.filter(|_| connected);
+    let awaited = [
+        ledger.closing.map(|closing| closing.by),
+        of_phase,
+        current.and_then(|current| current.listing),
+        current.and_then(|current| current.asked).map(|(_, by)| by),
+        relist,
+        dial,
+        probe.map(|probe| now + probe.after_silence.max(probe.timeout)),
+        idle.map(|idle| now + idle),
+    ];
+    for at in awaited.into_iter().flatten() {
+        ensure(
+            deadline.is_some_and(|deadline| deadline <= at),
+            Broken::DeadlineMissing,
+        )?;
+    }
+    if matches!(input, Input::Timer(_)) {
+        ensure(deadline.is_none_or(|at| at > now), Broken::DeadlineStuck)?;
+    }
+    Ok(())
+}

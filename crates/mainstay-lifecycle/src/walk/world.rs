@@ -1,0 +1,306 @@
+//! The world of the walk: a machine, the ledger beside it, and everything that can happen next.
+//!
+//! After each step all moments are moved so that it is always `NOW`: two states that differ by the time of day alone are
+//! one. One nanosecond is the tick of the small policies, so that pauses and their jitter are small whole numbers.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use crate::effect::{Effect, Transition};
+use crate::input::{Input, Listing, Recovery, Vitals};
+use crate::machine::Machine;
+use crate::policy::Policy;
+use crate::state::{Attempt, Refresh, RefreshStep, Rest, State, Watch};
+use crate::time::{Generation, Moment};
+use crate::walk::broken::Broken;
+use crate::walk::ledger::Ledger;
+use crate::walk::mutants::Subject;
+use crate::walk::promises;
+
+/// The moment at which every step starts.
+pub(super) const NOW: Moment = Moment::new(Duration::from_nanos(10_000));
+
+/// The least time that can pass.
+const TICK: Duration = Duration::from_nanos(1);
+
+/// Longer than any deadline of the small policies: what a laptop's lid does to them all at once.
+const ASLEEP: Duration = Duration::from_nanos(5_000);
+
+/// How many old generations still report: all that the exhaustive walk has.
+const OLD: u64 = 5;
+
+/// How long a server that refuses a dial with a time of its own wants to be left alone.
+const RETRY_AFTER: Duration = Duration::from_nanos(7);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct World {
+    pub(super) machine: Machine,
+    pub(super) ledger: Ledger,
+}
+
+/// Of what makes worlds equal, as much as tells most of them apart: the walk spends its time here.
+impl Hash for World {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.machine.state.hash(hasher);
+        self.machine.closing.hash(hasher);
+        self.machine.tokens.hash(hasher);
+        self.machine.failures.hash(hasher);
+        self.ledger.opened.hash(hasher);
+    }
+}
+
+/// An input, so long after the last one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Event {
+    pub(super) after: Duration,
+    pub(super) input: Input,
+}
+
+/// Where between two deadlines an input can come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// At the last thing that happened, or at the next deadline.
+    Deadlines,
+    /// At any tick.
+    Ticks,
+}
+
+/// What the walk wants to know of a step that kept every promise.
+pub(super) struct Stepped {
+    pub(super) world: World,
+    pub(super) transitions: Vec<Transition>,
+}
+
+impl World {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self {
+            machine: Machine::new(policy),
+            ledger: Ledger::new(NOW),
+        }
+    }
+
+    /// Hands the machine one event, and holds what it does against its promises.
+    pub(super) fn step(&self, event: &Event, subject: Subject) -> Result<Stepped, Broken> {
+        let now = NOW + event.after;
+        let mut next = self.clone();
+        let effects = subject.handle(&mut next.machine, event.input.clone(), now, self.ledger.fresh());
+        let verdict = next
+            .ledger
+            .hear(&event.input, now, &next.machine.policy, self.machine.state.kind());
+        next.ledger.follow(&effects, verdict, now, &next.machine.policy)?;
+        promises::told(&self.machine, &effects, &next.machine)?;
+        promises::counted(&self.ledger, &mut next, verdict)?;
+        promises::judged(&mut next, verdict, now)?;
+        promises::agreed(&next, now)?;
+        promises::awaited(&next, now, &event.input, subject)?;
+        next.shift(event.after);
+        Ok(Stepped {
+            world: next,
+            transitions: effects.iter().filter_map(transition).collect(),
+        })
+    }
+
+    /// Every report of every generation but the current one, and a timer before its time: they must change nothing.
+    pub(super) fn hear_what_is_stale(&self, subject: Subject) -> Result<u64, Broken> {
+        let (current, closing, fresh) = (
+            self.ledger.generation(),
+            self.machine.closing(),
+            self.ledger.fresh(),
+        );
+        let mut heard = 0;
+        let old = 1.max(fresh.0.saturating_sub(OLD))..=fresh.0;
+        for generation in old.map(Generation).filter(|old| current != Some(*old)) {
+            let close = (closing != Some(generation)).then_some(Input::Closed(generation));
+            for report in reports(generation).into_iter().chain(close) {
+                heard += 1;
+                self.unmoved_by(report, &[Effect::CountStale(generation)], subject)?;
+            }
+        }
+        if subject
+            .deadline(&self.machine)
+            .is_none_or(|deadline| deadline.at > NOW)
+        {
+            heard += 1;
+            self.unmoved_by(Input::Timer(Vitals::default()), &[], subject)?;
+        }
+        Ok(heard)
+    }
+
+    fn unmoved_by(&self, input: Input, expected: &[Effect], subject: Subject) -> Result<(), Broken> {
+        let mut machine = self.machine.clone();
+        let effects = subject.handle(&mut machine, input, NOW, self.ledger.fresh());
+        if effects == expected && machine == self.machine {
+            Ok(())
+        } else {
+            Err(Broken::StaleReportMattered)
+        }
+    }
+
+    /// Everything that can happen next. `policies` are what the configuration may change to.
+    pub(super) fn events(&self, policies: &[Policy], pace: Pace, subject: Subject) -> Vec<Event> {
+        let mut events: Vec<Event> = wishes().into_iter().map(Event::at_once).collect();
+        let adjusted = policies.iter().filter(|policy| **policy != self.machine.policy);
+        events.extend(adjusted.map(|policy| Event::at_once(Input::Adjust(Box::new(policy.clone())))));
+        if let Some(current) = self.ledger.generation() {
+            events.extend(reports(current).into_iter().map(Event::at_once));
+        }
+        if let Some(closing) = self.machine.closing() {
+            events.push(Event::at_once(Input::Closed(closing)));
+        }
+        for after in self.pauses(pace, subject) {
+            let signs = if matches!(self.machine.state, State::Connected(_)) {
+                &SIGNS[..]
+            } else {
+                &SIGNS[..1]
+            };
+            events.extend(signs.iter().map(|sign| Event::timer(after, *sign)));
+        }
+        events
+    }
+
+    /// How long nothing may happen: until the deadline, or far beyond it; without one, until a token came back.
+    fn pauses(&self, pace: Pace, subject: Subject) -> Vec<Duration> {
+        match subject.deadline(&self.machine) {
+            Some(deadline) => {
+                let until = deadline.at.since(NOW);
+                let tick = (pace == Pace::Ticks && TICK < until).then_some(TICK);
+                [until, ASLEEP].into_iter().chain(tick).collect()
+            }
+            None => vec![self.machine.policy.bucket.refill_every],
+        }
+    }
+
+    fn shift(&mut self, by: Duration) {
+        let shift = |at: Moment| Moment::new(at.since_origin().saturating_sub(by));
+        self.ledger.shift(&shift, NOW);
+        let machine = &mut self.machine;
+        machine.tokens.shift(&shift);
+        if let Some(closing) = &mut machine.closing {
+            closing.by = shift(closing.by);
+        }
+        match &mut machine.state {
+            State::Connecting(attempt) | State::Reconnecting(attempt) => match attempt {
+                Attempt::Pausing(at, _) => *at = shift(*at).max(NOW),
+                Attempt::Opening(_, by) => *by = shift(*by),
+                Attempt::Listing(_, refresh) => shift_refresh(refresh, &shift),
+            },
+            State::Connected(live) => {
+                live.proven_at = live.proven_at.map(shift);
+                live.idle_at = live.idle_at.map(shift);
+                shift_refresh(&mut live.refresh, &shift);
+                match &mut live.watch {
+                    Watch::Off => {}
+                    Watch::Listening(until) => *until = shift(*until),
+                    Watch::Asked { asked, by, .. } => (*asked, *by) = (shift(*asked), shift(*by)),
+                }
+            }
+            State::Disconnected(Rest::BudgetSpent(at)) => *at = shift(*at),
+            State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | State::Disabled
+            | State::Disabling
+            | State::PermanentlyFailed => {}
+        }
+    }
+}
+
+impl Event {
+    pub(super) fn at_once(input: Input) -> Self {
+        Self {
+            after: Duration::ZERO,
+            input,
+        }
+    }
+
+    pub(super) fn timer(after: Duration, signs: Signs) -> Self {
+        let now = NOW + after;
+        let seen = |sign: bool| if sign { now } else { Moment::default() };
+        Self {
+            after,
+            input: Input::Timer(Vitals {
+                heard: seen(signs.heard),
+                used: seen(signs.used),
+                busy: signs.busy,
+            }),
+        }
+    }
+}
+
+/// What can be seen of a connection: just now, or not for ages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signs {
+    heard: bool,
+    used: bool,
+    busy: bool,
+}
+
+impl Signs {
+    pub(super) const WELL: Self = Self::of(true, true, false);
+    pub(super) const UNUSED: Self = Self::of(true, false, false);
+    pub(super) const SILENT: Self = Self::of(false, true, false);
+
+    const fn of(heard: bool, used: bool, busy: bool) -> Self {
+        Self { heard, used, busy }
+    }
+}
+
+const SIGNS: [Signs; 5] = [
+    Signs::WELL,
+    Signs::UNUSED,
+    Signs::SILENT,
+    Signs::of(false, false, false),
+    Signs::of(false, false, true),
+];
+
+fn wishes() -> [Input; 7] {
+    [
+        Input::Enable { dormant: false },
+        Input::Enable { dormant: true },
+        Input::Disable,
+        Input::Restart,
+        Input::Replace,
+        Input::Demand,
+        Input::Login,
+    ]
+}
+
+/// Every report but `Closed`, plausible or not: the machine must have an answer to all.
+fn reports(generation: Generation) -> [Input; 13] {
+    [
+        Input::Opened(generation),
+        Input::OpenFailed(generation, Recovery::Retry),
+        Input::OpenFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
+        Input::OpenFailed(generation, Recovery::Login),
+        Input::OpenFailed(generation, Recovery::GiveUp),
+        Input::Listed(generation, Listing::Good),
+        Input::Listed(generation, Listing::Unconfirmed),
+        Input::ListFailed(generation),
+        Input::ListChanged(generation),
+        Input::Lost(generation),
+        Input::CallAnswered(generation),
+        Input::CallFailed(generation),
+        Input::ProbeAnswered(generation),
+    ]
+}
+
+fn shift_refresh(refresh: &mut Refresh, shift: &impl Fn(Moment) -> Moment) {
+    refresh.not_before = shift(refresh.not_before).max(NOW);
+    match &mut refresh.step {
+        RefreshStep::Fresh => {}
+        RefreshStep::Due(at) => *at = shift(*at),
+        RefreshStep::Running { by, .. } => *by = shift(*by),
+    }
+}
+
+fn transition(effect: &Effect) -> Option<Transition> {
+    match effect {
+        Effect::Transition(transition) => Some(*transition),
+        Effect::Open(_)
+        | Effect::Close(..)
+        | Effect::Abandon(_)
+        | Effect::List(_)
+        | Effect::Probe(_)
+        | Effect::MarkStale
+        | Effect::Withdraw
+        | Effect::CountStale(_) => None,
+    }
+}

@@ -1,0 +1,298 @@
+//! Loss: what is retried, when, how often, and when no more.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use mainstay_lifecycle::{
+    Backoff, Bucket, Effect, Input, Manner, Pause, Policy, Recovery, Rest, State, StateKind, WhenSpent,
+};
+
+use crate::server::{Server, seconds};
+
+/// A bucket that never gets in the way, for tests of the budget.
+fn without_bucket() -> Policy {
+    Policy {
+        bucket: Bucket {
+            size: NonZeroU32::MAX,
+            refill_every: Duration::ZERO,
+        },
+        ..Policy::default()
+    }
+}
+
+fn giving_up() -> Policy {
+    Policy {
+        when_spent: WhenSpent::GiveUp,
+        ..without_bucket()
+    }
+}
+
+#[test]
+fn the_first_attempt_after_a_proven_connection_is_immediate() {
+    let mut server = Server::proven(Policy::default());
+    let lost = server.generation();
+    let effects = server.give(Input::Lost(lost));
+    assert_eq!(effects[0], Effect::Close(lost, Manner::Cut));
+    assert_eq!(server.kind(), StateKind::Reconnecting);
+    assert_eq!(server.pause(), Some((Duration::ZERO, Pause::None)));
+    let effects = server.give(Input::Closed(lost));
+    assert_eq!(effects, [Effect::Open(server.generation())]);
+    assert_eq!(server.machine.failures(), 0);
+}
+
+#[test]
+fn pauses_grow_with_failures_in_a_row_up_to_the_ceiling() {
+    let mut server = Server::new(without_bucket());
+    server.give(Input::Enable { dormant: false });
+    let backoff = Backoff::default();
+    let mut longest = Duration::ZERO;
+    for failures in 1..10 {
+        server.fail(Recovery::Retry);
+        assert_eq!(server.machine.failures(), failures);
+        let (pause, why) = server.pause().expect("the budget is not spent");
+        assert!(
+            pause <= backoff.longest_pause(failures),
+            "{pause:?} after {failures}"
+        );
+        assert_eq!(why, Pause::Backoff);
+        longest = longest.max(pause);
+        server.wait_for_dial();
+    }
+    assert!(
+        longest > seconds(2),
+        "the jitter takes more than the lowest of {longest:?}"
+    );
+    assert_eq!(backoff.longest_pause(0), Duration::ZERO);
+    assert_eq!(backoff.longest_pause(1), Duration::from_millis(200));
+    assert_eq!(backoff.longest_pause(2), Duration::from_millis(400));
+    assert_eq!(backoff.longest_pause(5), Duration::from_millis(3_200));
+    assert_eq!(backoff.longest_pause(20), seconds(30));
+    assert_eq!(backoff.longest_pause(u32::MAX), seconds(30));
+}
+
+#[test]
+fn a_mere_connect_forgets_no_failure() {
+    let mut server = Server::connected(without_bucket());
+    for failures in 1..10 {
+        server.lose();
+        assert_eq!(server.machine.failures(), failures);
+        server.wait_for_dial();
+        server.connect();
+    }
+    server.lose();
+    assert!(matches!(
+        server.machine.state(),
+        State::Disconnected(Rest::BudgetSpent(_))
+    ));
+}
+
+#[test]
+fn an_answered_call_forgets_the_failures_before_it() {
+    let mut server = Server::connected(without_bucket());
+    server.lose();
+    server.wait_for_dial();
+    let generation = server.connect();
+    assert_eq!(server.machine.failures(), 1);
+    server.give(Input::CallAnswered(generation));
+    assert_eq!(server.machine.failures(), 0);
+}
+
+#[test]
+fn living_through_the_stable_period_proves_a_connection() {
+    let mut server = Server::connected(without_bucket());
+    server.lose();
+    server.wait_for_dial();
+    server.connect();
+    server.pass(seconds(60) - Duration::from_nanos(1));
+    assert_eq!(server.machine.failures(), 1);
+    server.pass(Duration::from_nanos(1));
+    assert_eq!(server.machine.failures(), 0);
+    server.give(Input::Lost(server.generation()));
+    assert_eq!(server.pause(), Some((Duration::ZERO, Pause::None)));
+}
+
+#[test]
+fn a_spent_budget_leads_to_slow_probes_at_a_time_that_can_be_seen() {
+    let mut server = Server::new(without_bucket());
+    server.give(Input::Enable { dormant: false });
+    for _ in 0..10 {
+        server.wait_for_dial();
+        server.fail(Recovery::Retry);
+    }
+    assert_eq!(server.kind(), StateKind::Disconnected);
+    let starts = server.starts();
+    for _ in 0..12 {
+        let (pause, _) = server.pause().expect("the next probe has a time");
+        assert!((seconds(225)..=seconds(375)).contains(&pause), "{pause:?}");
+        server.pass(pause - Duration::from_nanos(1));
+        assert_eq!(server.kind(), StateKind::Disconnected);
+        server.pass(Duration::from_nanos(1));
+        assert_eq!(server.kind(), StateKind::Reconnecting);
+        server.fail(Recovery::Retry);
+    }
+    assert_eq!(server.starts(), starts + 12, "one start for each probe");
+}
+
+#[test]
+fn a_spent_budget_ends_in_permanent_failure_where_the_policy_says_so() {
+    let mut server = Server::new(giving_up());
+    server.give(Input::Enable { dormant: false });
+    for _ in 0..9 {
+        server.fail(Recovery::Retry);
+        server.wait_for_dial();
+    }
+    let effects = server.give(Input::OpenFailed(server.generation(), Recovery::Retry));
+    assert_eq!(server.kind(), StateKind::PermanentlyFailed);
+    assert!(effects.contains(&Effect::Withdraw), "its catalog is withdrawn");
+    server.close();
+    assert_eq!(server.deadline(), None);
+    assert_eq!(server.pass(seconds(86_400)), []);
+}
+
+#[test]
+fn what_no_retry_can_mend_fails_for_good_at_once() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    server.fail(Recovery::GiveUp);
+    assert_eq!(server.kind(), StateKind::PermanentlyFailed);
+    assert_eq!(server.machine.failures(), 0);
+}
+
+#[test]
+fn a_server_back_after_an_hour_is_connected_with_nobodys_help() {
+    let mut server = Server::proven(Policy::default());
+    let outage = server.now;
+    server.lose();
+    while server.now.since(outage) < seconds(3_600) {
+        server.wait_for_dial();
+        server.fail(Recovery::Retry);
+        assert!(server.starts() < 40, "it is stormed");
+    }
+    server.wait_for_dial();
+    server.connect();
+    let late = server.now.since(outage) - seconds(3_600);
+    assert!(late <= seconds(375), "{late:?} after the hour");
+}
+
+#[test]
+fn a_server_that_answers_a_call_and_dies_starts_as_often_as_its_bucket_allows() {
+    let mut server = Server::proven(Policy::default());
+    let start = server.now;
+    let mut waited_for_tokens = 0;
+    while server.now.since(start) < seconds(60) {
+        server.lose();
+        if let Some((pause, why)) = server.pause() {
+            assert_eq!(why, Pause::Token, "what it waits for can be seen");
+            assert!(pause <= seconds(6));
+            waited_for_tokens += 1;
+            server.wait_for_dial();
+        }
+        let generation = server.connect();
+        server.give(Input::CallAnswered(generation));
+        assert!(server.starts() < 40, "it is stormed");
+    }
+    assert!(waited_for_tokens > 0);
+    // The first start is free; then ten tokens, and one more in each six seconds.
+    assert_eq!(server.starts(), 1 + 10 + 10);
+}
+
+#[test]
+fn a_pause_that_the_server_asked_for_is_kept_and_counts_once() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    server.fail(Recovery::RetryAfter(seconds(90)));
+    assert_eq!(server.pause(), Some((seconds(90), Pause::Backoff)));
+    assert_eq!(server.machine.failures(), 1);
+}
+
+#[test]
+fn a_pause_that_the_server_asked_for_outlasts_the_slow_probe() {
+    let policy = Policy {
+        budget: NonZeroU32::MIN,
+        ..Policy::default()
+    };
+    let mut server = Server::new(policy);
+    server.give(Input::Enable { dormant: false });
+    server.fail(Recovery::RetryAfter(seconds(3_600)));
+    assert_eq!(server.pause(), Some((seconds(3_600), Pause::Backoff)));
+}
+
+#[test]
+fn calls_that_fail_in_a_row_condemn_a_connection() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    for _ in 0..2 {
+        server.give(Input::CallFailed(generation));
+    }
+    server.give(Input::CallAnswered(generation));
+    for _ in 0..2 {
+        server.give(Input::CallFailed(generation));
+        assert_eq!(server.kind(), StateKind::Connected);
+    }
+    server.give(Input::CallFailed(generation));
+    assert_eq!(server.kind(), StateKind::Reconnecting);
+    let again = server.give(Input::CallFailed(generation));
+    assert_eq!(
+        again,
+        [Effect::CountStale(generation)],
+        "ten failures cause one reconnect"
+    );
+}
+
+#[test]
+fn a_dial_that_never_ends_is_closed_at_its_deadline() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    assert_eq!(server.pass(seconds(300) - Duration::from_nanos(1)), []);
+    let effects = server.pass(Duration::from_nanos(1));
+    assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(server.machine.failures(), 1);
+}
+
+#[test]
+fn a_close_that_never_ends_is_cut_short_and_costs_no_attempt() {
+    let mut server = Server::proven(Policy::default());
+    let old = server.generation();
+    server.give(Input::Lost(old));
+    assert_eq!(
+        server.pass(seconds(15) - Duration::from_nanos(1)),
+        [],
+        "nothing runs beside the old one"
+    );
+    let effects = server.pass(Duration::from_nanos(1));
+    assert_eq!(effects, [Effect::Abandon(old), Effect::Open(server.generation())]);
+    assert_eq!(server.machine.failures(), 0);
+    assert_eq!(server.give(Input::Closed(old)), [Effect::CountStale(old)]);
+}
+
+#[test]
+fn a_policy_of_zeros_opens_no_generation_twice() {
+    let mut policy = without_bucket();
+    policy.backoff = Backoff::new(Duration::ZERO, Duration::ZERO);
+    policy.limits.open = Duration::ZERO;
+    policy.limits.close = Duration::ZERO;
+    let mut server = Server::new(policy);
+    server.give(Input::Enable { dormant: false });
+    for _ in 0..3 {
+        let effects = server.give(Input::Timer(mainstay_lifecycle::Vitals::default()));
+        let opens = effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Open(_)))
+            .count();
+        assert!(opens <= 1, "{effects:?}");
+    }
+}
+
+#[test]
+fn a_slow_probe_as_late_as_time_can_tell_overflows_nothing() {
+    let policy = Policy {
+        budget: NonZeroU32::MIN,
+        when_spent: WhenSpent::ProbeEvery(Duration::MAX),
+        ..Policy::default()
+    };
+    let mut server = Server::new(policy);
+    server.give(Input::Enable { dormant: false });
+    server.fail(Recovery::Retry);
+    assert_eq!(server.kind(), StateKind::Disconnected);
+}

@@ -1,0 +1,8 @@
+//! What the machine does, told through its public face: inputs and time go in, effects come out.
+
+mod listing;
+mod losing;
+mod server;
+mod watching;
+mod wishes;
+mod words;

@@ -1,0 +1,124 @@
+//! The examination of a silent server.
+
+use std::time::Duration;
+
+use mainstay_lifecycle::{Effect, Input, Manner, Policy, StateKind, Timer, Vitals};
+
+use crate::server::{Server, Signs, seconds};
+
+#[test]
+fn a_silent_server_is_probed_and_replaced_after_two_misses() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    server.signs = Signs::Silent;
+    assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
+    assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
+    assert_eq!(server.pass(seconds(4)), []);
+    assert_eq!(server.pass(seconds(1))[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(server.kind(), StateKind::Reconnecting);
+}
+
+#[test]
+fn a_server_that_answers_its_probes_stays() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    server.signs = Signs::Silent;
+    for _ in 0..10 {
+        assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
+        assert_eq!(
+            server.pass(seconds(5)),
+            [Effect::Probe(generation)],
+            "one miss is forgiven"
+        );
+        assert_eq!(server.give(Input::ProbeAnswered(generation)), []);
+    }
+    assert_eq!(server.kind(), StateKind::Connected);
+}
+
+#[test]
+fn a_server_that_is_heard_is_not_probed() {
+    let mut server = Server::proven(Policy::default());
+    server.pass(seconds(3_600));
+    assert_eq!(server.probes(), 0);
+}
+
+#[test]
+fn the_next_look_comes_when_the_silence_would_be_too_long() {
+    let mut server = Server::proven(Policy::default());
+    server.pass(seconds(14));
+    let heard = server.now;
+    server.now = server.now + seconds(1);
+    server.give(Input::Timer(Vitals {
+        heard,
+        ..Vitals::default()
+    }));
+    let next = server.deadline().expect("it is looked at again");
+    assert_eq!((next.timer, next.at), (Timer::Silence, heard + seconds(15)));
+}
+
+#[test]
+fn a_busy_server_is_not_probed() {
+    let mut server = Server::proven(Policy::default());
+    server.signs = Signs::Busy;
+    server.pass(seconds(3_600));
+    assert_eq!((server.kind(), server.probes()), (StateKind::Connected, 0));
+}
+
+#[test]
+fn a_server_that_became_busy_since_it_was_asked_has_missed_nothing() {
+    let mut server = Server::proven(Policy::default());
+    for _ in 0..5 {
+        server.signs = Signs::Silent;
+        server.pass(seconds(15));
+        server.pass(seconds(5));
+        server.signs = Signs::Busy;
+        assert_eq!(server.pass(seconds(5)), []);
+    }
+    assert_eq!(server.kind(), StateKind::Connected);
+}
+
+#[test]
+fn only_what_is_heard_after_the_question_answers_it() {
+    let mut server = Server::proven(Policy::default());
+    server.signs = Signs::Silent;
+    server.pass(seconds(15));
+    let asked = server.now;
+    server.now = server.now + seconds(5);
+    let heard = |heard| {
+        Input::Timer(Vitals {
+            heard,
+            ..Vitals::default()
+        })
+    };
+    let generation = server.generation();
+    assert_eq!(server.give(heard(asked)), [Effect::Probe(generation)], "a miss");
+    let asked = server.now;
+    server.now = server.now + seconds(5);
+    assert_eq!(server.give(heard(asked + Duration::from_nanos(1))), []);
+    assert_eq!(server.deadline().map(|next| next.timer), Some(Timer::Silence));
+}
+
+#[test]
+fn without_a_probe_a_silent_server_stays() {
+    let policy = Policy {
+        probe: None,
+        ..Policy::default()
+    };
+    let mut server = Server::proven(policy);
+    server.signs = Signs::Silent;
+    assert_eq!(server.pass(seconds(86_400)), []);
+    assert_eq!(server.deadline(), None);
+}
+
+#[test]
+fn a_server_asked_while_the_rules_change_is_watched_by_the_new_ones() {
+    let mut server = Server::proven(Policy::default());
+    server.signs = Signs::Silent;
+    server.pass(seconds(15));
+    server.give(Input::Adjust(Box::new(Policy {
+        probe: None,
+        ..Policy::default()
+    })));
+    assert_eq!(server.pass(seconds(86_400)), []);
+    assert_eq!(server.kind(), StateKind::Connected);
+}

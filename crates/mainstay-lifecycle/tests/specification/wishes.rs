@@ -1,0 +1,264 @@
+//! Wishes: enable, disable, restart, replace, adjust, demand, login. The latest one wins.
+
+use std::num::NonZeroU32;
+
+use mainstay_lifecycle::{
+    Bucket, Cause, Desired, Effect, Input, Manner, Pause, Policy, Recovery, Rest, State, StateKind, Timer,
+    Transition, WhenSpent,
+};
+
+use crate::server::{Server, Signs, seconds};
+
+const ENABLE: Input = Input::Enable { dormant: false };
+const ENABLE_DORMANT: Input = Input::Enable { dormant: true };
+
+fn stopping_idle() -> Policy {
+    Policy {
+        idle_stop: Some(seconds(600)),
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn enable_dials_and_tells_so() {
+    let mut server = Server::new(Policy::default());
+    let effects = server.give(ENABLE);
+    let enabled = Transition {
+        from: StateKind::Disabled,
+        to: StateKind::Connecting,
+        generation: None,
+        cause: Cause::Enabled,
+    };
+    assert_eq!(
+        effects,
+        [
+            Effect::MarkStale,
+            Effect::Transition(enabled),
+            Effect::Open(server.generation())
+        ]
+    );
+    assert_eq!(server.give(ENABLE), [], "to enable twice means nothing");
+}
+
+#[test]
+fn a_dormant_server_is_started_by_its_first_use() {
+    let mut server = Server::new(Policy::default());
+    server.give(ENABLE_DORMANT);
+    assert_eq!(*server.machine.state(), State::Disconnected(Rest::Idle));
+    assert_eq!(server.deadline(), None);
+    assert_eq!(server.starts(), 0);
+    server.give(Input::Demand);
+    server.connect();
+}
+
+#[test]
+fn a_dormant_server_stays_so_while_its_old_connection_closes() {
+    let mut server = Server::connected(Policy::default());
+    server.give(Input::Disable);
+    server.give(ENABLE_DORMANT);
+    assert_eq!(*server.machine.state(), State::Disconnected(Rest::Idle));
+    server.close();
+    assert_eq!(server.starts(), 1);
+    server.give(Input::Demand);
+    server.connect();
+}
+
+#[test]
+fn a_burst_of_wishes_ends_with_the_last_one() {
+    let mut server = Server::connected(Policy::default());
+    for wish in [Input::Disable, ENABLE, Input::Disable, ENABLE, Input::Disable] {
+        server.give(wish);
+    }
+    assert_eq!(server.kind(), StateKind::Disabling);
+    server.close();
+    assert_eq!(server.kind(), StateKind::Disabled);
+    assert_eq!((server.starts(), server.deadline()), (1, None));
+}
+
+#[test]
+fn a_disable_during_backoff_starts_nothing_any_more() {
+    let mut server = Server::connected(Policy::default());
+    server.lose();
+    assert!(server.pause().is_some());
+    let effects = server.give(Input::Disable);
+    assert!(effects.contains(&Effect::Withdraw));
+    assert_eq!(server.kind(), StateKind::Disabled);
+    assert_eq!(server.pass(seconds(3_600)), []);
+}
+
+#[test]
+fn an_enable_during_disabling_ends_connected() {
+    let mut server = Server::connected(Policy::default());
+    server.give(Input::Disable);
+    server.give(ENABLE);
+    assert_eq!(server.kind(), StateKind::Connecting);
+    assert_eq!(server.starts(), 1, "the old one is not gone yet");
+    server.connect();
+    assert_eq!(server.starts(), 2);
+}
+
+#[test]
+fn a_disable_is_done_by_its_deadline_though_the_close_hangs() {
+    let mut server = Server::connected(Policy::default());
+    let old = server.generation();
+    server.give(Input::Disable);
+    let effects = server.pass(seconds(15));
+    assert_eq!(effects[0], Effect::Abandon(old));
+    assert_eq!(server.kind(), StateKind::Disabled);
+}
+
+#[test]
+fn a_restart_means_nothing_to_a_disabled_server() {
+    let mut server = Server::new(Policy::default());
+    assert_eq!(server.give(Input::Restart), []);
+    assert_eq!(server.machine.desired(), Desired::Disabled);
+}
+
+#[test]
+fn a_restart_skips_the_backoff_and_renews_the_budget() {
+    let mut server = Server::new(Policy::default());
+    server.give(ENABLE);
+    for _ in 0..9 {
+        server.fail(Recovery::Retry);
+        server.wait_for_dial();
+    }
+    server.fail(Recovery::RetryAfter(seconds(600)));
+    let effects = server.give(Input::Restart);
+    assert!(effects.contains(&Effect::Open(server.generation())));
+    assert_eq!(server.machine.failures(), 0);
+}
+
+#[test]
+fn a_restart_renews_the_bucket() {
+    let mut server = Server::proven(Policy::default());
+    for _ in 0..10 {
+        server.lose();
+        let generation = server.connect();
+        server.give(Input::CallAnswered(generation));
+    }
+    server.lose();
+    assert_eq!(server.pause(), Some((seconds(6), Pause::Token)));
+    server.give(Input::Restart);
+    server.connect();
+}
+
+#[test]
+fn a_restart_brings_back_what_failed_for_good() {
+    let mut server = Server::new(Policy::default());
+    server.give(ENABLE);
+    server.fail(Recovery::GiveUp);
+    server.give(Input::Restart);
+    server.connect();
+}
+
+#[test]
+fn an_enable_brings_back_what_failed_for_good() {
+    let policy = Policy {
+        budget: NonZeroU32::MIN,
+        when_spent: WhenSpent::GiveUp,
+        ..Policy::default()
+    };
+    let mut server = Server::new(policy);
+    server.give(ENABLE);
+    server.fail(Recovery::Retry);
+    assert_eq!(server.kind(), StateKind::PermanentlyFailed);
+    server.give(ENABLE);
+    assert_eq!(server.machine.failures(), 0);
+    server.connect();
+}
+
+#[test]
+fn a_restart_cuts_and_a_replacement_drains() {
+    let mut server = Server::connected(Policy::default());
+    let old = server.generation();
+    assert_eq!(server.give(Input::Restart)[0], Effect::Close(old, Manner::Cut));
+    assert_eq!(
+        server.deadline().map(|deadline| deadline.at),
+        Some(server.now + seconds(15))
+    );
+    let old = server.connect();
+    assert_eq!(server.give(Input::Replace)[0], Effect::Close(old, Manner::Drain));
+    assert_eq!(
+        server.deadline().map(|deadline| deadline.at),
+        Some(server.now + seconds(45))
+    );
+    assert_eq!(
+        server.deadline().map(|deadline| deadline.timer),
+        Some(Timer::Close)
+    );
+}
+
+#[test]
+fn a_login_spends_no_budget_and_the_login_brings_it_back() {
+    let mut server = Server::new(Policy::default());
+    server.give(ENABLE);
+    server.fail(Recovery::Login);
+    assert_eq!(*server.machine.state(), State::Disconnected(Rest::AuthRequired));
+    assert_eq!(server.machine.failures(), 0);
+    assert_eq!(
+        server.pass(seconds(86_400)),
+        [],
+        "no retry helps before the login"
+    );
+    assert_eq!(server.give(Input::Demand), []);
+    server.give(Input::Login);
+    server.connect();
+}
+
+#[test]
+fn a_server_that_nobody_uses_stops_and_the_next_call_starts_it() {
+    let mut server = Server::connected(stopping_idle());
+    let generation = server.generation();
+    server.pass(seconds(3_600));
+    assert_eq!(server.kind(), StateKind::Connected, "it is used all the time");
+    server.signs = Signs::Unused;
+    let effects = server.pass(seconds(600));
+    assert!(effects.contains(&Effect::Close(generation, Manner::Cut)));
+    assert_eq!(*server.machine.state(), State::Disconnected(Rest::Idle));
+    server.give(Input::Demand);
+    assert_eq!(server.starts(), 1, "the old one is not gone yet");
+    server.connect();
+}
+
+#[test]
+fn a_busy_server_is_not_idle() {
+    let mut server = Server::connected(stopping_idle());
+    server.signs = Signs::Busy;
+    server.pass(seconds(86_400));
+    assert_eq!(server.kind(), StateKind::Connected);
+}
+
+#[test]
+fn an_adjustment_reconnects_nothing_and_counts_from_now() {
+    let mut server = Server::proven(Policy::default());
+    server.signs = Signs::Unused;
+    server.pass(seconds(500));
+    assert_eq!(server.give(Input::Adjust(Box::new(stopping_idle()))), []);
+    assert_eq!(*server.machine.policy(), stopping_idle());
+    server.pass(seconds(599));
+    assert_eq!(server.kind(), StateKind::Connected);
+    server.pass(seconds(1));
+    assert_eq!(server.kind(), StateKind::Disconnected);
+}
+
+#[test]
+fn a_bucket_that_an_adjustment_widens_fills_up() {
+    let narrow = Policy {
+        bucket: Bucket {
+            size: NonZeroU32::MIN,
+            refill_every: seconds(60),
+        },
+        ..Policy::default()
+    };
+    let mut server = Server::proven(narrow);
+    server.give(Input::Adjust(Box::default()));
+    server.give(Input::Demand);
+    server.pass(seconds(60));
+    let starts = server.starts();
+    for _ in 0..10 {
+        server.lose();
+        let generation = server.connect();
+        server.give(Input::CallAnswered(generation));
+    }
+    assert_eq!(server.starts(), starts + 10, "all at once");
+}

@@ -1,0 +1,12 @@
+//! Server processes, through the fleet: whatever ends a server, nothing of it is left; whatever a server does to its
+//! streams or its configuration names, no other server notices.
+
+#[path = "../support/processes.rs"]
+mod support;
+
+mod cycles;
+mod endings;
+mod killed;
+mod misconfigured;
+mod starting;
+mod stderr;

@@ -1,0 +1,41 @@
+//! What a server writes to stderr never blocks it, and never grows without bound.
+
+use mainstay::{CallOptions, Fleet};
+use mainstay_testkit::{Fault, FaultyServer, Rule, Step, procfs};
+use serde_json::json;
+
+use crate::support::{LONG, Stage, is_alone};
+
+/// Hundreds of times what a pipe holds.
+const FLOOD: usize = 20_000_000;
+
+/// The ring of lines, and what reading and the allocator need beside it.
+const GROWTH: u64 = 8_000_000;
+
+#[tokio::test]
+async fn a_server_that_fills_stderr_is_never_blocked_by_it() {
+    if !is_alone("stderr::a_server_that_fills_stderr_is_never_blocked_by_it") {
+        return;
+    }
+    let stage = Stage::new();
+    let flooding = FaultyServer::new()
+        .on(Step::Start, Fault::FillStderr(FLOOD))
+        .rule(Rule::new(Step::Call, Fault::FillStderr(FLOOD)).named("echo"));
+    let fleet = Fleet::builder().start([stage.server("noisy", flooding).build().unwrap()]);
+    let server = fleet.server("noisy").unwrap();
+    let before = procfs::resident_bytes();
+    server.wait_connected(LONG).await.unwrap();
+    for key in ["one", "two"] {
+        let options = CallOptions::default().timeout(LONG);
+        let reply = server
+            .call("echo", &json!({ "key": key }), options)
+            .await
+            .unwrap();
+        assert!(reply.result.as_str().contains(key));
+    }
+    assert_eq!(server.status().starts, 1);
+    assert!(server.stderr_tail(1)[0].text.contains("dull server"));
+    let grown = procfs::resident_bytes().saturating_sub(before);
+    assert!(grown < GROWTH, "{} bytes of stderr cost {grown} bytes", 3 * FLOOD);
+    fleet.close(LONG).await;
+}
