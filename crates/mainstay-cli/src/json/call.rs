@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Trouble, VERSION};
 
-/// A call that was answered has a `result`, any other an `error`.
+/// A call with a result has `result`, any other has `error`.
 #[derive(Serialize)]
 pub(crate) struct Call<'a> {
     version: u32,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::sandbox::{Sandbox, finish, good, shell, silent};
+use crate::sandbox::{Sandbox, finish, good, shell};
 
 /// Less than the first rung of the ladder that ends a stubborn server.
 const AT_ONCE: Duration = Duration::from_millis(1500);
@@ -40,7 +40,11 @@ fn signal(child: &Child, signal: Signal) {
 #[test]
 fn an_interrupt_ends_the_servers_and_the_program() {
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let sandbox = Sandbox::with(&json!({ "good": good(), "silent": silent() }));
+        let sandbox = Sandbox::new();
+        let ended = sandbox.path("ended");
+        let tidy = shell(&format!("cat >/dev/null; touch '{}'", ended.display()));
+        let config = json!({ "mcpServers": { "good": good(), "tidy": tidy } });
+        sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
         let child = start_until(&sandbox, "good: connected");
         assert!(
             sandbox.tree().pids().len() >= 3,
@@ -49,6 +53,10 @@ fn an_interrupt_ends_the_servers_and_the_program() {
         signal(&child, sent);
         let ran = finish(child);
         ran.exits(code).says("stopping the servers");
+        assert!(
+            ended.exists(),
+            "a server may end in its own way before the program does"
+        );
         sandbox.assert_nothing_is_left();
     }
 }
