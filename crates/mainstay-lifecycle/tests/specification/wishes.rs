@@ -189,6 +189,22 @@ fn a_restart_cuts_and_a_replacement_drains() {
 }
 
 #[test]
+fn whoever_disables_or_restarts_a_draining_server_does_not_wait_for_its_calls() {
+    for wish in [Input::Disable, Input::Restart] {
+        let mut server = Server::connected(Policy::default());
+        let old = server.generation();
+        server.give(Input::Replace);
+        let effects = server.give(wish.clone());
+        assert_eq!(effects[0], Effect::Hasten(old), "{wish:?}");
+        assert_eq!(
+            server.deadline().map(|deadline| deadline.at),
+            Some(server.now + seconds(15))
+        );
+        assert!(!server.give(wish).contains(&Effect::Hasten(old)), "told once");
+    }
+}
+
+#[test]
 fn a_login_spends_no_budget_and_the_login_brings_it_back() {
     let mut server = Server::new(Policy::default());
     server.give(ENABLE);

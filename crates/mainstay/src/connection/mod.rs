@@ -189,9 +189,10 @@ impl Connection {
         }
     }
 
-    /// From now on nothing that arrives counts.
-    pub(crate) fn detach(&self) {
+    /// Ends it: nothing that arrives from now on counts, and every pending call fails at once.
+    pub(crate) fn cut(&self) {
         self.reception.detach();
+        self.peer.close();
     }
 
     /// Whether the keeper must hear of this answered call: the first one proves the connection, and one after a failure

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::inbox::Report;
@@ -29,9 +30,9 @@ pub(crate) enum ListError {
 }
 
 /// Lists in a task of its own, which ends with a report.
-pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) {
+pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle {
     connection.listing_starts();
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         let generation = connection.generation;
         let report = match list_all(&slot.name, &connection).await {
             Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
@@ -39,6 +40,7 @@ pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) {
         };
         slot.inbox.report(report);
     });
+    task.abort_handle()
 }
 
 async fn list_all(server: &str, connection: &Connection) -> Result<ServerCatalog, ListError> {

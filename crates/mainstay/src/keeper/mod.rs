@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Cause, Desired, Generation, Input, Listing, Machine, StateKind, Transition};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep_until;
 
 pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
@@ -57,6 +57,10 @@ pub(crate) struct Keeper {
     abandoned: Vec<JoinHandle<()>>,
     /// The connection of the current generation, once it is open.
     connection: Option<Arc<Connection>>,
+    /// The connection that was replaced and still finishes its calls.
+    draining: Option<Arc<Connection>>,
+    /// The listing that runs, or ran last.
+    listing: Option<AbortHandle>,
     last_good: LastGood,
     era: Option<Era>,
     /// What went wrong last.
@@ -84,6 +88,8 @@ impl Keeper {
             custodies: BTreeMap::new(),
             abandoned: Vec::new(),
             connection: None,
+            draining: None,
+            listing: None,
             last_good,
             era,
             trouble: None,
@@ -301,6 +307,8 @@ impl Keeper {
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
             Report::Closed(generation, stopped) => {
                 self.custodies.remove(&generation);
+                self.draining
+                    .take_if(|draining| draining.generation == generation);
                 self.last_stop = stopped.or(self.last_stop.take());
                 Input::Closed(generation)
             }
@@ -323,9 +331,11 @@ impl Keeper {
         self.panics = self.panics.saturating_add(1);
         tracing::error!(server = %self.slot.name, panics = self.panics, "the keeper failed and begins again");
         self.slot.current.store(None);
-        if let Some(connection) = self.connection.take() {
-            connection.detach();
-            connection.peer.close();
+        for connection in [self.connection.take(), self.draining.take()]
+            .into_iter()
+            .flatten()
+        {
+            connection.cut();
         }
         self.cut_custodies_short();
         self.told = None;
