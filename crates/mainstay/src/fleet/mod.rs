@@ -75,9 +75,9 @@ impl Fleet {
         self.0.catalog.load()
     }
 
-    /// A reader of the catalog that can wait for its changes.
+    /// A reader of the catalog that can wait for its changes from now on.
     pub fn catalog_reader(&self) -> CatalogReader {
-        self.0.catalog.clone()
+        self.0.catalog.from_now()
     }
 
     /// Every change of state from now on.
