@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::error::CallError;
 use super::options::CallOptions;
@@ -54,7 +54,8 @@ impl Slot {
                     tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
                     return self
                         .attempt(&connection, call.method, params, idle, deadline, options)
-                        .await;
+                        .await
+                        .map_err(|second| of_both(first, second));
                 }
                 // What the first attempt met says more than the vain wait for a second.
                 (Err(_), Some((_, first))) => return Err(first),
@@ -113,7 +114,7 @@ impl Slot {
                     RequestError::Lost { .. } => {}
                 }
                 let trouble = match &error {
-                    RequestError::Lost { .. } => self.trouble_of(generation).await,
+                    RequestError::Lost { .. } => self.trouble_of(generation, deadline).await,
                     RequestError::Rpc(_)
                     | RequestError::BadAnswer(_)
                     | RequestError::TimedOut { .. }
@@ -125,11 +126,12 @@ impl Slot {
     }
 
     /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status.
-    async fn trouble_of(&self, generation: Generation) -> Option<Arc<Trouble>> {
+    async fn trouble_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Trouble>> {
+        let until = deadline.min(Instant::now() + LAST_WORDS);
         let mut status = self.status.subscribe();
         let of_this = |trouble: &Arc<Trouble>| trouble.generation == Some(generation);
         let known = status.wait_for(|status| status.last_error.as_ref().is_some_and(of_this));
-        let status = timeout(LAST_WORDS, known).await.ok()?.ok()?;
+        let status = timeout_at(until, known).await.ok()?.ok()?;
         status.last_error.clone()
     }
 
@@ -137,6 +139,15 @@ impl Slot {
         if connection.answered_matters() {
             self.inbox.report(Report::CallAnswered(connection.generation));
         }
+    }
+}
+
+/// What is known of a call whose two attempts failed: where the second did not run, the first may still have.
+fn of_both(first: CallError, second: CallError) -> CallError {
+    match (first.outcome(), second.outcome()) {
+        (Outcome::Unknown, Outcome::NotSent | Outcome::Refused) => first,
+        (Outcome::Unknown, Outcome::Unknown | Outcome::Answered)
+        | (Outcome::NotSent | Outcome::Refused | Outcome::Answered, _) => second,
     }
 }
 
@@ -151,4 +162,39 @@ fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
         .map(|(key, value)| (key.as_str(), value.clone()))
         .collect();
     Some(with_meta(params.as_ref(), &entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(outcome: Outcome) -> CallError {
+        CallError::Lost {
+            server: "one".into(),
+            generation: Generation(1),
+            reason: String::new(),
+            trouble: None,
+            outcome,
+        }
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_once_is_never_said_not_to_have_run() {
+        use Outcome::{Answered, NotSent, Refused, Unknown};
+        for (first, second, told) in [
+            (Unknown, NotSent, Unknown),
+            (Unknown, Refused, Unknown),
+            (Unknown, Unknown, Unknown),
+            (Unknown, Answered, Answered),
+            (NotSent, NotSent, NotSent),
+            (NotSent, Unknown, Unknown),
+            (Refused, Answered, Answered),
+        ] {
+            assert_eq!(
+                of_both(lost(first), lost(second)).outcome(),
+                told,
+                "{first:?}, then {second:?}"
+            );
+        }
+    }
 }
