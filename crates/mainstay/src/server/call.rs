@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::error::CallError;
 use super::options::CallOptions;
@@ -73,40 +73,32 @@ impl Slot {
         let idle = options.idle_timeout.unwrap_or(settings.call_idle_timeout());
         let replay = options.replay.unwrap_or(settings.replay());
         let params = stamped(call.params, options);
-        let mut failed: Option<(Generation, CallError)> = None;
-        loop {
-            let after = failed.as_ref().map(|(generation, _)| *generation);
-            let connection = match (self.lease(options.waiting, after, deadline).await, failed.take()) {
-                (Ok(connection), None) => connection,
-                (Ok(connection), Some((_, first))) => {
-                    tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
-                    return self
-                        .attempt(&connection, call.method, params, idle, deadline, options)
-                        .await
-                        .map_err(|second| of_both(first, second));
-                }
-                // What the first attempt met says more than the vain wait for a second.
-                (Err(_), Some((_, first))) => return Err(first),
-                (Err(error), None) => return Err(error),
-            };
-            let error = match self
-                .attempt(&connection, call.method, params.clone(), idle, deadline, options)
+        let attempt = async |connection: Arc<Connection>| {
+            self.attempt(&connection, call.method, params.clone(), idle, deadline, options)
                 .await
-            {
-                Ok(reply) => return Ok(reply),
-                Err(error) => error,
+        };
+
+        let connection = self.lease(options.waiting, None, deadline).await?;
+        let generation = connection.generation;
+        let first = match attempt(connection).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        let again = matches!(first, CallError::Lost { .. })
+            && match first.outcome() {
+                Outcome::NotSent | Outcome::Refused => true,
+                Outcome::Unknown => call.repeatable && replay == Replay::Safe,
+                Outcome::Answered => false,
             };
-            let again = matches!(error, CallError::Lost { .. })
-                && match error.outcome() {
-                    Outcome::NotSent | Outcome::Refused => true,
-                    Outcome::Unknown => call.repeatable && replay == Replay::Safe,
-                    Outcome::Answered => false,
-                };
-            if !again {
-                return Err(error);
-            }
-            failed = Some((connection.generation, error));
+        if !again {
+            return Err(first);
         }
+        // What the first attempt met says more than a vain wait for a second.
+        let Ok(connection) = self.lease(options.waiting, Some(generation), deadline).await else {
+            return Err(first);
+        };
+        tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
+        attempt(connection).await.map_err(|second| of_both(first, second))
     }
 
     async fn attempt(
@@ -148,7 +140,7 @@ impl Slot {
                     RequestError::Lost { .. } => {}
                 }
                 let trouble = match &error {
-                    RequestError::Lost { .. } => self.trouble_of(generation).await,
+                    RequestError::Lost { .. } => self.trouble_of(generation, deadline).await,
                     RequestError::Rpc(_)
                     | RequestError::BadAnswer(_)
                     | RequestError::TimedOut { .. }
@@ -160,11 +152,12 @@ impl Slot {
     }
 
     /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status.
-    async fn trouble_of(&self, generation: Generation) -> Option<Arc<Trouble>> {
+    async fn trouble_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Trouble>> {
+        let until = deadline.min(Instant::now() + LAST_WORDS);
         let mut status = self.status.subscribe();
         let of_this = |trouble: &Arc<Trouble>| trouble.generation == Some(generation);
         let known = status.wait_for(|status| status.last_error.as_ref().is_some_and(of_this));
-        let status = timeout(LAST_WORDS, known).await.ok()?.ok()?;
+        let status = timeout_at(until, known).await.ok()?.ok()?;
         status.last_error.clone()
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::dice::Dice;
-use crate::{SERVERS, name};
+use crate::{NEVER_CALLED, SERVERS, name};
 
 /// How long each call may take.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(1500);
@@ -48,16 +48,20 @@ pub(crate) async fn call_until_over(
 ) -> Vec<Made> {
     let mut dice = Dice::new(seed, caller);
     let mut calls = Vec::new();
-    while !*over.borrow() {
-        let key = format!("c{caller:02}-{}", calls.len());
-        calls.push(make(&fleet, key, &mut dice).await);
+    for call in 0.. {
+        if *over.borrow() {
+            break;
+        }
+        let key = format!("c{caller:02}-{call}");
+        calls.extend(make(&fleet, key, &mut dice).await);
         tokio::time::sleep(Duration::from_millis(dice.below(20))).await;
     }
     calls
 }
 
-async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Made {
-    let server = dice.index(SERVERS);
+/// Makes one call, unless its server is gone from the fleet.
+async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
+    let server = dice.index(SERVERS - NEVER_CALLED);
     let (tool, hinted_safe, arguments) = choose(&key, dice);
     let mut options = CallOptions::default().timeout(DEADLINE);
     let mut repeatable = hinted_safe;
@@ -75,7 +79,7 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Made {
     }
     let impatient = (dice.below(30) == 0).then(|| Duration::from_millis(dice.below(20)));
     let by_public_name = dice.below(4) == 0;
-    let handle = fleet.server(&name(server)).expect("no server is ever removed");
+    let handle = fleet.server(&name(server))?;
     let status = handle.status();
     let seen = status.generation.filter(|_| status.state == StateKind::Connected);
 
@@ -107,14 +111,14 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Made {
         },
         None => Told::Dropped,
     };
-    Made {
+    Some(Made {
         key,
         server,
         tool,
         repeatable,
         told,
         took: began.elapsed(),
-    }
+    })
 }
 
 /// A tool, whether its server hints that it may be run twice, and its arguments.

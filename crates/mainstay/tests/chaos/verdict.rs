@@ -27,7 +27,6 @@ pub(crate) struct Evidence {
     pub(crate) deeds: BTreeMap<Deed, usize>,
     pub(crate) catalogs_read: usize,
     pub(crate) healed: Duration,
-    pub(crate) starts: u64,
 }
 
 impl Evidence {
@@ -99,6 +98,11 @@ impl Evidence {
                 }
             }
         }
+    }
+
+    fn starts(&self) -> usize {
+        let lines = self.ledgers.iter().flatten();
+        lines.filter(|line| line.starts_with("start ")).count()
     }
 
     /// How often a server was a process of this number, which the system may give out again.
@@ -176,7 +180,7 @@ impl Evidence {
         println!(
             "deeds: {:?}; {} starts of {} servers",
             self.deeds,
-            self.starts,
+            self.starts(),
             self.ledgers.len()
         );
         let recoveries = self.recoveries();
