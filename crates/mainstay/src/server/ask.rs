@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::Server;
 use super::call::{Call, Reply};
@@ -27,9 +26,9 @@ impl Server {
         options: CallOptions,
     ) -> Result<Reply, CallError> {
         #[derive(Serialize)]
-        struct Params<'a> {
+        struct Params<'a, A> {
             name: &'a str,
-            arguments: &'a RawValue,
+            arguments: &'a A,
         }
         let view = self.0.settings.load().view.clone();
         let tool = view.original_name(tool);
@@ -39,10 +38,9 @@ impl Server {
                 tool: tool.to_owned(),
             });
         }
-        let arguments = serde_json::value::to_raw_value(arguments).map_err(|error| bad_arguments(&error))?;
         let params = RawJson::from_value(&Params {
             name: tool,
-            arguments: &arguments,
+            arguments,
         })
         .map_err(|error| bad_arguments(&error))?;
         let catalog = self.0.catalog.load();
