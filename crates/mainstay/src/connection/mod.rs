@@ -3,6 +3,7 @@
 //! A lease is an `Arc` of it: whoever holds one can call on this generation and no other. A connection is never reused
 //! after it fails, and nothing that arrives on it after its detachment reaches anybody.
 
+mod answering;
 mod callers;
 mod input_required;
 mod reception;
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
 use crate::protocol::{Era, Greeting, MODERN_VERSIONS, RequestMeta};
-use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
+use crate::wire::{Hold, Outcome, Peer, RawJson, RequestError, RequestOptions};
 
 pub(crate) use reception::{FrontDesk, Reception};
 pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS};
@@ -32,6 +33,8 @@ pub(crate) struct Connection {
     reception: Arc<Reception>,
     /// What every request of a modern connection carries.
     meta: Option<RequestMeta>,
+    /// The lasting wishes that were made known when it was opened.
+    restored: Interests,
     clock: Clock,
     /// When a caller last used the connection, in milliseconds of the clock.
     used: AtomicU64,
@@ -50,6 +53,8 @@ pub(crate) struct Asking {
     pub(crate) deadline: Option<Instant>,
     pub(crate) progress: Option<mpsc::Sender<RawJson>>,
     pub(crate) handler: Option<Arc<dyn ClientHandler>>,
+    /// Stops the idle time while the client answers what this request made the server ask.
+    pub(crate) hold: Option<Arc<Hold>>,
 }
 
 /// A request that nobody bounded still ends.
@@ -82,6 +87,7 @@ impl Connection {
             pid,
             reception,
             meta,
+            restored: Interests::default(),
             clock,
             used: AtomicU64::new(clock.millis()),
             proved: AtomicBool::new(false),
@@ -99,8 +105,16 @@ impl Connection {
         asking: Asking,
     ) -> Result<RawJson, RequestError> {
         self.used.store(self.clock.millis(), Ordering::Relaxed);
-        let _present = self.reception.callers.enter(asking.handler.clone());
-        let answer = self.ask(method, params, asking).await;
+        let present = self.reception.callers.enter(asking.handler.clone());
+        let hold = Some(present.hold());
+        let answer = self.ask(method, params, Asking { hold, ..asking }).await;
+        match answer
+            .as_ref()
+            .map_or_else(RequestError::outcome, |_| Outcome::Answered)
+        {
+            Outcome::Answered | Outcome::Refused | Outcome::NotSent => present.settled(),
+            Outcome::Unknown => drop(present),
+        }
         self.used.store(self.clock.millis(), Ordering::Relaxed);
         answer
     }
@@ -128,6 +142,9 @@ impl Connection {
         let mut options = RequestOptions::until(deadline);
         if let Some(idle) = asking.idle {
             options = options.idle(idle);
+        }
+        if let Some(hold) = &asking.hold {
+            options = options.hold(hold.clone());
         }
         match asking.progress.clone() {
             None => options.progress_counts(),

@@ -111,7 +111,7 @@ impl Fleet {
         let catalog = self.catalog();
         let found = catalog.tool(tool).ok_or_else(not_found)?;
         let server = self.server(found.server()).ok_or_else(not_found)?;
-        server.call(found.original(), arguments, options).await
+        server.call_original(found.original(), arguments, options).await
     }
 }
 

@@ -100,6 +100,10 @@ impl Keeper {
         self.since = SystemTime::now();
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
+            // Read after the store: a wish is either in here, or finds the connection itself.
+            if let Some(connection) = &self.connection {
+                connection.catch_up(self.slot.interests());
+            }
         }
         let error = self.blame(cause, generation);
         match &error {

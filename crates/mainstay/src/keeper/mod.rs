@@ -282,6 +282,8 @@ impl Keeper {
                         format!("listing failed: {error}"),
                         None,
                     );
+                    // What is published was right once, and may not be any more.
+                    self.last_good.mark_stale(&self.slot);
                     self.trouble = Some(trouble.clone());
                     self.told = Some(trouble);
                 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::error::CallError;
@@ -16,7 +17,7 @@ use crate::config::Replay;
 use crate::connection::{Asking, Connection};
 use crate::event::Trouble;
 use crate::keeper::Report;
-use crate::wire::{Outcome, RawJson, RequestError, with_meta};
+use crate::wire::{Outcome, RawJson, RequestError, TimeoutKind, with_meta};
 
 /// How long a call that lost its connection waits to learn why.
 const LAST_WORDS: Duration = Duration::from_millis(75);
@@ -29,6 +30,33 @@ pub struct Reply {
     pub generation: Generation,
     /// The result, byte for byte.
     pub result: RawJson,
+}
+
+impl Reply {
+    /// The result as a type of the embedder's, or of the SDK's. It knows fewer fields than the server may have sent.
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        self.result.parse()
+    }
+
+    /// The result of a tool, as the SDK's type.
+    pub fn tool_result(&self) -> Result<rmcp::model::CallToolResult, serde_json::Error> {
+        self.typed()
+    }
+
+    /// A prompt, as the SDK's type.
+    pub fn prompt(&self) -> Result<rmcp::model::GetPromptResult, serde_json::Error> {
+        self.typed()
+    }
+
+    /// The contents of a resource, as the SDK's type.
+    pub fn resource(&self) -> Result<rmcp::model::ReadResourceResult, serde_json::Error> {
+        self.typed()
+    }
+
+    /// The completion of an argument, as the SDK's type.
+    pub fn completion(&self) -> Result<rmcp::model::CompleteResult, serde_json::Error> {
+        self.typed()
+    }
 }
 
 /// What is sent, and whether sending it twice is harmless.
@@ -54,7 +82,8 @@ impl Slot {
                     tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
                     return self
                         .attempt(&connection, call.method, params, idle, deadline, options)
-                        .await;
+                        .await
+                        .map_err(|second| of_both(first, second));
                 }
                 // What the first attempt met says more than the vain wait for a second.
                 (Err(_), Some((_, first))) => return Err(first),
@@ -94,6 +123,7 @@ impl Slot {
             deadline: Some(deadline),
             progress: options.progress.clone(),
             handler: options.handler.clone(),
+            hold: None,
         };
         let generation = connection.generation;
         match connection.request(method, params, asking).await {
@@ -105,6 +135,11 @@ impl Slot {
                 match &error {
                     // The server answered, if not what the caller hoped for: the connection is as good as ever.
                     RequestError::Rpc(_) | RequestError::BadAnswer(_) => self.answered(connection),
+                    // It was not the server that let the caller wait.
+                    RequestError::TimedOut {
+                        kind: TimeoutKind::Person,
+                        ..
+                    } => {}
                     RequestError::TimedOut { .. } | RequestError::Send(_) => {
                         connection.call_failed();
                         self.inbox.report(Report::CallFailed(generation));
@@ -140,6 +175,15 @@ impl Slot {
     }
 }
 
+/// What is known of a call whose two attempts failed: where the second did not run, the first may still have.
+fn of_both(first: CallError, second: CallError) -> CallError {
+    match (first.outcome(), second.outcome()) {
+        (Outcome::Unknown, Outcome::NotSent | Outcome::Refused) => first,
+        (Outcome::Unknown, Outcome::Unknown | Outcome::Answered)
+        | (Outcome::NotSent | Outcome::Refused | Outcome::Answered, _) => second,
+    }
+}
+
 /// The parameters with the caller's own `_meta` entries.
 fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
     if options.meta.is_empty() {
@@ -151,4 +195,39 @@ fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
         .map(|(key, value)| (key.as_str(), value.clone()))
         .collect();
     Some(with_meta(params.as_ref(), &entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(outcome: Outcome) -> CallError {
+        CallError::Lost {
+            server: "one".into(),
+            generation: Generation(1),
+            reason: String::new(),
+            trouble: None,
+            outcome,
+        }
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_once_is_never_said_not_to_have_run() {
+        use Outcome::{Answered, NotSent, Refused, Unknown};
+        for (first, second, told) in [
+            (Unknown, NotSent, Unknown),
+            (Unknown, Refused, Unknown),
+            (Unknown, Unknown, Unknown),
+            (Unknown, Answered, Answered),
+            (NotSent, NotSent, NotSent),
+            (NotSent, Unknown, Unknown),
+            (Refused, Answered, Answered),
+        ] {
+            assert_eq!(
+                of_both(lost(first), lost(second)).outcome(),
+                told,
+                "{first:?}, then {second:?}"
+            );
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! How a request is to be made.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::hold::Hold;
 use super::progress::ProgressSink;
 
 /// How long a request may take, and what is wanted of it on the way.
@@ -13,6 +15,8 @@ pub(crate) struct RequestOptions {
     pub(crate) total: Instant,
     /// How long it may be silent; progress starts this time anew. Only a request that asks for progress gets any.
     pub(crate) idle: Option<Duration>,
+    /// What stops the idle time while it is held.
+    pub(crate) hold: Option<Arc<Hold>>,
     pub(crate) progress: Progress,
     /// Whether the far side is told when the answer is no longer wanted. The protocol forbids it for `initialize`.
     pub(crate) cancellable: bool,
@@ -35,6 +39,7 @@ impl RequestOptions {
         Self {
             total,
             idle: None,
+            hold: None,
             progress: Progress::Unasked,
             cancellable: true,
         }
@@ -47,6 +52,11 @@ impl RequestOptions {
 
     pub(crate) fn idle(mut self, idle: Duration) -> Self {
         self.idle = Some(idle);
+        self
+    }
+
+    pub(crate) fn hold(mut self, hold: Arc<Hold>) -> Self {
+        self.hold = Some(hold);
         self
     }
 

@@ -75,6 +75,7 @@ impl Peer {
         let patience = Patience {
             idle: options.idle,
             total: options.total,
+            hold: options.hold,
         };
         asked.wait(frame.tracked_by(delivery), answer, patience).await
     }
