@@ -37,7 +37,10 @@ impl Effort {
     }
 }
 
-const BENCHMARKS: &[(&str, fn(Effort) -> Fallible<Vec<Row>>)] = &[
+/// A benchmark: its name on the command line, and what it measures.
+type Benchmark = (&'static str, fn(Effort) -> Fallible<Vec<Row>>);
+
+const BENCHMARKS: &[Benchmark] = &[
     ("call", calls::measure),
     ("catalog", catalog::measure),
     ("large", large::measure),

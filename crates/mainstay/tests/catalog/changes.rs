@@ -10,7 +10,7 @@ use crate::support::{LONG, Memory, connected, fleet_of};
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(|tool| tool.name()).collect()
+    catalog.tools().iter().map(mainstay::PublicTool::name).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ fn tools(names: &[&str]) -> Script {
 }
 
 fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(|tool| tool.name()).collect()
+    catalog.tools().iter().map(mainstay::PublicTool::name).collect()
 }
 
 fn list_rule(fault: Fault) -> Rule {

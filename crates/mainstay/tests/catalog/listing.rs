@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{LONG, Memory, connected, fleet_of, with};
 
 fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(|tool| tool.name()).collect()
+    catalog.tools().iter().map(mainstay::PublicTool::name).collect()
 }
 
 fn of(catalog: &Catalog, fault: Fault) -> Vec<&Diagnostic> {
