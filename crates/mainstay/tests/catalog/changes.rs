@@ -5,6 +5,7 @@ use std::time::Duration;
 use mainstay::{Catalog, StateKind};
 use mainstay_testkit::{Fault, Rule, Script, Step};
 
+use crate::rewrite;
 use crate::support::{LONG, Memory, connected, fleet_of};
 
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
@@ -42,7 +43,7 @@ async fn a_change_told_while_a_new_connection_is_being_listed_is_not_lost() {
     connected(&server).await;
     // The answer is decided when the request arrives, and comes a second later.
     let slow = Rule::new(Step::List, Fault::Delay { ms: 1000 }).method("tools/list");
-    memory.rewrite(|script| script.rule(slow));
+    rewrite(&memory, |script| script.rule(slow));
     memory.side(1).await.cut();
     let side = memory.side(2).await;
     side.wait_for("tools/list", 1).await;
@@ -71,7 +72,7 @@ async fn a_reconnect_that_changed_nothing_tells_no_change_whatever_the_order_of_
     let first = connected(&server).await;
     let before = fleet.catalog();
     let mut reader = fleet.catalog_reader();
-    memory.rewrite(|_| order(["c", "a", "b"]));
+    rewrite(&memory, |_| order(["c", "a", "b"]));
     memory.side(1).await.cut();
     server
         .wait_until(LONG, |status| {

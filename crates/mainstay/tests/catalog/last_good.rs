@@ -10,7 +10,8 @@ use mainstay_lifecycle::Backoff;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Step};
 use serde_json::{Value, json};
 
-use crate::support::{LONG, Memory, connected, fleet_of, with};
+use crate::rewrite;
+use crate::support::{LONG, Memory, connected, fleet_of};
 
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
@@ -111,7 +112,7 @@ async fn readers_never_see_a_gap_while_a_server_crashes_and_comes_back_with_othe
         } else {
             ["b1", "b2"]
         };
-        memory.rewrite(|_| tools(&next));
+        rewrite(&memory, |_| tools(&next));
         memory.side(round).await.cut();
         last = server
             .wait_until(LONG, |status| {
@@ -188,7 +189,7 @@ async fn an_empty_list_replaces_a_full_one_only_when_a_second_listing_confirms_i
 async fn a_list_that_is_empty_once_and_full_again_changes_nothing() {
     let empty: Value = json!({ "tools": [] });
     let rule = list_rule(Fault::Result(empty)).occurrence(Occurrence::Nth(2));
-    let memory = Memory::new(with(rule));
+    let memory = Memory::new(Script::new().rule(rule));
     let (fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;
     let before = fleet.catalog();
