@@ -1,6 +1,6 @@
 //! The machine: what it remembers, and how it is asked.
 
-use crate::effect::Effects;
+use crate::effect::{Effects, Manner};
 use crate::input::Input;
 use crate::policy::Policy;
 use crate::state::{Attempt, Pause, State};
@@ -37,6 +37,7 @@ pub enum Desired {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Closing {
     pub(crate) generation: Generation,
+    pub(crate) manner: Manner,
     pub(crate) by: Moment,
 }
 

@@ -33,7 +33,7 @@ fn print(event: &Event, fleet: &Fleet) {
     let why = event
         .error
         .as_ref()
-        .map_or_else(|| event.cause.to_string(), |error| error.to_string());
+        .map_or_else(|| event.cause.to_string(), ToString::to_string);
     println!("{:>12} → {:<12} {why}", event.from, event.to);
     if let Some(pid) = fleet.server(&event.server).and_then(|server| server.status().pid) {
         println!("{:>29} pid {pid}, {} tools", "", fleet.catalog().tools().len());

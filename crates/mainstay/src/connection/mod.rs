@@ -146,14 +146,13 @@ impl Connection {
         if let Some(hold) = &asking.hold {
             options = options.hold(hold.clone());
         }
-        // Progress is asked for even where nobody listens: it keeps the idle timeout from ending a call that works.
-        let listener = asking.progress.clone();
-        options.progress(Arc::new(move |params| {
-            if let Some(listener) = &listener {
+        match asking.progress.clone() {
+            None => options.progress_counts(),
+            Some(listener) => options.progress(Arc::new(move |params| {
                 // A listener that is too slow misses some; the reader does not wait for it.
                 let _ = listener.try_send(params);
-            }
-        }))
+            })),
+        }
     }
 
     /// Asks for a sign of life. Any answer is one, "method not found" included.
@@ -189,9 +188,10 @@ impl Connection {
         }
     }
 
-    /// From now on nothing that arrives counts.
-    pub(crate) fn detach(&self) {
+    /// Ends it: nothing that arrives from now on counts, and every pending call fails at once.
+    pub(crate) fn cut(&self) {
         self.reception.detach();
+        self.peer.close();
     }
 
     /// Whether the keeper must hear of this answered call: the first one proves the connection, and one after a failure

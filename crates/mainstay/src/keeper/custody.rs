@@ -97,8 +97,7 @@ async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiv
         .await;
     }
     if let Some(connection) = &connection {
-        connection.detach();
-        connection.peer.close();
+        connection.cut();
     }
     let stopped = match tree {
         Some(process) => Some(process.stop(&dial.ladder).await),

@@ -17,6 +17,11 @@ impl Keeper {
         match effect {
             Effect::Open(generation) => self.open(generation),
             Effect::Close(generation, manner) => self.close(generation, manner),
+            Effect::Hasten(_) => {
+                if let Some(connection) = self.draining.take() {
+                    connection.cut();
+                }
+            }
             Effect::Abandon(generation) => {
                 tracing::warn!(server = %self.slot.name, %generation, "the close outlived its deadline");
                 if let Some(custody) = self.custodies.remove(&generation) {
@@ -25,7 +30,11 @@ impl Keeper {
             }
             Effect::List(generation) => {
                 if let Some(connection) = self.connection_of(generation) {
-                    listing::start(self.slot.clone(), connection);
+                    let listing = listing::start(self.slot.clone(), connection);
+                    // One at a time: a listing that was given up must not answer for the next.
+                    if let Some(before) = self.listing.replace(listing) {
+                        before.abort();
+                    }
                 }
             }
             Effect::Probe(generation) => self.probe(generation),
@@ -59,10 +68,11 @@ impl Keeper {
         if let Some(connection) = self
             .connection
             .take_if(|connection| connection.generation == generation)
-            && manner == Manner::Cut
         {
-            connection.detach();
-            connection.peer.close();
+            match manner {
+                Manner::Cut => connection.cut(),
+                Manner::Drain => self.draining = Some(connection),
+            }
         }
         if let Some(custody) = self.custodies.get_mut(&generation) {
             custody.close(manner);

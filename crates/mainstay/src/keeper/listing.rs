@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::inbox::Report;
@@ -28,20 +29,27 @@ pub(crate) enum ListError {
     Page(#[from] PageError),
 }
 
-/// Lists in a task of its own, which ends with a report.
-pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) {
+/// Lists in a task of its own, which ends with a report. It ends no later than the machine stops to wait for it, so that
+/// it is never taken for a later one.
+pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle {
     connection.listing_starts();
-    tokio::spawn(async move {
+    let deadline = Instant::now() + slot.settings.load().policy().limits.list;
+    let task = tokio::spawn(async move {
         let generation = connection.generation;
-        let report = match list_all(&slot.name, &connection).await {
+        let report = match list_all(&slot.name, &connection, deadline).await {
             Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
             Err(error) => Report::ListFailed(generation, error),
         };
         slot.inbox.report(report);
     });
+    task.abort_handle()
 }
 
-async fn list_all(server: &str, connection: &Connection) -> Result<ServerCatalog, ListError> {
+async fn list_all(
+    server: &str,
+    connection: &Connection,
+    deadline: Instant,
+) -> Result<ServerCatalog, ListError> {
     let greeting = &connection.greeting;
     let about = About {
         protocol_version: Some(greeting.version.clone()),
@@ -57,7 +65,7 @@ async fn list_all(server: &str, connection: &Connection) -> Result<ServerCatalog
             Kind::Resource | Kind::Template => greeting.offers.resources,
         };
         let listing = if offered {
-            list_kind(connection, kind).await?
+            list_kind(connection, kind, deadline).await?
         } else {
             Listing::empty(kind)
         };
@@ -66,7 +74,7 @@ async fn list_all(server: &str, connection: &Connection) -> Result<ServerCatalog
     Ok(ServerCatalog::new(server, about, listings))
 }
 
-async fn list_kind(connection: &Connection, kind: Kind) -> Result<Listing, ListError> {
+async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Result<Listing, ListError> {
     let method = kind.method();
     let mut pager = Pager::new(kind);
     loop {
@@ -74,7 +82,7 @@ async fn list_kind(connection: &Connection, kind: Kind) -> Result<Listing, ListE
             .cursor()
             .and_then(|cursor| RawJson::from_value(&json!({ "cursor": cursor })).ok());
         let asking = Asking {
-            deadline: Some(Instant::now() + PAGE_TIMEOUT),
+            deadline: Some(deadline.min(Instant::now() + PAGE_TIMEOUT)),
             ..Asking::default()
         };
         let page = match connection.ask(method, params, asking).await {

@@ -10,6 +10,8 @@ mod execute;
 mod inbox;
 mod listing;
 mod published;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,9 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mainstay_lifecycle::{Cause, Desired, Generation, Input, Listing, Machine, StateKind, Transition};
+use mainstay_lifecycle::{
+    Attempt, Cause, Desired, Generation, Input, Listing, Machine, State, StateKind, Transition,
+};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep_until;
 
 pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
@@ -57,6 +61,10 @@ pub(crate) struct Keeper {
     abandoned: Vec<JoinHandle<()>>,
     /// The connection of the current generation, once it is open.
     connection: Option<Arc<Connection>>,
+    /// The connection that was replaced and still finishes its calls.
+    draining: Option<Arc<Connection>>,
+    /// The listing that runs, or ran last.
+    listing: Option<AbortHandle>,
     last_good: LastGood,
     era: Option<Era>,
     /// What went wrong last.
@@ -84,6 +92,8 @@ impl Keeper {
             custodies: BTreeMap::new(),
             abandoned: Vec::new(),
             connection: None,
+            draining: None,
+            listing: None,
             last_good,
             era,
             trouble: None,
@@ -161,8 +171,16 @@ impl Keeper {
     }
 
     fn take(&mut self, input: Input) {
+        let overdue = matches!(input, Input::Timer(_)).then(|| what_hangs(self.machine.state()));
+        let (failures, generation) = (self.machine.failures(), self.machine.state().generation());
         for effect in self.machine.handle(input, self.clock.now(), self.spare) {
             self.execute(effect);
+        }
+        // A server that is reconnecting already changes no state when an attempt hangs, and still something went wrong.
+        if let Some(cause) = overdue.flatten()
+            && self.machine.failures() > failures
+        {
+            self.blame(cause, generation);
         }
     }
 
@@ -258,7 +276,7 @@ impl Keeper {
             Report::OpenFailed(generation, error, trouble) => {
                 let recovery = error.recovery();
                 if current == Some(generation) {
-                    self.told = Some(trouble);
+                    self.hear_trouble(trouble);
                     if error.questions_era() {
                         self.era = None;
                     }
@@ -284,15 +302,14 @@ impl Keeper {
                     );
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);
-                    self.trouble = Some(trouble.clone());
-                    self.told = Some(trouble);
+                    self.hear_trouble(trouble);
                 }
                 Input::ListFailed(generation)
             }
             Report::ListChanged(generation) => Input::ListChanged(generation),
             Report::Lost(generation, trouble) => {
                 if current == Some(generation) {
-                    self.told = Some(trouble);
+                    self.hear_trouble(trouble);
                 }
                 Input::Lost(generation)
             }
@@ -301,10 +318,17 @@ impl Keeper {
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
             Report::Closed(generation, stopped) => {
                 self.custodies.remove(&generation);
+                self.draining
+                    .take_if(|draining| draining.generation == generation);
                 self.last_stop = stopped.or(self.last_stop.take());
                 Input::Closed(generation)
             }
         }
+    }
+
+    fn hear_trouble(&mut self, trouble: Arc<Trouble>) {
+        self.trouble = Some(trouble.clone());
+        self.told = Some(trouble);
     }
 
     fn is_done(&self) -> bool {
@@ -323,9 +347,11 @@ impl Keeper {
         self.panics = self.panics.saturating_add(1);
         tracing::error!(server = %self.slot.name, panics = self.panics, "the keeper failed and begins again");
         self.slot.current.store(None);
-        if let Some(connection) = self.connection.take() {
-            connection.detach();
-            connection.peer.close();
+        for connection in [self.connection.take(), self.draining.take()]
+            .into_iter()
+            .flatten()
+        {
+            connection.cut();
         }
         self.cut_custodies_short();
         self.told = None;
@@ -351,5 +377,24 @@ impl Keeper {
             self.blame(Cause::KeeperFailed, generation);
         }
         self.show();
+    }
+}
+
+/// What it would be that took too long, if the time of the running attempt were over.
+fn what_hangs(state: &State) -> Option<Cause> {
+    match state {
+        State::Connecting(Attempt::Opening(..)) | State::Reconnecting(Attempt::Opening(..)) => {
+            Some(Cause::OpenTimedOut)
+        }
+        State::Connecting(Attempt::Listing(..)) | State::Reconnecting(Attempt::Listing(..)) => {
+            Some(Cause::ListingFailed)
+        }
+        State::Connecting(Attempt::Pausing(..))
+        | State::Reconnecting(Attempt::Pausing(..))
+        | State::Connected(_)
+        | State::Disabled
+        | State::Disabling
+        | State::Disconnected(_)
+        | State::PermanentlyFailed => None,
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::error::CallError;
 use super::options::CallOptions;
@@ -84,39 +84,32 @@ impl Slot {
         let idle = options.idle_timeout.unwrap_or(settings.call_idle_timeout());
         let replay = options.replay.unwrap_or(settings.replay());
         let params = stamped(call.params, options);
-        let mut failed: Option<(Generation, CallError)> = None;
-        loop {
-            let after = failed.as_ref().map(|(generation, _)| *generation);
-            let connection = match (self.lease(options.waiting, after, deadline).await, failed.take()) {
-                (Ok(connection), None) => connection,
-                (Ok(connection), Some((_, first))) => {
-                    tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
-                    return self
-                        .attempt(&connection, call.method, params, idle, deadline, options)
-                        .await;
-                }
-                // What the first attempt met says more than the vain wait for a second.
-                (Err(_), Some((_, first))) => return Err(first),
-                (Err(error), None) => return Err(error),
-            };
-            let error = match self
-                .attempt(&connection, call.method, params.clone(), idle, deadline, options)
+        let attempt = async |connection: Arc<Connection>| {
+            self.attempt(&connection, call.method, params.clone(), idle, deadline, options)
                 .await
-            {
-                Ok(reply) => return Ok(reply),
-                Err(error) => error,
+        };
+
+        let connection = self.lease(options.waiting, None, deadline).await?;
+        let generation = connection.generation;
+        let first = match attempt(connection).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        let again = matches!(first, CallError::Lost { .. })
+            && match first.outcome() {
+                Outcome::NotSent | Outcome::Refused => true,
+                Outcome::Unknown => replay == Replay::Safe && self.is_repeatable(&call.repeatable),
+                Outcome::Answered => false,
             };
-            let again = matches!(error, CallError::Lost { .. })
-                && match error.outcome() {
-                    Outcome::NotSent | Outcome::Refused => true,
-                    Outcome::Unknown => replay == Replay::Safe && self.is_repeatable(&call.repeatable),
-                    Outcome::Answered => false,
-                };
-            if !again {
-                return Err(error);
-            }
-            failed = Some((connection.generation, error));
+        if !again {
+            return Err(first);
         }
+        // What the first attempt met says more than a vain wait for a second.
+        let Ok(connection) = self.lease(options.waiting, Some(generation), deadline).await else {
+            return Err(first);
+        };
+        tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
+        attempt(connection).await.map_err(|second| of_both(first, second))
     }
 
     async fn attempt(
@@ -158,7 +151,7 @@ impl Slot {
                     RequestError::Lost { .. } => {}
                 }
                 let trouble = match &error {
-                    RequestError::Lost { .. } => self.trouble_of(generation).await,
+                    RequestError::Lost { .. } => self.trouble_of(generation, deadline).await,
                     RequestError::Rpc(_)
                     | RequestError::BadAnswer(_)
                     | RequestError::TimedOut { .. }
@@ -170,11 +163,12 @@ impl Slot {
     }
 
     /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status.
-    async fn trouble_of(&self, generation: Generation) -> Option<Arc<Trouble>> {
+    async fn trouble_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Trouble>> {
+        let until = deadline.min(Instant::now() + LAST_WORDS);
         let mut status = self.status.subscribe();
         let of_this = |trouble: &Arc<Trouble>| trouble.generation == Some(generation);
         let known = status.wait_for(|status| status.last_error.as_ref().is_some_and(of_this));
-        let status = timeout(LAST_WORDS, known).await.ok()?.ok()?;
+        let status = timeout_at(until, known).await.ok()?.ok()?;
         status.last_error.clone()
     }
 
@@ -199,6 +193,15 @@ impl Slot {
     }
 }
 
+/// What is known of a call whose two attempts failed: where the second did not run, the first may still have.
+fn of_both(first: CallError, second: CallError) -> CallError {
+    match (first.outcome(), second.outcome()) {
+        (Outcome::Unknown, Outcome::NotSent | Outcome::Refused) => first,
+        (Outcome::Unknown, Outcome::Unknown | Outcome::Answered)
+        | (Outcome::NotSent | Outcome::Refused | Outcome::Answered, _) => second,
+    }
+}
+
 /// The parameters with the caller's own `_meta` entries.
 fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
     if options.meta.is_empty() {
@@ -210,4 +213,39 @@ fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
         .map(|(key, value)| (key.as_str(), value.clone()))
         .collect();
     Some(with_meta(params.as_ref(), &entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(outcome: Outcome) -> CallError {
+        CallError::Lost {
+            server: "one".into(),
+            generation: Generation(1),
+            reason: String::new(),
+            trouble: None,
+            outcome,
+        }
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_once_is_never_said_not_to_have_run() {
+        use Outcome::{Answered, NotSent, Refused, Unknown};
+        for (first, second, told) in [
+            (Unknown, NotSent, Unknown),
+            (Unknown, Refused, Unknown),
+            (Unknown, Unknown, Unknown),
+            (Unknown, Answered, Answered),
+            (NotSent, NotSent, NotSent),
+            (NotSent, Unknown, Unknown),
+            (Refused, Answered, Answered),
+        ] {
+            assert_eq!(
+                of_both(lost(first), lost(second)).outcome(),
+                told,
+                "{first:?}, then {second:?}"
+            );
+        }
+    }
 }

@@ -121,7 +121,7 @@ async fn replies_can_be_read_as_the_types_of_the_sdk() {
     let called = server.call("echo", &json!({ "n": 1 }), options()).await.unwrap();
     let result = called.tool_result().unwrap();
     assert_eq!(result.structured_content, Some(json!({ "n": 1 })));
-    assert_eq!(result.is_error.unwrap_or(false), false);
+    assert_ne!(result.is_error, Some(true));
     let prompt = server.prompt("greet", &json!({ "who": "Ada" }), options()).await;
     assert_eq!(prompt.unwrap().prompt().unwrap().messages.len(), 1);
     let read = server.read_resource("mem://one", options()).await;

@@ -9,9 +9,7 @@ use crate::support::{Memory, connected, fleet_of};
 
 /// A server with the tools `a`, `b` and `c`, shown through a view, connected.
 async fn stage(view: ToolView) -> (Fleet, Server, std::sync::Arc<Memory>) {
-    let script = ["a", "b", "c"]
-        .into_iter()
-        .fold(Script::new(), |script, tool| script.tool(tool));
+    let script = ["a", "b", "c"].into_iter().fold(Script::new(), Script::tool);
     let memory = Memory::new(script);
     let (fleet, server) = fleet_of(memory.config("s").tools(view));
     connected(&server).await;

@@ -5,14 +5,8 @@ use std::time::Duration;
 use mainstay::{Catalog, StateKind};
 use mainstay_testkit::{Fault, Rule, Script, Step};
 
-use crate::rewrite;
 use crate::support::{LONG, Memory, connected, fleet_of};
-
-const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-
-fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(|tool| tool.name()).collect()
-}
+use crate::{CHANGED, names, rewrite};
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_changes_in_a_second_cost_at_most_two_listings_and_the_last_content_wins() {

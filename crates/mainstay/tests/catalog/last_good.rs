@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mainstay::{Catalog, Fleet, Policy, StateKind};
+use mainstay::{Fleet, Policy, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Step};
 use serde_json::{Value, json};
 
-use crate::rewrite;
 use crate::support::{LONG, Memory, connected, fleet_of};
-
-const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+use crate::{CHANGED, names, rewrite};
 
 fn tools(names: &[&str]) -> Script {
     names
@@ -21,10 +19,6 @@ fn tools(names: &[&str]) -> Script {
         .fold(Script::new().without_builtin_tools(), |script, name| {
             script.tool(name)
         })
-}
-
-fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(|tool| tool.name()).collect()
 }
 
 fn list_rule(fault: Fault) -> Rule {

@@ -4,11 +4,8 @@ use mainstay::{CallOptions, Catalog, Diagnostic, Fault, Fleet, Kind, StateKind};
 use mainstay_testkit::{Cursors, Fault as Failing, Rule, Script, Step};
 use serde_json::json;
 
+use crate::names;
 use crate::support::{LONG, Memory, connected, fleet_of};
-
-fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(|tool| tool.name()).collect()
-}
 
 fn of(catalog: &Catalog, fault: Fault) -> Vec<&Diagnostic> {
     let all = catalog.diagnostics().iter();

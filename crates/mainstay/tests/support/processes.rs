@@ -41,7 +41,12 @@ impl Stage {
 
     /// A server of this stage, kept with little patience.
     pub(crate) fn server(&self, name: &str, server: FaultyServer) -> ServerBuilder {
-        let server = server.ledger(&self.ledger).env_var(MARK, &self.mark);
+        self.server_with(name, server, &self.ledger)
+    }
+
+    /// A server of this stage with a ledger of its own.
+    pub(crate) fn server_with(&self, name: &str, server: FaultyServer, ledger: &Ledger) -> ServerBuilder {
+        let server = server.ledger(ledger).env_var(MARK, &self.mark);
         configured(name, &server).policy(quick())
     }
 

@@ -1,0 +1,408 @@
+//! Real servers, on the SDKs that most servers are built on: each is connected, listed and called, killed, and called
+//! again with nobody's help. `cargo xtask partners` installs them.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mainstay::config::ServerBuilder;
+use mainstay::{
+    Answer, CallOptions, ClientCapabilities, ClientHandler, Era, Fleet, Outcome, RawJson, Reply, RpcError,
+    Server, ServerConfig, ServerRequest, StateKind,
+};
+use mainstay_partner::{Partner, Partners, partners};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// Node and Python take seconds to start when the machine is busy.
+const LONG: Duration = Duration::from_secs(60);
+
+/// One visit to a partner: what to call, and what the answer must hold.
+struct Visit {
+    tool: &'static str,
+    arguments: Value,
+    answer: &'static str,
+    era: Era,
+}
+
+#[tokio::test]
+async fn the_everything_server_is_back_after_its_death() {
+    let Some(Partners { everything, .. }) = partners() else {
+        return;
+    };
+    let visit = Visit {
+        tool: "echo",
+        arguments: json!({ "message": "still here" }),
+        answer: "still here",
+        era: Era::Legacy,
+    };
+    outlives_its_death(configured(&everything), visit).await;
+}
+
+#[tokio::test]
+async fn the_filesystem_server_is_back_after_its_death() {
+    let Some(Partners { filesystem, .. }) = partners() else {
+        return;
+    };
+    let visit = Visit {
+        tool: "read_text_file",
+        arguments: json!({ "path": Path::new(last(&filesystem)).join("hello.txt") }),
+        answer: "hello",
+        era: Era::Legacy,
+    };
+    outlives_its_death(configured(&filesystem), visit).await;
+}
+
+#[tokio::test]
+async fn the_memory_server_is_back_after_its_death() {
+    let Some(Partners { memory, .. }) = partners() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let graph = directory.path().join("graph.jsonl");
+    let entity =
+        json!({ "type": "entity", "name": "Mainstay", "entityType": "rope", "observations": ["holds"] });
+    std::fs::write(&graph, format!("{entity}\n")).unwrap();
+    let visit = Visit {
+        tool: "read_graph",
+        arguments: json!({}),
+        answer: "holds",
+        era: Era::Legacy,
+    };
+    let config = configured(&memory).env("MEMORY_FILE_PATH", graph.display().to_string());
+    outlives_its_death(config, visit).await;
+}
+
+fn time_visit(era: Era) -> Visit {
+    Visit {
+        tool: "convert_time",
+        arguments: json!({ "source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo" }),
+        answer: "21:00",
+        era,
+    }
+}
+
+#[tokio::test]
+async fn the_time_server_is_back_after_its_death_in_the_modern_era() {
+    let Some(Partners { time, .. }) = partners() else {
+        return;
+    };
+    outlives_its_death(configured(&time), time_visit(Era::Modern)).await;
+}
+
+#[tokio::test]
+async fn the_time_server_is_back_after_its_death_in_the_legacy_era() {
+    let Some(Partners { time, .. }) = partners() else {
+        return;
+    };
+    outlives_its_death(of_the_legacy_era(&time), time_visit(Era::Legacy)).await;
+}
+
+fn git_visit(git: &Partner, era: Era) -> Visit {
+    Visit {
+        tool: "git_log",
+        arguments: json!({ "repo_path": last(git) }),
+        answer: "A first commit",
+        era,
+    }
+}
+
+#[tokio::test]
+async fn the_git_server_is_back_after_its_death_in_the_modern_era() {
+    let Some(Partners { git, .. }) = partners() else {
+        return;
+    };
+    outlives_its_death(configured(&git), git_visit(&git, Era::Modern)).await;
+}
+
+#[tokio::test]
+async fn the_git_server_is_back_after_its_death_in_the_legacy_era() {
+    let Some(Partners { git, .. }) = partners() else {
+        return;
+    };
+    outlives_its_death(of_the_legacy_era(&git), git_visit(&git, Era::Legacy)).await;
+}
+
+#[tokio::test]
+async fn the_rmcp_server_is_back_after_its_death() {
+    let Some(Partners { rmcp, .. }) = partners() else {
+        return;
+    };
+    let visit = Visit {
+        tool: "echo",
+        arguments: json!({ "text": "still here" }),
+        answer: "still here",
+        era: Era::Modern,
+    };
+    outlives_its_death(configured(&rmcp), visit).await;
+}
+
+async fn outlives_its_death(config: ServerBuilder, visit: Visit) {
+    let (fleet, server) = connected(Fleet::builder().start([config.build().unwrap()])).await;
+    let first = server.status();
+    let (era, version) = first.protocol.clone().unwrap();
+    assert_eq!(era, visit.era, "{version}");
+    let tool = format!("partner__{}", visit.tool);
+    assert!(
+        fleet.catalog().tool(&tool).is_some(),
+        "{:?}",
+        fleet.catalog().tools()
+    );
+    pays(&fleet, &tool, &visit).await;
+
+    let pid = Pid::from_raw(first.pid.unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let second = server
+        .wait_until(LONG, |now| {
+            now.state == StateKind::Connected && now.generation > first.generation
+        })
+        .await
+        .unwrap_or_else(|| panic!("{:?}", server.status()));
+    assert_ne!(second.pid, first.pid);
+    assert_eq!((second.starts, second.protocol), (2, first.protocol));
+    let trouble = second.last_error.unwrap();
+    assert_eq!(
+        trouble.exit.and_then(|exit| exit.signal),
+        Some(Signal::KILL.as_raw())
+    );
+    pays(&fleet, &tool, &visit).await;
+    let report = fleet.close(LONG).await;
+    assert_eq!(report.killed().count(), 0, "{report:?}");
+}
+
+async fn pays(fleet: &Fleet, tool: &str, visit: &Visit) {
+    let options = CallOptions::default().timeout(LONG);
+    let reply = fleet.call(tool, &visit.arguments, options).await.unwrap();
+    assert!(reply.result.as_str().contains(visit.answer), "{}", reply.result);
+}
+
+#[tokio::test]
+async fn a_call_to_the_everything_server_reports_its_progress() {
+    let Some(Partners { everything, .. }) = partners() else {
+        return;
+    };
+    let (fleet, server) = connected(Fleet::builder().start([configured(&everything).build().unwrap()])).await;
+    let (to, mut progress) = mpsc::channel(16);
+    let arguments = json!({ "duration": 0.3, "steps": 3 });
+    let options = CallOptions::default().timeout(LONG).progress(to);
+    server
+        .call("trigger-long-running-operation", &arguments, options)
+        .await
+        .unwrap();
+    let mut steps = Vec::new();
+    while let Ok(step) = progress.try_recv() {
+        steps.push(step.parse::<Value>().unwrap()["progress"].clone());
+    }
+    assert_eq!(steps, [1, 2, 3]);
+    fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn the_everything_server_offers_prompts_resources_templates_and_completions() {
+    let Some(Partners { everything, .. }) = partners() else {
+        return;
+    };
+    let (fleet, server) = connected(Fleet::builder().start([configured(&everything).build().unwrap()])).await;
+    let options = || CallOptions::default().timeout(LONG);
+
+    let catalog = fleet.catalog();
+    assert!(
+        catalog.prompt("partner__completable-prompt").is_some(),
+        "{:?}",
+        catalog.prompts()
+    );
+    let arguments = json!({ "department": "Sales", "name": "Eve" });
+    let prompt = server
+        .prompt("completable-prompt", &arguments, options())
+        .await
+        .unwrap();
+    assert!(
+        prompt
+            .result
+            .as_str()
+            .contains("promote Eve to the head of the Sales team"),
+        "{prompt:?}"
+    );
+
+    let reference = json!({ "type": "ref/prompt", "name": "completable-prompt" });
+    let argument = json!({ "name": "department", "value": "S" });
+    let completed = server.complete(&reference, &argument, options()).await.unwrap();
+    assert_eq!(
+        read(&completed)["completion"]["values"],
+        json!(["Sales", "Support"])
+    );
+
+    assert!(!catalog.resources().is_empty());
+    assert!(
+        catalog
+            .template("demo://resource/dynamic/text/{resourceId}")
+            .is_some(),
+        "{:?}",
+        catalog.templates()
+    );
+    let resource = server
+        .read_resource("demo://resource/dynamic/text/7", options())
+        .await
+        .unwrap();
+    assert!(resource.result.as_str().contains("Resource 7"), "{resource:?}");
+    fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn what_the_everything_server_asks_is_answered_by_the_handler() {
+    let Some(Partners { everything, .. }) = partners() else {
+        return;
+    };
+    let person = Arc::new(Person::default());
+    let fleet = Fleet::builder()
+        .handler(person.clone())
+        .start([configured(&everything).build().unwrap()]);
+    let (fleet, server) = connected(fleet).await;
+    let options = || CallOptions::default().timeout(LONG);
+
+    let sampled = server
+        .call(
+            "trigger-sampling-request",
+            &json!({ "prompt": "what is it?" }),
+            options(),
+        )
+        .await;
+    let sampled = sampled.unwrap();
+    assert!(sampled.result.as_str().contains("forty-two"), "{sampled:?}");
+    let elicited = server
+        .call("trigger-elicitation-request", &json!({}), options())
+        .await
+        .unwrap();
+    assert!(elicited.result.as_str().contains("Ada Lovelace"), "{elicited:?}");
+    let asked = person.asked.lock().unwrap().clone();
+    assert!(
+        asked.iter().any(|method| method == "sampling/createMessage"),
+        "{asked:?}"
+    );
+    assert!(
+        asked.iter().any(|method| method == "elicitation/create"),
+        "{asked:?}"
+    );
+    fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn an_error_of_a_real_server_costs_it_nothing() {
+    let Some(Partners { everything, time, .. }) = partners() else {
+        return;
+    };
+    for partner in [everything, time] {
+        let (fleet, server) =
+            connected(Fleet::builder().start([configured(&partner).build().unwrap()])).await;
+        let before = server.status().generation;
+        for _ in 0..5 {
+            let options = CallOptions::default().timeout(LONG);
+            // Some SDKs answer so with an error, others with a result that says so.
+            match server.call("no-such-tool", &json!({}), options).await {
+                Ok(reply) => assert_eq!(read(&reply)["isError"], true),
+                Err(error) => assert_eq!(error.outcome(), Outcome::Answered, "{error}"),
+            }
+        }
+        assert_eq!(server.status().generation, before);
+        fleet.close(LONG).await;
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_a_real_server_adds_is_in_the_catalog() {
+    let Some(Partners { rmcp, .. }) = partners() else {
+        return;
+    };
+    for config in [configured(&rmcp), of_the_legacy_era(&rmcp)] {
+        let (fleet, server) = connected(Fleet::builder().start([config.build().unwrap()])).await;
+        let mut reader = fleet.catalog_reader();
+        assert!(reader.load().tool("partner__extra").is_none());
+        server
+            .call("toggle", &json!({}), CallOptions::default().timeout(LONG))
+            .await
+            .unwrap();
+        let added = async {
+            while reader.load().tool("partner__extra").is_none() {
+                reader.changed().await;
+            }
+        };
+        tokio::time::timeout(LONG, added)
+            .await
+            .expect("the new tool is listed");
+        fleet.close(LONG).await;
+    }
+}
+
+async fn connected(fleet: Fleet) -> (Fleet, Server) {
+    let server = fleet.server("partner").unwrap();
+    server.wait_connected(LONG).await.unwrap();
+    (fleet, server)
+}
+
+fn configured(partner: &Partner) -> ServerBuilder {
+    let command = partner.command.display().to_string();
+    with_environment(
+        ServerConfig::stdio("partner", command).args(partner.args.iter().map(String::as_str)),
+        partner,
+    )
+}
+
+/// The partner behind a filter that keeps the modern era's first question from it: what is never asked in the modern
+/// way speaks in the old one.
+fn of_the_legacy_era(partner: &Partner) -> ServerBuilder {
+    let filter = r#"sed -u '/"server.discover"/d' | "$0" "$@""#;
+    let command = partner.command.display().to_string();
+    let args = ["-c", filter, &command]
+        .into_iter()
+        .chain(partner.args.iter().map(String::as_str));
+    with_environment(ServerConfig::stdio("partner", "sh").args(args), partner)
+}
+
+fn with_environment(config: ServerBuilder, partner: &Partner) -> ServerBuilder {
+    let env = partner.env.iter();
+    env.fold(config, |config, (key, value)| config.env(key, value.as_str()))
+}
+
+fn last(partner: &Partner) -> &str {
+    partner.args.last().expect("it has arguments")
+}
+
+fn read(reply: &Reply) -> Value {
+    reply.result.parse().expect("a result is JSON")
+}
+
+/// Somebody who answers whatever is asked.
+#[derive(Default)]
+struct Person {
+    asked: Mutex<Vec<String>>,
+}
+
+impl ClientHandler for Person {
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities {
+            sampling: true,
+            elicitation: true,
+            roots: true,
+        }
+    }
+
+    fn request(&self, request: ServerRequest) -> Answer<'_> {
+        let text = json!({ "type": "text", "text": "forty-two" });
+        let answer = match request.method.as_str() {
+            "sampling/createMessage" => json!({ "role": "assistant", "model": "a person", "content": text }),
+            "elicitation/create" => {
+                json!({ "action": "accept", "content": { "name": "Ada Lovelace", "check": true } })
+            }
+            "roots/list" => json!({ "roots": [] }),
+            _ => Value::Null,
+        };
+        self.asked.lock().unwrap().push(request.method);
+        Box::pin(async move {
+            if answer.is_null() {
+                return Err(RpcError::new(-32601, "nobody answers this"));
+            }
+            Ok(RawJson::from_value(&answer).expect("a value can be written"))
+        })
+    }
+}
