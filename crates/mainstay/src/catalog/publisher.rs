@@ -118,7 +118,7 @@ impl Publisher {
 
 impl CatalogReader {
     /// Another reader, which has seen what is published now.
-    pub(crate) fn up_to_date(&self) -> Self {
+    pub(crate) fn renewed(&self) -> Self {
         let mut reader = self.clone();
         // In this order a change that comes between the two is heard for nothing at worst; in the other it is missed.
         reader.revision.mark_unchanged();

@@ -77,7 +77,7 @@ impl Fleet {
 
     /// A reader of the catalog that can wait for its changes from now on.
     pub fn catalog_reader(&self) -> CatalogReader {
-        self.0.catalog.up_to_date()
+        self.0.catalog.renewed()
     }
 
     /// Every change of state from now on.

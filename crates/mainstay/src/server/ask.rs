@@ -4,10 +4,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Server;
-use super::call::{Call, Reply};
+use super::call::{Call, Repeatable, Reply};
 use super::error::CallError;
 use super::options::CallOptions;
-use crate::catalog::{Hints, Item, Kind};
 use crate::connection::MAX_SUBSCRIPTIONS;
 use crate::protocol::Era;
 use crate::wire::{RawJson, RequestError};
@@ -50,19 +49,12 @@ impl Server {
             arguments,
         };
         let params = RawJson::from_value(&params).map_err(|error| bad_arguments(&error))?;
-        let catalog = self.0.catalog.load();
-        let hints = catalog
-            .as_ref()
-            .and_then(|catalog| catalog.item(Kind::Tool, tool))
-            .map(Item::hints);
-        let repeatable = hints.is_some_and(Hints::repeatable);
-        drop(catalog);
         self.0
             .call(
                 Call {
                     method: "tools/call",
                     params: Some(params),
-                    repeatable,
+                    repeatable: Repeatable::AsHinted(tool),
                 },
                 &options,
             )
@@ -127,7 +119,7 @@ impl Server {
                 Call {
                     method,
                     params,
-                    repeatable: false,
+                    repeatable: Repeatable::Never,
                 },
                 &options,
             )
@@ -146,7 +138,7 @@ impl Server {
                 Call {
                     method,
                     params: Some(params),
-                    repeatable: true,
+                    repeatable: Repeatable::Always,
                 },
                 &options,
             )

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::error::CallError;
 use super::options::CallOptions;
 use super::slot::Slot;
+use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::{Asking, Connection};
 use crate::event::Trouble;
@@ -63,7 +64,17 @@ impl Reply {
 pub(super) struct Call<'a> {
     pub(super) method: &'a str,
     pub(super) params: Option<RawJson>,
-    pub(super) repeatable: bool,
+    pub(super) repeatable: Repeatable<'a>,
+}
+
+/// Whether a call that may have run can be made again without harm.
+pub(super) enum Repeatable<'a> {
+    /// It only reads.
+    Always,
+    /// Nothing is known of it.
+    Never,
+    /// If this tool's hints say so. They are looked up when they are needed: a call may come before the first listing.
+    AsHinted(&'a str),
 }
 
 impl Slot {
@@ -87,7 +98,7 @@ impl Slot {
         let again = matches!(first, CallError::Lost { .. })
             && match first.outcome() {
                 Outcome::NotSent | Outcome::Refused => true,
-                Outcome::Unknown => call.repeatable && replay == Replay::Safe,
+                Outcome::Unknown => replay == Replay::Safe && self.is_repeatable(&call.repeatable),
                 Outcome::Answered => false,
             };
         if !again {
@@ -159,6 +170,20 @@ impl Slot {
         let known = status.wait_for(|status| status.last_error.as_ref().is_some_and(of_this));
         let status = timeout_at(until, known).await.ok()?.ok()?;
         status.last_error.clone()
+    }
+
+    fn is_repeatable(&self, call: &Repeatable<'_>) -> bool {
+        match call {
+            Repeatable::Always => true,
+            Repeatable::Never => false,
+            Repeatable::AsHinted(tool) => {
+                let catalog = self.catalog.load();
+                let item = catalog
+                    .as_ref()
+                    .and_then(|catalog| catalog.item(Kind::Tool, tool));
+                item.is_some_and(|tool| tool.hints().repeatable())
+            }
+        }
     }
 
     fn answered(&self, connection: &Connection) {

@@ -6,12 +6,7 @@ use mainstay::{Catalog, StateKind};
 use mainstay_testkit::{Fault, Rule, Script, Step};
 
 use crate::support::{LONG, Memory, connected, fleet_of};
-
-const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-
-fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(mainstay::PublicTool::name).collect()
-}
+use crate::{CHANGED, names, rewrite};
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_changes_in_a_second_cost_at_most_two_listings_and_the_last_content_wins() {
@@ -42,7 +37,7 @@ async fn a_change_told_while_a_new_connection_is_being_listed_is_not_lost() {
     connected(&server).await;
     // The answer is decided when the request arrives, and comes a second later.
     let slow = Rule::new(Step::List, Fault::Delay { ms: 1000 }).method("tools/list");
-    memory.rewrite(|script| script.rule(slow));
+    rewrite(&memory, |script| script.rule(slow));
     memory.side(1).await.cut();
     let side = memory.side(2).await;
     side.wait_for("tools/list", 1).await;
@@ -71,7 +66,7 @@ async fn a_reconnect_that_changed_nothing_tells_no_change_whatever_the_order_of_
     let first = connected(&server).await;
     let before = fleet.catalog();
     let mut reader = fleet.catalog_reader();
-    memory.rewrite(|_| order(["c", "a", "b"]));
+    rewrite(&memory, |_| order(["c", "a", "b"]));
     memory.side(1).await.cut();
     server
         .wait_until(LONG, |status| {

@@ -11,6 +11,7 @@ use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::rewrite;
 use crate::support::{LONG, Memory, connected, fleet_with};
 
 fn start(store: &TempDir, server: ServerBuilder) -> (Fleet, Server) {
@@ -133,7 +134,7 @@ async fn what_a_server_marks_private_is_published_and_never_stored() {
     seed(&store, &memory).await;
     assert_eq!(files(&store).len(), 1, "public at first");
 
-    memory.rewrite(|script| Script {
+    rewrite(&memory, |script| Script {
         private: true,
         ..script
     });

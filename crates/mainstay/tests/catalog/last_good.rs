@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mainstay::{Catalog, Fleet, Policy, StateKind};
+use mainstay::{Fleet, Policy, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Step};
 use serde_json::{Value, json};
 
-use crate::support::{LONG, Memory, connected, fleet_of, with};
-
-const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+use crate::support::{LONG, Memory, connected, fleet_of};
+use crate::{CHANGED, names, rewrite};
 
 fn tools(names: &[&str]) -> Script {
     names
@@ -20,10 +19,6 @@ fn tools(names: &[&str]) -> Script {
         .fold(Script::new().without_builtin_tools(), |script, name| {
             script.tool(name)
         })
-}
-
-fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(mainstay::PublicTool::name).collect()
 }
 
 fn list_rule(fault: Fault) -> Rule {
@@ -111,7 +106,7 @@ async fn readers_never_see_a_gap_while_a_server_crashes_and_comes_back_with_othe
         } else {
             ["b1", "b2"]
         };
-        memory.rewrite(|_| tools(&next));
+        rewrite(&memory, |_| tools(&next));
         memory.side(round).await.cut();
         last = server
             .wait_until(LONG, |status| {
@@ -188,7 +183,7 @@ async fn an_empty_list_replaces_a_full_one_only_when_a_second_listing_confirms_i
 async fn a_list_that_is_empty_once_and_full_again_changes_nothing() {
     let empty: Value = json!({ "tools": [] });
     let rule = list_rule(Fault::Result(empty)).occurrence(Occurrence::Nth(2));
-    let memory = Memory::new(with(rule));
+    let memory = Memory::new(Script::new().rule(rule));
     let (fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;
     let before = fleet.catalog();

@@ -4,11 +4,8 @@ use mainstay::{CallOptions, Catalog, Diagnostic, Fault, Fleet, Kind, StateKind};
 use mainstay_testkit::{Cursors, Fault as Failing, Rule, Script, Step};
 use serde_json::json;
 
-use crate::support::{LONG, Memory, connected, fleet_of, with};
-
-fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(mainstay::PublicTool::name).collect()
-}
+use crate::names;
+use crate::support::{LONG, Memory, connected, fleet_of};
 
 fn of(catalog: &Catalog, fault: Fault) -> Vec<&Diagnostic> {
     let all = catalog.diagnostics().iter();
@@ -180,7 +177,7 @@ async fn a_server_with_only_prompts_or_only_resources_is_healthy_and_published()
 #[tokio::test(start_paused = true)]
 async fn a_list_that_the_server_does_not_know_after_all_is_an_empty_one() {
     let rule = Rule::new(Step::List, Failing::method_not_found()).method("tools/list");
-    let memory = Memory::new(with(rule));
+    let memory = Memory::new(Script::new().rule(rule));
     let (fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;
     let catalog = fleet.catalog();

@@ -12,8 +12,8 @@ use mainstay::{
     Answer, ClientCapabilities, ClientHandler, Fleet, RawJson, Server, ServerConfig, ServerNotification,
     ServerRequest, Status,
 };
+use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
-use mainstay_testkit::{Rule, Script};
 use tokio::sync::watch;
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
@@ -24,7 +24,8 @@ const PIPE: usize = 64 * 1024;
 
 /// A server in memory: plays its script anew on each connection, as long as it is up.
 pub(crate) struct Memory {
-    script: Mutex<Script>,
+    /// What the connections to come are played from.
+    pub(crate) script: Mutex<Script>,
     down: AtomicBool,
     sides: watch::Sender<Vec<FarSide>>,
 }
@@ -46,12 +47,6 @@ impl Memory {
     /// Refuses connections from now on, or takes them again.
     pub(crate) fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::Relaxed);
-    }
-
-    /// Changes the script of the connections to come.
-    pub(crate) fn rewrite(&self, change: impl FnOnce(Script) -> Script) {
-        let mut script = self.script.lock().unwrap();
-        *script = change(script.clone());
     }
 
     /// The far side of the connection with this number, from 1, once there is one.
@@ -77,11 +72,6 @@ impl Connector for Memory {
             Ok(lines)
         })
     }
-}
-
-/// A script with one more rule.
-pub(crate) fn with(rule: Rule) -> Script {
-    Script::new().rule(rule)
 }
 
 /// A fleet of one server.
