@@ -14,6 +14,7 @@ mod compare;
 mod far;
 mod large;
 mod memory;
+mod pinned;
 mod recovery;
 mod report;
 
@@ -37,7 +38,10 @@ impl Effort {
     }
 }
 
-const BENCHMARKS: &[(&str, fn(Effort) -> Fallible<Vec<Row>>)] = &[
+/// Measures some figures.
+type Benchmark = fn(Effort) -> Fallible<Vec<Row>>;
+
+const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),
     ("catalog", catalog::measure),
     ("large", large::measure),
