@@ -9,10 +9,12 @@ use serde_json::json;
 use crate::bare::Bare;
 use crate::compare::Pair;
 use crate::far::{Far, TOOL};
+use crate::pinned::Pinned;
 use crate::report::Row;
 use crate::{Effort, Fallible, runtime};
 
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+    let _pinned = Pinned::to_one()?;
     runtime()?.block_on(async {
         let far = Far::default();
 

@@ -3,7 +3,9 @@
 //! It looks for the id and the method in a line and parses nothing, so that what is timed is the near side. It is a
 //! server of the older era: of the questions it does not know, the modern one is answered with "method not found".
 
+use std::fs::File;
 use std::io::{BufRead, Write};
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,13 +144,13 @@ pub(crate) fn pipe(length: usize) -> Fallible {
 }
 
 fn answer_lines(mut answer: impl FnMut(&[u8], &mut Vec<u8>)) -> Fallible {
-    let (mut stdin, mut stdout) = (std::io::stdin().lock(), std::io::stdout());
+    let mut stdin = std::io::stdin().lock();
+    // Not through `Stdout`, which searches all it is given for a line end.
+    let mut stdout = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let (mut line, mut out) = (Vec::new(), Vec::new());
     while stdin.read_until(b'\n', &mut line)? > 0 {
         answer(&line, &mut out);
-        // Behind its lock, stdout gathers what is short; of what is long it makes one write.
         stdout.write_all(&out)?;
-        stdout.flush()?;
         line.clear();
         out.clear();
     }

@@ -14,6 +14,7 @@ mod compare;
 mod far;
 mod large;
 mod memory;
+mod pinned;
 mod recovery;
 mod report;
 
@@ -37,10 +38,10 @@ impl Effort {
     }
 }
 
-/// A benchmark: its name on the command line, and what it measures.
-type Benchmark = (&'static str, fn(Effort) -> Fallible<Vec<Row>>);
+/// Measures some figures.
+type Benchmark = fn(Effort) -> Fallible<Vec<Row>>;
 
-const BENCHMARKS: &[Benchmark] = &[
+const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),
     ("catalog", catalog::measure),
     ("large", large::measure),

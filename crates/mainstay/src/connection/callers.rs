@@ -76,9 +76,9 @@ impl Callers {
         }
     }
 
-    /// Whether any call is in flight.
+    /// Whether any call is in flight. Of one that has left, everything that it did before is seen.
     pub(crate) fn any(&self) -> bool {
-        self.plain.load(Ordering::Relaxed) > 0 || !self.own().present.is_empty()
+        self.plain.load(Ordering::Acquire) > 0 || !self.own().present.is_empty()
     }
 
     /// Comes back when no call is in flight.
@@ -154,7 +154,7 @@ impl Present<'_> {
 impl Drop for Present<'_> {
     fn drop(&mut self) {
         if self.own.is_none() {
-            self.callers.plain.fetch_sub(1, Ordering::Relaxed);
+            self.callers.plain.fetch_sub(1, Ordering::Release);
         }
         if self.own.is_some() || !self.settled {
             let mut own = self.callers.own();

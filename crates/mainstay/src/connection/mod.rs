@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     /// The lasting wishes that were made known when it was opened.
     restored: Interests,
     clock: Clock,
-    /// When a caller last used the connection, in milliseconds of the clock.
+    /// When a caller was last done with the connection, in milliseconds of the clock.
     used: AtomicU64,
     proved: AtomicBool,
     failing: AtomicBool,
@@ -104,10 +104,11 @@ impl Connection {
         params: Option<RawJson>,
         asking: Asking,
     ) -> Result<RawJson, RequestError> {
-        self.used.store(self.clock.millis(), Ordering::Relaxed);
         let present = self.reception.callers.enter(asking.handler.clone());
+        let in_use = InUse(self);
         let hold = Some(present.hold());
         let answer = self.ask(method, params, Asking { hold, ..asking }).await;
+        drop(in_use);
         match answer
             .as_ref()
             .map_or_else(RequestError::outcome, |_| Outcome::Answered)
@@ -115,7 +116,6 @@ impl Connection {
             Outcome::Answered | Outcome::Refused | Outcome::NotSent => present.settled(),
             Outcome::Unknown => drop(present),
         }
-        self.used.store(self.clock.millis(), Ordering::Relaxed);
         answer
     }
 
@@ -179,12 +179,14 @@ impl Connection {
     /// What can be seen of the connection from outside.
     pub(crate) fn vitals(&self) -> Vitals {
         let vitals = self.peer.vitals();
+        // Looked at before the time of the last use: whoever is seen to have left has noted it.
+        let busy = self.reception.callers.any();
         Vitals {
             heard: vitals
                 .last_heard
                 .map_or(Moment::default(), |heard| self.clock.moment(heard)),
             used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
-            busy: self.reception.callers.any(),
+            busy,
         }
     }
 
@@ -215,6 +217,19 @@ impl Connection {
     /// A listing starts: a change that is told from now on is a new one.
     pub(crate) fn listing_starts(&self) {
         self.reception.listing_starts();
+    }
+}
+
+/// A caller's use of a connection. It ends before the caller is seen to leave, also when the call is dropped: a
+/// connection that is not busy shows when it last was.
+struct InUse<'a>(&'a Connection);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        let Self(connection) = self;
+        connection
+            .used
+            .store(connection.clock.millis(), Ordering::Relaxed);
     }
 }
 

@@ -44,8 +44,8 @@ impl<'a> Asked<'a> {
         frame: Frame,
         mut answer: oneshot::Receiver<Answer>,
         patience: Patience,
+        now: Instant,
     ) -> Answer {
-        let now = Instant::now();
         let mut timer = pin!(sleep_until(patience.next(now)));
         let mut queueing = None;
         if now < patience.total

@@ -66,8 +66,9 @@ impl Peer {
             Params::Whole(params) => write::request(id, method, params.as_ref()),
             Params::LackToken(params) => write::request_with_token(id, method, params),
         };
+        let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
-        let (waiting, answer) = Waiting::new(delivery.clone(), listener);
+        let (waiting, answer) = Waiting::new(delivery.clone(), listener, now);
         shared.pending.insert(id, waiting).map_err(not_sent)?;
 
         let frame = Frame::new(line, Purpose::Request { id });
@@ -77,7 +78,9 @@ impl Peer {
             total: options.total,
             hold: options.hold,
         };
-        asked.wait(frame.tracked_by(delivery), answer, patience).await
+        asked
+            .wait(frame.tracked_by(delivery), answer, patience, now)
+            .await
     }
 
     /// Tells, waiting for room in the queue until the given time. Done when it is queued.

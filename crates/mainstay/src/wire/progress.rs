@@ -108,3 +108,40 @@ fn without_token(params: RawJson) -> RawJson {
     });
     stripped.unwrap_or(params)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(params: &str) -> (Params, Option<RawJson>) {
+        let params = RawJson::from_text(params).unwrap();
+        let (params, listener) = prepare(Some(params), 7, Progress::Counted);
+        (params, listener.and_then(|listener| listener.callers_token))
+    }
+
+    #[test]
+    fn parameters_without_meta_are_left_to_be_completed() {
+        for params in ["{}", r#"{"a":[1.0]}"#, r#"{"a":"\"\n"}"#] {
+            let (Params::LackToken(raw), None) = prepared(params) else {
+                panic!("{params} has no meta");
+            };
+            assert_eq!(raw.as_str(), params);
+        }
+    }
+
+    #[test]
+    fn meta_is_found_however_it_is_spelt() {
+        for meta in ["_meta", r"\u005fmeta", r"_me\u0074a"] {
+            let (Params::Whole(Some(raw)), Some(callers_token)) =
+                prepared(&format!(r#"{{"{meta}":{{"progressToken":"mine"}},"a":1}}"#))
+            else {
+                panic!("{meta} is a meta");
+            };
+            assert_eq!(
+                raw.as_str(),
+                format!(r#"{{"{meta}":{{"progressToken":7}},"a":1}}"#)
+            );
+            assert_eq!(callers_token.as_str(), r#""mine""#);
+        }
+    }
+}
