@@ -89,8 +89,10 @@ fn collect_sources(directory: &Path, sources: &mut Vec<PathBuf>) -> Result<()> {
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<Vec<_>>>()?;
     paths.sort();
+    let root = fs::read_to_string(directory.join("lib.rs")).unwrap_or_default();
     for path in paths {
-        let is_test = path.file_stem().is_some_and(|name| name == "tests");
+        let module = path.file_stem().unwrap_or_default().to_string_lossy();
+        let is_test = module == "tests" || is_for_tests(&root, &module);
         if path.is_dir() && !is_test {
             collect_sources(&path, sources)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
@@ -98,6 +100,11 @@ fn collect_sources(directory: &Path, sources: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the root of a crate declares this module for its tests alone.
+fn is_for_tests(root: &str, module: &str) -> bool {
+    root.contains(&format!("#[cfg(test)]\nmod {module};\n"))
 }
 
 /// Each forbidden word in a source, as `LINE: word and what it lets in`. Tests come last in a file, so reading stops
@@ -127,7 +134,14 @@ fn contains_word(code: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::impurities;
+    use super::{impurities, is_for_tests};
+
+    #[test]
+    fn a_module_for_tests_alone_is_told_from_the_others() {
+        let root = "mod step;\n#[cfg(test)]\nmod walk;\nmod walker;\n";
+        assert!(is_for_tests(root, "walk"));
+        assert!(!is_for_tests(root, "step") && !is_for_tests(root, "walker"));
+    }
 
     #[test]
     fn a_clock_in_the_code_is_found_with_its_line() {

@@ -1,25 +1,44 @@
-//! The program.
+//! The program: reads its arguments and hands over to one command.
+//!
+//! `args` says what can be asked; `load` finds the configuration; `run` supervises the servers for as long as a command
+//! lasts and leaves nothing behind; `check`, `tools` and `call` are the commands; `output` is what a person sees,
+//! `json` what a script sees. Results go to stdout, everything else to stderr.
 
+mod args;
+mod call;
+mod check;
 mod demo;
+mod exit;
+mod json;
+mod load;
+mod log;
+mod output;
+mod run;
+mod startup;
+mod tools;
 
-use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
-/// Keeps MCP servers connected.
-#[derive(Parser)]
-#[command(name = "mainstay", version)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
+use clap::Parser as _;
 
-#[derive(Subcommand)]
-enum Command {
-    /// Run a small MCP server on stdin and stdout, to try things with.
-    DemoServer,
-}
+use args::{Arguments, Command};
+use exit::{Exit, Failure};
+use output::Screen;
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
-        Command::DemoServer => demo::run(),
-    }
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let screen = Screen::new(arguments.common.quiet);
+    log::init(&screen);
+    let common = &arguments.common;
+    let done = match &arguments.command {
+        Command::Check(check) => check::run(check, common, &screen),
+        Command::Tools(tools) => tools::run(tools, common, &screen),
+        Command::Call(call) => call::run(call, common, &screen),
+        Command::DemoServer => demo::run().map(|()| Exit::Success).map_err(Failure::failed),
+    };
+    done.unwrap_or_else(|failure| {
+        screen.error(&format!("{:#}", failure.error));
+        failure.exit
+    })
+    .into()
 }

@@ -24,6 +24,8 @@ pub enum Effect {
     Open(Generation),
     /// Detach the connection from its callers, then close it; ends with `Closed`. Follows each `Open` exactly once.
     Close(Generation, Manner),
+    /// The drain is over before its time: the calls that still run fail at once.
+    Hasten(Generation),
     /// The close outlived its deadline: cut it short by force. No report is expected.
     Abandon(Generation),
     /// List everything the server offers; ends with `Listed` or `ListFailed`.
@@ -97,6 +99,8 @@ pub enum Cause {
     SlowProbe,
     /// What was closing is closed.
     Closed,
+    /// The task that kept the server failed, and begins again.
+    KeeperFailed,
 }
 
 impl Cause {
@@ -119,6 +123,7 @@ impl Cause {
             Self::WentIdle => "went_idle",
             Self::SlowProbe => "slow_probe",
             Self::Closed => "closed",
+            Self::KeeperFailed => "keeper_failed",
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The machine: what it remembers, and how it is asked.
 
-use crate::effect::Effects;
+use crate::effect::{Effects, Manner};
 use crate::input::Input;
 use crate::policy::Policy;
-use crate::state::State;
+use crate::state::{Attempt, Pause, State};
 use crate::step::Step;
 use crate::time::{Generation, Moment};
 use crate::tokens::Tokens;
@@ -37,6 +37,7 @@ pub enum Desired {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Closing {
     pub(crate) generation: Generation,
+    pub(crate) manner: Manner,
     pub(crate) by: Moment,
 }
 
@@ -52,6 +53,17 @@ impl Machine {
             failures: 0,
             tokens,
             started: false,
+        }
+    }
+
+    /// A server whose machine was lost: it is wanted, and dialled at this moment. Its past is forgotten, but for having
+    /// one: its next start is not the first.
+    pub fn resumed(policy: Policy, at: Moment) -> Self {
+        Self {
+            desired: Desired::Enabled,
+            state: State::Reconnecting(Attempt::Pausing(at, Pause::Backoff)),
+            started: true,
+            ..Self::new(policy)
         }
     }
 

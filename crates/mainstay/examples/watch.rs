@@ -1,51 +1,41 @@
-//! Keeps one server connected and prints every change of its state: `cargo run --example watch -- COMMAND ARGS…`, then
-//! kill the server and watch.
+//! Keeps one server connected and prints every change of its state, until Ctrl-C. Kill the server, and watch:
+//!
+//!     cargo run -p mainstay --example watch -- npx -y @modelcontextprotocol/server-everything
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet, Heard, ServerConfig};
+use mainstay::{Event, Fleet, Heard, ServerConfig};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let command = arguments.next().ok_or("usage: watch COMMAND ARGS…")?;
+    let command = arguments.next().ok_or("usage: watch COMMAND ARGUMENTS…")?;
     let server = ServerConfig::stdio("watched", command).args(arguments).build()?;
     let fleet = Fleet::builder().start([server]);
     let mut events = fleet.events();
-    let server = fleet.server("watched").ok_or("just started")?;
-    println!(
-        "{:?}",
-        server
-            .wait_connected(Duration::from_secs(60))
-            .await
-            .map(|status| status.pid)
-    );
-    for tool in fleet.catalog().tools() {
-        println!("  {}", tool.name());
-    }
-    let reply = server
-        .call(
-            "echo",
-            &serde_json::json!({"message": "hello"}),
-            CallOptions::default(),
-        )
-        .await;
-    println!("{reply:?}");
-    let until = tokio::time::Instant::now() + Duration::from_secs(20);
-    while let Ok(Some(heard)) = tokio::time::timeout_at(until, events.next()).await {
-        match heard {
-            Heard::Event(event) => {
-                let error = event
-                    .error
-                    .as_ref()
-                    .map(|error| format!(" ({error})"))
-                    .unwrap_or_default();
-                println!("{} -> {}: {}{error}", event.from, event.to, event.cause);
-            }
-            Heard::Lagged(lost) => println!("{lost} events missed"),
+    loop {
+        tokio::select! {
+            heard = events.next() => match heard {
+                Some(Heard::Event(event)) => print(&event, &fleet),
+                Some(Heard::Lagged(lost)) => println!("({lost} events missed)"),
+                None => break,
+            },
+            _ = tokio::signal::ctrl_c() => break,
         }
     }
-    let report = fleet.close(Duration::from_secs(10)).await;
-    println!("{report:?}");
+    for server in fleet.close(Duration::from_secs(10)).await.killed() {
+        println!("{} had to be killed", server.server);
+    }
     Ok(())
+}
+
+fn print(event: &Event, fleet: &Fleet) {
+    let why = event
+        .error
+        .as_ref()
+        .map_or_else(|| event.cause.to_string(), ToString::to_string);
+    println!("{:>12} → {:<12} {why}", event.from, event.to);
+    if let Some(pid) = fleet.server(&event.server).and_then(|server| server.status().pid) {
+        println!("{:>29} pid {pid}, {} tools", "", fleet.catalog().tools().len());
+    }
 }

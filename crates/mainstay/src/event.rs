@@ -7,6 +7,7 @@ use mainstay_lifecycle::{Cause, Generation, StateKind};
 use tokio::sync::broadcast;
 
 use crate::process::Exit;
+use crate::server::Slot;
 
 /// How many events a slow reader may fall behind before it is told that it lagged.
 const EVENTS_KEPT: usize = 1024;
@@ -51,14 +52,25 @@ pub struct Trouble {
     pub stderr: Vec<String>,
 }
 
+/// Lines of stderr that go with a failure.
+const LAST_LINES: usize = 10;
+
 impl Trouble {
-    pub(crate) fn plain(message: String) -> Self {
-        Self {
-            generation: None,
+    /// What went wrong, with the last that this connection's process had to say.
+    pub(crate) fn of(
+        slot: &Slot,
+        generation: Option<Generation>,
+        message: String,
+        exit: Option<Exit>,
+    ) -> Arc<Self> {
+        let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, LAST_LINES));
+        let lines = lines.unwrap_or_default().into_iter();
+        Arc::new(Self {
+            generation,
             message,
-            exit: None,
-            stderr: Vec::new(),
-        }
+            exit,
+            stderr: lines.map(|line| line.text).collect(),
+        })
     }
 }
 

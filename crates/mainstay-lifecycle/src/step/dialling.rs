@@ -45,9 +45,13 @@ impl Step<'_> {
         }
     }
 
-    /// Takes the current connection, if there is one, out of service, and starts its close.
+    /// Takes the current connection, if there is one, out of service, and starts its close. One that drains already is
+    /// cut too if that is wanted now.
     pub(super) fn detach(&mut self, manner: Manner) {
         let Some(generation) = self.machine.state.generation() else {
+            if manner == Manner::Cut {
+                self.hasten();
+            }
             return;
         };
         let limits = &self.machine.policy.limits;
@@ -57,9 +61,21 @@ impl Step<'_> {
         };
         self.machine.closing = Some(Closing {
             generation,
+            manner,
             by: self.now + patience,
         });
         self.effects.push(Effect::Close(generation, manner));
+    }
+
+    fn hasten(&mut self) {
+        let by = self.now + self.machine.policy.limits.close;
+        if let Some(closing) = &mut self.machine.closing
+            && closing.manner == Manner::Drain
+        {
+            closing.manner = Manner::Cut;
+            closing.by = closing.by.min(by);
+            self.effects.push(Effect::Hasten(closing.generation));
+        }
     }
 
     pub(super) fn closed(&mut self, generation: Generation) {

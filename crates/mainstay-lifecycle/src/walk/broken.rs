@@ -11,6 +11,8 @@ pub(super) enum Broken {
     CloseUndue,
     /// A connection was cut that should drain, or the other way round.
     CloseManner,
+    /// A connection went on draining after somebody wanted it cut, or was cut though nobody did.
+    DrainOutlivesWish,
     /// A close was cut short before its deadline, or not by it.
     AbandonUndue,
     /// A dial while an earlier connection is neither closed nor abandoned.

@@ -32,6 +32,7 @@ pub(super) struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Closing {
     pub(super) generation: Generation,
+    pub(super) manner: Manner,
     pub(super) by: Moment,
 }
 
@@ -174,6 +175,7 @@ impl Ledger {
                 Effect::Close(generation, manner) => {
                     self.closes((*generation, *manner), verdict, now, policy)?;
                 }
+                Effect::Hasten(generation) => self.hastens(*generation, verdict, now, policy)?,
                 Effect::Abandon(generation) => {
                     if verdict.abandon.take() != Some(*generation) {
                         return Err(Broken::AbandonUndue);
@@ -188,6 +190,9 @@ impl Ledger {
         }
         if verdict.abandon.is_some() {
             return Err(Broken::AbandonUndue);
+        }
+        if before.is_none() && verdict.end == Some(End::Wish(Manner::Cut)) && self.drains() {
+            return Err(Broken::DrainOutlivesWish);
         }
         if verdict.end.is_some() && before.is_some() && self.generation() == before {
             return Err(Broken::CloseMissing);
@@ -245,9 +250,34 @@ impl Ledger {
         self.current = None;
         self.closing = Some(Closing {
             generation,
+            manner,
             by: now + patience,
         });
         Ok(())
+    }
+
+    /// A wish cuts what was draining.
+    fn hastens(
+        &mut self,
+        generation: Generation,
+        verdict: Verdict,
+        now: Moment,
+        policy: &Policy,
+    ) -> Result<(), Broken> {
+        let wished = verdict.end == Some(End::Wish(Manner::Cut)) && self.drains();
+        match &mut self.closing {
+            Some(closing) if wished && closing.generation == generation => {
+                closing.manner = Manner::Cut;
+                closing.by = closing.by.min(now + policy.limits.close);
+                Ok(())
+            }
+            Some(_) | None => Err(Broken::DrainOutlivesWish),
+        }
+    }
+
+    fn drains(&self) -> bool {
+        self.closing
+            .is_some_and(|closing| closing.manner == Manner::Drain)
     }
 
     pub(super) fn generation(&self) -> Option<Generation> {

@@ -45,13 +45,14 @@ impl Subject {
 }
 
 /// Each fault, and the promise by which the walk finds it.
-const FOUND_BY: [(Fault, Broken); 54] = [
+const FOUND_BY: [(Fault, Broken); 55] = [
     (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
     (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
     (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
     (Fault::ForgetsToClose, Broken::CloseMissing),
     (Fault::ClosesTwice, Broken::CloseUndue),
     (Fault::CutsInsteadOfDraining, Broken::CloseManner),
+    (Fault::DrainsOnAgainstAWish, Broken::DrainOutlivesWish),
     (Fault::AbandonsInSilence, Broken::OpenedBesideOld),
     (Fault::AbandonsAtOnce, Broken::AbandonUndue),
     (Fault::ForgetsTheCloseDeadline, Broken::DeadlineMissing),

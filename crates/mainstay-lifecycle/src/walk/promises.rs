@@ -35,6 +35,7 @@ pub(super) fn told(before: &Machine, effects: &[Effect], after: &Machine) -> Res
             }
             Effect::Open(_)
             | Effect::Close(..)
+            | Effect::Hasten(_)
             | Effect::Abandon(_)
             | Effect::List(_)
             | Effect::Probe(_)

@@ -296,6 +296,7 @@ fn transition(effect: &Effect) -> Option<Transition> {
         Effect::Transition(transition) => Some(*transition),
         Effect::Open(_)
         | Effect::Close(..)
+        | Effect::Hasten(_)
         | Effect::Abandon(_)
         | Effect::List(_)
         | Effect::Probe(_)

@@ -166,6 +166,7 @@ fn a_server_back_after_an_hour_is_connected_with_nobodys_help() {
     while server.now.since(outage) < seconds(3_600) {
         server.wait_for_dial();
         server.fail(Recovery::Retry);
+        assert!(server.starts() < 40, "it is stormed");
     }
     server.wait_for_dial();
     server.connect();
@@ -188,6 +189,7 @@ fn a_server_that_answers_a_call_and_dies_starts_as_often_as_its_bucket_allows() 
         }
         let generation = server.connect();
         server.give(Input::CallAnswered(generation));
+        assert!(server.starts() < 40, "it is stormed");
     }
     assert!(waited_for_tokens > 0);
     // The first start is free; then ten tokens, and one more in each six seconds.

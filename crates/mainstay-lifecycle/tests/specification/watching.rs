@@ -54,6 +54,16 @@ fn the_next_look_comes_when_the_silence_would_be_too_long() {
     }));
     let next = server.deadline().expect("it is looked at again");
     assert_eq!((next.timer, next.at), (Timer::Silence, heard + seconds(15)));
+    server.now = next.at;
+    let effects = server.give(Input::Timer(Vitals {
+        heard,
+        ..Vitals::default()
+    }));
+    assert_eq!(
+        effects,
+        [Effect::Probe(server.generation())],
+        "silent for exactly so long"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use mainstay_lifecycle::{
     Bucket, Cause, Desired, Effect, Input, Manner, Pause, Policy, Recovery, Rest, State, StateKind, Timer,
-    Transition, WhenSpent,
+    Transition, Vitals, WhenSpent,
 };
 
 use crate::server::{Server, Signs, seconds};
@@ -131,13 +131,13 @@ fn a_restart_skips_the_backoff_and_renews_the_budget() {
 #[test]
 fn a_restart_renews_the_bucket() {
     let mut server = Server::proven(Policy::default());
-    while server.pause().is_none_or(|(_, why)| why != Pause::Token) {
+    for _ in 0..10 {
         server.lose();
-        if server.pause().is_none() {
-            let generation = server.connect();
-            server.give(Input::CallAnswered(generation));
-        }
+        let generation = server.connect();
+        server.give(Input::CallAnswered(generation));
     }
+    server.lose();
+    assert_eq!(server.pause(), Some((seconds(6), Pause::Token)));
     server.give(Input::Restart);
     server.connect();
 }
@@ -189,6 +189,22 @@ fn a_restart_cuts_and_a_replacement_drains() {
 }
 
 #[test]
+fn whoever_disables_or_restarts_a_draining_server_does_not_wait_for_its_calls() {
+    for wish in [Input::Disable, Input::Restart] {
+        let mut server = Server::connected(Policy::default());
+        let old = server.generation();
+        server.give(Input::Replace);
+        let effects = server.give(wish.clone());
+        assert_eq!(effects[0], Effect::Hasten(old), "{wish:?}");
+        assert_eq!(
+            server.deadline().map(|deadline| deadline.at),
+            Some(server.now + seconds(15))
+        );
+        assert!(!server.give(wish).contains(&Effect::Hasten(old)), "told once");
+    }
+}
+
+#[test]
 fn a_login_spends_no_budget_and_the_login_brings_it_back() {
     let mut server = Server::new(Policy::default());
     server.give(ENABLE);
@@ -218,6 +234,30 @@ fn a_server_that_nobody_uses_stops_and_the_next_call_starts_it() {
     server.give(Input::Demand);
     assert_eq!(server.starts(), 1, "the old one is not gone yet");
     server.connect();
+}
+
+#[test]
+fn the_next_look_comes_when_the_server_would_be_idle() {
+    let mut policy = stopping_idle();
+    policy.probe = None;
+    let mut server = Server::proven(policy);
+    server.now = server.now + seconds(500);
+    let used = server.now;
+    let unused = Input::Timer(Vitals {
+        used,
+        ..Vitals::default()
+    });
+    server.now = server.now + seconds(100);
+    server.give(unused.clone());
+    let next = server.deadline().expect("it is looked at again");
+    assert_eq!((next.timer, next.at), (Timer::Idle, used + seconds(600)));
+    server.now = next.at;
+    server.give(unused);
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(Rest::Idle),
+        "unused for exactly so long"
+    );
 }
 
 #[test]

@@ -117,6 +117,15 @@ impl Publisher {
 }
 
 impl CatalogReader {
+    /// Another reader, which has seen what is published now.
+    pub(crate) fn renewed(&self) -> Self {
+        let mut reader = self.clone();
+        // In this order a change that comes between the two is heard for nothing at worst; in the other it is missed.
+        reader.revision.mark_unchanged();
+        reader.seen = reader.load().revision();
+        reader
+    }
+
     /// The catalog published now. Takes no lock and never waits.
     pub fn load(&self) -> Arc<Catalog> {
         self.current.load_full()

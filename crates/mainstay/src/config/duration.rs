@@ -16,6 +16,21 @@ pub(super) enum DurationError {
     TooLong,
 }
 
+/// A text that is no duration, or none that a setting may have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a duration; {SPELLINGS}; longer than zero, and at most a year")]
+pub struct InvalidDuration;
+
+/// Reads a duration as configuration files spell it, for programs that take one by other ways: a number of seconds, or
+/// `500ms`, `30s`, `5m`, `1h`, `2d`. It is longer than zero, and at most a year.
+pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
+    let text = text.trim();
+    let read = from_text(text).or_else(|_| from_seconds(text));
+    read.ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or(InvalidDuration)
+}
+
 /// Reads a text with a unit.
 pub(super) fn from_text(text: &str) -> Result<Duration, DurationError> {
     let text = text.trim();
@@ -53,7 +68,7 @@ fn scaled(number: &str, unit: f64) -> Result<Duration, DurationError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DurationError, from_seconds, from_text};
+    use super::{DurationError, from_seconds, from_text, parse_duration};
     use std::time::Duration;
 
     #[test]
@@ -81,5 +96,15 @@ mod tests {
         assert_eq!(from_text("366d"), Err(DurationError::TooLong));
         assert_eq!(from_seconds("1e400"), Err(DurationError::TooLong));
         assert_eq!(from_seconds("-0.5"), Err(DurationError::Negative));
+    }
+
+    #[test]
+    fn a_program_spells_durations_as_files_do() {
+        for (text, millis) in [("30", 30_000), ("0.5", 500), (" 5m", 300_000), ("500ms", 500)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "0", "0s", "-1", "soon", "366d", "inf", "NaN"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
     }
 }

@@ -36,9 +36,11 @@ mod tests;
 
 pub use builder::{InvalidServer, ServerBuilder};
 pub use configuration::{Configuration, MAX_FILE_BYTES};
+pub use duration::{InvalidDuration, parse_duration};
 pub use error::ConfigError;
 pub use identity::Identity;
 pub use locate::{Located, Origin, locate};
+pub use nearest::nearest;
 pub use problem::{Place, Problem, Severity};
 pub use secret::Secret;
 pub use server::{Replay, ServerConfig};

@@ -1,7 +1,7 @@
-//! Which known key a misspelt one was meant to be.
+//! Which known name a misspelt one was meant to be.
 
-/// The known key nearest to `written`, if one is near enough to be meant; the first of equals.
-pub(super) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+/// The known name nearest to `written`, if one is near enough to be meant; the first of equals.
+pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let written = plain(written);
     // A third of the letters may be wrong: more than that and the guess would mislead.
     let tolerance = (written.len() / 3).max(1);

@@ -133,6 +133,15 @@ impl ServerConfig {
         &self.tools
     }
 
+    /// Whether nothing but the wish for the server changed.
+    pub(crate) fn differs_only_in_enabled(&self, other: &Self) -> bool {
+        let as_wanted = Self {
+            enabled: other.enabled,
+            ..self.clone()
+        };
+        self.enabled != other.enabled && as_wanted == *other
+    }
+
     /// Which server this is: changes exactly when a running connection would no longer be the right one.
     pub fn identity(&self) -> Identity {
         Identity::of(&self.target)

@@ -1,26 +1,48 @@
 //! Who is calling on a connection right now: a server's request can only be answered for the call that caused it.
+//!
+//! Nothing in the protocol says which call that is. So a request is somebody's only if nobody else could have caused
+//! it, and a call that was given up counts among those who could for a while longer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
+use crate::wire::Hold;
+
+/// How long after its caller left a call without an answer may still cause requests: the server hears of the
+/// cancellation late, or not at all.
+const LINGERS: Duration = Duration::from_secs(30);
 
 /// The calls in flight. Those without a handler of their own are only counted: they are the fleet's.
 #[derive(Default)]
 pub(crate) struct Callers {
     plain: AtomicUsize,
-    own: Mutex<Vec<Arc<dyn ClientHandler>>>,
+    /// Shared by all plain calls: which of them caused a request cannot be told, nor does it matter to who answers.
+    plain_hold: Arc<Hold>,
+    own: Mutex<Own>,
     left: Notify,
 }
 
-/// Whose call caused a server's request.
+/// On whose behalf a call is made: the fleet's, or that of a handler of its own.
+type Party = Option<Arc<dyn ClientHandler>>;
+
+#[derive(Default)]
+struct Own {
+    present: Vec<(Arc<dyn ClientHandler>, Arc<Hold>)>,
+    /// The last two parties that left without an answer, the later one last: more than one is as good as many.
+    lingering: Vec<(Party, Instant)>,
+}
+
+/// Whose call caused a server's request, with the holds of the calls that may be the one.
 pub(crate) enum Whose {
     /// Nobody's in particular: the fleet's handler answers.
-    Fleets,
+    Fleets(Arc<Hold>),
     /// The one caller's that is there.
-    Ones(Arc<dyn ClientHandler>),
+    Ones(Arc<dyn ClientHandler>, Vec<Arc<Hold>>),
     /// Several could have caused it, and nothing in the protocol tells which.
     Unknown,
 }
@@ -28,28 +50,35 @@ pub(crate) enum Whose {
 /// A call in flight; it leaves when this is dropped.
 pub(crate) struct Present<'a> {
     callers: &'a Callers,
-    own: Option<Arc<dyn ClientHandler>>,
+    own: Party,
+    hold: Arc<Hold>,
+    settled: bool,
 }
 
 impl Callers {
-    pub(crate) fn enter(&self, own: Option<Arc<dyn ClientHandler>>) -> Present<'_> {
-        match &own {
+    pub(crate) fn enter(&self, own: Party) -> Present<'_> {
+        let hold = match &own {
             None => {
                 self.plain.fetch_add(1, Ordering::Relaxed);
+                self.plain_hold.clone()
             }
-            Some(handler) => self
-                .own
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(handler.clone()),
+            Some(handler) => {
+                let hold = Arc::<Hold>::default();
+                self.own().present.push((handler.clone(), hold.clone()));
+                hold
+            }
+        };
+        Present {
+            callers: self,
+            own,
+            hold,
+            settled: false,
         }
-        Present { callers: self, own }
     }
 
-    /// Whether any call is in flight.
+    /// Whether any call is in flight. Of one that has left, everything that it did before is seen.
     pub(crate) fn any(&self) -> bool {
-        self.plain.load(Ordering::Relaxed) > 0
-            || !self.own.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.plain.load(Ordering::Acquire) > 0 || !self.own().present.is_empty()
     }
 
     /// Comes back when no call is in flight.
@@ -65,31 +94,73 @@ impl Callers {
 
     /// Whose request it must be that the server makes now.
     pub(crate) fn whose(&self) -> Whose {
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(first) = own.first() else {
-            return Whose::Fleets;
+        let mut own = self.own();
+        let now = Instant::now();
+        own.lingering.retain(|(_, until)| now < *until);
+        let plain = self.plain.load(Ordering::Relaxed) > 0;
+        let mut others = own.lingering.iter().map(|(party, _)| party);
+        let Some((handler, _)) = own.present.first() else {
+            // A call that is gone cannot answer for itself, and nobody else may.
+            return if others.all(Option::is_none) {
+                Whose::Fleets(self.plain_hold.clone())
+            } else {
+                Whose::Unknown
+            };
         };
-        let alone =
-            self.plain.load(Ordering::Relaxed) == 0 && own.iter().all(|other| Arc::ptr_eq(other, first));
+        let same = |other: &Arc<dyn ClientHandler>| Arc::ptr_eq(other, handler);
+        let alone = !plain
+            && own.present.iter().all(|(other, _)| same(other))
+            && others.all(|party| party.as_ref().is_some_and(same));
         if alone {
-            Whose::Ones(first.clone())
+            let holds = own.present.iter().map(|(_, hold)| hold.clone());
+            Whose::Ones(handler.clone(), holds.collect())
         } else {
             Whose::Unknown
         }
+    }
+
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Own {
+    fn linger(&mut self, party: &Party) {
+        let same = |other: &Party| match (other, party) {
+            (Some(other), Some(party)) => Arc::ptr_eq(other, party),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        self.lingering.retain(|(other, _)| !same(other));
+        if self.lingering.len() > 1 {
+            self.lingering.remove(0);
+        }
+        self.lingering.push((party.clone(), Instant::now() + LINGERS));
+    }
+}
+
+impl Present<'_> {
+    /// What stops the call's idle time.
+    pub(crate) fn hold(&self) -> Arc<Hold> {
+        self.hold.clone()
+    }
+
+    /// Leaves with the knowledge that the server is done with the call, or never saw it.
+    pub(crate) fn settled(mut self) {
+        self.settled = true;
     }
 }
 
 impl Drop for Present<'_> {
     fn drop(&mut self) {
-        match &self.own {
-            None => {
-                self.callers.plain.fetch_sub(1, Ordering::Relaxed);
-            }
-            Some(handler) => {
-                let mut own = self.callers.own.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(at) = own.iter().position(|other| Arc::ptr_eq(other, handler)) {
-                    own.swap_remove(at);
-                }
+        if self.own.is_none() {
+            self.callers.plain.fetch_sub(1, Ordering::Release);
+        }
+        if self.own.is_some() || !self.settled {
+            let mut own = self.callers.own();
+            own.present.retain(|(_, hold)| !Arc::ptr_eq(hold, &self.hold));
+            if !self.settled {
+                own.linger(&self.own);
             }
         }
         self.callers.left.notify_waiters();

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use tokio::time::timeout_at;
 
 use super::{Asking, Connection};
 use crate::handler::{ServerRequest, decline};
 use crate::protocol::RequestMeta;
-use crate::wire::{Object, RawJson, RequestError, RpcError};
+use crate::wire::{Object, RawJson, RequestError, RpcError, TimeoutKind};
 
 /// Rounds of input before a server is deemed to ask for ever.
 const MAX_ROUNDS: usize = 10;
@@ -41,7 +42,7 @@ impl Connection {
             let Some(needed) = InputRequired::read(method, &result) else {
                 return Ok(result);
             };
-            let answers = self.answer_all(needed.input_requests, asking).await?;
+            let answers = self.answer_in_time(needed.input_requests, asking).await?;
             let Some(mut again) = Object::parse(&params) else {
                 return Ok(result);
             };
@@ -56,6 +57,23 @@ impl Connection {
             format!("{method} still asks for input after {MAX_ROUNDS} rounds"),
         );
         Err(RequestError::Rpc(error))
+    }
+
+    /// The answers, within the time that the caller gave the call: a person's patience does not extend it.
+    async fn answer_in_time(
+        &self,
+        requests: BTreeMap<String, InputRequest>,
+        asking: &Asking,
+    ) -> Result<RawJson, RequestError> {
+        let answers = self.answer_all(requests, asking);
+        let Some(deadline) = asking.deadline else {
+            return answers.await;
+        };
+        let run_out = RequestError::TimedOut {
+            kind: TimeoutKind::Person,
+            sent: true,
+        };
+        timeout_at(deadline, answers).await.unwrap_or(Err(run_out))
     }
 
     async fn answer_all(

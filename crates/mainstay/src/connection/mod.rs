@@ -3,6 +3,7 @@
 //! A lease is an `Arc` of it: whoever holds one can call on this generation and no other. A connection is never reused
 //! after it fails, and nothing that arrives on it after its detachment reaches anybody.
 
+mod answering;
 mod callers;
 mod input_required;
 mod reception;
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
 use crate::protocol::{Era, Greeting, MODERN_VERSIONS, RequestMeta};
-use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
+use crate::wire::{Hold, Outcome, Peer, RawJson, RequestError, RequestOptions};
 
 pub(crate) use reception::{FrontDesk, Reception};
 pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS};
@@ -32,8 +33,10 @@ pub(crate) struct Connection {
     reception: Arc<Reception>,
     /// What every request of a modern connection carries.
     meta: Option<RequestMeta>,
+    /// The lasting wishes that were made known when it was opened.
+    restored: Interests,
     clock: Clock,
-    /// When a caller last used the connection, in milliseconds of the clock.
+    /// When a caller was last done with the connection, in milliseconds of the clock.
     used: AtomicU64,
     proved: AtomicBool,
     failing: AtomicBool,
@@ -50,6 +53,8 @@ pub(crate) struct Asking {
     pub(crate) deadline: Option<Instant>,
     pub(crate) progress: Option<mpsc::Sender<RawJson>>,
     pub(crate) handler: Option<Arc<dyn ClientHandler>>,
+    /// Stops the idle time while the client answers what this request made the server ask.
+    pub(crate) hold: Option<Arc<Hold>>,
 }
 
 /// A request that nobody bounded still ends.
@@ -82,6 +87,7 @@ impl Connection {
             pid,
             reception,
             meta,
+            restored: Interests::default(),
             clock,
             used: AtomicU64::new(clock.millis()),
             proved: AtomicBool::new(false),
@@ -98,10 +104,18 @@ impl Connection {
         params: Option<RawJson>,
         asking: Asking,
     ) -> Result<RawJson, RequestError> {
-        self.used.store(self.clock.millis(), Ordering::Relaxed);
-        let _present = self.reception.callers.enter(asking.handler.clone());
-        let answer = self.ask(method, params, asking).await;
-        self.used.store(self.clock.millis(), Ordering::Relaxed);
+        let present = self.reception.callers.enter(asking.handler.clone());
+        let in_use = InUse(self);
+        let hold = Some(present.hold());
+        let answer = self.ask(method, params, Asking { hold, ..asking }).await;
+        drop(in_use);
+        match answer
+            .as_ref()
+            .map_or_else(RequestError::outcome, |_| Outcome::Answered)
+        {
+            Outcome::Answered | Outcome::Refused | Outcome::NotSent => present.settled(),
+            Outcome::Unknown => drop(present),
+        }
         answer
     }
 
@@ -129,14 +143,16 @@ impl Connection {
         if let Some(idle) = asking.idle {
             options = options.idle(idle);
         }
-        // Progress is asked for even where nobody listens: it keeps the idle timeout from ending a call that works.
-        let listener = asking.progress.clone();
-        options.progress(Arc::new(move |params| {
-            if let Some(listener) = &listener {
+        if let Some(hold) = &asking.hold {
+            options = options.hold(hold.clone());
+        }
+        match asking.progress.clone() {
+            None => options.progress_counts(),
+            Some(listener) => options.progress(Arc::new(move |params| {
                 // A listener that is too slow misses some; the reader does not wait for it.
                 let _ = listener.try_send(params);
-            }
-        }))
+            })),
+        }
     }
 
     /// Asks for a sign of life. Any answer is one, "method not found" included.
@@ -163,18 +179,21 @@ impl Connection {
     /// What can be seen of the connection from outside.
     pub(crate) fn vitals(&self) -> Vitals {
         let vitals = self.peer.vitals();
+        // Looked at before the time of the last use: whoever is seen to have left has noted it.
+        let busy = self.reception.callers.any();
         Vitals {
             heard: vitals
                 .last_heard
                 .map_or(Moment::default(), |heard| self.clock.moment(heard)),
             used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
-            busy: self.reception.callers.any(),
+            busy,
         }
     }
 
-    /// From now on nothing that arrives counts.
-    pub(crate) fn detach(&self) {
+    /// Ends it: nothing that arrives from now on counts, and every pending call fails at once.
+    pub(crate) fn cut(&self) {
         self.reception.detach();
+        self.peer.close();
     }
 
     /// Whether the keeper must hear of this answered call: the first one proves the connection, and one after a failure
@@ -198,6 +217,19 @@ impl Connection {
     /// A listing starts: a change that is told from now on is a new one.
     pub(crate) fn listing_starts(&self) {
         self.reception.listing_starts();
+    }
+}
+
+/// A caller's use of a connection. It ends before the caller is seen to leave, also when the call is dropped: a
+/// connection that is not busy shows when it last was.
+struct InUse<'a>(&'a Connection);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        let Self(connection) = self;
+        connection
+            .used
+            .store(connection.clock.millis(), Ordering::Relaxed);
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
@@ -15,20 +15,14 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::callers::{Callers, Whose};
-use crate::handler::{ClientHandler, ServerNotification, ServerRequest, decline};
+use crate::handler::{ClientHandler, ServerNotification};
 use crate::keeper::{Inbox, Report};
 use crate::protocol::Introduction;
 use crate::server::Slot;
 use crate::wire::{Handler, Peer, RawJson, RpcError};
 
-/// Requests of one server that may be answered at the same time. A server that asks for more is told so.
-const MAX_ANSWERING: usize = 64;
-
 /// How long a person may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-
-/// JSON-RPC's "invalid request": for what cannot be answered on anybody's behalf.
-const INVALID_REQUEST: i64 = -32600;
 
 pub(crate) struct Reception {
     slot: Arc<Slot>,
@@ -38,8 +32,15 @@ pub(crate) struct Reception {
     /// The keeper was told of a change and has not looked yet.
     change_told: AtomicBool,
     answering: Mutex<HashMap<RawJson, AbortHandle>>,
-    /// The long request that carries a modern server's notifications.
-    listen: Mutex<Option<AbortHandle>>,
+    listens: Mutex<Listens>,
+}
+
+/// The long requests that carry a modern server's notifications. The one before the last is cancelled only when the
+/// server has acknowledged the last: between the two no change may go unheard.
+#[derive(Default)]
+struct Listens {
+    current: Option<AbortHandle>,
+    retiring: Option<AbortHandle>,
 }
 
 impl Reception {
@@ -51,20 +52,30 @@ impl Reception {
             detached: AtomicBool::new(false),
             change_told: AtomicBool::new(false),
             answering: Mutex::new(HashMap::new()),
-            listen: Mutex::new(None),
+            listens: Mutex::default(),
         }
     }
 
-    /// Puts a new listen in the place of the old one, which is dropped and so cancelled at the server.
+    /// Puts a new listen in the place of the old one, which goes on until the new one is acknowledged.
     pub(super) fn replace_listen(&self, task: AbortHandle) {
-        let old = self
-            .listen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .replace(task);
+        let mut listens = self.listens();
+        let old = listens.current.replace(task);
+        let older = std::mem::replace(&mut listens.retiring, old);
+        drop(listens);
+        if let Some(older) = older {
+            older.abort();
+        }
+    }
+
+    fn listen_acknowledged(&self) {
+        let old = self.listens().retiring.take();
         if let Some(old) = old {
             old.abort();
         }
+    }
+
+    fn listens(&self) -> MutexGuard<'_, Listens> {
+        self.listens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn generation(&self) -> Generation {
@@ -89,10 +100,12 @@ impl Reception {
 
     pub(super) fn detach(&self) {
         self.detached.store(true, Ordering::Release);
-        for (_, task) in self.answering().drain() {
+        let answering = std::mem::take(&mut *self.answering());
+        for (_, task) in answering {
             task.abort();
         }
-        if let Some(listen) = self.listen.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let listens = std::mem::take(&mut *self.listens());
+        for listen in listens.retiring.into_iter().chain(listens.current) {
             listen.abort();
         }
     }
@@ -119,46 +132,9 @@ impl Reception {
         }
     }
 
-    fn answering(&self) -> std::sync::MutexGuard<'_, HashMap<RawJson, AbortHandle>> {
+    /// The requests that are being answered, by their ids, with the tasks that answer them.
+    pub(super) fn answering(&self) -> MutexGuard<'_, HashMap<RawJson, AbortHandle>> {
         self.answering.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn answer(self: &Arc<Self>, peer: &Peer, id: RawJson, method: String, params: Option<RawJson>) {
-        let handler = match self.callers.whose() {
-            Whose::Fleets => self.fleet_handler().clone(),
-            Whose::Ones(handler) => handler,
-            Whose::Unknown => {
-                let reason =
-                    format!("{method} declined: several calls run, and nothing tells which one it is for");
-                {
-                    peer.respond(&id, Err(RpcError::new(INVALID_REQUEST, reason)));
-                    return;
-                }
-            }
-        };
-        let mut answering = self.answering();
-        if answering.len() >= MAX_ANSWERING {
-            let reason = format!("{method} declined: {MAX_ANSWERING} requests are being answered already");
-            {
-                peer.respond(&id, Err(RpcError::new(INVALID_REQUEST, reason)));
-                return;
-            }
-        }
-        let (this, peer, key) = (self.clone(), peer.clone(), id.clone());
-        let task = tokio::spawn(async move {
-            let request = ServerRequest {
-                server: this.server(),
-                generation: this.generation,
-                method: method.clone(),
-                params,
-            };
-            let answer = this
-                .with_patience(handler.request(request), || decline(&method))
-                .await;
-            this.answering().remove(&id);
-            peer.respond(&id, answer);
-        });
-        answering.insert(key, task.abort_handle());
     }
 }
 
@@ -188,7 +164,7 @@ impl Handler for FrontDesk {
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => this.list_changed(&this.slot.inbox),
             "notifications/cancelled" => this.cancelled(params.as_ref()),
-            "notifications/subscriptions/acknowledged" => {}
+            "notifications/subscriptions/acknowledged" => this.listen_acknowledged(),
             _ => this.tell(method, params),
         }
     }
@@ -204,7 +180,8 @@ impl Reception {
         let Some(Ok(cancelled)) = params.map(RawJson::parse::<Cancelled>) else {
             return;
         };
-        if let Some(task) = self.answering().remove(&cancelled.request_id) {
+        let task = self.answering().remove(&cancelled.request_id);
+        if let Some(task) = task {
             task.abort();
         }
     }
@@ -213,8 +190,8 @@ impl Reception {
         let hearer = match self.callers.whose() {
             // Subscriptions belong to the fleet, whoever calls meanwhile.
             _ if method == "notifications/resources/updated" => self.fleet_handler().clone(),
-            Whose::Ones(handler) => handler,
-            Whose::Fleets | Whose::Unknown => self.fleet_handler().clone(),
+            Whose::Ones(handler, _) => handler,
+            Whose::Fleets(_) | Whose::Unknown => self.fleet_handler().clone(),
         };
         hearer.notification(ServerNotification {
             server: self.server(),

@@ -2,6 +2,9 @@
 //! restored on each new generation.
 
 use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use serde_json::json;
@@ -17,7 +20,7 @@ const WISH_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const MAX_SUBSCRIPTIONS: usize = 10_000;
 
 /// The lasting wishes of a server's callers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interests {
     pub(crate) resources: BTreeSet<String>,
     pub(crate) log_level: Option<RawJson>,
@@ -26,18 +29,40 @@ pub(crate) struct Interests {
 impl Connection {
     /// Makes the wishes known to a new generation. One that the server refuses is logged, and keeps nothing else from
     /// being restored.
-    pub(crate) async fn restore(&self, interests: &Interests) {
+    pub(crate) async fn restore(&mut self, interests: Interests) {
+        self.restored = interests;
+        match self.greeting.era {
+            Era::Legacy => self.tell_changes(&Interests::default(), &self.restored).await,
+            // The level travels with each request; one listen carries the changes of lists and the subscriptions.
+            Era::Modern => self.listen(&self.restored),
+        }
+    }
+
+    /// Makes the wishes known that came while the connection was opened but nobody could use it yet.
+    pub(crate) fn catch_up(self: &Arc<Self>, interests: Interests) {
+        if interests == self.restored {
+            return;
+        }
         match self.greeting.era {
             Era::Legacy => {
-                if let Some(level) = &interests.log_level {
-                    self.note(self.set_log_level(level).await, "logging/setLevel");
-                }
-                for uri in &interests.resources {
-                    self.note(self.subscribe(uri).await, "resources/subscribe");
-                }
+                let this = self.clone();
+                tokio::spawn(async move { this.tell_changes(&this.restored, &interests).await });
             }
-            // The level travels with each request; one listen carries the changes of lists and the subscriptions.
-            Era::Modern => self.listen(interests),
+            Era::Modern => self.listen(&interests),
+        }
+    }
+
+    async fn tell_changes(&self, before: &Interests, after: &Interests) {
+        if let Some(level) = &after.log_level
+            && after.log_level != before.log_level
+        {
+            self.note(self.set_log_level(level).await, "logging/setLevel");
+        }
+        for uri in after.resources.difference(&before.resources) {
+            self.note(self.subscribe(uri).await, "resources/subscribe");
+        }
+        for uri in before.resources.difference(&after.resources) {
+            self.note(self.unsubscribe(uri).await, "resources/unsubscribe");
         }
     }
 
@@ -53,8 +78,8 @@ impl Connection {
         self.wish("logging/setLevel", json!({ "level": level })).await
     }
 
-    /// Opens the long answer that carries a modern server's notifications. The one before it, if any, is dropped, which
-    /// cancels it at the server.
+    /// Opens the long answer that carries a modern server's notifications, in place of the one before it. It is queued
+    /// before this returns, so that whatever is listed afterwards is listed by a server that listens.
     pub(crate) fn listen(&self, interests: &Interests) {
         let Some(meta) = &self.meta else { return };
         let offers = self.greeting.offers;
@@ -70,11 +95,15 @@ impl Connection {
         let params = meta.stamp(Some(&filter), None, None);
         let peer = self.peer.clone();
         let options = RequestOptions::within(super::LONGEST_REQUEST);
-        let task = tokio::spawn(async move {
+        let mut listening = Box::pin(async move {
             // A result, an error and the end of the connection are all ends of a listen; none of them is a failure.
             let _ = peer.request("subscriptions/listen", Some(params), options).await;
         });
-        self.reception.replace_listen(task.abort_handle());
+        let begun = listening.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if begun.is_pending() {
+            self.reception
+                .replace_listen(tokio::spawn(listening).abort_handle());
+        }
     }
 
     async fn wish(&self, method: &str, params: serde_json::Value) -> Result<(), RequestError> {
@@ -87,7 +116,7 @@ impl Connection {
 
     fn note(&self, restored: Result<(), RequestError>, what: &str) {
         if let Err(error) = restored {
-            tracing::warn!(generation = self.generation.0, %error, "{what} could not be restored");
+            tracing::warn!(generation = self.generation.0, %error, "{what} could not be made known");
         }
     }
 }

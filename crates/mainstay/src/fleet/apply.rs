@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Fleet, builder};
+use super::{Fleet, Parting, builder};
 use crate::config::ServerConfig;
 use crate::keeper::Command;
 use crate::server::Server;
@@ -38,41 +38,49 @@ impl Fleet {
     /// again completes it.
     pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
         let mut leaving = self.0.leaving.lock().await;
-        leaving.retain(|_, end| matches!(end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+        leaving
+            .retain(|_, parting| matches!(parting.end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
         let mut wanted: BTreeMap<Arc<str>, ServerConfig> = BTreeMap::new();
         for config in servers {
             wanted.entry(config.name().into()).or_insert(config);
         }
         let mut changes = Changes::default();
-        let mut kept = BTreeMap::clone(&self.0.servers.load());
-        let gone: Vec<_> = kept
-            .keys()
-            .filter(|name| !wanted.contains_key(*name))
-            .cloned()
-            .collect();
-        for name in gone {
-            if let Some(server) = kept.remove(&name) {
+        for (name, server) in &**self.0.servers.load() {
+            if !wanted.contains_key(name) {
                 changes.removed.push(name.to_string());
-                let (reply, end) = oneshot::channel();
-                server.0.inbox.command(Command::Stop(reply));
-                leaving.insert(name, end);
+                leaving.insert(name.clone(), Parting::begin(server.clone()));
+                self.put(name, None);
             }
         }
-        for (name, config) in wanted {
-            match kept.get(&name) {
-                Some(server) => change(server, config, &mut changes).await,
-                None => {
-                    if let Some(end) = leaving.remove(&name) {
-                        // Its own close has a deadline, so this wait has one.
-                        let _ = end.await;
-                    }
-                    changes.added.push(name.to_string());
-                    kept.insert(name, builder::keep(&self.0.shared, &config));
-                }
+        // Those whose predecessor is still leaving come last: they wait, and nobody waits for them.
+        let (later, now): (Vec<_>, Vec<_>) = wanted
+            .into_iter()
+            .partition(|(name, _)| leaving.contains_key(name));
+        for (name, config) in now.into_iter().chain(later) {
+            if let Some(server) = self.server(&name) {
+                change(&server, config, &mut changes).await;
+                continue;
             }
+            if let Some(parting) = leaving.get_mut(&name) {
+                // Its own close has a deadline, so this wait has one.
+                let _ = (&mut parting.end).await;
+                leaving.remove(&name);
+            }
+            changes.added.push(name.to_string());
+            self.put(&name, Some(builder::keep(&self.0.shared, &config)));
         }
-        self.0.servers.store(Arc::new(kept));
+        changes.added.sort();
         changes
+    }
+
+    /// Puts a server in its place, or takes it out. Only whoever holds `leaving` may, so no change is lost.
+    fn put(&self, name: &Arc<str>, server: Option<Server>) {
+        let mut servers = BTreeMap::clone(&self.0.servers.load());
+        match server {
+            Some(server) => servers.insert(name.clone(), server),
+            None => servers.remove(name),
+        };
+        self.0.servers.store(Arc::new(servers));
     }
 }
 
@@ -82,26 +90,18 @@ async fn change(server: &Server, config: ServerConfig, changes: &mut Changes) {
     if *now.config() == config {
         return changes.unchanged.push(name);
     }
-    let (was_enabled, is_enabled) = (now.enabled(), config.enabled());
-    let list = if *now.identity() == config.identity() {
-        &mut changes.adjusted
-    } else {
-        &mut changes.replaced
-    };
-    list.push(name.clone());
-    // A keeper that is gone belongs to a fleet that is closed: nothing is left to change.
-    let _ = server
-        .command(|reply| Command::Configure(Box::new(config), reply))
-        .await;
-    match (was_enabled, is_enabled) {
-        (false, true) => {
-            let _ = server.enable().await;
-            changes.enabled.push(name);
-        }
-        (true, false) => {
-            let _ = server.disable().await;
-            changes.disabled.push(name);
-        }
+    if *now.identity() != config.identity() {
+        changes.replaced.push(name.clone());
+    } else if !now.differs_only_in_enabled(&config) {
+        changes.adjusted.push(name.clone());
+    }
+    match (now.enabled(), config.enabled()) {
+        (false, true) => changes.enabled.push(name),
+        (true, false) => changes.disabled.push(name),
         (true, true) | (false, false) => {}
     }
+    // A keeper that is gone belongs to a fleet that is closed: nothing is left to change.
+    let _ = server
+        .command(|taken| Command::Configure(Box::new(config), taken))
+        .await;
 }

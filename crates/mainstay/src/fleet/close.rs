@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::Fleet;
+use super::{Fleet, Parting};
 use crate::keeper::{Command, Ending};
 use crate::process::Rung;
+use crate::server::Server;
+
+/// How long a kill may take until it is believed to have done its work.
+const KILL_TIME: Duration = Duration::from_secs(1);
 
 /// How the servers of a fleet ended.
 #[derive(Clone, Debug, Default)]
@@ -46,39 +49,45 @@ impl Fleet {
     ///
     /// Cancel safety: dropped, the servers go on stopping.
     pub async fn close(&self, within: Duration) -> CloseReport {
-        let mut leaving = self.0.leaving.lock().await;
         let deadline = Instant::now() + within;
+        let mut leaving = self.0.leaving.lock().await;
         let servers = self.0.servers.swap(std::sync::Arc::default());
-        let endings: Vec<_> = servers
-            .values()
-            .map(|server| {
-                let (reply, ending) = oneshot::channel();
-                server.0.inbox.command(Command::Stop(reply));
-                (server.clone(), ending)
-            })
-            .collect();
+        // All of them stop at the same time; waiting for one after the other adds nothing.
+        let mut partings = std::mem::take(&mut *leaving);
+        for (name, server) in &*servers {
+            partings.insert(name.clone(), Parting::begin(server.clone()));
+        }
         let mut report = CloseReport::default();
-        for (server, ending) in endings {
-            // All of them stop at the same time; waiting for one after the other adds nothing.
-            let ended = timeout_at(deadline, ending).await;
-            let overdue = ended.is_err();
-            if overdue {
-                server.0.inbox.command(Command::Abort);
+        let mut overdue = Vec::new();
+        for mut parting in partings.into_values() {
+            match timeout_at(deadline, &mut parting.end).await {
+                Ok(ending) => {
+                    let ending = ending.unwrap_or_default();
+                    report.servers.push(closed(&parting.server, &ending, false));
+                }
+                Err(_) => {
+                    parting.server.0.inbox.command(Command::Abort);
+                    overdue.push(parting);
+                }
             }
-            let ending: Ending = ended.ok().and_then(Result::ok).unwrap_or_default();
-            report.servers.push(ClosedServer {
-                server: server.name().to_owned(),
-                killed: ending
-                    .stopped
-                    .as_ref()
-                    .is_some_and(|stopped| stopped.by == Rung::Killed),
-                swept: ending.stopped.as_ref().map_or(0, |stopped| stopped.swept),
-                overdue,
-            });
         }
-        for (_, end) in std::mem::take(&mut *leaving) {
-            let _ = timeout_at(deadline, end).await;
+        let killed_by = Instant::now() + KILL_TIME;
+        for parting in overdue {
+            let ending = timeout_at(killed_by, parting.end).await;
+            let ending = ending.ok().and_then(Result::ok).unwrap_or_default();
+            report.servers.push(closed(&parting.server, &ending, true));
         }
+        report.servers.sort_by(|one, other| one.server.cmp(&other.server));
         report
+    }
+}
+
+fn closed(server: &Server, ending: &Ending, overdue: bool) -> ClosedServer {
+    let stopped = ending.stopped.as_ref();
+    ClosedServer {
+        server: server.name().to_owned(),
+        killed: stopped.is_some_and(|stopped| stopped.by == Rung::Killed),
+        swept: stopped.map_or(0, |stopped| stopped.swept),
+        overdue,
     }
 }

@@ -37,8 +37,22 @@ struct Inner {
     catalog: CatalogReader,
 }
 
-/// The ends of removed servers, by name.
-type Leaving = BTreeMap<Arc<str>, oneshot::Receiver<Ending>>;
+/// Removed servers that are not gone yet, by name.
+type Leaving = BTreeMap<Arc<str>, Parting>;
+
+/// A server that was told to stop, and the news of its end.
+struct Parting {
+    server: Server,
+    end: oneshot::Receiver<Ending>,
+}
+
+impl Parting {
+    fn begin(server: Server) -> Self {
+        let (reply, end) = oneshot::channel();
+        server.0.inbox.command(Command::Stop(reply));
+        Self { server, end }
+    }
+}
 
 impl Fleet {
     /// How to make a fleet.
@@ -61,9 +75,9 @@ impl Fleet {
         self.0.catalog.load()
     }
 
-    /// A reader of the catalog that can wait for its changes.
+    /// A reader of the catalog that can wait for its changes from now on.
     pub fn catalog_reader(&self) -> CatalogReader {
-        self.0.catalog.clone()
+        self.0.catalog.renewed()
     }
 
     /// Every change of state from now on.
@@ -97,7 +111,7 @@ impl Fleet {
         let catalog = self.catalog();
         let found = catalog.tool(tool).ok_or_else(not_found)?;
         let server = self.server(found.server()).ok_or_else(not_found)?;
-        server.call(found.original(), arguments, options).await
+        server.call_original(found.original(), arguments, options).await
     }
 }
 

@@ -22,7 +22,10 @@ impl Fleet {
     pub async fn wait_required(&self, within: Duration) -> Result<(), StartupError> {
         let mut waits = JoinSet::new();
         for server in self.servers() {
-            if server.0.settings.load().required() {
+            let settings = server.0.settings.load();
+            // Nobody wants a disabled server, and nobody wants a lazy one yet.
+            if settings.required() && settings.enabled() && !settings.lazy() {
+                let server = server.clone();
                 waits.spawn(async move { (server.name().to_owned(), server.wait_connected(within).await) });
             }
         }

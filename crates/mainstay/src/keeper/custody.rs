@@ -6,38 +6,42 @@ use std::time::Duration;
 
 use mainstay_lifecycle::{Generation, Manner};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::dial::{Dial, DialError};
 use super::inbox::Report;
 use crate::connection::Connection;
 use crate::event::Trouble;
-use crate::process::{Exit, Process};
+use crate::process::Process;
 use crate::server::Slot;
 
 /// A process that closes its pipe mostly exits too, and one that exits closes its pipe: each is given this long to
 /// follow the other, so that the last answers are read and the exit status is known.
 const TOGETHER: Duration = Duration::from_millis(50);
 
-/// Lines of stderr that go with a failure.
-const LAST_LINES: usize = 10;
-
 /// The keeper's hold on a connection. Dropping it ends the task, and with it whatever it owns.
 pub(crate) struct Custody {
     close: Option<oneshot::Sender<Manner>>,
-    task: AbortHandle,
+    task: Option<JoinHandle<()>>,
 }
 
 impl Custody {
-    /// Starts to open a connection. Ends with `Opened` or `OpenFailed`, perhaps `Lost`, and, once told, `Closed`.
-    pub(crate) fn start(dial: Dial) -> Self {
+    /// Starts to open a connection, once the custodies `before` it, cut short, are gone. Ends with `Opened` or
+    /// `OpenFailed`, perhaps `Lost`, and, once told, `Closed`.
+    pub(crate) fn start(dial: Dial, before: Vec<JoinHandle<()>>) -> Self {
         let (close, told) = oneshot::channel();
-        let task = tokio::spawn(keep(dial, told));
         Self {
             close: Some(close),
-            task: task.abort_handle(),
+            task: Some(tokio::spawn(keep(dial, before, told))),
         }
+    }
+
+    /// Ends the task by force. What it owns is gone when the handle is ready, which takes as long as a kill.
+    pub(crate) fn cut_short(mut self) -> Option<JoinHandle<()>> {
+        let task = self.task.take()?;
+        task.abort();
+        Some(task)
     }
 
     pub(crate) fn close(&mut self, manner: Manner) {
@@ -50,11 +54,17 @@ impl Custody {
 
 impl Drop for Custody {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
-async fn keep(dial: Dial, mut told: oneshot::Receiver<Manner>) {
+async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiver<Manner>) {
+    for task in before {
+        // However it ended, what it owned is gone.
+        let _ = task.await;
+    }
     let mut tree = None;
     let slot = dial.slot.clone();
     let generation = dial.generation;
@@ -87,8 +97,7 @@ async fn keep(dial: Dial, mut told: oneshot::Receiver<Manner>) {
         .await;
     }
     if let Some(connection) = &connection {
-        connection.detach();
-        connection.peer.close();
+        connection.cut();
     }
     let stopped = match tree {
         Some(process) => Some(process.stop(&dial.ladder).await),
@@ -117,13 +126,13 @@ async fn live(
 async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> Arc<Trouble> {
     let Some(process) = tree else {
         let end = connection.peer.closed().await;
-        return trouble(slot, connection.generation, end.to_string(), None);
+        return Trouble::of(slot, Some(connection.generation), end.to_string(), None);
     };
     let exit = tokio::select! {
         end = connection.peer.closed() => match timeout(TOGETHER, process.exited()).await {
             Ok(exit) => exit,
             // It lives on without its pipe, and is of no use any more.
-            Err(_) => return trouble(slot, connection.generation, end.to_string(), None),
+            Err(_) => return Trouble::of(slot, Some(connection.generation), end.to_string(), None),
         },
         exit = process.exited() => {
             let _ = timeout(TOGETHER, connection.peer.closed()).await;
@@ -132,9 +141,9 @@ async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> A
         }
     };
     let _ = timeout(TOGETHER, process.last_words()).await;
-    trouble(
+    Trouble::of(
         slot,
-        connection.generation,
+        Some(connection.generation),
         format!("the server's process ended: {exit}"),
         Some(exit),
     )
@@ -148,7 +157,7 @@ async fn failed_to_open(
 ) -> Arc<Trouble> {
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = tree.filter(|_| error.is_loss()) else {
-        return trouble(slot, generation, error.to_string(), None);
+        return Trouble::of(slot, Some(generation), error.to_string(), None);
     };
     let exit = timeout(TOGETHER, process.exited()).await.ok();
     if exit.is_some() {
@@ -158,23 +167,7 @@ async fn failed_to_open(
         Some(exit) => format!("the server's process ended while starting: {exit}"),
         None => error.to_string(),
     };
-    trouble(slot, generation, message, exit)
-}
-
-/// What went wrong with a connection, and what its process last wrote.
-pub(super) fn trouble(
-    slot: &Slot,
-    generation: Generation,
-    message: String,
-    exit: Option<Exit>,
-) -> Arc<Trouble> {
-    let lines = slot.stderr.tail_of(generation.0, LAST_LINES);
-    Arc::new(Trouble {
-        generation: Some(generation),
-        message,
-        exit,
-        stderr: lines.into_iter().map(|line| line.text).collect(),
-    })
+    Trouble::of(slot, Some(generation), message, exit)
 }
 
 /// Lets the running calls finish, as far as the deadline and the connection last.

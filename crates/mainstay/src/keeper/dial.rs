@@ -101,18 +101,19 @@ impl Dial {
         let peer = Peer::start(transport, Arc::new(FrontDesk(reception.clone())));
         let hanging_up = HangUp(Some(peer.clone()));
         let introduction = &self.slot.shared.introduction;
+        // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
+        let last = started + hard_limit;
+        let greeting = greet(&peer, introduction, era, last + Duration::from_secs(1));
         let greeting = tokio::select! {
-            greeting = timeout_at(started + hard_limit, greet(&peer, introduction, era, started + hard_limit)) => {
-                greeting.map_err(|_| DialError::TooSlow(hard_limit))??
-            }
+            greeting = timeout_at(last, greeting) => greeting.map_err(|_| DialError::TooSlow(hard_limit))??,
             () = self.silence(started, settings.startup_timeout()) => {
                 return Err(DialError::Silent(settings.startup_timeout()));
             }
         };
         let pid = tree.as_ref().map(Process::pid);
-        let connection = Connection::new(hanging_up.keep(), greeting, reception, self.clock, pid);
+        let mut connection = Connection::new(hanging_up.keep(), greeting, reception, self.clock, pid);
         // A server that cannot restore a wish is still worth more than none.
-        if timeout(RESTORE_TIMEOUT, connection.restore(&self.slot.interests()))
+        if timeout(RESTORE_TIMEOUT, connection.restore(self.slot.interests()))
             .await
             .is_err()
         {

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use mainstay_lifecycle::{Attempt, Cause, Effect, Generation, Manner, Rest, State, StateKind, Transition};
 
-use super::custody::{Custody, trouble};
-use super::dial::{Dial, DialError};
+use super::custody::Custody;
+use super::dial::Dial;
 use super::{Keeper, Report, draw, listing};
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
@@ -17,13 +17,24 @@ impl Keeper {
         match effect {
             Effect::Open(generation) => self.open(generation),
             Effect::Close(generation, manner) => self.close(generation, manner),
+            Effect::Hasten(_) => {
+                if let Some(connection) = self.draining.take() {
+                    connection.cut();
+                }
+            }
             Effect::Abandon(generation) => {
                 tracing::warn!(server = %self.slot.name, %generation, "the close outlived its deadline");
-                self.custodies.remove(&generation);
+                if let Some(custody) = self.custodies.remove(&generation) {
+                    self.abandoned.extend(custody.cut_short());
+                }
             }
             Effect::List(generation) => {
                 if let Some(connection) = self.connection_of(generation) {
-                    listing::start(self.slot.clone(), connection);
+                    let listing = listing::start(self.slot.clone(), connection);
+                    // One at a time: a listing that was given up must not answer for the next.
+                    if let Some(before) = self.listing.replace(listing) {
+                        before.abort();
+                    }
                 }
             }
             Effect::Probe(generation) => self.probe(generation),
@@ -47,7 +58,8 @@ impl Keeper {
             era: self.era,
             ladder: Ladder::default(),
         };
-        self.custodies.insert(generation, Custody::start(dial));
+        let before = std::mem::take(&mut self.abandoned);
+        self.custodies.insert(generation, Custody::start(dial, before));
     }
 
     /// Detach, then close: callers lose the connection before its teardown begins.
@@ -56,10 +68,11 @@ impl Keeper {
         if let Some(connection) = self
             .connection
             .take_if(|connection| connection.generation == generation)
-            && manner == Manner::Cut
         {
-            connection.detach();
-            connection.peer.close();
+            match manner {
+                Manner::Cut => connection.cut(),
+                Manner::Drain => self.draining = Some(connection),
+            }
         }
         if let Some(custody) = self.custodies.get_mut(&generation) {
             custody.close(manner);
@@ -87,7 +100,7 @@ impl Keeper {
             .filter(|connection| connection.generation == generation)
     }
 
-    fn announce(&mut self, transition: Transition) {
+    pub(super) fn announce(&mut self, transition: Transition) {
         let Transition {
             from,
             to,
@@ -97,8 +110,12 @@ impl Keeper {
         self.since = SystemTime::now();
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
+            // Read after the store: a wish is either in here, or finds the connection itself.
+            if let Some(connection) = &self.connection {
+                connection.catch_up(self.slot.interests());
+            }
         }
-        let error = generation.and_then(|generation| self.went_wrong(generation, cause));
+        let error = self.blame(cause, generation);
         match &error {
             Some(error) => {
                 tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
@@ -121,19 +138,21 @@ impl Keeper {
         });
     }
 
-    /// What went wrong with a connection, if it left because something did: what its owner told of it, or, where the
-    /// machine's own deadline came first, what that deadline was for.
-    fn went_wrong(&mut self, generation: Generation, cause: Cause) -> Option<Arc<Trouble>> {
+    /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.
+    /// A change that nothing went wrong for has nothing to blame, whatever went wrong before it.
+    pub(super) fn blame(&mut self, cause: Cause, generation: Option<Generation>) -> Option<Arc<Trouble>> {
         let policy = self.machine.policy();
-        let in_words = match cause {
-            Cause::OpenFailed | Cause::Lost => "the connection was lost".to_owned(),
-            Cause::OpenTimedOut => DialError::TooSlow(policy.limits.open).to_string(),
+        let message = match cause {
+            Cause::OpenFailed => "the connection could not be opened".to_owned(),
+            Cause::OpenTimedOut => format!("not ready {:?} after its start", policy.limits.open),
             Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
+            Cause::Lost => "the connection ended".to_owned(),
             Cause::CallsFailed => format!("{} calls in a row were not answered", policy.call_failures),
-            Cause::ProbesMissed => {
-                let misses = policy.probe.as_ref().map_or(0, |probe| probe.misses.get());
-                format!("{misses} probes in a row were not answered")
-            }
+            Cause::ProbesMissed => match &policy.probe {
+                Some(probe) => format!("{} probes in a row were not answered", probe.misses),
+                None => "probes were not answered".to_owned(),
+            },
+            Cause::KeeperFailed => "the task that keeps the server failed".to_owned(),
             Cause::Enabled
             | Cause::Disabled
             | Cause::Restarted
@@ -145,11 +164,12 @@ impl Keeper {
             | Cause::SlowProbe
             | Cause::Closed => return None,
         };
-        let told = self.trouble.as_ref().and_then(|trouble| trouble.generation) == Some(generation);
-        if !told {
-            self.trouble = Some(trouble(&self.slot, generation, in_words, None));
-        }
-        self.trouble.clone()
+        let trouble = self
+            .told
+            .take()
+            .unwrap_or_else(|| Trouble::of(&self.slot, generation, message, None));
+        self.trouble = Some(trouble.clone());
+        Some(trouble)
     }
 
     /// Publishes the status, for whoever looks and for whoever waits.
@@ -176,7 +196,7 @@ impl Keeper {
             }),
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
-            stale_reports: 0,
+            stale_reports: self.slot.stale_reports(),
             starts: self.starts,
             keeper_failures: u64::from(self.panics),
         };

@@ -24,27 +24,34 @@ pub(crate) enum Message {
     Deadline,
 }
 
-/// What a person, the configuration or a caller wants. Each is answered when it is taken, not when it is done.
+/// What a person, the configuration or a caller wants. Each is answered when the machine has taken it and the status
+/// shows it, not when it is done.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Enable(oneshot::Sender<()>),
-    Disable(oneshot::Sender<()>),
-    Restart(oneshot::Sender<Result<(), IsDisabled>>),
-    Configure(Box<ServerConfig>, oneshot::Sender<()>),
+    Enable(Taken),
+    Disable(Taken),
+    Restart(Taken),
+    Configure(Box<ServerConfig>, Taken),
     Demand,
     /// End for good; answered when nothing is left.
     Stop(oneshot::Sender<Ending>),
     /// End now; whatever is left is killed.
     Abort,
-    /// After a failure of the keeper itself, with everything gone: begin again.
-    Revive,
     #[cfg(test)]
     Panic,
 }
 
-/// A restart was refused: the server is disabled.
+/// Where the answer to a command goes. Dropped without one, the keeper failed, or is gone.
+pub(crate) type Taken = oneshot::Sender<Result<(), Refusal>>;
+
+/// Why a command was not taken.
 #[derive(Debug)]
-pub(crate) struct IsDisabled;
+pub(crate) enum Refusal {
+    /// A disabled server cannot be restarted.
+    Disabled,
+    /// The server is leaving the fleet, and no wish keeps it.
+    Leaving,
+}
 
 /// How a server's last connection ended.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +91,11 @@ impl Inbox {
 
     pub(crate) fn command(&self, command: Command) {
         self.post(Message::Command(command));
+    }
+
+    /// Whether the keeper is gone for good.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_closed()
     }
 
     fn post(&self, message: Message) {

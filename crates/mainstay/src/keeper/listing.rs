@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::inbox::Report;
@@ -30,10 +31,10 @@ pub(crate) enum ListError {
 
 /// Lists in a task of its own, which ends with a report. It ends no later than the machine stops to wait for it, so that
 /// it is never taken for a later one.
-pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) {
+pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle {
     connection.listing_starts();
     let deadline = Instant::now() + slot.settings.load().policy().limits.list;
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         let generation = connection.generation;
         let report = match list_all(&slot.name, &connection, deadline).await {
             Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
@@ -41,6 +42,7 @@ pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) {
         };
         slot.inbox.report(report);
     });
+    task.abort_handle()
 }
 
 async fn list_all(

@@ -10,6 +10,8 @@ mod execute;
 mod inbox;
 mod listing;
 mod published;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,11 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mainstay_lifecycle::{Desired, Generation, Input, Listing, Machine, StateKind};
+use mainstay_lifecycle::{
+    Attempt, Cause, Desired, Generation, Input, Listing, Machine, State, StateKind, Transition,
+};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep_until;
 
-pub(crate) use inbox::{Command, Ending, Inbox, IsDisabled, Message, Report};
+pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
 
 use crate::config::ServerConfig;
 use crate::connection::{Clock, Connection};
@@ -33,7 +38,7 @@ use custody::Custody;
 use published::LastGood;
 
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
-const REVIVE_PAUSE: Duration = Duration::from_secs(1);
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
 
 /// The generations of all servers of this process: no number ever repeats.
 static GENERATIONS: AtomicU64 = AtomicU64::new(1);
@@ -52,11 +57,20 @@ pub(crate) struct Keeper {
     spare: Generation,
     /// What the keeper holds: the current connection and, while it closes, the one before it.
     custodies: BTreeMap<Generation, Custody>,
+    /// Custodies that were cut short. The next dial waits until they are gone.
+    abandoned: Vec<JoinHandle<()>>,
     /// The connection of the current generation, once it is open.
     connection: Option<Arc<Connection>>,
+    /// The connection that was replaced and still finishes its calls.
+    draining: Option<Arc<Connection>>,
+    /// The listing that runs, or ran last.
+    listing: Option<AbortHandle>,
     last_good: LastGood,
     era: Option<Era>,
+    /// What went wrong last.
     trouble: Option<Arc<Trouble>>,
+    /// What the report that is being handled says went wrong.
+    told: Option<Arc<Trouble>>,
     last_stop: Option<Stopped>,
     since: SystemTime,
     starts: u64,
@@ -76,10 +90,14 @@ impl Keeper {
             clock: Clock::start(),
             spare: draw(),
             custodies: BTreeMap::new(),
+            abandoned: Vec::new(),
             connection: None,
+            draining: None,
+            listing: None,
             last_good,
             era,
             trouble: None,
+            told: None,
             last_stop: None,
             since: SystemTime::now(),
             starts: 0,
@@ -90,7 +108,9 @@ impl Keeper {
             inbox,
         };
         if config.enabled() {
-            keeper.step(Message::Command(Command::Revive));
+            let first = keeper.enable();
+            keeper.take(first);
+            keeper.show();
         }
         tokio::spawn(keeper.run());
     }
@@ -102,6 +122,11 @@ impl Keeper {
                 self.fail();
             }
         }
+        self.cut_custodies_short();
+        for task in self.abandoned.drain(..) {
+            let _ = task.await;
+        }
+        self.last_good.saved().await;
         let ending = Ending {
             stopped: self.last_stop.take(),
         };
@@ -125,51 +150,67 @@ impl Keeper {
 
     fn step(&mut self, message: Message) {
         tracing::trace!(server = %self.slot.name, ?message, "step");
-        if let Some(input) = self.read(message) {
-            let effects = self.machine.handle(input, self.clock.now(), self.spare);
-            for effect in effects {
-                self.execute(effect);
-            }
-        }
-        self.show();
-    }
-
-    fn read(&mut self, message: Message) -> Option<Input> {
-        match message {
+        let taken = match message {
             Message::Deadline => {
                 let vitals = self.connection.as_ref().map(|connection| connection.vitals());
-                Some(Input::Timer(vitals.unwrap_or_default()))
+                self.take(Input::Timer(vitals.unwrap_or_default()));
+                None
             }
             Message::Command(command) => self.obey(command),
-            Message::Report(report) => Some(self.hear(report)),
+            Message::Report(report) => {
+                let input = self.hear(report);
+                self.take(input);
+                None
+            }
+        };
+        self.told = None;
+        self.show();
+        if let Some((taken, answer)) = taken {
+            let _ = taken.send(answer);
         }
     }
 
-    fn obey(&mut self, command: Command) -> Option<Input> {
+    fn take(&mut self, input: Input) {
+        let overdue = matches!(input, Input::Timer(_)).then(|| what_hangs(self.machine.state()));
+        let (failures, generation) = (self.machine.failures(), self.machine.state().generation());
+        for effect in self.machine.handle(input, self.clock.now(), self.spare) {
+            self.execute(effect);
+        }
+        // A server that is reconnecting already changes no state when an attempt hangs, and still something went wrong.
+        if let Some(cause) = overdue.flatten()
+            && self.machine.failures() > failures
+        {
+            self.blame(cause, generation);
+        }
+    }
+
+    /// Obeys, and returns the answer to send once the status shows what came of it.
+    fn obey(&mut self, command: Command) -> Option<(Taken, Result<(), Refusal>)> {
         match command {
-            Command::Enable(reply) => {
-                let _ = reply.send(());
-                Some(self.enable())
+            Command::Enable(taken) => Some((taken, self.wish(Self::enable))),
+            Command::Disable(taken) => Some((taken, self.wish(|_| Input::Disable))),
+            Command::Restart(taken) => {
+                let answer = match self.machine.desired() {
+                    Desired::Disabled if self.stopping.is_empty() => Err(Refusal::Disabled),
+                    Desired::Disabled | Desired::Enabled => self.wish(|_| Input::Restart),
+                };
+                Some((taken, answer))
             }
-            Command::Disable(reply) => {
-                let _ = reply.send(());
-                Some(Input::Disable)
+            Command::Configure(config, taken) => {
+                self.configure(*config);
+                Some((taken, Ok(())))
             }
-            Command::Restart(reply) => {
-                let allowed = self.machine.desired() == Desired::Enabled;
-                let _ = reply.send(allowed.then_some(()).ok_or(IsDisabled));
-                allowed.then_some(Input::Restart)
+            Command::Demand => {
+                self.take(Input::Demand);
+                None
             }
-            Command::Configure(config, reply) => {
-                let _ = reply.send(());
-                Some(self.configure(*config))
-            }
-            Command::Demand => Some(Input::Demand),
             Command::Stop(reply) => {
+                // From here on counts how this stop goes, not an earlier one.
+                self.last_stop = None;
                 self.stopping.push(reply);
-                Some(Input::Disable)
+                self.take(Input::Disable);
+                None
             }
-            Command::Revive => self.stopping.is_empty().then(|| self.enable()),
             Command::Abort => {
                 self.aborted = true;
                 None
@@ -179,28 +220,45 @@ impl Keeper {
         }
     }
 
+    /// Takes what a person wants, unless the server is on its way out of the fleet.
+    fn wish(&mut self, input: impl FnOnce(&Self) -> Input) -> Result<(), Refusal> {
+        if !self.stopping.is_empty() {
+            return Err(Refusal::Leaving);
+        }
+        let input = input(self);
+        self.take(input);
+        Ok(())
+    }
+
     fn enable(&self) -> Input {
         // A server whose tools nobody knows yet is started once to learn them, lazy or not.
         let dormant = self.slot.settings.load().lazy() && self.last_good.is_known();
         Input::Enable { dormant }
     }
 
-    /// Takes a changed configuration. Only another identity touches the connection.
-    fn configure(&mut self, config: ServerConfig) -> Input {
+    /// Takes a changed configuration, in one step. Only another identity touches the connection; and what the
+    /// configuration disables is disabled first, so that nothing of the new server ever runs.
+    fn configure(&mut self, config: ServerConfig) {
+        let before = self.slot.settings.load_full();
         let settings = Settings::new(config);
-        let replaced = self.slot.settings.load().identity() != settings.identity();
-        let adjust = Input::Adjust(Box::new(settings.policy().clone()));
+        let replaced = before.identity() != settings.identity();
+        let policy = Box::new(settings.policy().clone());
+        let (was_enabled, is_enabled) = (before.enabled(), settings.enabled());
+        if was_enabled && !is_enabled {
+            self.take(Input::Disable);
+        }
         self.slot.settings.store(Arc::new(settings));
         self.last_good.set_view(&self.slot);
-        if !replaced {
-            return adjust;
+        self.take(Input::Adjust(policy));
+        if replaced {
+            self.last_good.forget(&self.slot);
+            self.era = None;
+            self.take(Input::Replace);
         }
-        self.last_good.forget(&self.slot);
-        self.era = None;
-        for effect in self.machine.handle(adjust, self.clock.now(), self.spare) {
-            self.execute(effect);
+        if is_enabled && !was_enabled && self.stopping.is_empty() {
+            let enable = self.enable();
+            self.take(enable);
         }
-        Input::Replace
     }
 
     /// Takes a report. What it carries counts only if its generation is the current one; the machine sees it either way.
@@ -218,7 +276,7 @@ impl Keeper {
             Report::OpenFailed(generation, error, trouble) => {
                 let recovery = error.recovery();
                 if current == Some(generation) {
-                    self.trouble = Some(trouble);
+                    self.hear_trouble(trouble);
                     if error.questions_era() {
                         self.era = None;
                     }
@@ -236,15 +294,22 @@ impl Keeper {
             Report::ListFailed(generation, error) => {
                 if current == Some(generation) {
                     tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
-                    let message = format!("listing failed: {error}");
-                    self.trouble = Some(custody::trouble(&self.slot, generation, message, None));
+                    let trouble = Trouble::of(
+                        &self.slot,
+                        Some(generation),
+                        format!("listing failed: {error}"),
+                        None,
+                    );
+                    // What is published was right once, and may not be any more.
+                    self.last_good.mark_stale(&self.slot);
+                    self.hear_trouble(trouble);
                 }
                 Input::ListFailed(generation)
             }
             Report::ListChanged(generation) => Input::ListChanged(generation),
             Report::Lost(generation, trouble) => {
                 if current == Some(generation) {
-                    self.trouble = Some(trouble);
+                    self.hear_trouble(trouble);
                 }
                 Input::Lost(generation)
             }
@@ -253,10 +318,17 @@ impl Keeper {
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
             Report::Closed(generation, stopped) => {
                 self.custodies.remove(&generation);
+                self.draining
+                    .take_if(|draining| draining.generation == generation);
                 self.last_stop = stopped.or(self.last_stop.take());
                 Input::Closed(generation)
             }
         }
+    }
+
+    fn hear_trouble(&mut self, trouble: Arc<Trouble>) {
+        self.trouble = Some(trouble.clone());
+        self.told = Some(trouble);
     }
 
     fn is_done(&self) -> bool {
@@ -264,31 +336,65 @@ impl Keeper {
         self.aborted || (stopped && !self.stopping.is_empty())
     }
 
+    /// Lets go of whatever is held, the process trees included.
+    fn cut_custodies_short(&mut self) {
+        let custodies = std::mem::take(&mut self.custodies).into_values();
+        self.abandoned.extend(custodies.filter_map(Custody::cut_short));
+    }
+
     /// A step panicked: let go of everything, tell whoever waits, and begin again after a pause.
     fn fail(&mut self) {
         self.panics = self.panics.saturating_add(1);
         tracing::error!(server = %self.slot.name, panics = self.panics, "the keeper failed and begins again");
         self.slot.current.store(None);
-        if let Some(connection) = self.connection.take() {
-            connection.detach();
-            connection.peer.close();
+        for connection in [self.connection.take(), self.draining.take()]
+            .into_iter()
+            .flatten()
+        {
+            connection.cut();
         }
-        // Dropping a custody ends its task, and the process tree with it.
-        self.custodies.clear();
-        let wanted = self.machine.desired() == Desired::Enabled;
-        self.machine = Machine::new(self.slot.settings.load().policy().clone());
-        self.trouble = Some(Arc::new(Trouble::plain(
-            "the task that keeps the server failed".to_owned(),
-        )));
-        self.last_good.mark_stale(&self.slot);
-        self.show();
-        if wanted {
-            let inbox = self.slot.inbox.clone();
-            let pause = REVIVE_PAUSE * self.panics.min(30);
-            tokio::spawn(async move {
-                tokio::time::sleep(pause).await;
-                inbox.command(Command::Revive);
+        self.cut_custodies_short();
+        self.told = None;
+        let policy = self.slot.settings.load().policy().clone();
+        let (from, generation) = (self.machine.state().kind(), self.machine.state().generation());
+        self.machine = match self.machine.desired() {
+            Desired::Enabled => {
+                self.last_good.mark_stale(&self.slot);
+                let pause = RESUME_PAUSE * self.panics.min(30);
+                Machine::resumed(policy, self.clock.now() + pause)
+            }
+            Desired::Disabled => Machine::new(policy),
+        };
+        let to = self.machine.state().kind();
+        if from != to {
+            self.announce(Transition {
+                from,
+                to,
+                generation,
+                cause: Cause::KeeperFailed,
             });
+        } else {
+            self.blame(Cause::KeeperFailed, generation);
         }
+        self.show();
+    }
+}
+
+/// What it would be that took too long, if the time of the running attempt were over.
+fn what_hangs(state: &State) -> Option<Cause> {
+    match state {
+        State::Connecting(Attempt::Opening(..)) | State::Reconnecting(Attempt::Opening(..)) => {
+            Some(Cause::OpenTimedOut)
+        }
+        State::Connecting(Attempt::Listing(..)) | State::Reconnecting(Attempt::Listing(..)) => {
+            Some(Cause::ListingFailed)
+        }
+        State::Connecting(Attempt::Pausing(..))
+        | State::Reconnecting(Attempt::Pausing(..))
+        | State::Connected(_)
+        | State::Disabled
+        | State::Disabling
+        | State::Disconnected(_)
+        | State::PermanentlyFailed => None,
     }
 }

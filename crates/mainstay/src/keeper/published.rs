@@ -1,14 +1,18 @@
 //! The last-good catalog of one server: what is published of it, and what the disk remembers.
 
 use std::sync::{Arc, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::Listing;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::catalog::{Doubt, Freshness, Publisher, Replacement, ServerCatalog, Stored};
 use crate::protocol::Era;
 use crate::server::Slot;
+
+/// How long the end of a server waits for its catalog to be on disk.
+const SAVING: Duration = Duration::from_secs(1);
 
 /// What was last listed with success.
 #[derive(Default)]
@@ -100,6 +104,13 @@ impl LastGood {
     /// The configuration shows the server's tools in another way.
     pub(super) fn set_view(&self, slot: &Slot) {
         publisher(slot).set_view(&slot.name, slot.settings.load().view.clone());
+    }
+
+    /// Comes back when what was listed last is on disk. A disk that hangs is not waited for.
+    pub(super) async fn saved(&mut self) {
+        if let Some(saving) = self.saving.take() {
+            let _ = timeout(SAVING, saving).await;
+        }
     }
 
     /// Another server goes by this name from now on.

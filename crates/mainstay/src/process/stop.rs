@@ -56,6 +56,7 @@ pub(crate) enum Rung {
 }
 
 /// What [`Process::last_words`] and dropping a [`Process`] take at most.
+#[cfg(test)]
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 /// Between two looks at a tree that was told to end: no event tells of the end of another's child.

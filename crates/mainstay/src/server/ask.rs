@@ -2,13 +2,11 @@
 
 use serde::Serialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::Server;
-use super::call::{Call, Reply};
+use super::call::{Call, Repeatable, Reply};
 use super::error::CallError;
 use super::options::CallOptions;
-use crate::catalog::{Hints, Item, Kind};
 use crate::connection::MAX_SUBSCRIPTIONS;
 use crate::protocol::Era;
 use crate::wire::{RawJson, RequestError};
@@ -26,38 +24,37 @@ impl Server {
         arguments: &impl Serialize,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
-        #[derive(Serialize)]
-        struct Params<'a> {
-            name: &'a str,
-            arguments: &'a RawValue,
-        }
         let view = self.0.settings.load().view.clone();
-        let tool = view.original_name(tool);
-        if !view.admits(tool) {
+        self.call_original(view.original_name(tool), arguments, options)
+            .await
+    }
+
+    /// Calls a tool by the name that the server gave it.
+    ///
+    /// Cancel safety: dropping it cancels the call at the server.
+    pub(crate) async fn call_original(
+        &self,
+        tool: &str,
+        arguments: &impl Serialize,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        if !self.0.settings.load().view.admits(tool) {
             return Err(CallError::Hidden {
                 server: self.0.name.clone(),
                 tool: tool.to_owned(),
             });
         }
-        let arguments = serde_json::value::to_raw_value(arguments).map_err(|error| bad_arguments(&error))?;
-        let params = RawJson::from_value(&Params {
+        let params = Named {
             name: tool,
-            arguments: &arguments,
-        })
-        .map_err(|error| bad_arguments(&error))?;
-        let catalog = self.0.catalog.load();
-        let hints = catalog
-            .as_ref()
-            .and_then(|catalog| catalog.item(Kind::Tool, tool))
-            .map(Item::hints);
-        let repeatable = hints.is_some_and(Hints::repeatable);
-        drop(catalog);
+            arguments,
+        };
+        let params = RawJson::from_value(&params).map_err(|error| bad_arguments(&error))?;
         self.0
             .call(
                 Call {
                     method: "tools/call",
                     params: Some(params),
-                    repeatable,
+                    repeatable: Repeatable::AsHinted(tool),
                 },
                 &options,
             )
@@ -73,12 +70,11 @@ impl Server {
         arguments: &impl Serialize,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
-        self.read(
-            "prompts/get",
-            &json!({ "name": prompt, "arguments": arguments }),
-            options,
-        )
-        .await
+        let params = Named {
+            name: prompt,
+            arguments,
+        };
+        self.read("prompts/get", &params, options).await
     }
 
     /// Reads a resource. Reading only reads, so a lost connection is answered by one replay.
@@ -97,12 +93,16 @@ impl Server {
         argument: &impl Serialize,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
-        self.read(
-            "completion/complete",
-            &json!({ "ref": reference, "argument": argument }),
-            options,
-        )
-        .await
+        #[derive(Serialize)]
+        struct Params<'a, R, A> {
+            r#ref: &'a R,
+            argument: &'a A,
+        }
+        let params = Params {
+            r#ref: reference,
+            argument,
+        };
+        self.read("completion/complete", &params, options).await
     }
 
     /// Makes any request; its parameters pass as they are. It is never replayed if it may have run.
@@ -119,7 +119,7 @@ impl Server {
                 Call {
                     method,
                     params,
-                    repeatable: false,
+                    repeatable: Repeatable::Never,
                 },
                 &options,
             )
@@ -138,7 +138,7 @@ impl Server {
                 Call {
                     method,
                     params: Some(params),
-                    repeatable: true,
+                    repeatable: Repeatable::Always,
                 },
                 &options,
             )
@@ -146,7 +146,7 @@ impl Server {
     }
 
     /// Subscribes to changes of a resource, on this connection and on every one after it. The changes go to the fleet's
-    /// handler. While the server is not connected the wish is kept for when it is.
+    /// handler. While the server is not connected the wish is kept for when it is. One that the server refuses is not kept.
     ///
     /// Cancel safety: dropped, the wish is kept.
     pub async fn subscribe(&self, uri: &str) -> Result<(), WishError> {
@@ -155,11 +155,26 @@ impl Server {
                 interests.resources.insert(uri.to_owned());
             }
         });
+        if !interests.resources.contains(uri) {
+            return Err(CallError::TooManySubscriptions {
+                server: self.0.name.clone(),
+                limit: MAX_SUBSCRIPTIONS,
+            });
+        }
         let Some(connection) = self.0.current.load_full() else {
             return Ok(());
         };
         let told = match connection.greeting.era {
-            Era::Legacy => connection.subscribe(uri).await,
+            Era::Legacy => {
+                let told = connection.subscribe(uri).await;
+                if let Err(RequestError::Rpc(_)) = &told {
+                    // What the server refuses today it is not asked for again tomorrow.
+                    self.0.change_interests(|interests| {
+                        interests.resources.remove(uri);
+                    });
+                }
+                told
+            }
             Era::Modern => {
                 connection.listen(&interests);
                 Ok(())
@@ -222,6 +237,13 @@ impl Server {
             )),
         }
     }
+}
+
+/// The parameters of what is called by a name. Written as they come: a value type in between would respell numbers.
+#[derive(Serialize)]
+struct Named<'a, A> {
+    name: &'a str,
+    arguments: &'a A,
 }
 
 fn bad_arguments(error: &serde_json::Error) -> CallError {

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::CallError;
 use super::options::CallOptions;
 use super::slot::Slot;
+use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::{Asking, Connection};
 use crate::event::Trouble;
 use crate::keeper::Report;
-use crate::wire::{Outcome, RawJson, RequestError, with_meta};
+use crate::wire::{Outcome, RawJson, RequestError, TimeoutKind, with_meta};
 
 /// How long a call that lost its connection waits to learn why.
 const LAST_WORDS: Duration = Duration::from_millis(75);
@@ -31,11 +33,48 @@ pub struct Reply {
     pub result: RawJson,
 }
 
+impl Reply {
+    /// The result as a type of the embedder's, or of the SDK's. It knows fewer fields than the server may have sent.
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        self.result.parse()
+    }
+
+    /// The result of a tool, as the SDK's type.
+    pub fn tool_result(&self) -> Result<rmcp::model::CallToolResult, serde_json::Error> {
+        self.typed()
+    }
+
+    /// A prompt, as the SDK's type.
+    pub fn prompt(&self) -> Result<rmcp::model::GetPromptResult, serde_json::Error> {
+        self.typed()
+    }
+
+    /// The contents of a resource, as the SDK's type.
+    pub fn resource(&self) -> Result<rmcp::model::ReadResourceResult, serde_json::Error> {
+        self.typed()
+    }
+
+    /// The completion of an argument, as the SDK's type.
+    pub fn completion(&self) -> Result<rmcp::model::CompleteResult, serde_json::Error> {
+        self.typed()
+    }
+}
+
 /// What is sent, and whether sending it twice is harmless.
 pub(super) struct Call<'a> {
     pub(super) method: &'a str,
     pub(super) params: Option<RawJson>,
-    pub(super) repeatable: bool,
+    pub(super) repeatable: Repeatable<'a>,
+}
+
+/// Whether a call that may have run can be made again without harm.
+pub(super) enum Repeatable<'a> {
+    /// It only reads.
+    Always,
+    /// Nothing is known of it.
+    Never,
+    /// If this tool's hints say so. They are looked up when they are needed: a call may come before the first listing.
+    AsHinted(&'a str),
 }
 
 impl Slot {
@@ -45,40 +84,32 @@ impl Slot {
         let idle = options.idle_timeout.unwrap_or(settings.call_idle_timeout());
         let replay = options.replay.unwrap_or(settings.replay());
         let params = stamped(call.params, options);
-        let mut failed: Option<(Generation, CallError)> = None;
-        loop {
-            let after = failed.as_ref().map(|(generation, _)| *generation);
-            let connection = match (self.lease(options.waiting, after, deadline).await, failed.take()) {
-                (Ok(connection), None) => connection,
-                (Ok(connection), Some((_, first))) => {
-                    tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
-                    return self
-                        .attempt(&connection, call.method, params, idle, deadline, options)
-                        .await
-                        .map_err(|second| of_both(first, second));
-                }
-                // What the first attempt met says more than the vain wait for a second.
-                (Err(_), Some((_, first))) => return Err(first),
-                (Err(error), None) => return Err(error),
-            };
-            let error = match self
-                .attempt(&connection, call.method, params.clone(), idle, deadline, options)
+        let attempt = async |connection: Arc<Connection>| {
+            self.attempt(&connection, call.method, params.clone(), idle, deadline, options)
                 .await
-            {
-                Ok(reply) => return Ok(reply),
-                Err(error) => error,
+        };
+
+        let connection = self.lease(options.waiting, None, deadline).await?;
+        let generation = connection.generation;
+        let first = match attempt(connection).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        let again = matches!(first, CallError::Lost { .. })
+            && match first.outcome() {
+                Outcome::NotSent | Outcome::Refused => true,
+                Outcome::Unknown => replay == Replay::Safe && self.is_repeatable(&call.repeatable),
+                Outcome::Answered => false,
             };
-            let again = matches!(error, CallError::Lost { .. })
-                && match error.outcome() {
-                    Outcome::NotSent | Outcome::Refused => true,
-                    Outcome::Unknown => call.repeatable && replay == Replay::Safe,
-                    Outcome::Answered => false,
-                };
-            if !again {
-                return Err(error);
-            }
-            failed = Some((connection.generation, error));
+        if !again {
+            return Err(first);
         }
+        // What the first attempt met says more than a vain wait for a second.
+        let Ok(connection) = self.lease(options.waiting, Some(generation), deadline).await else {
+            return Err(first);
+        };
+        tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
+        attempt(connection).await.map_err(|second| of_both(first, second))
     }
 
     async fn attempt(
@@ -95,6 +126,7 @@ impl Slot {
             deadline: Some(deadline),
             progress: options.progress.clone(),
             handler: options.handler.clone(),
+            hold: None,
         };
         let generation = connection.generation;
         match connection.request(method, params, asking).await {
@@ -106,6 +138,11 @@ impl Slot {
                 match &error {
                     // The server answered, if not what the caller hoped for: the connection is as good as ever.
                     RequestError::Rpc(_) | RequestError::BadAnswer(_) => self.answered(connection),
+                    // It was not the server that let the caller wait.
+                    RequestError::TimedOut {
+                        kind: TimeoutKind::Person,
+                        ..
+                    } => {}
                     RequestError::TimedOut { .. } | RequestError::Send(_) => {
                         connection.call_failed();
                         self.inbox.report(Report::CallFailed(generation));
@@ -133,6 +170,20 @@ impl Slot {
         let known = status.wait_for(|status| status.last_error.as_ref().is_some_and(of_this));
         let status = timeout_at(until, known).await.ok()?.ok()?;
         status.last_error.clone()
+    }
+
+    fn is_repeatable(&self, call: &Repeatable<'_>) -> bool {
+        match call {
+            Repeatable::Always => true,
+            Repeatable::Never => false,
+            Repeatable::AsHinted(tool) => {
+                let catalog = self.catalog.load();
+                let item = catalog
+                    .as_ref()
+                    .and_then(|catalog| catalog.item(Kind::Tool, tool));
+                item.is_some_and(|tool| tool.hints().repeatable())
+            }
+        }
     }
 
     fn answered(&self, connection: &Connection) {

@@ -25,12 +25,12 @@ pub enum CallError {
         now: Box<NotConnected>,
     },
     /// Too many calls wait for the server already.
-    #[error("{limit} calls wait for server {server} already; this one was not sent")]
+    #[error("{limit} calls wait already, and this one was not sent: {now}")]
     TooManyWaiting {
-        /// Which server.
-        server: Arc<str>,
         /// The bound.
         limit: usize,
+        /// How the server is.
+        now: Box<NotConnected>,
     },
     /// The server did not answer in time. It was told to cancel, and the connection is kept.
     #[error("server {server} did not answer in time ({kind}); the call {}", may_have_run(*.outcome))]
@@ -98,6 +98,14 @@ pub enum CallError {
         /// Which server.
         server: Arc<str>,
     },
+    /// The server has as many subscriptions as it may have.
+    #[error("server {server} has {limit} subscriptions already")]
+    TooManySubscriptions {
+        /// Which server.
+        server: Arc<str>,
+        /// The bound.
+        limit: usize,
+    },
     /// The arguments could not be written as JSON.
     #[error("the arguments cannot be written as JSON: {0}")]
     BadArguments(String),
@@ -131,6 +139,7 @@ impl CallError {
             | Self::Hidden { .. }
             | Self::NotFound { .. }
             | Self::KeeperFailed { .. }
+            | Self::TooManySubscriptions { .. }
             | Self::BadArguments(_) => Outcome::NotSent,
             Self::TimedOut { outcome, .. } | Self::Lost { outcome, .. } => *outcome,
             Self::Rpc { .. } | Self::BadAnswer { .. } => Outcome::Answered,
@@ -140,15 +149,17 @@ impl CallError {
     /// When it is worth to try again, where that is known.
     pub fn retry_after(&self) -> Option<Duration> {
         let at = match self {
-            Self::NotConnected(now) | Self::WaitTimedOut { now, .. } => now.next_retry?,
-            Self::TooManyWaiting { .. }
-            | Self::TimedOut { .. }
+            Self::NotConnected(now) | Self::WaitTimedOut { now, .. } | Self::TooManyWaiting { now, .. } => {
+                now.next_retry?
+            }
+            Self::TimedOut { .. }
             | Self::Lost { .. }
             | Self::Rpc { .. }
             | Self::BadAnswer { .. }
             | Self::Hidden { .. }
             | Self::NotFound { .. }
             | Self::KeeperFailed { .. }
+            | Self::TooManySubscriptions { .. }
             | Self::BadArguments(_) => return None,
         };
         Some(at.duration_since(SystemTime::now()).unwrap_or_default())

@@ -31,8 +31,8 @@ impl Slot {
             Waiting::Wait => {
                 let limit = self.settings.load().waiters() as usize;
                 let _place = Place::take(&self.waiting, limit).ok_or_else(|| CallError::TooManyWaiting {
-                    server: self.name.clone(),
                     limit,
+                    now: Box::new(self.not_connected()),
                 })?;
                 let began = Instant::now();
                 timeout_at(deadline, self.wait(after)).await.unwrap_or_else(|_| {

@@ -30,7 +30,7 @@ pub(crate) use slot::Slot;
 pub use status::{Reason, Status};
 
 use crate::catalog::ServerCatalog;
-use crate::keeper::Command;
+use crate::keeper::{Command, Refusal, Taken};
 use crate::process::StderrLine;
 
 /// A server of a fleet. Clones are handles of the same server.
@@ -47,6 +47,9 @@ pub enum CommandError {
     /// The server was removed from the fleet, or the fleet was closed.
     #[error("server {0} is gone from the fleet")]
     Gone(Arc<str>),
+    /// The task that owns the server failed before it took the command; it begins again.
+    #[error("the task that keeps server {0} failed; it begins again, and the command was not taken")]
+    KeeperFailed(Arc<str>),
 }
 
 impl Server {
@@ -116,10 +119,7 @@ impl Server {
     ///
     /// Cancel safety: dropped, the order is either taken whole or not at all.
     pub async fn restart(&self) -> Result<(), CommandError> {
-        match self.command(Command::Restart).await? {
-            Ok(()) => Ok(()),
-            Err(_) => Err(CommandError::Disabled(self.0.name.clone())),
-        }
+        self.command(Command::Restart).await
     }
 
     /// Wants the server connected. The latest wish wins.
@@ -149,13 +149,17 @@ impl Server {
         }
     }
 
-    pub(crate) async fn command<T>(
-        &self,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, CommandError> {
-        let (reply, answer) = oneshot::channel();
-        self.0.inbox.command(command(reply));
-        answer.await.map_err(|_| CommandError::Gone(self.0.name.clone()))
+    pub(crate) async fn command(&self, command: impl FnOnce(Taken) -> Command) -> Result<(), CommandError> {
+        let (taken, answer) = oneshot::channel();
+        self.0.inbox.command(command(taken));
+        let name = self.0.name.clone();
+        match answer.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Refusal::Disabled)) => Err(CommandError::Disabled(name)),
+            Ok(Err(Refusal::Leaving)) => Err(CommandError::Gone(name)),
+            Err(_) if self.0.inbox.is_closed() => Err(CommandError::Gone(name)),
+            Err(_) => Err(CommandError::KeeperFailed(name)),
+        }
     }
 }
 

@@ -4,12 +4,14 @@
 //! the table first. When the far side may have seen it and nobody wants the answer any more, the far side is told so.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::{RequestError, TimeoutKind};
+use super::hold::Hold;
 use super::outcome::Outcome;
 use super::peer::Shared;
 use super::pending::Answer;
@@ -42,8 +44,8 @@ impl<'a> Asked<'a> {
         frame: Frame,
         mut answer: oneshot::Receiver<Answer>,
         patience: Patience,
+        now: Instant,
     ) -> Answer {
-        let now = Instant::now();
         let mut timer = pin!(sleep_until(patience.next(now)));
         let mut queueing = None;
         if now < patience.total
@@ -73,7 +75,9 @@ impl<'a> Asked<'a> {
         let Some(heard) = self.shared.pending.heard(self.id) else {
             return Clock::Answered;
         };
-        let Some(kind) = patience.run_out(heard, Instant::now()) else {
+        let now = Instant::now();
+        let heard = patience.last_sign(heard, now);
+        let Some(kind) = patience.run_out(heard, now) else {
             return Clock::Until(patience.next(heard));
         };
         match self.abandon("timed out") {
@@ -124,6 +128,7 @@ enum Clock {
 pub(super) struct Patience {
     pub(super) idle: Option<Duration>,
     pub(super) total: Instant,
+    pub(super) hold: Option<Arc<Hold>>,
 }
 
 impl Patience {
@@ -133,9 +138,20 @@ impl Patience {
         idle.map_or(self.total, |idle| idle.min(self.total))
     }
 
+    /// When it was last heard of, or was last held.
+    fn last_sign(&self, heard: Instant, now: Instant) -> Instant {
+        let released = self.hold.as_ref().and_then(|hold| hold.released(now));
+        released.map_or(heard, |released| released.max(heard))
+    }
+
     fn run_out(&self, heard: Instant, now: Instant) -> Option<TimeoutKind> {
         if now >= self.total {
-            return Some(TimeoutKind::Total);
+            let held = self.hold.as_ref().is_some_and(|hold| hold.is_held());
+            return Some(if held {
+                TimeoutKind::Person
+            } else {
+                TimeoutKind::Total
+            });
         }
         (now >= self.next(heard)).then_some(TimeoutKind::Idle)
     }

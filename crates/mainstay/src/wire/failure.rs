@@ -42,6 +42,8 @@ pub enum TimeoutKind {
     Idle,
     /// The time for all of it.
     Total,
+    /// The time for all of it, while the client was being asked for something: the server is not to blame.
+    Person,
 }
 
 /// What is wrong with an answer.
@@ -82,6 +84,7 @@ impl std::fmt::Display for TimeoutKind {
         f.write_str(match self {
             Self::Idle => "idle",
             Self::Total => "total",
+            Self::Person => "person",
         })
     }
 }

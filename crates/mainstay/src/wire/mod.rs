@@ -11,6 +11,7 @@
 mod asked;
 mod envelope;
 mod failure;
+mod hold;
 mod object;
 mod options;
 mod outcome;
@@ -26,6 +27,7 @@ mod write;
 
 pub(crate) use failure::RequestError;
 pub use failure::{BadAnswer, TimeoutKind};
+pub(crate) use hold::Hold;
 pub use outcome::Outcome;
 pub use raw::RawJson;
 pub use rpc_error::RpcError;

@@ -1,9 +1,11 @@
 //! How a request is to be made.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::hold::Hold;
 use super::progress::ProgressSink;
 
 /// How long a request may take, and what is wanted of it on the way.
@@ -11,12 +13,24 @@ use super::progress::ProgressSink;
 pub(crate) struct RequestOptions {
     /// When it has failed at the latest, waiting for room in the queue included.
     pub(crate) total: Instant,
-    /// How long it may be silent; progress starts this time anew. Only a request with a `progress` sink asks for any.
+    /// How long it may be silent; progress starts this time anew. Only a request that asks for progress gets any.
     pub(crate) idle: Option<Duration>,
-    /// Where its progress goes.
-    pub(crate) progress: Option<ProgressSink>,
+    /// What stops the idle time while it is held.
+    pub(crate) hold: Option<Arc<Hold>>,
+    pub(crate) progress: Progress,
     /// Whether the far side is told when the answer is no longer wanted. The protocol forbids it for `initialize`.
     pub(crate) cancellable: bool,
+}
+
+/// What is wanted of a request's progress.
+#[derive(Clone)]
+pub(crate) enum Progress {
+    /// It is not asked for.
+    Unasked,
+    /// It is a sign of life.
+    Counted,
+    /// It is a sign of life, and somebody listens.
+    Heard(ProgressSink),
 }
 
 impl RequestOptions {
@@ -25,7 +39,8 @@ impl RequestOptions {
         Self {
             total,
             idle: None,
-            progress: None,
+            hold: None,
+            progress: Progress::Unasked,
             cancellable: true,
         }
     }
@@ -40,8 +55,19 @@ impl RequestOptions {
         self
     }
 
+    pub(crate) fn hold(mut self, hold: Arc<Hold>) -> Self {
+        self.hold = Some(hold);
+        self
+    }
+
     pub(crate) fn progress(mut self, sink: ProgressSink) -> Self {
-        self.progress = Some(sink);
+        self.progress = Progress::Heard(sink);
+        self
+    }
+
+    /// Asks for progress that nobody listens to: it keeps the idle time from ending a request that works.
+    pub(crate) fn progress_counts(mut self) -> Self {
+        self.progress = Progress::Counted;
         self
     }
 

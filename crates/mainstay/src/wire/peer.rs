@@ -13,7 +13,7 @@ use super::failure::{RequestError, TimeoutKind};
 use super::options::RequestOptions;
 use super::outcome::Outcome;
 use super::pending::{Pending, Waiting};
-use super::progress;
+use super::progress::{self, Params};
 use super::raw::RawJson;
 use super::receive::Receiver;
 use super::rpc_error::RpcError;
@@ -62,20 +62,25 @@ impl Peer {
         let shared = self.shared();
         let id = shared.pending.next_id();
         let (params, listener) = progress::prepare(params, id, options.progress);
+        let line = match &params {
+            Params::Whole(params) => write::request(id, method, params.as_ref()),
+            Params::LackToken(params) => write::request_with_token(id, method, params),
+        };
+        let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
-        let (waiting, answer) = Waiting::new(delivery.clone(), listener);
+        let (waiting, answer) = Waiting::new(delivery.clone(), listener, now);
         shared.pending.insert(id, waiting).map_err(not_sent)?;
 
-        let frame = Frame::new(
-            write::request(id, method, params.as_ref()),
-            Purpose::Request { id },
-        );
+        let frame = Frame::new(line, Purpose::Request { id });
         let asked = Asked::new(shared, id, options.cancellable);
         let patience = Patience {
             idle: options.idle,
             total: options.total,
+            hold: options.hold,
         };
-        asked.wait(frame.tracked_by(delivery), answer, patience).await
+        asked
+            .wait(frame.tracked_by(delivery), answer, patience, now)
+            .await
     }
 
     /// Tells, waiting for room in the queue until the given time. Done when it is queued.

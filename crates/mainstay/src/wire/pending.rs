@@ -153,13 +153,14 @@ impl Waiting {
     pub(super) fn new(
         delivery: Arc<Delivery>,
         listener: Option<Listener>,
+        now: Instant,
     ) -> (Self, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
         let waiting = Self {
             answer,
             delivery,
             listener,
-            heard: Instant::now(),
+            heard: now,
         };
         (waiting, receiver)
     }

@@ -1,16 +1,21 @@
 //! Progress of requests: the token on the wire is the request's own number, whatever token the caller chose.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use memchr::memmem::{self, Finder};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::envelope::our_number;
 use super::object::Object;
+use super::options::Progress;
 use super::raw::RawJson;
 
 const META: &str = "_meta";
 const TOKEN: &str = "progressToken";
+
+/// Made once: for a request of ordinary length it takes longer to prepare than to search.
+static FIND_META: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(META));
 
 /// Takes the parameters of each progress notification of one request, on the task that reads; it returns at once.
 pub(crate) type ProgressSink = Arc<dyn Fn(RawJson) + Send + Sync>;
@@ -18,7 +23,7 @@ pub(crate) type ProgressSink = Arc<dyn Fn(RawJson) + Send + Sync>;
 /// Who listens to the progress of one request.
 #[derive(Clone)]
 pub(super) struct Listener {
-    sink: ProgressSink,
+    sink: Option<ProgressSink>,
     /// The token the caller put into the request, by which it knows the progress.
     callers_token: Option<RawJson>,
 }
@@ -26,34 +31,56 @@ pub(super) struct Listener {
 impl Listener {
     /// Hands progress on under the caller's own token.
     pub(super) fn hear(&self, params: RawJson) {
+        let Some(sink) = &self.sink else {
+            return;
+        };
         let restored = self.callers_token.clone().and_then(|token| {
             let mut params = Object::parse(&params)?;
             params.set(TOKEN, token);
             Some(params.to_raw())
         });
-        (self.sink)(restored.unwrap_or(params));
+        sink(restored.unwrap_or(params));
     }
 }
 
-/// Puts the token of request `id` into its parameters when somebody listens. When nobody does, a token of the
-/// caller's is taken out: it could be taken for the number of another request.
-pub(super) fn prepare(
-    params: Option<RawJson>,
-    id: u64,
-    sink: Option<ProgressSink>,
-) -> (Option<RawJson>, Option<Listener>) {
-    let Some(sink) = sink else {
-        return (params.map(without_token), None);
+/// The parameters of a request, ready to be written.
+pub(super) enum Params {
+    Whole(Option<RawJson>),
+    /// An object to which a `_meta` with the token is added as it is written.
+    LackToken(RawJson),
+}
+
+/// Puts the token of request `id` into its parameters when progress is wanted. When it is not, a token of the caller's
+/// is taken out: it could be taken for the number of another request.
+pub(super) fn prepare(params: Option<RawJson>, id: u64, progress: Progress) -> (Params, Option<Listener>) {
+    let sink = match progress {
+        Progress::Unasked => return (Params::Whole(params.map(without_token)), None),
+        Progress::Counted => None,
+        Progress::Heard(sink) => Some(sink),
     };
-    let Some(mut object) = Object::parse(params.as_ref().unwrap_or(&RawJson::EMPTY_OBJECT)) else {
-        return (params, None);
+    let params = params.unwrap_or(RawJson::EMPTY_OBJECT);
+    if has_no_meta(&params) {
+        let callers_token = None;
+        return (Params::LackToken(params), Some(Listener { sink, callers_token }));
+    }
+    let Some(mut object) = Object::parse(&params) else {
+        return (Params::Whole(Some(params)), None);
     };
     let mut meta = object.get(META).and_then(Object::parse).unwrap_or_default();
     let callers_token = meta.get(TOKEN).cloned();
     meta.set(TOKEN, id.into());
     object.set(META, meta.to_raw());
     let listener = Listener { sink, callers_token };
-    (Some(object.to_raw()), Some(listener))
+    (Params::Whole(Some(object.to_raw())), Some(listener))
+}
+
+/// Whether it is an object that certainly has no `_meta`, be it spelt with an escape. A search is many times cheaper than
+/// a parse, and nearly all requests of older connections pass.
+fn has_no_meta(params: &RawJson) -> bool {
+    let text = params.as_bytes();
+    text.first() == Some(&b'{')
+        && FIND_META.find(text).is_none()
+        && (memchr::memchr(b'\\', text).is_none() || memmem::find(text, b"\\u").is_none())
 }
 
 /// The request of ours that a progress notification is about.
@@ -70,7 +97,7 @@ pub(super) fn request_of(params: Option<&RawJson>) -> Option<u64> {
 
 fn without_token(params: RawJson) -> RawJson {
     // Nearly no request has one: a search is cheaper than a parse.
-    if memchr::memmem::find(params.as_bytes(), TOKEN.as_bytes()).is_none() {
+    if memmem::find(params.as_bytes(), TOKEN.as_bytes()).is_none() {
         return params;
     }
     let stripped = Object::parse(&params).and_then(|mut object| {
@@ -80,4 +107,41 @@ fn without_token(params: RawJson) -> RawJson {
         Some(object.to_raw())
     });
     stripped.unwrap_or(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(params: &str) -> (Params, Option<RawJson>) {
+        let params = RawJson::from_text(params).unwrap();
+        let (params, listener) = prepare(Some(params), 7, Progress::Counted);
+        (params, listener.and_then(|listener| listener.callers_token))
+    }
+
+    #[test]
+    fn parameters_without_meta_are_left_to_be_completed() {
+        for params in ["{}", r#"{"a":[1.0]}"#, r#"{"a":"\"\n"}"#] {
+            let (Params::LackToken(raw), None) = prepared(params) else {
+                panic!("{params} has no meta");
+            };
+            assert_eq!(raw.as_str(), params);
+        }
+    }
+
+    #[test]
+    fn meta_is_found_however_it_is_spelt() {
+        for meta in ["_meta", r"\u005fmeta", r"_me\u0074a"] {
+            let (Params::Whole(Some(raw)), Some(callers_token)) =
+                prepared(&format!(r#"{{"{meta}":{{"progressToken":"mine"}},"a":1}}"#))
+            else {
+                panic!("{meta} is a meta");
+            };
+            assert_eq!(
+                raw.as_str(),
+                format!(r#"{{"{meta}":{{"progressToken":7}},"a":1}}"#)
+            );
+            assert_eq!(callers_token.as_str(), r#""mine""#);
+        }
+    }
 }

@@ -9,11 +9,28 @@ use super::rpc_error::RpcError;
 /// What an envelope adds to method and payload, at most.
 const ENVELOPE: usize = 80;
 
+/// What a progress token of its own adds to the parameters, at most.
+const TOKEN: usize = 60;
+
 pub(super) fn request(id: u64, method: &str, params: Option<&RawJson>) -> Bytes {
     let mut line = start(method.len() + params.map_or(0, length));
-    line.extend_from_slice(b",\"id\":");
-    line.extend_from_slice(id.to_string().as_bytes());
+    put_number(&mut line, id);
     finish_call(line, method, params)
+}
+
+/// A request whose progress token is its number. The parameters must be an object without `_meta`.
+pub(super) fn request_with_token(id: u64, method: &str, params: &RawJson) -> Bytes {
+    let mut line = start(method.len() + length(params) + TOKEN);
+    put_number(&mut line, id);
+    put_method(&mut line, method);
+    put(&mut line, "params", params);
+    line.pop();
+    let is_empty = params.as_bytes()[1..].trim_ascii_start() == b"}";
+    line.extend_from_slice(if is_empty { b"" } else { b"," });
+    line.extend_from_slice(b"\"_meta\":{\"progressToken\":");
+    push_digits(&mut line, id);
+    line.extend_from_slice(b"}}");
+    finish(line)
 }
 
 pub(super) fn notification(method: &str, params: Option<&RawJson>) -> Bytes {
@@ -48,9 +65,22 @@ fn start(payload: usize) -> Vec<u8> {
     line
 }
 
-fn finish_call(mut line: Vec<u8>, method: &str, params: Option<&RawJson>) -> Bytes {
+fn put_number(line: &mut Vec<u8>, id: u64) {
+    line.extend_from_slice(b",\"id\":");
+    push_digits(line, id);
+}
+
+fn push_digits(line: &mut Vec<u8>, number: u64) {
+    serde_json::to_writer(line, &number).expect("a number can be written to memory");
+}
+
+fn put_method(line: &mut Vec<u8>, method: &str) {
     line.extend_from_slice(b",\"method\":");
-    serde_json::to_writer(&mut line, method).expect("a string can be written to memory");
+    serde_json::to_writer(line, method).expect("a string can be written to memory");
+}
+
+fn finish_call(mut line: Vec<u8>, method: &str, params: Option<&RawJson>) -> Bytes {
+    put_method(&mut line, method);
     if let Some(params) = params {
         put(&mut line, "params", params);
     }
@@ -110,6 +140,17 @@ mod tests {
             cancelled(7, "timed out"),
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"timed out"}}"#
         );
+    }
+
+    #[test]
+    fn a_progress_token_joins_the_parameters() {
+        let token = r#""_meta":{"progressToken":7}}}"#;
+        for (params, expected) in [("{}", "{"), ("{ }", "{ "), (r#"{"a": 1.0 }"#, r#"{"a": 1.0 ,"#)] {
+            let line = request_with_token(7, "m", &raw(params));
+            let start = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":"#;
+            assert_eq!(line, format!("{start}{expected}{token}"));
+            assert!(RawJson::from_bytes(&line).is_ok());
+        }
     }
 
     #[test]

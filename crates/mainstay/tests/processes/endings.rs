@@ -141,7 +141,7 @@ async fn a_server_too_slow_to_start_leaves_nothing_of_its_tree() {
     };
     let fleet = Fleet::builder().start(stubborn().map(mute));
     each(&fleet, async |server| {
-        reaches(server, StateKind::PermanentlyFailed).await
+        reaches(server, StateKind::PermanentlyFailed).await;
     })
     .await;
     each(&fleet, async |server| {

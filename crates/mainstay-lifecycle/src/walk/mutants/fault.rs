@@ -15,6 +15,7 @@ pub(in crate::walk) enum Fault {
     ForgetsToClose,
     ClosesTwice,
     CutsInsteadOfDraining,
+    DrainsOnAgainstAWish,
     AbandonsInSilence,
     AbandonsAtOnce,
     ForgetsTheCloseDeadline,
@@ -217,6 +218,7 @@ impl Fault {
                     }
                 }
             }
+            Self::DrainsOnAgainstAWish => effects.retain(|effect| !matches!(effect, Effect::Hasten(_))),
             Self::AbandonsInSilence => effects.retain(|effect| !matches!(effect, Effect::Abandon(_))),
             Self::AbandonsAtOnce => {
                 let closing = machine.closing().filter(|_| before.closing.is_none());

@@ -6,6 +6,9 @@ use memchr::memchr;
 /// Room made for each read: more than most messages, little enough for a thousand idle connections.
 const READ_CHUNK: usize = 16 * 1024;
 
+/// The room under which new room is made: until then the short lines of one connection share one allocation.
+const LEAST_ROOM: usize = 4 * 1024;
+
 /// A line longer than this takes its memory with it when it is handed on, so that the buffer is small again.
 const KEPT_BUFFER: usize = 64 * 1024;
 
@@ -52,7 +55,9 @@ impl Splitter {
 
     /// Where the next bytes are to be put.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
-        self.buffer.reserve(READ_CHUNK);
+        if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
+            self.buffer.reserve(READ_CHUNK);
+        }
         &mut self.buffer
     }
 

@@ -1,0 +1,150 @@
+//! What can be asked of the program.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use mainstay::config::parse_duration;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    all is well
+  1    something failed: a server that counts is down, or the server answered a call with an error
+  2    the arguments or the configuration are wrong
+  3    the call failed and did not run
+  4    the call failed and may have run
+  130  interrupted (SIGINT)
+  143  terminated (SIGTERM)";
+
+const ENVIRONMENT: &str = "\
+Environment:
+  MAINSTAY_CONFIG  the configuration file, where --config names none
+  MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
+  MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug` [default: off]
+  NO_COLOR         set to anything: no colours";
+
+/// Keeps MCP servers connected.
+///
+/// Without a configuration, every command supervises a small demo server that is built in.
+#[derive(Debug, Parser)]
+#[command(name = "mainstay", version, after_help = format!("{EXIT_CODES}\n\n{ENVIRONMENT}"))]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// The configuration: a file with `mcpServers`
+    #[arg(long, short, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Remember no catalogs from one run to the next, and use none remembered
+    #[arg(long, global = true)]
+    pub(crate) no_cache: bool,
+    /// Say nothing on stderr but what is wrong
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Check(Check),
+    Tools(Tools),
+    Call(Call),
+    /// Run a small MCP server on stdin and stdout, to try things with
+    DemoServer,
+}
+
+/// Start every server, show what each offers and what is wrong with the rest
+///
+/// A server is given three attempts, within the timeout. The exit code is 0 if every server marked `required` is up; where
+/// none is marked, every enabled server counts. A configuration with errors is exit code 2, whatever is up.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// How long the servers may take to come up
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List the tools, prompts and resources of all servers
+///
+/// What a server offered last is shown, marked stale, while it cannot be asked. The exit code is 1 if nothing is known of
+/// a server that is not up.
+#[derive(Debug, Args)]
+pub(crate) struct Tools {
+    /// Only this server; may be given more than once
+    #[arg(long, short, value_name = "SERVER")]
+    pub(crate) server: Vec<String>,
+    /// How long the servers may take to come up
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Print one JSON document, with the whole definition of everything
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Call a tool
+///
+/// Only the server that is called is started. What the tool answers is printed; if the call fails, the message and the
+/// exit code say whether it may have run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay call demo echo '{\"text\": \"hello\"}'
+  mainstay call demo echo text=hello
+  jq -n '{text: \"hello\"}' | mainstay call demo echo -")]
+pub(crate) struct Call {
+    /// The server's name
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// The tool's name: the server's own, or the public one
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// A JSON object; `-` to read one from stdin; or KEY=VALUE pairs
+    ///
+    /// The value of a pair is text where the tool's schema says so; otherwise JSON if it is JSON, and text if not.
+    #[arg(value_name = "ARGUMENTS")]
+    pub(crate) arguments: Vec<String>,
+    /// How long it may take in all, the start of the server included
+    ///
+    /// By default the server has a minute to come up, and the call the time that its configuration gives it.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Print one JSON document, with the result as the server sent it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        <Arguments as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn the_common_options_stand_before_or_after_the_command() {
+        for line in [
+            ["mainstay", "--config", "a.json", "check"],
+            ["mainstay", "check", "--config", "a.json"],
+        ] {
+            let arguments = Arguments::try_parse_from(line).unwrap();
+            assert_eq!(arguments.common.config, Some("a.json".into()));
+        }
+    }
+
+    #[test]
+    fn a_timeout_of_nothing_is_refused() {
+        for timeout in ["0", "soon", "-1s"] {
+            let line = ["mainstay", "check", &format!("--timeout={timeout}")].map(str::to_owned);
+            assert!(Arguments::try_parse_from(line).is_err(), "{timeout}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a tool answered, for a person. Nothing is left out: what cannot be shown is named.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use mainstay::RawJson;
+
+/// A tool's result, as far as it is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Answer {
+    content: Vec<Value>,
+    structured_content: Option<Value>,
+    pub(super) is_error: bool,
+}
+
+impl Answer {
+    /// Reads a result. One of an unknown shape is shown whole.
+    pub(super) fn read(result: &RawJson) -> Self {
+        result.parse().unwrap_or_else(|_| Self {
+            structured_content: result.parse().ok(),
+            ..Self::default()
+        })
+    }
+
+    /// The text of it, ending in a new line unless there is none. Structured content is shown where no block is: servers
+    /// repeat it as text.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for block in &self.content {
+            text.push_str(&shown(block));
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+        }
+        match &self.structured_content {
+            Some(value) if self.content.is_empty() => format!("{value:#}\n"),
+            Some(_) | None => text,
+        }
+    }
+}
+
+fn shown(block: &Value) -> String {
+    let field = |name: &str| block.get(name).and_then(Value::as_str);
+    match field("type") {
+        Some("text") => field("text").unwrap_or_default().to_owned(),
+        Some(kind @ ("image" | "audio")) => {
+            // Four characters of base64 are three bytes.
+            let bytes = field("data").map_or(0, |data| data.trim_end_matches('=').len() * 3 / 4);
+            format!(
+                "[{kind} {}, {bytes} bytes]",
+                field("mimeType").unwrap_or("of unknown type")
+            )
+        }
+        Some("resource") => resource(block.get("resource").unwrap_or(&Value::Null)),
+        Some("resource_link") => {
+            let name = field("title").or(field("name")).unwrap_or_default();
+            format!("[resource {name}: {}]", field("uri").unwrap_or_default())
+        }
+        Some(_) | None => block.to_string(),
+    }
+}
+
+fn resource(resource: &Value) -> String {
+    let field = |name: &str| resource.get(name).and_then(Value::as_str);
+    let uri = field("uri").unwrap_or_default();
+    match field("text") {
+        Some(text) => format!("[resource {uri}]\n{text}"),
+        None => format!("[resource {uri}, {}]", field("mimeType").unwrap_or("binary")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(result: &str) -> String {
+        Answer::read(&RawJson::from_text(result).unwrap()).text()
+    }
+
+    #[test]
+    fn text_is_shown_as_it_is_and_the_rest_is_named() {
+        let result = r#"{"content": [
+            {"type": "text", "text": "one\ntwo"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "a://b", "text": "inside"}},
+            {"type": "resource_link", "uri": "c://d", "name": "d"},
+            {"type": "hologram", "depth": 3}
+        ]}"#;
+        let shown = "one\ntwo\n[image image/png, 3 bytes]\n[resource a://b]\ninside\n[resource d: c://d]\n\
+                     {\"depth\":3,\"type\":\"hologram\"}\n";
+        assert_eq!(text(result), shown);
+    }
+
+    #[test]
+    fn structured_content_is_shown_where_nothing_else_is() {
+        assert_eq!(
+            text(r#"{"content": [], "structuredContent": {"a": 1}}"#),
+            "{\n  \"a\": 1\n}\n"
+        );
+        assert_eq!(
+            text(r#"{"content": [{"type": "text", "text": "a"}], "structuredContent": {"a": 1}}"#),
+            "a\n"
+        );
+        assert_eq!(text(r#"{"content": []}"#), "");
+        assert_eq!(text(r#"{"content": "odd"}"#), "{\n  \"content\": \"odd\"\n}\n");
+    }
+}

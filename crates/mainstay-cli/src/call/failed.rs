@@ -1,0 +1,64 @@
+//! A call that failed: why, what the server said last, and whether it may have run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay::{CallError, Outcome, Trouble};
+
+use super::Called;
+use crate::exit::{Done, Exit};
+use crate::json;
+
+/// How long the end of a process may take to be known once its connection is lost.
+const HINDSIGHT: Duration = Duration::from_millis(500);
+
+impl Called<'_> {
+    pub(super) async fn failed(&self, error: &CallError) -> Done {
+        let outcome = error.outcome();
+        let exit = Exit::of_call(outcome);
+        let trouble = self.trouble(error).await;
+        let trouble = trouble.as_deref();
+        if self.call.json {
+            let (server, tool) = (&self.call.server, &self.call.tool);
+            let may_have_run = exit == Exit::MayHaveRun;
+            let document = json::Call::failed(server, tool, error, may_have_run, trouble);
+            self.screen.print(&json::document(&document))?;
+            return Ok(exit);
+        }
+        self.screen.error(&error.to_string());
+        if let Some(trouble) = trouble {
+            if matches!(error, CallError::Lost { .. }) {
+                self.screen.say(&format!("  {}", trouble.message));
+            }
+            for line in &trouble.stderr {
+                self.screen.say(&format!("  stderr: {line}"));
+            }
+        }
+        self.screen.say(verdict(outcome));
+        Ok(exit)
+    }
+
+    /// What is known of the server's own trouble; when a connection was lost, its process may be a moment from ending.
+    async fn trouble(&self, error: &CallError) -> Option<Arc<Trouble>> {
+        match error {
+            CallError::Lost { generation, .. } => {
+                let moved_on = |status: &mainstay::Status| status.generation != Some(*generation);
+                let status = self.server.wait_until(HINDSIGHT, moved_on).await;
+                status.and_then(|status| status.last_error)
+            }
+            CallError::NotConnected(now) | CallError::WaitTimedOut { now, .. } => now.last_error.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// What a person must know before trying again.
+fn verdict(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::NotSent => "the call was not sent: it did not run",
+        Outcome::Refused => "the call was refused: it did not run",
+        Outcome::Answered => "the call was answered: the server says why it failed",
+        Outcome::Unknown => "the call may have run: find out before you repeat it",
+        _ => "the call may have run: find out before you repeat it",
+    }
+}

@@ -1,0 +1,50 @@
+//! `mainstay check`: starts every server, shows what each offers and what is wrong with the rest.
+
+mod mend;
+mod report;
+mod show;
+
+use crate::args::{Check, Common};
+use crate::exit::{Done, Exit};
+use crate::json;
+use crate::load::load;
+use crate::output::Screen;
+use crate::run::with_fleet;
+use crate::startup::{Progress, Startup};
+
+pub(crate) use report::{Report, ServerReport};
+
+pub(crate) fn run(check: &Check, common: &Common, screen: &Screen) -> Done {
+    let setup = load(common)?;
+    setup.announce(screen);
+    with_fleet(&setup, screen, async |fleet| {
+        let startup = Startup::of(fleet);
+        // Scripts that read JSON are told nothing on the way.
+        let mut progress = Progress::new(screen, !check.json);
+        let statuses = startup
+            .settle(check.timeout, |statuses| progress.show(&startup, fleet, statuses))
+            .await;
+        drop(progress);
+        let report = Report::new(&setup, &startup, fleet, statuses);
+        let text = if check.json {
+            json::document(&json::Check::of(&setup, &report))
+        } else {
+            show::text(&report, screen.out, screen.width)
+        };
+        screen.print(&text)?;
+        Ok(report.exit())
+    })
+}
+
+impl Report {
+    /// Errors in the configuration need a person, whatever is up.
+    pub(crate) fn exit(&self) -> Exit {
+        if !self.refused.is_empty() {
+            Exit::Usage
+        } else if self.servers.iter().any(|server| server.counts && !server.is_up()) {
+            Exit::Failed
+        } else {
+            Exit::Success
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a check found: the one account that the text and the JSON are both made from.
+
+use std::time::Duration;
+
+use mainstay::{Catalog, Fleet, ServerConfig, Status};
+use serde::Deserialize;
+
+use super::mend::{Mend, mend};
+use crate::load::Setup;
+use crate::startup::{Standing, Startup};
+
+/// What a check found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// By name.
+    pub(crate) servers: Vec<ServerReport>,
+    /// Servers that are not used, for errors in their configuration.
+    pub(crate) refused: Vec<String>,
+}
+
+/// What a check found of one server.
+#[derive(Debug)]
+pub(crate) struct ServerReport {
+    pub(crate) status: Status,
+    pub(crate) standing: Standing,
+    pub(crate) required: bool,
+    /// Whether the exit code hangs on it.
+    pub(crate) counts: bool,
+    /// How long it took to come up, or was waited for.
+    pub(crate) took: Duration,
+    /// What the server calls itself: name and version.
+    pub(crate) title: Option<String>,
+    pub(crate) offers: Offers,
+    /// What was set aside of its offers, in words.
+    pub(crate) set_aside: Vec<String>,
+    /// What a person can do about it.
+    pub(crate) mend: Option<Mend>,
+}
+
+/// What a server offers, by the names and uris it uses itself.
+#[derive(Debug, Default)]
+pub(crate) struct Offers {
+    pub(crate) tools: Vec<String>,
+    pub(crate) prompts: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    pub(crate) templates: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(setup: &Setup, startup: &Startup, fleet: &Fleet, statuses: Vec<Status>) -> Self {
+        let none_required = !setup.servers.iter().any(ServerConfig::required);
+        let catalog = fleet.catalog();
+        let server = |status: Status| {
+            let config = setup
+                .servers
+                .iter()
+                .find(|config| config.name() == &*status.server);
+            let required = config.is_some_and(ServerConfig::required);
+            let enabled = config.is_some_and(ServerConfig::enabled);
+            ServerReport {
+                standing: Standing::of(&status),
+                required,
+                counts: required || (none_required && enabled),
+                took: startup.took(&status),
+                title: title(&catalog, &status.server),
+                offers: Offers::of(&catalog, &status.server),
+                set_aside: set_aside(&catalog, &status.server),
+                mend: config.and_then(|config| mend(&status, config, setup.file())),
+                status,
+            }
+        };
+        Self {
+            servers: statuses.into_iter().map(server).collect(),
+            refused: setup.refused.iter().cloned().collect(),
+        }
+    }
+}
+
+impl ServerReport {
+    pub(crate) fn is_up(&self) -> bool {
+        self.standing == Standing::Up
+    }
+}
+
+impl Offers {
+    fn of(catalog: &Catalog, server: &str) -> Self {
+        macro_rules! names {
+            ($offers:expr) => {
+                $offers
+                    .iter()
+                    .filter(|offer| offer.server() == server)
+                    .map(|offer| offer.original().to_owned())
+                    .collect()
+            };
+        }
+        Self {
+            tools: names!(catalog.tools()),
+            prompts: names!(catalog.prompts()),
+            resources: names!(catalog.resources()),
+            templates: names!(catalog.templates()),
+        }
+    }
+}
+
+fn title(catalog: &Catalog, server: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct ServerInfo {
+        name: String,
+        version: Option<String>,
+    }
+    let info = catalog.server(server)?.about().server_info.as_ref()?;
+    let info: ServerInfo = info.parse().ok()?;
+    Some(match info.version {
+        Some(version) => format!("{} {version}", info.name),
+        None => info.name,
+    })
+}
+
+fn set_aside(catalog: &Catalog, server: &str) -> Vec<String> {
+    let of_it = catalog
+        .diagnostics()
+        .iter()
+        .filter(|diagnostic| diagnostic.server == server);
+    let words = of_it.map(|diagnostic| match &diagnostic.item {
+        Some(item) => format!("{} `{item}`: {}", diagnostic.kind, diagnostic.message),
+        None => format!("{}s: {}", diagnostic.kind, diagnostic.message),
+    });
+    words.collect()
+}

@@ -1,0 +1,78 @@
+//! How the program ends.
+
+use std::process::ExitCode;
+
+use mainstay::Outcome;
+
+/// What a command comes to.
+pub(crate) type Done = Result<Exit, Failure>;
+
+/// The exit codes. They are part of the interface: scripts depend on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All is well.
+    Success,
+    /// Something failed: a server that counts is down, or the server answered a call with an error.
+    Failed,
+    /// The arguments or the configuration are wrong.
+    Usage,
+    /// The call failed and did not run.
+    DidNotRun,
+    /// The call failed and may have run.
+    MayHaveRun,
+    /// SIGINT.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+}
+
+/// An end before there was a result: what to say, and how to exit.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) error: anyhow::Error,
+}
+
+impl Exit {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::DidNotRun => 3,
+            Self::MayHaveRun => 4,
+            // 128 plus the number of the signal, as shells have it.
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
+        }
+    }
+
+    /// How a call that failed ends the program.
+    pub(crate) fn of_call(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::NotSent | Outcome::Refused => Self::DidNotRun,
+            Outcome::Answered => Self::Failed,
+            Outcome::Unknown => Self::MayHaveRun,
+            // An outcome of a newer library: what is not known to have stayed without effect may have had one.
+            _ => Self::MayHaveRun,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+impl Failure {
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        let (exit, error) = (Exit::Usage, error.into());
+        Self { exit, error }
+    }
+
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        let (exit, error) = (Exit::Failed, error.into());
+        Self { exit, error }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a script sees. These types are the interface, not the library's: a field may be added within a version, and is
+//! never renamed, removed or given another meaning. Absent values are `null`.
+
+mod call;
+mod check;
+mod tools;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mainstay::Status;
+use mainstay::config::Origin;
+use serde::Serialize;
+
+pub(crate) use call::Call;
+pub(crate) use check::Check;
+pub(crate) use tools::Tools;
+
+use crate::load::{Setup, Source};
+use crate::startup::Standing;
+
+/// The version of every document.
+const VERSION: u32 = 1;
+
+/// A document as text.
+pub(crate) fn document(document: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(document).expect("own types have text keys and finite numbers");
+    text + "\n"
+}
+
+/// Which configuration was used, and what is wrong with it.
+#[derive(Serialize)]
+struct Configuration {
+    source: &'static str,
+    path: Option<String>,
+    found_by: Option<&'static str>,
+    problems: Vec<Problem>,
+    refused: Vec<String>,
+    not_used: Vec<String>,
+}
+
+/// One thing wrong with a configuration.
+#[derive(Serialize)]
+struct Problem {
+    severity: String,
+    server: Option<String>,
+    key: Option<String>,
+    file: Option<String>,
+    line: Option<usize>,
+    column: Option<usize>,
+    message: String,
+    mend: Option<String>,
+}
+
+/// Where a server is in its life.
+#[derive(Serialize)]
+struct Server {
+    server: String,
+    state: &'static str,
+    up: bool,
+    reason: Option<&'static str>,
+    generation: Option<u64>,
+    attempt: u32,
+    budget: u32,
+    next_retry_ms: Option<u64>,
+    protocol_version: Option<String>,
+    era: Option<&'static str>,
+    listed_at_ms: Option<u64>,
+    stale: bool,
+    error: Option<Trouble>,
+}
+
+/// What went wrong with a server.
+#[derive(Serialize)]
+struct Trouble {
+    message: String,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    stderr: Vec<String>,
+}
+
+impl Configuration {
+    fn of(setup: &Setup) -> Self {
+        let (source, path, found_by) = match &setup.source {
+            Source::File { path, how } => ("file", Some(path.display().to_string()), Some(word(*how))),
+            Source::Demo { .. } => ("demo", None, None),
+        };
+        Self {
+            source,
+            path,
+            found_by,
+            problems: setup.problems.iter().map(Problem::of).collect(),
+            refused: setup.refused.iter().cloned().collect(),
+            not_used: setup
+                .mentioned
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect(),
+        }
+    }
+}
+
+fn word(how: Origin) -> &'static str {
+    match how {
+        Origin::Flag => "flag",
+        Origin::Env => "env",
+        Origin::User => "user",
+        _ => "other",
+    }
+}
+
+impl Problem {
+    fn of(problem: &mainstay::config::Problem) -> Self {
+        Self {
+            severity: problem.severity.to_string(),
+            server: problem.server.clone(),
+            key: problem.key.clone(),
+            file: problem.file.as_ref().map(|file| file.display().to_string()),
+            line: problem.place.map(|place| place.line),
+            column: problem.place.map(|place| place.column),
+            message: problem.message.clone(),
+            mend: problem.mend.clone(),
+        }
+    }
+}
+
+impl Server {
+    fn of(status: &Status) -> Self {
+        let up = Standing::of(status) == Standing::Up;
+        Self {
+            server: status.server.to_string(),
+            state: status.state.as_str(),
+            up,
+            reason: status.reason.map(mainstay::Reason::as_str),
+            generation: status.generation.map(|generation| generation.0),
+            attempt: status.attempt,
+            budget: status.budget,
+            next_retry_ms: status.next_retry.map(until),
+            protocol_version: status.protocol.as_ref().map(|(_, version)| version.to_string()),
+            era: status.protocol.as_ref().map(|(era, _)| era.as_str()),
+            listed_at_ms: status.listed_at.map(unix_ms),
+            stale: status.stale_since.is_some(),
+            // The library remembers what went wrong before a recovery; a script asks what is wrong now.
+            error: status.last_error.as_deref().filter(|_| !up).map(Trouble::of),
+        }
+    }
+}
+
+impl Trouble {
+    fn of(trouble: &mainstay::Trouble) -> Self {
+        Self {
+            message: trouble.message.clone(),
+            exit_code: trouble.exit.and_then(|exit| exit.code),
+            signal: trouble.exit.and_then(|exit| exit.signal),
+            stderr: trouble.stderr.clone(),
+        }
+    }
+}
+
+fn until(at: SystemTime) -> u64 {
+    ms(at.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+fn unix_ms(at: SystemTime) -> u64 {
+    ms(at.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,97 @@
+//! The document of `mainstay tools --json`.
+
+use mainstay::{Catalog, Hints, RawJson, Status};
+use serde::Serialize;
+
+use super::{Configuration, Server, VERSION};
+use crate::load::Setup;
+
+#[derive(Serialize)]
+pub(crate) struct Tools {
+    version: u32,
+    configuration: Configuration,
+    servers: Vec<Server>,
+    tools: Vec<Tool>,
+    prompts: Vec<Offer>,
+    resources: Vec<Offer>,
+    templates: Vec<Offer>,
+}
+
+#[derive(Serialize)]
+struct Tool {
+    #[serde(flatten)]
+    offer: Offer,
+    hints: Effects,
+}
+
+/// One thing offered. `definition` is as published: the server's own, under its public name.
+#[derive(Serialize)]
+struct Offer {
+    name: String,
+    server: String,
+    original: String,
+    stale: bool,
+    definition: RawJson,
+}
+
+/// What a tool is to be taken for: what it says of itself, and the cautious default where it says nothing.
+#[derive(Serialize)]
+struct Effects {
+    read_only: bool,
+    idempotent: bool,
+    destructive: bool,
+    open_world: bool,
+}
+
+impl Tools {
+    pub(crate) fn of(setup: &Setup, catalog: &Catalog, statuses: &[Status]) -> Self {
+        let stale = |server: &str| {
+            catalog
+                .freshness(server)
+                .is_some_and(|freshness| freshness.stale_since.is_some())
+        };
+        macro_rules! offer {
+            ($offer:expr) => {
+                Offer {
+                    name: $offer.name().to_owned(),
+                    server: $offer.server().to_owned(),
+                    original: $offer.original().to_owned(),
+                    stale: stale($offer.server()),
+                    definition: $offer.published().clone(),
+                }
+            };
+        }
+        let tools = catalog.tools().iter().map(|tool| Tool {
+            offer: offer!(tool),
+            hints: Effects::of(tool.hints()),
+        });
+        Self {
+            version: VERSION,
+            configuration: Configuration::of(setup),
+            servers: statuses.iter().map(Server::of).collect(),
+            tools: tools.collect(),
+            prompts: catalog.prompts().iter().map(|prompt| offer!(prompt)).collect(),
+            resources: catalog
+                .resources()
+                .iter()
+                .map(|resource| offer!(resource))
+                .collect(),
+            templates: catalog
+                .templates()
+                .iter()
+                .map(|template| offer!(template))
+                .collect(),
+        }
+    }
+}
+
+impl Effects {
+    fn of(hints: Hints) -> Self {
+        Self {
+            read_only: hints.read_only,
+            idempotent: hints.idempotent,
+            destructive: hints.destructive,
+            open_world: hints.open_world,
+        }
+    }
+}

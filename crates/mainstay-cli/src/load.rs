@@ -1,0 +1,171 @@
+//! Finds the configuration and says which one it is. Where there is none, the built-in demo server is supervised.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use mainstay::config::{Origin, Problem, Severity, locate, nearest};
+use mainstay::{Configuration, ServerConfig};
+
+use crate::args::Common;
+use crate::exit::Failure;
+use crate::output::Screen;
+
+/// The name of the server that stands in where there is no configuration.
+const DEMO: &str = "demo";
+
+/// The servers to supervise, and where they come from.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) source: Source,
+    pub(crate) servers: Vec<ServerConfig>,
+    pub(crate) problems: Vec<Problem>,
+    /// Servers that are not used, for errors in their configuration.
+    pub(crate) refused: BTreeSet<String>,
+    /// Files in the working directory that look like configurations. They are never used unasked.
+    pub(crate) mentioned: Vec<PathBuf>,
+    /// Where catalogs are remembered.
+    pub(crate) store: Option<PathBuf>,
+}
+
+/// Where the servers come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    File { path: PathBuf, how: Origin },
+    Demo { user_path: Option<PathBuf> },
+}
+
+/// Finds and reads the configuration.
+pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
+    let cwd = env::current_dir()
+        .context("the working directory is not known")
+        .map_err(Failure::failed)?;
+    let located = locate(common.config.as_deref(), |name| env::var_os(name), &cwd).map_err(Failure::usage)?;
+    let store = (!common.no_cache).then(cache_directory).flatten();
+    let mentioned = located.mentioned;
+    let Some(path) = located.path else {
+        return Ok(Setup {
+            source: Source::Demo {
+                user_path: located.user_path,
+            },
+            servers: vec![demo_server()?],
+            problems: Vec::new(),
+            refused: BTreeSet::new(),
+            mentioned,
+            store,
+        });
+    };
+    let configuration = Configuration::load(&path).map_err(Failure::usage)?;
+    Ok(Setup {
+        source: Source::File {
+            path,
+            how: located.how,
+        },
+        servers: configuration.servers,
+        problems: configuration.problems,
+        refused: configuration.refused,
+        mentioned,
+        store,
+    })
+}
+
+impl Setup {
+    /// Says what is used, what is not, and what is wrong with it.
+    pub(crate) fn announce(&self, screen: &Screen) {
+        match &self.source {
+            Source::File { path, how } => {
+                screen.note(&format!("using {} ({})", path.display(), found(*how)));
+            }
+            Source::Demo { user_path } => {
+                let place = match user_path {
+                    Some(path) => format!("write {}, or name a file with --config", path.display()),
+                    None => "name a file with --config".to_owned(),
+                };
+                screen.note("no configuration found: using the built-in demo server");
+                screen.note(&format!("to use your own servers, {place}"));
+            }
+        }
+        for file in &self.mentioned {
+            screen.note(&format!(
+                "not used: {} (a file of the working directory is used only if --config names it)",
+                file.display()
+            ));
+        }
+        for problem in &self.problems {
+            match problem.severity {
+                Severity::Error => screen.error(&problem.to_string()),
+                Severity::Warning => screen.warning(&problem.to_string()),
+            }
+        }
+    }
+
+    /// Leaves only the servers of these names; all, where none is given.
+    pub(crate) fn keep(&mut self, names: &[String]) -> Result<(), Failure> {
+        for name in names {
+            if !self.servers.iter().any(|server| server.name() == name) {
+                return Err(Failure::usage(self.unknown(name)));
+            }
+        }
+        if !names.is_empty() {
+            self.servers
+                .retain(|server| names.iter().any(|name| name == server.name()));
+        }
+        Ok(())
+    }
+
+    /// The configuration's file, for messages.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.source {
+            Source::File { path, .. } => Some(path),
+            Source::Demo { .. } => None,
+        }
+    }
+
+    fn unknown(&self, name: &str) -> anyhow::Error {
+        if self.refused.contains(name) {
+            return anyhow!("server {name:?} is not used, for the errors in its configuration");
+        }
+        let known = || self.servers.iter().map(ServerConfig::name);
+        match nearest(name, known()) {
+            Some(meant) => anyhow!("there is no server {name:?}; did you mean {meant:?}?"),
+            None => {
+                let known: Vec<_> = known().collect();
+                anyhow!("there is no server {name:?}; there is: {}", known.join(", "))
+            }
+        }
+    }
+}
+
+/// How a file was found, in words.
+fn found(how: Origin) -> String {
+    match how {
+        Origin::Flag | Origin::Env => format!("named by {how}"),
+        _ => format!("found in {how}"),
+    }
+}
+
+fn demo_server() -> Result<ServerConfig, Failure> {
+    let program = env::current_exe().context("the path of this program is not known");
+    let program = program.and_then(|path| {
+        let path = path.into_os_string().into_string();
+        path.map_err(|path| anyhow!("the path of this program is not UTF-8: {}", path.display()))
+    });
+    let program = program.map_err(Failure::failed)?;
+    let server = ServerConfig::stdio(DEMO, program).arg("demo-server").build();
+    server.map_err(Failure::failed)
+}
+
+/// `MAINSTAY_CACHE`, or `mainstay` in the user's cache directory.
+fn cache_directory() -> Option<PathBuf> {
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    set("MAINSTAY_CACHE").or_else(|| {
+        let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+        let base = base.or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+        Some(base.join("mainstay"))
+    })
+}

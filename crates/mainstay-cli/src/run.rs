@@ -1,0 +1,68 @@
+//! Supervises the servers for as long as a command lasts, and leaves nothing behind.
+//!
+//! The first SIGINT or SIGTERM ends the command and closes the fleet; a second one ends the program at once, and then
+//! the library's guardian ends what is left of the servers.
+
+use std::time::Duration;
+
+use mainstay::Fleet;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::{Done, Exit, Failure};
+use crate::load::Setup;
+use crate::output::Screen;
+
+/// How long closing may take: longer than the ladder that ends a stubborn server, which has about 5 s.
+const CLOSE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Starts the servers, does the work, and closes them.
+pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::failed)?;
+    let done = runtime.block_on(supervise(setup, screen, work));
+    // Whatever still runs belongs to nobody.
+    runtime.shutdown_background();
+    done
+}
+
+async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
+    let mut signals = Signals::listen()?;
+    let mut builder = Fleet::builder();
+    if let Some(store) = &setup.store {
+        builder = builder.store(store);
+    }
+    let fleet = builder.start(setup.servers.iter().cloned());
+    let done = tokio::select! {
+        done = work(&fleet) => done,
+        exit = signals.next() => {
+            screen.note("stopping the servers; interrupt once more to force");
+            Ok(exit)
+        }
+    };
+    tokio::select! {
+        _ = fleet.close(CLOSE_WITHIN) => done,
+        exit = signals.next() => Ok(exit),
+    }
+}
+
+/// The signals that end the program.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(Failure::failed)?,
+        })
+    }
+
+    async fn next(&mut self) -> Exit {
+        tokio::select! {
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Terminated,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The table of all servers, while they come up and when they have.
+
+use std::time::Duration;
+
+use mainstay::{Desired, StateKind, Status};
+
+use super::Standing;
+use crate::output::{Cell, Ink, Paint, plain, span, table};
+
+/// Pictures of something under way, one after the other.
+const TURNING: [&str; 4] = ["◐", "◓", "◑", "◒"];
+/// How long each is shown.
+const TURN: Duration = Duration::from_millis(100);
+
+/// One server as the table shows it.
+pub(crate) struct Row<'a> {
+    pub(crate) status: &'a Status,
+    pub(crate) took: Duration,
+    /// How many tools it offers, where that is known.
+    pub(crate) tools: Option<usize>,
+}
+
+/// The table, one line for each server, below a line of headings.
+pub(crate) fn board(paint: Paint, rows: &[Row<'_>]) -> Vec<String> {
+    let heading = |text: &str| Cell::new(Ink::Dim, text);
+    let headings = vec![
+        heading(" "),
+        heading("server"),
+        heading("state"),
+        Cell::number(Ink::Dim, "time"),
+        Cell::number(Ink::Dim, "tools"),
+        heading("protocol"),
+    ];
+    let rows: Vec<_> = std::iter::once(headings)
+        .chain(rows.iter().map(Row::cells))
+        .collect();
+    table(paint, &rows)
+}
+
+impl Row<'_> {
+    fn cells(&self) -> Vec<Cell> {
+        let status = self.status;
+        let standing = Standing::of(status);
+        let (mark, ink) = mark(standing, self.took);
+        let time = match standing {
+            Standing::Up | Standing::Starting => span(self.took),
+            Standing::Down | Standing::Off => String::new(),
+        };
+        let tools = self.tools.map(|tools| tools.to_string()).unwrap_or_default();
+        let protocol = status
+            .protocol
+            .as_ref()
+            .map(|(_, version)| plain(version))
+            .unwrap_or_default();
+        vec![
+            Cell::new(ink, mark),
+            Cell::new(Ink::Cyan, plain(&status.server)),
+            Cell::new(ink, state(status)),
+            Cell::number(Ink::None, time),
+            Cell::number(Ink::None, tools),
+            Cell::new(Ink::Dim, protocol),
+        ]
+    }
+}
+
+/// The state in words, with the attempt where there is more than one.
+pub(super) fn state(status: &Status) -> String {
+    if status.state == StateKind::Disabled && status.desired == Desired::Enabled {
+        return "starting".to_owned();
+    }
+    match (status.attempt, status.reason) {
+        (0, None) => status.state.to_string(),
+        (0, Some(reason)) => format!("{} ({})", status.state, reason.as_str()),
+        (failures, _) => format!("{} ({failures} of {} failures)", status.state, status.budget),
+    }
+}
+
+fn mark(standing: Standing, took: Duration) -> (&'static str, Ink) {
+    match standing {
+        Standing::Up => ("✔", Ink::Green),
+        Standing::Down => ("✖", Ink::Red),
+        Standing::Off => ("○", Ink::Dim),
+        Standing::Starting => {
+            let turn = took.as_millis() / TURN.as_millis() % TURNING.len() as u128;
+            (TURNING[usize::try_from(turn).unwrap_or(0)], Ink::Yellow)
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `mainstay tools`: what all servers offer. A server that cannot be asked is shown as it was last seen, marked stale.
+
+use mainstay::{Catalog, Status};
+use serde::Deserialize;
+
+use crate::args::{Common, Tools};
+use crate::exit::{Done, Exit};
+use crate::json;
+use crate::load::load;
+use crate::output::{Cell, Ink, Screen, cut, first_line, plain, span, table, width};
+use crate::run::with_fleet;
+use crate::startup::{Progress, Standing, Startup};
+
+/// Narrower than this, a description says nothing and is left out.
+const LEAST_DESCRIPTION: usize = 12;
+/// How far everything below a server's name is indented.
+const INDENT: usize = 2;
+/// How wide the word for a kind is: that of the longest.
+const KINDS: usize = "resource".len();
+
+pub(crate) fn run(tools: &Tools, common: &Common, screen: &Screen) -> Done {
+    let mut setup = load(common)?;
+    setup.announce(screen);
+    setup.keep(&tools.server)?;
+    with_fleet(&setup, screen, async |fleet| {
+        let startup = Startup::of(fleet);
+        let mut progress = Progress::new(screen, false);
+        let statuses = startup
+            .settle(tools.timeout, |statuses| progress.show(&startup, fleet, statuses))
+            .await;
+        drop(progress);
+        let catalog = fleet.catalog();
+        let text = if tools.json {
+            json::document(&json::Tools::of(&setup, &catalog, &statuses))
+        } else {
+            text(&catalog, &statuses, screen)
+        };
+        screen.print(&text)?;
+        let mut exit = Exit::Success;
+        for status in &statuses {
+            if !is_shown(&catalog, status) && !matches!(Standing::of(status), Standing::Up | Standing::Off) {
+                screen.error(&missing(status));
+                exit = Exit::Failed;
+            }
+        }
+        Ok(exit)
+    })
+}
+
+/// Whether anything is known of what a server offers.
+fn is_shown(catalog: &Catalog, status: &Status) -> bool {
+    catalog.freshness(&status.server).is_some()
+}
+
+fn missing(status: &Status) -> String {
+    let state = format!("server {} is {}", plain(&status.server), status.state);
+    match &status.last_error {
+        Some(error) => format!("{state}: {error}"),
+        None => state,
+    }
+}
+
+fn text(catalog: &Catalog, statuses: &[Status], screen: &Screen) -> String {
+    let mut text = String::new();
+    for status in statuses.iter().filter(|status| is_shown(catalog, status)) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&heading(catalog, status, screen));
+        text.push_str(&section(catalog, status, screen));
+    }
+    text
+}
+
+fn heading(catalog: &Catalog, status: &Status, screen: &Screen) -> String {
+    let name = screen.out.bold(&plain(&status.server));
+    let freshness = catalog.freshness(&status.server);
+    let stale = freshness.filter(|freshness| freshness.stale_since.is_some());
+    match stale {
+        None => format!("{name}\n"),
+        Some(freshness) => {
+            let age = freshness.listed_at.elapsed().unwrap_or_default();
+            let state = format!("stale: listed {} ago, now {}", span(age), status.state);
+            format!("{name}  {}\n", screen.out.ink(Ink::Yellow, &state))
+        }
+    }
+}
+
+/// One thing offered: its kind, its name, what it is said to do, what it says of its effects.
+struct Line {
+    kind: &'static str,
+    name: String,
+    description: String,
+    hints: String,
+}
+
+fn section(catalog: &Catalog, status: &Status, screen: &Screen) -> String {
+    macro_rules! lines {
+        ($kind:literal, $offers:expr) => {
+            $offers
+                .iter()
+                .filter(|offer| offer.server() == &*status.server)
+                .map(|offer| Line::read($kind, offer.name(), offer.published()))
+        };
+    }
+    // Each kind is aligned by itself: one long uri must not push the tools' descriptions off the screen.
+    let kinds: [Vec<Line>; 4] = [
+        lines!("tool", catalog.tools()).collect(),
+        lines!("prompt", catalog.prompts()).collect(),
+        lines!("resource", catalog.resources()).collect(),
+        lines!("template", catalog.templates()).collect(),
+    ];
+    let text: String = kinds.iter().map(|lines| aligned(lines, screen)).collect();
+    if text.is_empty() {
+        return format!("{}{}\n", " ".repeat(INDENT), screen.out.dim("nothing"));
+    }
+    text
+}
+
+fn aligned(lines: &[Line], screen: &Screen) -> String {
+    let widest =
+        |measure: fn(&Line) -> &str| lines.iter().map(|line| width(measure(line))).max().unwrap_or(0);
+    let gaps = 3 * 2;
+    let taken = INDENT + KINDS + gaps + widest(|line| &line.name) + widest(|line| &line.hints);
+    let room = screen.width.saturating_sub(taken);
+    let rows: Vec<_> = lines.iter().map(|line| line.cells(room)).collect();
+    let mut text = String::new();
+    for line in table(screen.out, &rows) {
+        text.push_str(&format!("{:INDENT$}{line}\n", ""));
+    }
+    text
+}
+
+impl Line {
+    fn read(kind: &'static str, name: &str, published: &mainstay::RawJson) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Read {
+            title: Option<String>,
+            description: Option<String>,
+            annotations: Option<Said>,
+        }
+        let read: Read = published.parse().unwrap_or_default();
+        Self {
+            kind,
+            name: plain(name),
+            description: first_line(&read.description.or(read.title).unwrap_or_default()),
+            hints: read.annotations.unwrap_or_default().words(),
+        }
+    }
+
+    fn cells(&self, room: usize) -> Vec<Cell> {
+        let description = if room < LEAST_DESCRIPTION {
+            String::new()
+        } else {
+            cut(&self.description, room)
+        };
+        vec![
+            Cell::new(Ink::Dim, format!("{:KINDS$}", self.kind)),
+            Cell::new(Ink::Cyan, self.name.clone()),
+            Cell::new(Ink::Yellow, self.hints.clone()),
+            Cell::new(Ink::None, description),
+        ]
+    }
+}
+
+/// What a tool says of its effects. What it leaves unsaid is not shown, although a cautious caller assumes the worst.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Said {
+    read_only_hint: Option<bool>,
+    idempotent_hint: Option<bool>,
+    destructive_hint: Option<bool>,
+}
+
+impl Said {
+    fn words(&self) -> String {
+        let mut words = Vec::new();
+        if self.read_only_hint == Some(true) {
+            // A tool that only reads is idempotent and destroys nothing.
+            return "read-only".to_owned();
+        }
+        if self.idempotent_hint == Some(true) {
+            words.push("idempotent");
+        }
+        if self.destructive_hint == Some(true) {
+            words.push("destructive");
+        }
+        words.join(" ")
+    }
+}

@@ -1,0 +1,154 @@
+use serde_json::json;
+
+use crate::sandbox::{Sandbox, dying, good, keys, missing, shell, silent};
+
+#[test]
+fn without_a_configuration_the_demo_server_is_shown() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run(&["check"]);
+    ran.exits(0)
+        .says("no configuration found: using the built-in demo server")
+        .prints("✔  demo    connected")
+        .prints("add, count, crash, echo")
+        .prints("1 of 1 server up");
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn a_bad_server_shows_its_reason_and_hides_nothing_of_a_good_one() {
+    let sandbox = Sandbox::with(&json!({ "good": good(), "absent": missing(), "dying": dying() }));
+    let ran = sandbox.run(&["check"]);
+    ran.exits(1)
+        .prints("echo")
+        .prints("command `no-such-program-anywhere` not found")
+        .prints("the server's process ended while starting: exit status 3")
+        .prints("stderr     cannot find my database")
+        .prints("sh -c 'echo '\\''cannot find my database'\\'' >&2; exit 3'")
+        .prints("1 of 3 servers up; down: absent, dying");
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn the_exit_code_hangs_on_required_servers_where_there_are_any() {
+    let required = |mut server: serde_json::Value| {
+        server["required"] = json!(true);
+        server
+    };
+    let code = |servers| Sandbox::with(&servers).run(&["check"]).code;
+    assert_eq!(code(json!({ "a": required(good()), "b": missing() })), Some(0));
+    assert_eq!(code(json!({ "a": good(), "b": required(missing()) })), Some(1));
+    assert_eq!(code(json!({ "a": good(), "b": missing() })), Some(1));
+}
+
+#[test]
+fn a_disabled_server_is_shown_and_not_missed() {
+    let mut disabled = missing();
+    disabled["enabled"] = json!(false);
+    let sandbox = Sandbox::with(&json!({ "good": good(), "off": disabled }));
+    sandbox
+        .run(&["check"])
+        .exits(0)
+        .prints("○  off     disabled")
+        .prints("1 of 1 server up");
+}
+
+#[test]
+fn a_lazy_server_is_woken() {
+    let mut lazy = good();
+    lazy["lazy"] = json!(true);
+    let sandbox = Sandbox::with(&json!({ "lazy": lazy }));
+    // The second time its catalog is known, and nothing but a demand starts it.
+    for _ in 0..2 {
+        let ran = sandbox.run(&["check", "--timeout", "10s"]);
+        ran.exits(0).prints("✔  lazy    connected");
+    }
+}
+
+#[test]
+fn a_server_that_fails_twice_and_then_works_is_up() {
+    let sandbox = Sandbox::new();
+    let tries = sandbox.path("tries");
+    let script = format!(
+        "echo x >> '{0}'; [ $(wc -l < '{0}') -gt 2 ] && exec '{1}' demo-server; exit 1",
+        tries.display(),
+        crate::sandbox::MAINSTAY,
+    );
+    let config = json!({ "mcpServers": { "flaky": shell(&script) } });
+    sandbox.write("flaky.json", &config.to_string());
+    sandbox
+        .run(&["check", "--config", "../flaky.json"])
+        .exits(0)
+        .prints("✔  flaky");
+}
+
+#[test]
+fn a_server_that_is_still_starting_at_the_timeout_is_not_up() {
+    let sandbox = Sandbox::with(&json!({ "silent": silent() }));
+    sandbox
+        .run(&["check", "--timeout", "300ms"])
+        .exits(1)
+        .prints("silent  is not up yet")
+        .prints("give it longer with --timeout");
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn elsewhere_than_on_a_terminal_each_change_is_a_line() {
+    let ran = Sandbox::new().run(&["check"]);
+    ran.says("demo: connecting\n").says("demo: connected after ");
+    assert!(!ran.stderr.contains('\u{1b}') && !ran.stdout.contains('\u{1b}'));
+    let quiet = Sandbox::new().run(&["check", "--quiet"]);
+    assert_eq!(quiet.exits(0).stderr, "");
+}
+
+#[test]
+fn json_has_the_documented_keys_and_no_colour() {
+    let sandbox = Sandbox::with(&json!({ "good": good(), "dying": dying() }));
+    let ran = sandbox.run(&["check", "--json"]);
+    let document = ran.exits(1).json();
+    assert!(!ran.stdout.contains('\u{1b}'));
+    assert_eq!(document["version"], 1);
+    assert_eq!(document["ok"], false);
+    assert_eq!(keys(&document), ["configuration", "ok", "servers", "version"]);
+    assert_eq!(
+        keys(&document["configuration"]),
+        ["found_by", "not_used", "path", "problems", "refused", "source"]
+    );
+    let (dying, good) = (&document["servers"][0], &document["servers"][1]);
+    let expected = [
+        "attempt",
+        "budget",
+        "counts",
+        "era",
+        "error",
+        "generation",
+        "listed_at_ms",
+        "mend",
+        "next_retry_ms",
+        "prompts",
+        "protocol_version",
+        "reason",
+        "required",
+        "resources",
+        "server",
+        "set_aside",
+        "stale",
+        "state",
+        "templates",
+        "time_ms",
+        "title",
+        "tools",
+        "up",
+    ];
+    assert_eq!(keys(dying), expected);
+    assert_eq!(keys(good), expected);
+    assert_eq!(good["state"], "connected");
+    assert_eq!(good["tools"][0], "add");
+    assert_eq!(dying["up"], false);
+    assert_eq!(
+        keys(&dying["error"]),
+        ["exit_code", "message", "signal", "stderr"]
+    );
+    assert_eq!(dying["error"]["exit_code"], 3);
+    assert_eq!(dying["error"]["stderr"][0], "cannot find my database");
+}

@@ -1,0 +1,98 @@
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::sandbox::{Sandbox, finish, good, shell};
+
+/// Less than the first rung of the ladder that ends a stubborn server.
+const AT_ONCE: Duration = Duration::from_millis(1500);
+
+/// Starts a check and waits until its stderr says so.
+fn start_until(sandbox: &Sandbox, said: &str) -> Child {
+    let mut child = sandbox.command(&["check"]).spawn().unwrap();
+    wait_for(&mut child, said);
+    child
+}
+
+/// Reads stderr up to a line that holds this text. The rest is left unread.
+fn wait_for(child: &mut Child, said: &str) {
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(said) {
+        line.clear();
+        assert_ne!(
+            stderr.read_line(&mut line).unwrap(),
+            0,
+            "stderr ended before {said:?}"
+        );
+    }
+    // Whatever the reader holds beyond that line is not looked at.
+    child.stderr = Some(stderr.into_inner());
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn an_interrupt_ends_the_servers_and_the_program() {
+    for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let sandbox = Sandbox::new();
+        let ended = sandbox.path("ended");
+        let tidy = shell(&format!("cat >/dev/null; touch '{}'", ended.display()));
+        let config = json!({ "mcpServers": { "good": good(), "tidy": tidy } });
+        sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
+        let child = start_until(&sandbox, "good: connected");
+        assert!(
+            sandbox.tree().pids().len() >= 3,
+            "the program and its servers run"
+        );
+        signal(&child, sent);
+        let ran = finish(child);
+        ran.exits(code).says("stopping the servers");
+        assert!(
+            ended.exists(),
+            "a server may end in its own way before the program does"
+        );
+        sandbox.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_second_interrupt_forces_the_end_and_leaves_nothing_all_the_same() {
+    let stubborn = shell("trap '' TERM; while :; do sleep 1; done");
+    let sandbox = Sandbox::with(&json!({ "good": good(), "stubborn": stubborn }));
+    let mut child = start_until(&sandbox, "good: connected");
+    signal(&child, Signal::INT);
+    wait_for(&mut child, "stopping the servers");
+    let forced = Instant::now();
+    signal(&child, Signal::INT);
+    finish(child).exits(130);
+    assert!(forced.elapsed() < AT_ONCE, "{:?}", forced.elapsed());
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    for command in [
+        &["check"][..],
+        &["tools"],
+        &["call", "demo", "echo", "text=x"],
+        &["tools", "--json"],
+    ] {
+        let sandbox = Sandbox::new();
+        let mut child = sandbox.command(command).spawn().unwrap();
+        drop(child.stdout.take());
+        let ran = finish(child);
+        ran.exits(0);
+        assert!(
+            !ran.stderr.contains("error") && !ran.stderr.contains("panicked"),
+            "{}",
+            ran.stderr
+        );
+        sandbox.assert_nothing_is_left();
+    }
+}

@@ -1,0 +1,9 @@
+//! The program as a person or a script meets it: the real binary, its output, its exit codes, and what it leaves behind.
+
+mod call;
+mod check;
+mod configuration;
+mod leaving;
+mod sandbox;
+mod terminal;
+mod tools;

@@ -1,0 +1,91 @@
+//! Two ways to do a thing, timed in turn.
+//!
+//! Small batches alternate, so that whatever else the machine does meets both sides alike; the median over all of them
+//! leaves out those that were interrupted.
+
+use std::time::{Duration, Instant};
+
+use crate::report::{Amount, Row, Side};
+
+/// What two sides took for one operation, over all batches.
+pub(crate) struct Pair {
+    base: Vec<f64>,
+    ours: Vec<f64>,
+}
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        Self {
+            base: Vec::new(),
+            ours: Vec::new(),
+        }
+    }
+
+    /// Times `rounds` batches of each side, in alternating order. The first round only warms up.
+    pub(crate) async fn measure(
+        rounds: usize,
+        batch: u32,
+        mut base: impl AsyncFnMut(),
+        mut ours: impl AsyncFnMut(),
+    ) -> Self {
+        let mut pair = Self::new();
+        for round in 0..=rounds {
+            let (b, o) = if round % 2 == 0 {
+                let b = timed(batch, &mut base).await;
+                (b, timed(batch, &mut ours).await)
+            } else {
+                let o = timed(batch, &mut ours).await;
+                (timed(batch, &mut base).await, o)
+            };
+            if round > 0 {
+                pair.push(b, o);
+            }
+        }
+        pair
+    }
+
+    /// Adds what one operation took on each side, in nanoseconds.
+    pub(crate) fn push(&mut self, base: f64, ours: f64) {
+        self.base.push(base);
+        self.ours.push(ours);
+    }
+
+    pub(crate) fn row(
+        &self,
+        name: &'static str,
+        base: &'static str,
+        ours: &'static str,
+        aim: Option<f64>,
+    ) -> Row {
+        let ratios = self.ours.iter().zip(&self.base).map(|(ours, base)| ours / base);
+        let side = |what, times: &[f64]| Side {
+            what,
+            amount: Amount::Nanoseconds(median(times.iter().copied())),
+        };
+        Row {
+            name,
+            base: side(base, &self.base),
+            ours: side(ours, &self.ours),
+            ratio: median(ratios),
+            aim,
+        }
+    }
+}
+
+async fn timed(batch: u32, work: &mut impl AsyncFnMut()) -> f64 {
+    let started = Instant::now();
+    for _ in 0..batch {
+        work().await;
+    }
+    nanoseconds(started.elapsed()) / f64::from(batch)
+}
+
+pub(crate) fn nanoseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e9
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

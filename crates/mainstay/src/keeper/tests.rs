@@ -1,0 +1,201 @@
+//! What only a keeper's own inbox can do to it: a panic, and the news of a generation that is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_lifecycle::{Cause, Desired, StateKind};
+use mainstay_testkit::procfs::is_alive;
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Step};
+use serde_json::json;
+
+use super::dial::DialError;
+use super::listing::ListError;
+use super::{Command, Report};
+use crate::catalog::{About, Kind, Listing, ServerCatalog};
+use crate::config::ServerConfig;
+use crate::connection::Connection;
+use crate::event::{Events, Heard, Trouble};
+use crate::fleet::Fleet;
+use crate::server::{CallError, CallOptions, Server, Status};
+use crate::wire::RequestError;
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn keep(process: &FaultyServer) -> (Fleet, Server) {
+    let config = ServerConfig::stdio("kept", process.command()).args(process.args());
+    let fleet = Fleet::builder().start([config.build().expect("a valid server")]);
+    let server = fleet.server("kept").expect("just configured");
+    (fleet, server)
+}
+
+async fn connected(server: &Server) -> Arc<Connection> {
+    server.wait_connected(SOON).await.expect("connected");
+    server.0.current.load_full().expect("connected")
+}
+
+async fn until(server: &Server, reached: impl FnMut(&Status) -> bool) -> Status {
+    server.wait_until(SOON, reached).await.expect("in time")
+}
+
+async fn event(events: &mut Events, cause: Cause) -> crate::event::Event {
+    loop {
+        match events.next().await {
+            Some(Heard::Event(event)) if event.cause == cause => return *event,
+            Some(Heard::Event(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_keeper_that_panics_is_back_with_its_old_process_reaped_and_its_calls_failed() {
+    let ledger = Ledger::temporary();
+    let (fleet, server) = keep(&FaultyServer::new().ledger(&ledger));
+    let old = connected(&server).await;
+    let caller = server.clone();
+    let options = CallOptions::default().replay(crate::config::Replay::Never);
+    let slow = tokio::spawn(async move { caller.call("sleep_ms", &json!({ "ms": 60_000 }), options).await });
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.count("call") == 1, SOON)
+            .await
+    );
+    let mut events = fleet.events();
+
+    server.0.inbox.command(Command::Panic);
+    let lost = slow.await.expect("no panic reaches a caller");
+    assert!(matches!(lost, Err(CallError::Lost { .. })), "{lost:?}");
+    let failed = event(&mut events, Cause::KeeperFailed).await;
+    assert_eq!(
+        (failed.from, failed.to),
+        (StateKind::Connected, StateKind::Reconnecting)
+    );
+    assert_eq!(failed.generation, Some(old.generation));
+    let status = server.status();
+    assert_eq!((status.keeper_failures, status.desired), (1, Desired::Enabled));
+    assert!(status.next_retry.is_some() && status.stale_since.is_some());
+    assert!(
+        status
+            .last_error
+            .is_some_and(|error| error.message.contains("failed"))
+    );
+
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.pids().len() == 2, SOON)
+            .await
+    );
+    assert!(
+        !is_alive(old.pid.expect("a process")),
+        "reaped before the next one starts"
+    );
+    let new = connected(&server).await;
+    assert!(new.generation > old.generation);
+    assert!(
+        server
+            .call("echo", &json!({}), CallOptions::default())
+            .await
+            .is_ok()
+    );
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_keeper_that_panics_is_told_so() {
+    let (_fleet, server) = keep(&FaultyServer::new().on(Step::Initialize, Fault::NoAnswer));
+    let (caller, waiter) = (server.clone(), server.clone());
+    let call = tokio::spawn(async move { caller.call("echo", &json!({}), CallOptions::default()).await });
+    let wait = tokio::spawn(async move { waiter.wait_connected(SOON).await });
+    while server.0.waiting.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    server.0.inbox.command(Command::Panic);
+    let (call, wait) = (call.await.expect("no panic"), wait.await.expect("no panic"));
+    assert!(matches!(call, Err(CallError::KeeperFailed { .. })), "{call:?}");
+    assert!(matches!(wait, Err(CallError::KeeperFailed { .. })), "{wait:?}");
+}
+
+#[tokio::test]
+async fn a_disable_between_a_panic_and_the_return_of_the_keeper_is_not_forgotten() {
+    let ledger = Ledger::temporary();
+    let (_fleet, server) = keep(&FaultyServer::new().ledger(&ledger));
+    connected(&server).await;
+    server.0.inbox.command(Command::Panic);
+    server.disable().await.expect("taken");
+    assert_eq!(server.status().state, StateKind::Disabled);
+    assert!(
+        !ledger
+            .wait_for_async(|ledger| ledger.pids().len() > 1, 2 * super::RESUME_PAUSE)
+            .await
+    );
+    assert_eq!(server.status().state, StateKind::Disabled);
+    server.enable().await.expect("taken");
+    connected(&server).await;
+}
+
+#[tokio::test]
+async fn a_restart_after_a_panic_waits_for_no_pause_but_for_the_old_process() {
+    let ledger = Ledger::temporary();
+    let (_fleet, server) = keep(&FaultyServer::new().ledger(&ledger));
+    let old = connected(&server).await;
+    server.0.inbox.command(Command::Panic);
+    server.restart().await.expect("taken");
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.pids().len() == 2, SOON)
+            .await
+    );
+    assert!(!is_alive(old.pid.expect("a process")));
+    connected(&server).await;
+}
+
+#[tokio::test]
+async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
+    let (_fleet, server) = keep(&FaultyServer::new());
+    let old = connected(&server).await;
+    server.restart().await.expect("taken");
+    let new = connected(&server).await;
+    let gone = old.generation;
+    assert!(gone < new.generation);
+    let (before, catalog) = (server.status(), server.catalog().expect("listed"));
+
+    let trouble = || Trouble::of(&server.0, Some(gone), "late".to_owned(), None);
+    let empty = ServerCatalog::new("kept", About::default(), [Listing::empty(Kind::Tool)]);
+    let failed = ListError::Request {
+        method: "tools/list",
+        error: RequestError::BadAnswer(crate::wire::BadAnswer::Malformed),
+    };
+    let late = [
+        Report::Opened(old.clone()),
+        Report::OpenFailed(gone, Box::new(DialError::TooSlow(SOON)), trouble()),
+        Report::Listed(gone, Box::new(empty)),
+        Report::ListFailed(gone, failed),
+        Report::ListChanged(gone),
+        Report::Lost(gone, trouble()),
+        Report::CallAnswered(gone),
+        Report::CallFailed(gone),
+        Report::CallFailed(gone),
+        Report::CallFailed(gone),
+        Report::ProbeAnswered(gone),
+        Report::Closed(gone, None),
+    ];
+    let stale = before.stale_reports + late.len() as u64;
+    for report in late {
+        server.0.inbox.report(report);
+    }
+
+    let after = until(&server, |status| status.stale_reports == stale).await;
+    assert_eq!((after.state, after.since), (before.state, before.since));
+    assert_eq!((after.generation, after.pid), (before.generation, before.pid));
+    assert_eq!((after.attempt, after.starts), (before.attempt, before.starts));
+    assert_eq!(
+        (after.listed_at, after.stale_since),
+        (before.listed_at, before.stale_since)
+    );
+    assert!(after.last_error.is_none());
+    assert!(Arc::ptr_eq(&catalog, &server.catalog().expect("still there")));
+    let reply = server
+        .call("echo", &json!({}), CallOptions::default())
+        .await
+        .expect("answered");
+    assert_eq!(reply.generation, new.generation);
+}

@@ -1,0 +1,221 @@
+//! Whatever a server sends: no call hangs, memory stays bounded, and no other server notices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mainstay::{BadAnswer as Unusable, CallError, CallOptions, Fleet, Server, ServerConfig, StateKind};
+use mainstay_testkit::{
+    BadAnswer, Fault, FaultyServer, Flood, Garbage, Ledger, Occurrence, Rule, Script, Step,
+};
+use serde_json::json;
+
+use crate::support::{LONG, Memory, connected, fleet_of};
+
+/// Twice the longest message that is kept, as a buffer doubles, and room for everything else in this process.
+const BOUND_KB: u64 = (2 * 64 + 64) * 1024;
+
+fn on_echo(fault: Fault) -> Rule {
+    Rule::new(Step::Call, fault).named("echo")
+}
+
+async fn call(server: &Server, tool: &str) -> Result<mainstay::Reply, CallError> {
+    let options = CallOptions::default()
+        .idle_timeout(Duration::from_secs(20))
+        .timeout(LONG);
+    server.call(tool, &json!({ "key": "k" }), options).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_between_messages_is_passed_over() {
+    let all = [
+        Garbage::Text("Debugger attached.".to_owned()),
+        Garbage::HalfJson,
+        Garbage::InvalidUtf8,
+        Garbage::WrongShape,
+        Garbage::BlankLines,
+        Garbage::AnswerToNothing,
+        Garbage::UnknownRequest,
+    ];
+    for garbage in all {
+        let memory = Memory::new(Script::new().rule(on_echo(Fault::Garbage(garbage.clone()))));
+        let (_fleet, server) = fleet_of(memory.config("s"));
+        let before = connected(&server).await;
+        for _ in 0..10 {
+            let reply = call(&server, "echo").await;
+            assert!(reply.is_ok(), "{garbage:?}: {reply:?}");
+        }
+        assert_eq!(server.status().generation, before.generation, "{garbage:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unusable_answer_fails_its_own_call_at_once_and_no_other() {
+    let all = [BadAnswer::InvalidUtf8, BadAnswer::HalfJson, BadAnswer::NoResult];
+    for bad in all {
+        let memory = Memory::new(Script::new().rule(on_echo(Fault::Answer(bad.clone()))));
+        let (_fleet, server) = fleet_of(memory.config("s"));
+        let before = connected(&server).await;
+        let began = tokio::time::Instant::now();
+        let (spoilt, other) = tokio::join!(call(&server, "echo"), call(&server, "pid"));
+        assert!(
+            matches!(&spoilt, Err(CallError::BadAnswer { .. })),
+            "{bad:?}: {spoilt:?}"
+        );
+        assert_eq!(began.elapsed(), Duration::ZERO, "{bad:?}");
+        assert!(other.is_ok(), "{bad:?}: {other:?}");
+        assert_eq!(server.status().generation, before.generation, "{bad:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
+    for bad in [
+        BadAnswer::WrongId,
+        BadAnswer::ErrorWithoutId,
+        BadAnswer::Unfinished,
+    ] {
+        let rule = on_echo(Fault::Answer(bad.clone())).occurrence(Occurrence::Nth(1));
+        let memory = Memory::new(Script::new().rule(rule));
+        let (_fleet, server) = fleet_of(memory.config("s"));
+        connected(&server).await;
+        let lost = call(&server, "echo").await;
+        assert!(
+            matches!(lost, Err(CallError::TimedOut { .. })),
+            "{bad:?}: {lost:?}"
+        );
+        if bad != BadAnswer::Unfinished {
+            call(&server, "echo").await.expect("the next one is answered");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_given_twice_or_in_a_batch_is_taken_once() {
+    for bad in [BadAnswer::Twice, BadAnswer::InBatch] {
+        let memory = Memory::new(Script::new().rule(on_echo(Fault::Answer(bad.clone()))));
+        let (_fleet, server) = fleet_of(memory.config("s"));
+        connected(&server).await;
+        for _ in 0..3 {
+            call(&server, "echo").await.expect("the answer");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_of_another_shape_is_handed_on_as_it_is() {
+    let rule = on_echo(Fault::Answer(BadAnswer::ResultIsNumber));
+    let memory = Memory::new(Script::new().rule(rule));
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    let reply = call(&server, "echo").await.expect("an answer");
+    assert_eq!(reply.result.as_str(), "7");
+    assert!(reply.tool_result().is_err(), "its typed view says so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_notifications_hangs_no_call() {
+    for of in [Flood::ListChanged, Flood::Log, Flood::Progress, Flood::Unknown] {
+        let memory = Memory::new(Script::new().rule(on_echo(Fault::Flood { of, count: 50_000 })));
+        let (_fleet, server) = fleet_of(memory.config("s"));
+        let before = connected(&server).await;
+        let reply = call(&server, "echo").await;
+        assert!(reply.is_ok(), "{of:?}: {reply:?}");
+        assert_eq!(server.status().generation, before.generation, "{of:?}");
+        let listed = memory.side(1).await.count("tools/list");
+        assert!(listed <= 3, "{of:?}: {listed} listings");
+    }
+}
+
+#[tokio::test]
+async fn a_line_far_over_the_limit_fails_its_call_in_bounded_memory_and_disturbs_no_other_server() {
+    const HUGE: usize = 256 * 1024 * 1024;
+    let ledger = Ledger::temporary();
+    let huge = on_echo(Fault::Answer(BadAnswer::Huge(HUGE)));
+    let nuisance = Rule::new(Step::Call, Fault::HugeNotification(HUGE)).named("pid");
+    let wild = FaultyServer::new().ledger(&ledger).rule(huge).rule(nuisance);
+    let tame = FaultyServer::new();
+    let configs = [("wild", &wild), ("tame", &tame)].map(|(name, server)| {
+        let config = ServerConfig::stdio(name, server.command()).args(server.args());
+        config.build().unwrap()
+    });
+    let fleet = Fleet::builder().start(configs);
+    let (wild, tame) = (fleet.server("wild").unwrap(), fleet.server("tame").unwrap());
+    let before = (connected(&wild).await, connected(&tame).await);
+    let memory = Watched::start();
+
+    let beside = tokio::spawn({
+        let tame = tame.clone();
+        async move {
+            for _ in 0..50 {
+                call(&tame, "echo").await.expect("undisturbed");
+            }
+        }
+    });
+    let patient = || CallOptions::default().timeout(10 * LONG);
+    let error = wild
+        .call("echo", &json!({}), patient())
+        .await
+        .expect_err("too large");
+    assert!(
+        matches!(
+            &error,
+            CallError::BadAnswer { what: Unusable::TooLarge { length, .. }, .. } if *length > HUGE as u64
+        ),
+        "{error}"
+    );
+    let reply = wild.call("pid", &json!({}), patient()).await;
+    reply.expect("a huge notification is passed over");
+    beside.await.unwrap();
+    let grown = memory.grown_kb();
+    assert!(grown < BOUND_KB, "grew by {grown} kB");
+    for (server, before) in [(&wild, before.0), (&tame, before.1)] {
+        let now = server.status();
+        assert_eq!(
+            (now.state, now.generation),
+            (StateKind::Connected, before.generation)
+        );
+    }
+}
+
+/// The memory of this process, looked at every few milliseconds.
+struct Watched {
+    before: u64,
+    done: Arc<AtomicBool>,
+    highest: JoinHandle<u64>,
+}
+
+impl Watched {
+    fn start() -> Self {
+        let done = Arc::<AtomicBool>::default();
+        let highest = std::thread::spawn({
+            let done = done.clone();
+            move || {
+                let mut highest = 0;
+                while !done.load(Ordering::Relaxed) {
+                    highest = resident_kb().max(highest);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                highest
+            }
+        });
+        Self {
+            before: resident_kb(),
+            done,
+            highest,
+        }
+    }
+
+    fn grown_kb(self) -> u64 {
+        self.done.store(true, Ordering::Relaxed);
+        let highest = self.highest.join().expect("the watch goes on");
+        highest.saturating_sub(self.before)
+    }
+}
+
+fn resident_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kb = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kb.and_then(|kb| kb.parse().ok()).expect("a number of kB")
+}

@@ -1,0 +1,16 @@
+//! Calls, through the fleet: each is made once, is answered or fails in time, and says whether it may have run; what a
+//! server asks meanwhile reaches whom it concerns.
+
+#[path = "../support/memory.rs"]
+mod support;
+
+mod asking;
+mod fidelity;
+mod health;
+mod hostile;
+mod losing;
+mod names;
+mod person;
+mod rounds;
+mod timing;
+mod waiting;

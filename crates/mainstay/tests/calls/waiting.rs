@@ -1,0 +1,157 @@
+//! Calls while the server is away: they wait inside their own time, or fail at once, and say how the server is.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use mainstay::{CallError, CallOptions, NotConnected, Outcome, Policy, Server, StateKind};
+use mainstay_lifecycle::Backoff;
+use mainstay_testkit::Script;
+use serde_json::json;
+
+use crate::support::{LONG, Memory, connected, fleet_of};
+
+/// Always a pause between attempts, and as many as it takes.
+fn patient() -> Policy {
+    Policy {
+        backoff: Backoff::new(Duration::from_secs(20), Duration::from_secs(20)),
+        budget: NonZeroU32::MAX,
+        ..Policy::default()
+    }
+}
+
+/// The server once it backs off before its next attempt.
+async fn backing_off(server: &Server) {
+    let paused = server.wait_until(LONG, |status| {
+        status.state == StateKind::Reconnecting && status.next_retry.is_some()
+    });
+    paused.await.expect("it backs off");
+}
+
+async fn echo(server: &Server, options: CallOptions) -> Result<mainstay::Reply, CallError> {
+    server.call("echo", &json!({}), options).await
+}
+
+fn assert_tells_of_the_pause(now: &NotConnected, error: &CallError) {
+    assert_eq!(now.state, StateKind::Reconnecting);
+    assert!(now.attempt > 0 && now.next_retry.is_some(), "{now:?}");
+    assert!(now.last_error.is_some());
+    assert!(error.retry_after().is_some_and(|after| after <= LONG), "{error}");
+    assert_eq!(error.outcome(), Outcome::NotSent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_made_while_reconnecting_waits_and_then_runs() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s").policy(patient()));
+    let first = connected(&server).await;
+    memory.set_down(true);
+    memory.side(1).await.cut();
+    backing_off(&server).await;
+    let waiting = tokio::spawn({
+        let server = server.clone();
+        async move { echo(&server, CallOptions::default()).await }
+    });
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(!waiting.is_finished());
+    memory.set_down(false);
+    let reply = waiting.await.unwrap().expect("it ran");
+    assert!(Some(reply.generation) > first.generation);
+    assert_eq!(memory.side(2).await.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn a_call_made_in_the_moment_of_the_start_waits_for_it() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    let reply = echo(&server, CallOptions::default()).await;
+    reply.expect("nothing was awaited before it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waited_for_all_of_its_time_says_so_and_was_not_sent() {
+    let memory = Memory::new(Script::new());
+    memory.set_down(true);
+    let (_fleet, server) = fleet_of(memory.config("s").policy(patient()));
+    let limit = Duration::from_secs(120);
+    let error = echo(&server, CallOptions::default().timeout(limit)).await;
+    let error = error.expect_err("it is down");
+    let CallError::WaitTimedOut { waited, now } = &error else {
+        panic!("{error}")
+    };
+    assert!(*waited >= limit && *waited < limit + Duration::from_secs(1));
+    assert!(now.attempt > 0 && now.last_error.is_some());
+    assert_eq!(error.outcome(), Outcome::NotSent);
+    memory.set_down(false);
+    connected(&server).await;
+    assert_eq!(memory.side(1).await.count("tools/call"), 0, "nothing runs late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_may_not_wait_fails_at_once_with_state_and_retry_time() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s").policy(patient()));
+    connected(&server).await;
+    memory.set_down(true);
+    memory.side(1).await.cut();
+    backing_off(&server).await;
+    let began = tokio::time::Instant::now();
+    let error = echo(&server, CallOptions::default().fail_fast()).await;
+    let error = error.expect_err("it is down");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let CallError::NotConnected(now) = &error else {
+        panic!("{error}")
+    };
+    assert_tells_of_the_pause(now, &error);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_calls_wait_and_one_more_fails_at_once_with_state_and_retry_time() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s").policy(patient()).waiters(3));
+    connected(&server).await;
+    memory.set_down(true);
+    memory.side(1).await.cut();
+    backing_off(&server).await;
+    let wait = || {
+        let server = server.clone();
+        tokio::spawn(async move { echo(&server, CallOptions::default()).await })
+    };
+    let mut waiting = vec![wait(), wait(), wait()];
+    tokio::task::yield_now().await;
+    let error = echo(&server, CallOptions::default()).await.expect_err("one more");
+    let CallError::TooManyWaiting { limit, now } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(*limit, 3);
+    assert_tells_of_the_pause(now, &error);
+
+    // A caller that leaves gives its place back.
+    waiting.pop().unwrap().abort();
+    tokio::task::yield_now().await;
+    waiting.push(wait());
+    tokio::task::yield_now().await;
+    memory.set_down(false);
+    for call in waiting {
+        call.await.unwrap().expect("it waited and ran");
+    }
+    assert_eq!(memory.side(2).await.count("tools/call"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_server_that_is_not_coming_fails_at_once() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    server.disable().await.unwrap();
+    let disabled = server.wait_until(LONG, |status| status.state == StateKind::Disabled);
+    disabled.await.expect("disabled");
+    let error = echo(&server, CallOptions::default()).await.expect_err("disabled");
+    assert!(
+        matches!(&error, CallError::NotConnected(now) if now.state == StateKind::Disabled),
+        "{error}"
+    );
+    server.enable().await.unwrap();
+    echo(&server, CallOptions::default())
+        .await
+        .expect("enabled again");
+}

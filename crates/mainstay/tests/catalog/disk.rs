@@ -1,0 +1,183 @@
+//! What the disk remembers of a fleet: enough to serve a catalog before any server is up, and nothing it should not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mainstay::config::ServerBuilder;
+use mainstay::{CallOptions, Fleet, Server, ServerConfig, StateKind};
+use mainstay_testkit::{Script, Speaks};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::rewrite;
+use crate::support::{LONG, Memory, connected, fleet_with};
+
+fn start(store: &TempDir, server: ServerBuilder) -> (Fleet, Server) {
+    fleet_with(Fleet::builder().store(store.path()), server)
+}
+
+/// Starts once, and leaves the catalog on disk.
+async fn seed(store: &TempDir, memory: &Arc<Memory>) {
+    let (fleet, server) = start(store, memory.config("s"));
+    connected(&server).await;
+    fleet.close(LONG).await;
+}
+
+fn files(store: &TempDir) -> Vec<PathBuf> {
+    let entries = fs::read_dir(store.path()).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn one_tool(name: &str) -> Arc<Memory> {
+    Memory::new(Script::new().without_builtin_tools().tool(name))
+}
+
+fn tools(fleet: &Fleet) -> usize {
+    fleet.catalog().tools().len()
+}
+
+#[tokio::test]
+async fn a_fresh_start_serves_the_catalog_from_disk_before_any_server_is_up() {
+    let store = TempDir::new().unwrap();
+    let memory = one_tool("t");
+    seed(&store, &memory).await;
+
+    memory.set_down(true);
+    let (fleet, server) = start(&store, memory.config("s"));
+    // Nothing was awaited: this is what the first reader sees.
+    let catalog = fleet.catalog();
+    assert_eq!(catalog.tool("s__t").unwrap().original(), "t");
+    assert!(catalog.freshness("s").unwrap().stale_since.is_some());
+    assert_ne!(server.status().state, StateKind::Connected);
+
+    let calling = fleet.clone();
+    let call = tokio::spawn(async move {
+        let options = CallOptions::default().timeout(LONG);
+        calling.call("s__t", &json!({}), options).await
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!call.is_finished(), "the call waits for the server");
+    memory.set_down(false);
+    call.await.unwrap().expect("and then runs");
+    assert_eq!(fleet.catalog().freshness("s").unwrap().stale_since, None);
+}
+
+#[tokio::test]
+async fn a_corrupt_or_foreign_file_is_ignored_with_a_warning_and_the_server_is_listed_anew() {
+    let foreign = {
+        let store = TempDir::new().unwrap();
+        seed(&store, &one_tool("foreign")).await;
+        // The same server name, another identity: what it holds is not this server's.
+        let other = ServerConfig::custom("s", "other identity", one_tool("foreign"));
+        let (fleet, server) = start(&store, other);
+        connected(&server).await;
+        fleet.close(LONG).await;
+        let own = identity_file(&store, &one_tool("x").config("s"));
+        let foreign = files(&store).into_iter().find(|path| *path != own).unwrap();
+        fs::read(foreign).unwrap()
+    };
+    for content in [&b"\xff\xfe no catalog"[..], b"", b"{}", &foreign[..]] {
+        let store = TempDir::new().unwrap();
+        let memory = one_tool("t");
+        seed(&store, &memory).await;
+        let [file] = &files(&store)[..] else {
+            panic!("one file")
+        };
+        fs::write(file, content).unwrap();
+
+        let warnings = Warnings::default();
+        let (fleet, server) = {
+            let _listening = tracing::subscriber::set_default(warnings.clone());
+            start(&store, memory.config("s"))
+        };
+        assert_eq!(tools(&fleet), 0, "{content:?}");
+        assert_eq!(warnings.count(), 1, "{content:?}");
+        connected(&server).await;
+        assert!(fleet.catalog().tool("s__t").is_some());
+        fleet.close(LONG).await;
+        assert_ne!(fs::read(file).unwrap(), content, "what is listed is stored again");
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_another_identity_inherits_no_catalog() {
+    let store = TempDir::new().unwrap();
+    let memory = one_tool("t");
+    seed(&store, &memory).await;
+    let stranger = one_tool("u");
+    stranger.set_down(true);
+    let config = || ServerConfig::custom("s", "another", stranger.clone());
+    let (fleet, _) = start(&store, config());
+    assert_eq!(tools(&fleet), 0, "at a fresh start");
+    fleet.close(LONG).await;
+
+    let (fleet, server) = start(&store, memory.config("s"));
+    connected(&server).await;
+    assert_eq!(tools(&fleet), 1);
+    fleet.apply([config().build().unwrap()]).await;
+    assert_eq!(tools(&fleet), 0, "when the configuration changes");
+    stranger.set_down(false);
+    connected(&server).await;
+    assert!(fleet.catalog().tool("s__u").is_some());
+}
+
+#[tokio::test]
+async fn what_a_server_marks_private_is_published_and_never_stored() {
+    let script = Script::new()
+        .speaks(Speaks::Modern)
+        .without_builtin_tools()
+        .tool("t");
+    let store = TempDir::new().unwrap();
+    let memory = Memory::new(script);
+    seed(&store, &memory).await;
+    assert_eq!(files(&store).len(), 1, "public at first");
+
+    rewrite(&memory, |script| Script {
+        private: true,
+        ..script
+    });
+    let (fleet, server) = start(&store, memory.config("s"));
+    connected(&server).await;
+    assert_eq!(tools(&fleet), 1);
+    fleet.close(LONG).await;
+    assert_eq!(files(&store), Vec::<PathBuf>::new(), "what was stored is removed");
+}
+
+fn identity_file(store: &TempDir, server: &ServerBuilder) -> PathBuf {
+    let identity = server.clone().build().unwrap().identity().to_string();
+    Path::new(store.path()).join(identity).with_extension("catalog")
+}
+
+/// Counts what is logged as a warning.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<usize>>);
+
+impl Warnings {
+    fn count(&self) -> usize {
+        *self.0.lock().unwrap()
+    }
+}
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        *self.0.lock().unwrap() += 1;
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}

@@ -1,0 +1,209 @@
+//! What was asked of a server for good: subscriptions, log level and roots hold on every connection after the first.
+
+use std::sync::Arc;
+
+use mainstay::{CallError, CallOptions, Fleet, Server, StateKind, Status};
+use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Rule, Script, Speaks, Step};
+use serde_json::{Value, json};
+
+use crate::support::{LONG, Memory, Notes, connected, fleet_with};
+
+const UPDATED: &str = "notifications/resources/updated";
+const LOGGED: &str = "notifications/message";
+const URI: &str = "mem://one";
+
+fn heard_by(notes: &Arc<Notes>, memory: &Arc<Memory>) -> (Fleet, Server) {
+    fleet_with(Fleet::builder().handler(notes.clone()), memory.config("s"))
+}
+
+async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
+    let reply = server.call(tool, &arguments, CallOptions::default()).await;
+    let result = reply.expect(tool).tool_result().unwrap();
+    result.structured_content.unwrap_or_default()
+}
+
+async fn next_connection(server: &Server, last: &Status) -> Status {
+    let came = server.wait_until(LONG, |status| {
+        status.state == StateKind::Connected && status.generation > last.generation
+    });
+    came.await.expect("it comes back")
+}
+
+fn listened_for(side: &FarSide) -> Value {
+    let params = side
+        .last_params("subscriptions/listen")
+        .expect("it is listened to");
+    params["notifications"]["resourceSubscriptions"].clone()
+}
+
+#[tokio::test]
+async fn a_crashed_legacy_server_is_subscribed_to_again_and_keeps_its_log_level() {
+    let ledger = Ledger::temporary();
+    let faulty = FaultyServer::new().ledger(&ledger);
+    let config = mainstay::ServerConfig::stdio("s", faulty.command()).args(faulty.args());
+    let notes = Notes::answering("{}");
+    let (_fleet, server) = fleet_with(Fleet::builder().handler(notes.clone()), config);
+    let first = connected(&server).await;
+    server.subscribe(URI).await.unwrap();
+    server.subscribe("mem://two").await.unwrap();
+    server.unsubscribe("mem://two").await.unwrap();
+    server.set_log_level("warning").await.unwrap();
+    call(&server, "touch", json!({ "uri": URI })).await;
+    notes.told(UPDATED, 1).await;
+
+    let crash = server.call("crash", &json!({}), CallOptions::default()).await;
+    assert!(matches!(crash, Err(CallError::Lost { .. })));
+    let second = next_connection(&server, &first).await;
+    assert_eq!(ledger.count(&format!("subscribe {URI}")), 2);
+    assert_eq!(
+        ledger.count("subscribe mem://two"),
+        1,
+        "given up before the crash"
+    );
+    assert_eq!(ledger.count("setLevel warning"), 2);
+    call(&server, "touch", json!({ "uri": URI })).await;
+    let updates = notes.told(UPDATED, 2).await;
+    assert_eq!(Some(updates[0].generation), first.generation);
+    assert_eq!(Some(updates[1].generation), second.generation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_is_listened_to_again_and_every_request_says_the_log_level() {
+    let memory = Memory::new(Script::new().speaks(Speaks::Modern));
+    let notes = Notes::answering("{}");
+    let (_fleet, server) = heard_by(&notes, &memory);
+    let first = connected(&server).await;
+    server.subscribe(URI).await.unwrap();
+    server.set_log_level("warning").await.unwrap();
+    memory.side(1).await.cut();
+    let second = next_connection(&server, &first).await;
+    let side = memory.side(2).await;
+    side.wait_for("subscriptions/listen", 1).await;
+    assert_eq!(listened_for(&side), json!([URI]));
+
+    call(&server, "touch", json!({ "uri": URI })).await;
+    let update = notes.told(UPDATED, 1).await;
+    assert_eq!(Some(update[0].generation), second.generation);
+    call(&server, "log", json!({ "text": "hear" })).await;
+    notes.told(LOGGED, 1).await;
+    let meta = &side.last_params("tools/call").unwrap()["_meta"];
+    assert_eq!(meta["io.modelcontextprotocol/logLevel"], "warning");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_made_while_a_new_connection_is_being_listed_is_not_lost() {
+    for speaks in [Speaks::Legacy, Speaks::Modern] {
+        let slow = Rule::new(Step::List, Fault::Delay { ms: 1000 }).method("tools/list");
+        let memory = Memory::new(Script::new().speaks(speaks).rule(slow));
+        let notes = Notes::answering("{}");
+        let (_fleet, server) = heard_by(&notes, &memory);
+        let side = memory.side(1).await;
+        side.wait_for("tools/list", 1).await;
+        assert_eq!(server.status().state, StateKind::Connecting);
+        server.subscribe(URI).await.unwrap();
+        server.set_log_level("error").await.unwrap();
+        connected(&server).await;
+        match speaks {
+            Speaks::Legacy => {
+                side.wait_for("resources/subscribe", 1).await;
+                side.wait_for("logging/setLevel", 1).await;
+            }
+            Speaks::Modern | Speaks::Both => {
+                side.wait_for("subscriptions/listen", 2).await;
+                assert_eq!(listened_for(&side), json!([URI]));
+            }
+        }
+        call(&server, "touch", json!({ "uri": URI })).await;
+        notes.told(UPDATED, 1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_is_never_without_a_listener_while_subscriptions_change() {
+    let memory = Memory::new(Script::new().speaks(Speaks::Modern));
+    let notes = Notes::answering("{}");
+    let (_fleet, server) = heard_by(&notes, &memory);
+    connected(&server).await;
+    let side = memory.side(1).await;
+    side.wait_for("subscriptions/listen", 1).await;
+    server.subscribe(URI).await.unwrap();
+    side.wait_for("notifications/cancelled", 1).await;
+    let received = side.received();
+    let listens: Vec<_> = received
+        .iter()
+        .enumerate()
+        .filter(|(_, message)| message.method() == "subscriptions/listen")
+        .collect();
+    let (ended, message) = received
+        .iter()
+        .enumerate()
+        .find(|(_, message)| message.method() == "notifications/cancelled")
+        .expect("the old one is ended");
+    let [(_, old), (renewed, _)] = listens[..] else {
+        panic!("two listens, not {}", listens.len())
+    };
+    assert_eq!(message.params()["requestId"], *old.id());
+    assert!(renewed < ended, "the new one came first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_follows_the_listen_that_would_tell_of_its_changes() {
+    let memory = Memory::new(Script::new().speaks(Speaks::Modern));
+    let notes = Notes::answering("{}");
+    let (_fleet, server) = heard_by(&notes, &memory);
+    connected(&server).await;
+    let methods: Vec<_> = memory
+        .side(1)
+        .await
+        .received()
+        .iter()
+        .map(|message| message.method().to_owned())
+        .collect();
+    let place = |method: &str| methods.iter().position(|other| other == method);
+    assert!(place("subscriptions/listen").is_some(), "{methods:?}");
+    assert!(place("subscriptions/listen") < place("tools/list"), "{methods:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_subscription_is_told_and_not_asked_for_again() {
+    let refused = Rule::new(
+        Step::Other,
+        Fault::Error {
+            code: -32602,
+            message: "not this one".to_owned(),
+        },
+    );
+    let memory = Memory::new(Script::new().rule(refused.method("resources/subscribe")));
+    let notes = Notes::answering("{}");
+    let (_fleet, server) = heard_by(&notes, &memory);
+    let first = connected(&server).await;
+    let refusal = server.subscribe(URI).await;
+    assert!(
+        matches!(&refusal, Err(CallError::Rpc { error, .. }) if error.code() == -32602),
+        "{refusal:?}"
+    );
+    memory.side(1).await.cut();
+    next_connection(&server, &first).await;
+    assert_eq!(memory.side(2).await.count("resources/subscribe"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn roots_are_offered_and_answered_on_every_connection_and_their_changes_are_told() {
+    let memory = Memory::new(Script::new());
+    let notes = Notes::answering(r#"{"roots":[{"uri":"file:///srv"}]}"#);
+    let (fleet, server) = heard_by(&notes, &memory);
+    let mut last = connected(&server).await;
+    for connection in 1..=3 {
+        let side = memory.side(connection).await;
+        let offered = &side.last_params("initialize").unwrap()["capabilities"];
+        assert_eq!(offered["roots"], json!({ "listChanged": true }));
+        let answer = call(&server, "ask", json!({ "kind": "roots" })).await;
+        assert_eq!(answer["result"]["roots"][0]["uri"], "file:///srv");
+        fleet.roots_changed();
+        side.wait_for("notifications/roots/list_changed", 1).await;
+        side.cut();
+        last = next_connection(&server, &last).await;
+    }
+    assert_eq!(notes.asked(), ["roots/list"; 3]);
+}

@@ -1,0 +1,204 @@
+//! Failures in a row, the bucket of starts, and the patience for a long outage: all in paused time.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use mainstay::{CallError, CallOptions, Heard, Policy, Reason, StateKind};
+use mainstay_lifecycle::{Backoff, Bucket, WhenSpent};
+use mainstay_testkit::{Fault, Script, Step};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{InMemory, LONG, connected, echo, fleet, keep, reaches};
+
+/// Completes its handshake, is listed, and dies before anybody calls it.
+fn dies_unproven() -> Script {
+    Script::new().on(Step::Initialized, Fault::Exit(1).after_ms(100))
+}
+
+fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_dies_unproven_is_retried_with_growing_pauses() {
+    const SERVERS: usize = 24;
+    const BUDGET: u32 = 7;
+    let policy = Policy {
+        budget: count(BUDGET),
+        backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(30)),
+        ..Policy::default()
+    };
+    let memories: Vec<_> = (0..SERVERS).map(|_| InMemory::playing(dies_unproven())).collect();
+    let configs = memories.iter().enumerate();
+    let fleet = fleet(configs.map(|(n, memory)| memory.config(&format!("s{n}")).policy(policy.clone())));
+    let mut events = fleet.events();
+
+    let mut lost_at = BTreeMap::new();
+    let mut pauses: BTreeMap<u32, Vec<Duration>> = BTreeMap::new();
+    let mut spent = 0;
+    while spent < SERVERS {
+        let Some(Heard::Event(event)) = events.next().await else {
+            panic!("no event is missed")
+        };
+        match event.to {
+            StateKind::Reconnecting => {
+                lost_at.insert(event.server.clone(), (event.attempt, Instant::now()));
+            }
+            StateKind::Connected => {
+                if let Some((attempt, at)) = lost_at.remove(&event.server) {
+                    pauses.entry(attempt).or_default().push(at.elapsed());
+                }
+            }
+            StateKind::Disconnected => spent += 1,
+            other => panic!("{other}"),
+        }
+    }
+
+    for memory in &memories {
+        assert_eq!(
+            memory.attempts(),
+            BUDGET as usize,
+            "each connected, and no connect was forgiven"
+        );
+    }
+    for (attempt, pauses) in &pauses {
+        let longest = policy.backoff.longest_pause(*attempt) + Duration::from_millis(5);
+        assert!(
+            pauses.iter().all(|pause| *pause <= longest),
+            "{attempt}: {pauses:?}"
+        );
+    }
+    let mean = |attempt| pauses[&attempt].iter().sum::<Duration>() / SERVERS as u32;
+    assert!(mean(3) > mean(1) && mean(6) > 3 * mean(3), "{pauses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_budget_is_spent_is_probed_slowly_and_shows_when() {
+    let memory = InMemory::playing(dies_unproven());
+    let policy = Policy {
+        budget: count(3),
+        when_spent: WhenSpent::ProbeEvery(Duration::from_secs(300)),
+        ..Policy::default()
+    };
+    let (_fleet, server) = keep(memory.config("dying").policy(policy));
+    let spent = reaches(&server, StateKind::Disconnected).await;
+    assert_eq!((spent.reason, spent.attempt), (Some(Reason::BudgetSpent), 3));
+    let next = spent.next_retry.expect("the next probe is visible");
+    let pause = next
+        .duration_since(std::time::SystemTime::now())
+        .expect("it lies ahead");
+    assert!((200..400).contains(&pause.as_secs()), "{pause:?}");
+
+    sleep(Duration::from_secs(3600)).await;
+    let probes = memory.attempts() - 3;
+    assert!(
+        (9..=16).contains(&probes),
+        "one in about five minutes, though each connected: {probes}"
+    );
+    assert!(server.status().attempt > 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_a_call_and_dies_each_time_is_started_no_more_often_than_its_bucket_allows() {
+    let memory = InMemory::playing(Script::new().on(Step::Call, Fault::Exit(1).after_ms(1)));
+    let policy = Policy {
+        bucket: Bucket {
+            size: count(5),
+            refill_every: Duration::from_secs(10),
+        },
+        ..Policy::default()
+    };
+    let (_fleet, server) = keep(memory.config("one-shot").policy(policy));
+    let began = Instant::now();
+    let mut answered = 0;
+    let mut waited_visibly = false;
+    while began.elapsed() < Duration::from_secs(100) {
+        let generation = connected_within_a_day(&server).await;
+        echo(&server, CallOptions::default())
+            .await
+            .expect("each connection answers one call");
+        answered += 1;
+        let lost = server
+            .wait_until(LONG, |status| {
+                status.generation.map(|now| now.0) != Some(generation)
+            })
+            .await;
+        let lost = lost.expect("and dies");
+        assert_eq!(lost.attempt, 0, "an answered call proves the connection");
+        sleep(Duration::from_millis(10)).await;
+        let now = server.status();
+        waited_visibly |= now.state == StateKind::Reconnecting && now.next_retry.is_some();
+    }
+    // The first start is free, the bucket holds five, and ten come back in a hundred seconds.
+    assert!(
+        (10..=17).contains(&memory.attempts()),
+        "{} starts",
+        memory.attempts()
+    );
+    assert!(answered >= 10 && waited_visibly);
+}
+
+async fn connected_within_a_day(server: &mainstay::Server) -> u64 {
+    let status = server.wait_connected(LONG).await.expect("connected");
+    status.generation.unwrap().0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_to_be_given_up_is_and_its_tools_are_withdrawn() {
+    let memory = InMemory::playing(dies_unproven());
+    let policy = Policy {
+        budget: count(3),
+        when_spent: WhenSpent::GiveUp,
+        ..Policy::default()
+    };
+    let (fleet, server) = keep(memory.config("hopeless").policy(policy));
+    connected(&server).await;
+    assert!(fleet.catalog().tool("hopeless__echo").is_some());
+
+    let failed = reaches(&server, StateKind::PermanentlyFailed).await;
+    assert_eq!((failed.attempt, failed.next_retry), (3, None));
+    assert!(failed.last_error.is_some());
+    assert!(fleet.catalog().tools().is_empty());
+    let call = echo(&server, CallOptions::default()).await;
+    let Err(CallError::NotConnected(now)) = call else {
+        panic!("{call:?}")
+    };
+    assert_eq!(now.state, StateKind::PermanentlyFailed);
+    sleep(LONG).await;
+    assert_eq!(memory.attempts(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_back_after_an_hour_recovers_with_nobodys_help() {
+    let origin = Instant::now();
+    let memory = InMemory::choosing(move |attempt| {
+        let away = Duration::from_secs(10)..Duration::from_secs(3610);
+        let first = Script::new().on(Step::Initialized, Fault::Exit(1).after_ms(10_000));
+        match attempt {
+            1 => Some(first),
+            _ => (!away.contains(&origin.elapsed())).then(Script::new),
+        }
+    });
+    let (_fleet, server) = keep(memory.config("away"));
+    let first = connected(&server).await;
+    reaches(&server, StateKind::Reconnecting).await;
+    let back = server
+        .wait_until(LONG, |status| {
+            status.state == StateKind::Connected && status.generation.unwrap().0 > first
+        })
+        .await;
+    assert!(back.is_some());
+    let took = origin.elapsed();
+    assert!(
+        took > Duration::from_secs(3600) && took < Duration::from_secs(3610 + 400),
+        "{took:?}"
+    );
+    assert!(
+        memory.attempts() < 40,
+        "an hour of outage is not an hour of storm: {}",
+        memory.attempts()
+    );
+    echo(&server, CallOptions::default()).await.expect("answered");
+    assert_eq!(server.status().state, StateKind::Connected);
+}

@@ -1,0 +1,152 @@
+//! Which way a server is spoken to: found out once, and remembered.
+
+use std::time::Duration;
+
+use mainstay::{CallOptions, Era, Fleet, StateKind};
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Speaks, Step};
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::{InMemory, LONG, built, connected, connected_pid, echo, keep, reaches, signal, stdio};
+
+fn era(server: &mainstay::Server) -> Option<(Era, String)> {
+    let protocol = server.status().protocol;
+    protocol.map(|(era, version)| (era, version.to_string()))
+}
+
+#[tokio::test]
+async fn a_server_that_dies_when_probed_is_started_again_and_spoken_to_in_the_old_way_from_then_on() {
+    let ledger = Ledger::temporary();
+    let store = tempfile::tempdir().expect("a directory");
+    let fragile = FaultyServer::new()
+        .ledger(&ledger)
+        .on(Step::Discover, Fault::Exit(3));
+    let start = || {
+        Fleet::builder()
+            .store(store.path())
+            .start(built([stdio("fragile", &fragile)]))
+    };
+
+    let fleet = start();
+    let server = fleet.server("fragile").unwrap();
+    connected(&server).await;
+    let asked: Vec<_> = ledger
+        .lines()
+        .into_iter()
+        .filter(|line| !line.starts_with("list"))
+        .collect();
+    let pids = ledger.pids();
+    let expected = [
+        format!("start {}", pids[0]),
+        "discover".to_owned(),
+        format!("start {}", pids[1]),
+        "initialize 2025-11-25".to_owned(),
+        "initialized".to_owned(),
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(era(&server), Some((Era::Legacy, "2025-11-25".to_owned())));
+    assert_eq!(
+        (server.status().attempt, server.status().starts),
+        (0, 1),
+        "it is no failure"
+    );
+
+    signal(connected_pid(&server).await, Signal::KILL);
+    server
+        .wait_until(LONG, |status| {
+            status.starts == 2 && status.state == StateKind::Connected
+        })
+        .await
+        .expect("back");
+    assert_eq!(
+        (ledger.count("discover"), ledger.pids().len()),
+        (1, 3),
+        "it is not asked again"
+    );
+
+    fleet.close(LONG).await;
+    let fleet = start();
+    connected(&fleet.server("fragile").unwrap()).await;
+    assert_eq!(
+        (ledger.count("discover"), ledger.pids().len()),
+        (1, 4),
+        "nor by the next fleet"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_an_unknown_version_is_refused_with_a_clear_error_for_good() {
+    let answers = [
+        Script::new().version("1999-12-31"),
+        Script::new().speaks(Speaks::Modern).on(
+            Step::Discover,
+            Fault::Result(json!({ "supportedVersions": ["1999-12-31"], "capabilities": {} })),
+        ),
+    ];
+    for script in answers {
+        let memory = InMemory::playing(script);
+        let (_fleet, server) = keep(memory.config("odd"));
+        let refused = reaches(&server, StateKind::PermanentlyFailed).await;
+        let message = refused.last_error.expect("it says why").message.clone();
+        assert!(
+            message.contains("1999-12-31"),
+            "what the server speaks: {message}"
+        );
+        assert!(
+            message.contains("2025-11-25") && message.contains("2026-07-28"),
+            "what would do: {message}"
+        );
+        tokio::time::sleep(LONG).await;
+        assert_eq!(memory.attempts(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ignores_the_modern_question_is_initialized() {
+    let memory = InMemory::playing(Script::new().on(Step::Discover, Fault::NoAnswer));
+    let (_fleet, server) = keep(memory.config("deaf-ear"));
+    let began = Instant::now();
+    connected(&server).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Legacy));
+    assert_eq!((memory.attempts(), memory.last().count("initialize")), (1, 1));
+
+    server.restart().await.expect("taken");
+    connected(&server).await;
+    assert_eq!(
+        memory.last().count("server/discover"),
+        0,
+        "what was learnt is remembered"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_the_modern_era_alone_is_never_initialized() {
+    let memory = InMemory::playing(Script::new().speaks(Speaks::Modern));
+    let (fleet, server) = keep(memory.config("modern"));
+    connected(&server).await;
+    assert_eq!(era(&server), Some((Era::Modern, "2026-07-28".to_owned())));
+    assert!(fleet.catalog().tool("modern__echo").is_some());
+    echo(&server, CallOptions::default()).await.expect("answered");
+    assert_eq!(memory.last().count("initialize"), 0);
+    assert_eq!(memory.last().count("notifications/initialized"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_era_that_no_longer_holds_is_relearnt() {
+    let memory = InMemory::choosing(|attempt| {
+        let speaks = if attempt == 1 {
+            Speaks::Legacy
+        } else {
+            Speaks::Modern
+        };
+        Some(Script::new().speaks(speaks))
+    });
+    let (_fleet, server) = keep(memory.config("upgraded"));
+    connected(&server).await;
+    server.restart().await.expect("taken");
+    connected(&server).await;
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
+    assert_eq!(memory.attempts(), 3, "one attempt in the old way failed");
+}

@@ -1,0 +1,101 @@
+//! A close that hangs is cut short at its deadline, and meanwhile holds up nobody.
+
+use std::time::{Duration, Instant};
+
+use mainstay::{CallOptions, Policy, StateKind};
+use mainstay_testkit::procfs::is_alive;
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Step};
+
+use crate::support::{SOON, all_gone, connected, connected_pid, echo, fleet, keep, reaches, stdio};
+
+/// Ends neither with its input nor by SIGTERM.
+fn stubborn(ledger: &Ledger) -> FaultyServer {
+    FaultyServer::new()
+        .ledger(ledger)
+        .ignores_term()
+        .on(Step::Eof, Fault::Hang)
+}
+
+fn closing_within(limit: Duration) -> Policy {
+    let mut policy = Policy::default();
+    policy.limits.close = limit;
+    policy
+}
+
+#[tokio::test]
+async fn a_server_that_will_not_end_holds_up_no_restart_no_caller_and_no_other_server() {
+    let ledger = Ledger::temporary();
+    let policy = closing_within(Duration::from_secs(1));
+    let fleet = fleet([
+        stdio("stubborn", &stubborn(&ledger)).policy(policy),
+        stdio("other", &FaultyServer::new()),
+    ]);
+    let (server, other) = (fleet.server("stubborn").unwrap(), fleet.server("other").unwrap());
+    let old = connected_pid(&server).await;
+    connected(&other).await;
+
+    let asked_at = Instant::now();
+    server.restart().await.expect("taken");
+    echo(&other, CallOptions::default()).await.expect("answered");
+    other.restart().await.expect("taken");
+    connected(&other).await;
+    assert!(
+        asked_at.elapsed() < Duration::from_secs(1),
+        "nobody waited for the close"
+    );
+    assert!(is_alive(old), "which is still under way");
+
+    let started_again = |ledger: &Ledger| ledger.pids().len() == 2;
+    assert!(ledger.wait_for_async(started_again, SOON).await);
+    assert!(!is_alive(old), "the next one starts when the old one is gone");
+    connected(&server).await;
+    let status = server.status();
+    assert_eq!(
+        (status.attempt, status.starts),
+        (0, 2),
+        "the close cost no attempt"
+    );
+    assert!(
+        asked_at.elapsed() < Duration::from_secs(4),
+        "the deadline cut the close short"
+    );
+    fleet.close(Duration::from_secs(1)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_will_not_end_is_disabled_at_once_and_gone_by_the_deadline() {
+    let ledger = Ledger::temporary();
+    let policy = closing_within(Duration::from_millis(500));
+    let (fleet, server) = keep(stdio("stubborn", &stubborn(&ledger)).policy(policy));
+    connected(&server).await;
+
+    server.disable().await.expect("taken");
+    assert_eq!(server.status().state, StateKind::Disabling);
+    let refused = echo(&server, CallOptions::default())
+        .await
+        .expect_err("no caller waits for a close");
+    assert!(
+        matches!(refused, mainstay::CallError::NotConnected(_)),
+        "{refused}"
+    );
+    reaches(&server, StateKind::Disabled).await;
+    assert!(all_gone(&ledger).await);
+    drop(fleet);
+}
+
+#[tokio::test]
+async fn the_whole_ladder_ends_what_ignores_its_first_rungs_before_the_next_start() {
+    let ledger = Ledger::temporary();
+    let (fleet, server) = keep(stdio("stubborn", &stubborn(&ledger)));
+    let old = connected_pid(&server).await;
+    server.restart().await.expect("taken");
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.pids().len() == 2, SOON)
+            .await
+    );
+    assert!(!is_alive(old));
+    connected(&server).await;
+    assert_eq!(server.status().attempt, 0);
+    fleet.close(Duration::from_millis(100)).await;
+}

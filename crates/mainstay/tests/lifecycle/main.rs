@@ -1,0 +1,22 @@
+//! The life of a server, as seen through the public face of the library: what ends it, what brings it back, and what
+//! can be seen of it meanwhile. About processes where it is about processes; in memory and paused time where it is
+//! about time.
+
+#[path = "../support/lifecycle.rs"]
+mod support;
+
+mod applying;
+mod budget;
+mod closing;
+mod crash;
+mod dropping;
+mod eras;
+mod events;
+mod hanging_close;
+mod lazy;
+mod probing;
+mod restart;
+mod slow_start;
+mod startup;
+mod status;
+mod wishes;

@@ -1,0 +1,132 @@
+//! A server that lives and says nothing: asked for a sign of life, and replaced when there is none.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use mainstay::{CallOptions, Cause, Policy, StateKind};
+use mainstay_lifecycle::Probe;
+use mainstay_testkit::procfs::is_alive;
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Speaks, Step};
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::support::{InMemory, connected, connected_pid, keep, next_event, signal, stdio};
+
+fn probing(after_silence: Duration, timeout: Duration, misses: u32) -> Policy {
+    Policy {
+        probe: Some(Probe {
+            after_silence,
+            timeout,
+            misses: NonZeroU32::new(misses).unwrap(),
+        }),
+        ..Policy::default()
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_process_is_replaced_after_the_set_number_of_missed_probes() {
+    let ledger = Ledger::temporary();
+    let policy = probing(Duration::from_millis(300), Duration::from_millis(500), 2);
+    let (fleet, server) = keep(stdio("frozen", &FaultyServer::new().ledger(&ledger)).policy(policy));
+    let frozen = connected_pid(&server).await;
+    let mut events = fleet.events();
+
+    signal(frozen, Signal::STOP);
+    let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
+    assert_eq!(
+        (lost.to, lost.cause),
+        (StateKind::Reconnecting, Cause::ProbesMissed)
+    );
+    assert_eq!(
+        lost.error.expect("it says why").message,
+        "2 probes in a row were not answered"
+    );
+    next_event(&mut events, |event| event.to == StateKind::Connected).await;
+    assert!(!is_alive(frozen));
+    assert_ne!(connected_pid(&server).await, frozen);
+    assert_eq!(ledger.pids().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_is_asked_as_often_as_the_policy_says_and_no_more() {
+    let memory = InMemory::choosing(|attempt| {
+        let script = Script::new();
+        Some(if attempt == 1 {
+            script.on(Step::Ping, Fault::NoAnswer)
+        } else {
+            script
+        })
+    });
+    let policy = probing(Duration::from_secs(15), Duration::from_secs(5), 3);
+    let (fleet, server) = keep(memory.config("mute").policy(policy));
+    let first = connected(&server).await;
+    let mut events = fleet.events();
+    let began = tokio::time::Instant::now();
+    let lost = next_event(&mut events, |event| event.cause == Cause::ProbesMissed).await;
+    assert_eq!(lost.generation.unwrap().0, first);
+    assert_eq!(memory.far_sides()[0].count("ping"), 3);
+    assert!(
+        (29..32).contains(&began.elapsed().as_secs()),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(connected(&server).await > first);
+
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(memory.attempts(), 2, "one that answers is left alone");
+    assert!(memory.last().count("ping") > 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_not_probed() {
+    let memory = InMemory::playing(Script::new().on(Step::Ping, Fault::NoAnswer));
+    let policy = probing(Duration::from_secs(15), Duration::from_secs(5), 1);
+    let (_fleet, server) = keep(memory.config("busy").policy(policy));
+    let generation = connected(&server).await;
+    let options = CallOptions::default().idle_timeout(Duration::from_secs(3600));
+    let ten_minutes = json!({ "ms": 600_000 });
+    let reply = server
+        .call("sleep_ms", &ten_minutes, options)
+        .await
+        .expect("answered");
+    assert_eq!(reply.generation.0, generation);
+    assert_eq!(memory.last().count("ping"), 0);
+    assert_eq!(memory.attempts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_heard_is_not_probed() {
+    let memory = InMemory::playing(Script::new().on(Step::Ping, Fault::NoAnswer));
+    let policy = probing(Duration::from_secs(15), Duration::from_secs(5), 1);
+    let (_fleet, server) = keep(memory.config("talker").policy(policy));
+    let generation = connected(&server).await;
+    let word = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": "x" } });
+    for _ in 0..60 {
+        memory.last().inject_message(&word).await;
+        sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(memory.last().count("ping"), 0);
+    assert_eq!(connected(&server).await, generation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_know_the_probe_is_alive() {
+    let memory = InMemory::playing(Script::new().on(Step::Ping, Fault::method_not_found()));
+    let (_fleet, server) = keep(memory.config("ignorant"));
+    let generation = connected(&server).await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(memory.last().count("ping") > 10);
+    assert_eq!((connected(&server).await, memory.attempts()), (generation, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_is_asked_in_its_own_way() {
+    let memory = InMemory::playing(Script::new().speaks(Speaks::Modern));
+    let (_fleet, server) = keep(memory.config("modern"));
+    connected(&server).await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(memory.last().count("server/discover") > 10);
+    assert_eq!(memory.last().count("ping"), 0);
+    assert_eq!(memory.attempts(), 1);
+}

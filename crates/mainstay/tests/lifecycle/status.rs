@@ -1,0 +1,135 @@
+//! What can be seen of a server, without touching it.
+
+use std::time::{Duration, SystemTime};
+
+use mainstay::{Desired, Era, Fleet, Policy, Reason, StateKind};
+use mainstay_lifecycle::Backoff;
+use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step};
+use rustix::process::Signal;
+
+use crate::support::{InMemory, LONG, SOON, built, connected, keep, signal, stdio};
+
+#[tokio::test(start_paused = true)]
+async fn reading_the_status_starts_nothing() {
+    let store = tempfile::tempdir().expect("a directory");
+    let memory = InMemory::playing(Script::new());
+    let start = || {
+        Fleet::builder()
+            .store(store.path())
+            .start(built([memory.config("lazy").lazy(true)]))
+    };
+    let learning = start();
+    connected(&learning.server("lazy").unwrap()).await;
+    learning.close(LONG).await;
+
+    let fleet = start();
+    let server = fleet.server("lazy").unwrap();
+    for _ in 0..100 {
+        assert_eq!(server.status().reason, Some(Reason::Idle));
+        assert!(server.catalog().is_some() && server.stderr_tail(5).is_empty());
+        let waited = server.wait_until(Duration::from_secs(1), |status| {
+            status.state == StateKind::Connected
+        });
+        assert!(waited.await.is_none());
+        assert!(!format!("{fleet:?} {:?}", fleet.catalog()).is_empty());
+    }
+    assert_eq!(memory.attempts(), 1, "the one that learnt");
+}
+
+#[tokio::test]
+async fn the_status_shows_all_that_is_known_of_a_live_server() {
+    let before = SystemTime::now();
+    let chatty = FaultyServer::new().on(Step::Start, Fault::FillStderr(300));
+    let (_fleet, server) = keep(stdio("live", &chatty));
+    let generation = connected(&server).await;
+    let status = server.status();
+    assert_eq!(&*status.server, "live");
+    assert_eq!(
+        (status.state, status.desired, status.reason),
+        (StateKind::Connected, Desired::Enabled, None)
+    );
+    assert!(status.since >= before && status.since <= SystemTime::now());
+    assert_eq!(status.generation.map(|of| of.0), Some(generation));
+    assert_eq!((status.attempt, status.budget, status.next_retry), (0, 10, None));
+    assert!(status.last_error.is_none());
+    assert!(status.pid.is_some());
+    assert_eq!(
+        status.protocol.map(|(era, version)| (era, version.to_string())),
+        Some((Era::Legacy, "2025-11-25".to_owned()))
+    );
+    assert!(status.listed_at.is_some_and(|at| at >= before));
+    assert_eq!((status.stale_since, status.stale_reports), (None, 0));
+    assert_eq!((status.starts, status.keeper_failures), (1, 0));
+    let tail = server.stderr_tail(2);
+    assert_eq!(tail.len(), 2);
+    assert!(tail.iter().all(|line| line.generation == generation));
+}
+
+#[tokio::test]
+async fn the_status_of_a_lost_server_shows_why_and_when_it_is_tried_next() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let broken = directory.path().join("broken");
+    let server = FaultyServer::new()
+        .rule(Rule::new(Step::Start, Fault::FillStderr(100)).when_file(&broken))
+        .rule(Rule::new(Step::Start, Fault::Exit(3)).when_file(&broken));
+    let policy = Policy {
+        backoff: Backoff::new(Duration::from_secs(3600), Duration::from_secs(3600)),
+        ..Policy::default()
+    };
+    let (_fleet, server) = keep(stdio("lost", &server).policy(policy));
+    connected(&server).await;
+    let listed_at = server.status().listed_at;
+    std::fs::write(&broken, "").expect("the switch is thrown");
+    // The call proves the connection, so that the next start is tried at once, and fails.
+    server
+        .call("echo", &serde_json::json!({}), mainstay::CallOptions::default())
+        .await
+        .expect("answered");
+    signal(server.status().pid.expect("a process"), Signal::KILL);
+    let lost = server
+        .wait_until(SOON, |status| status.attempt == 1)
+        .await
+        .expect("the next start failed");
+
+    assert_eq!(
+        (lost.state, lost.generation, lost.pid),
+        (StateKind::Reconnecting, None, None)
+    );
+    let next = lost.next_retry.expect("planned");
+    assert!(next > SystemTime::now() && next < SystemTime::now() + Duration::from_secs(3600));
+    let error = lost.last_error.expect("it says why");
+    assert_eq!(error.exit.and_then(|exit| exit.code), Some(3), "{error}");
+    assert!(
+        error.stderr.iter().any(|line| line.contains("all work")),
+        "{error:?}"
+    );
+    assert_eq!(lost.listed_at, listed_at);
+    assert!(
+        lost.stale_since > listed_at,
+        "the catalog is stale since the loss"
+    );
+    assert!(!server.stderr_tail(5).is_empty());
+    assert!(server.catalog().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_error_is_that_of_the_last_attempt_even_if_all_of_them_only_hang() {
+    let memory = InMemory::playing(Script::new().on(Step::Initialize, Fault::NoAnswer));
+    let mut policy = Policy::default();
+    policy.limits.open = Duration::from_secs(10);
+    let hangs = memory
+        .config("hangs")
+        .policy(policy)
+        .startup_timeout(Duration::from_secs(10));
+    let (_fleet, server) = keep(hangs);
+    let mut blamed = None;
+    for attempt in 1..=3 {
+        let failed = server
+            .wait_until(LONG, |status| status.attempt == attempt)
+            .await
+            .expect("it hangs");
+        let error = failed.last_error.expect("it says why");
+        assert!(error.generation > blamed, "attempt {attempt}: {error:?}");
+        blamed = error.generation;
+    }
+}
