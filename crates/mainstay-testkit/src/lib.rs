@@ -8,6 +8,7 @@
 //! Both ask one [`Responder`], which maps each line it is handed to a list of [`Action`]s and does no IO itself,
 //! so a fault means the same thing on either stage. What a server did is written to its [`Ledger`].
 
+pub mod http;
 pub mod memory;
 pub mod procfs;
 pub mod stdio;

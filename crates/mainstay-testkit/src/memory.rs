@@ -6,6 +6,7 @@
 mod seen;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{
@@ -20,6 +21,9 @@ use seen::Seen;
 
 /// Writes that may wait for the stream; a track that adds one more waits itself.
 const QUEUED_WRITES: usize = 1024;
+
+/// Longer than any test waits for a message.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// What a hook decides about a message: `Some` replaces what the script would do.
 pub type Hook = Box<dyn FnMut(&Incoming) -> Option<Vec<Action>> + Send>;
@@ -72,6 +76,9 @@ impl FarSide {
 
     /// Waits until at least `count` messages of this method have arrived, or the connection is over.
     ///
+    /// # Panics
+    /// When an hour has passed by tokio's clock: a test that waits in vain fails rather than hangs.
+    ///
     /// # Cancel safety
     /// Safe: it only looks.
     pub async fn wait_for(&self, method: &str, count: usize) {
@@ -80,6 +87,7 @@ impl FarSide {
         tokio::select! {
             _ = seen.wait_for(enough) => {}
             () = self.shared.over() => {}
+            () = tokio::time::sleep(LONGEST_WAIT) => panic!("no {count} messages of {method:?} in an hour"),
         }
     }
 

@@ -8,6 +8,7 @@ use mainstay_testkit::procfs::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::dice::Dice;
+use crate::support::LONG;
 use crate::{NEVER_DISABLED, SERVERS, name};
 
 /// What the adversary can do to one server.
@@ -81,6 +82,19 @@ impl<'a> Adversary<'a> {
             self.commit(Deed::Add, at).await;
             self.commit(Deed::Enable, at).await;
         }
+    }
+
+    /// Freezes a connected server that nobody calls, so that only its probes can tell, and waits until it is replaced.
+    pub(crate) async fn freeze_for_good(&mut self, at: usize) {
+        let server = self.fleet.server(&name(at)).expect("all servers are back");
+        let frozen = server.status().generation;
+        self.commit(Deed::Freeze, at).await;
+        let replaced = server
+            .wait_until(LONG, |now| {
+                now.state == StateKind::Connected && now.generation > frozen
+            })
+            .await;
+        assert!(replaced.is_some(), "frozen, and kept: {:?}", server.status());
     }
 
     pub(crate) fn deeds(&self) -> BTreeMap<Deed, usize> {

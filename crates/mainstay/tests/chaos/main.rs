@@ -81,6 +81,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
         assert!(back.is_some(), "not back by itself: {:?}", server.status());
     }
     let healed = healed.elapsed();
+    adversary.freeze_for_good(SERVERS - 1).await;
 
     over.send_replace(true);
     let mut calls: Vec<Made> = Vec::new();

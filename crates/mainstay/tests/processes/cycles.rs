@@ -18,8 +18,8 @@ const SERVERS: usize = 8;
 /// Each server's first crashes, after which everything is allocated that stays.
 const WARM_UP: usize = 5;
 
-/// What the allocator may keep in pieces; a leak of a kilobyte a cycle would be a megabyte, one of a task's stack more.
-const MEMORY_GROWTH: u64 = 6_000_000;
+/// What the allocator may keep in pieces: three kilobytes a crash.
+const MEMORY_GROWTH: u64 = 3_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_crashes_leave_no_zombie_descriptor_task_or_memory_behind() {

@@ -1,0 +1,5 @@
+//! Faults between a client and an HTTP server.
+
+mod proxy;
+
+pub use proxy::{Proxy, ProxyCounts};
