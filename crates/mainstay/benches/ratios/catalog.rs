@@ -25,8 +25,9 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
     let load = |fleet: &Fleet| {
         black_box(fleet.catalog());
     };
+    let tool = format!("server-7__{TOOL}");
     let find = |fleet: &Fleet| {
-        black_box(fleet.catalog().tool(&format!("server-7__{TOOL}")).is_some());
+        black_box(fleet.catalog().tool(&tool).is_some());
     };
     let rounds = effort.rounds(2000);
     let before = written.fleet.catalog().revision();
