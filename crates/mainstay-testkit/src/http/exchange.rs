@@ -23,8 +23,8 @@ pub(super) const SESSION_ID: &str = "Mcp-Session-Id";
 
 /// Answers one request, as the script says.
 pub(super) async fn answer(server: &Arc<Server>, out: &mut Out, request: &Request) -> Result<(), End> {
-    let message = (request.method == "POST").then(|| Incoming::parse(&request.body));
-    let readable = message.as_ref().and_then(|message| message.as_ref().ok());
+    let message = Incoming::parse(&request.body);
+    let readable = message.as_ref().ok();
     server.count(|traffic| traffic.arrived(request, readable));
     let http = server.http();
     let route = match (authorized(&http, request), Route::of(&http, request)) {
@@ -43,9 +43,9 @@ pub(super) async fn answer(server: &Arc<Server>, out: &mut Out, request: &Reques
             return replier.bare(head).await;
         }
     };
-    let plan = plan(server, &route, request, readable);
+    let plan = plan(server, route, request, readable);
     if plan.forget_session {
-        server.forget(session_id(&route, request));
+        server.forget(session_id(route, request));
     }
     let mut exchange = Exchange {
         server,
@@ -61,12 +61,12 @@ pub(super) async fn answer(server: &Arc<Server>, out: &mut Out, request: &Reques
     if let Some(instead) = plan.instead.as_ref().filter(|instead| !instead.performs()) {
         return exchange.replier.instead(instead, &id, &request.path).await;
     }
-    match (route, message) {
-        (Route::Post, Some(message)) => exchange.post(message).await,
-        (Route::Message, Some(message)) => exchange.message(message).await,
-        (Route::Delete, _) => exchange.delete().await,
-        (Route::Get | Route::Post | Route::Message, _) => exchange.get().await,
-        (Route::Sse, _) => exchange.sse().await,
+    match route {
+        Route::Post => exchange.post(message).await,
+        Route::Message => exchange.message(message).await,
+        Route::Get => exchange.get().await,
+        Route::Delete => exchange.delete().await,
+        Route::Sse => exchange.sse().await,
     }
 }
 
@@ -247,7 +247,7 @@ impl Route {
     }
 }
 
-fn plan(server: &Server, route: &Route, request: &Request, message: Option<&Incoming>) -> Plan {
+fn plan(server: &Server, route: Route, request: &Request, message: Option<&Incoming>) -> Plan {
     let mut faults = server.fired(HttpEvent {
         step: route.step(request),
         method: message.map_or("", Incoming::method),
@@ -273,7 +273,7 @@ fn challenge(request: &Request) -> Head {
     Head::new(401).with("WWW-Authenticate", challenge)
 }
 
-fn session_id<'a>(route: &Route, request: &'a Request) -> &'a str {
+fn session_id(route: Route, request: &Request) -> &str {
     match route {
         Route::Message => post::message_session(request),
         Route::Post | Route::Get | Route::Delete | Route::Sse => {

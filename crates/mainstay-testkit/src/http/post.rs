@@ -123,7 +123,11 @@ impl Exchange<'_> {
             ids: self.http.event_ids,
             opening: self.opening(&stream, 0),
         };
-        self.reply(message, stream, reply, 200, &telling).await
+        self.reply(message, stream.clone(), reply, 200, &telling).await?;
+        if reply == Reply::Json {
+            session.retire(&stream);
+        }
+        Ok(())
     }
 
     async fn reply(
@@ -210,6 +214,7 @@ struct HangUp {
 impl Drop for HangUp {
     fn drop(&mut self) {
         self.session.responder().hang_up(&self.id);
+        self.session.retire(&self.stream);
         if self.stream.is_finished() || self.server.run() != self.run {
             return;
         }

@@ -2,6 +2,7 @@
 //!
 //! All clients of the modern era share one session, as its servers know none.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::script::Reply;
@@ -25,8 +26,14 @@ pub(super) struct Session {
     kind: Kind,
     responder: Mutex<Responder>,
     standalone: Stream,
-    /// The streams of its requests, kept to the end for those that resume one. A test is over before they are many.
-    requests: Mutex<Vec<Stream>>,
+    requests: Mutex<Requests>,
+}
+
+/// The streams of its requests that are open or can be resumed. A test is over before the latter are many.
+#[derive(Debug, Default)]
+struct Requests {
+    opened: usize,
+    streams: BTreeMap<usize, Stream>,
 }
 
 impl Session {
@@ -36,7 +43,7 @@ impl Session {
             kind,
             responder: Mutex::new(responder),
             standalone: Stream::standalone(),
-            requests: Mutex::new(Vec::new()),
+            requests: Mutex::default(),
         }
     }
 
@@ -59,23 +66,30 @@ impl Session {
     /// A new stream for the answer to the request with this id (its JSON text).
     pub(super) fn open(&self, id: &str) -> Stream {
         let mut requests = self.requests();
-        let stream = Stream::of_request(requests.len() + 1, id);
-        requests.push(stream.clone());
+        requests.opened += 1;
+        let number = requests.opened;
+        let stream = Stream::of_request(number, id);
+        requests.streams.insert(number, stream.clone());
         stream
+    }
+
+    /// Forgets the stream of a request that nobody can resume.
+    pub(super) fn retire(&self, stream: &Stream) {
+        self.requests().streams.remove(&stream.number());
     }
 
     /// The stream of this number; 0 is the standalone one.
     pub(super) fn stream(&self, number: usize) -> Option<Stream> {
-        match number.checked_sub(1) {
-            None => Some(self.standalone.clone()),
-            Some(index) => self.requests().get(index).cloned(),
+        match number {
+            0 => Some(self.standalone.clone()),
+            number => self.requests().streams.get(&number).cloned(),
         }
     }
 
     /// Ends all streams.
     pub(super) fn close(&self) {
         self.standalone.close();
-        self.requests().iter().for_each(Stream::close);
+        self.requests().streams.values().for_each(Stream::close);
     }
 
     /// Says each line of `bytes` where it belongs; `own` is the stream of the request they come from.
@@ -98,7 +112,7 @@ impl Session {
                 let stream = due.or_else(|| self.awaiting(&id)).or_else(|| own_stream.cloned());
                 stream.unwrap_or_else(|| self.standalone.clone()).say(line, true);
             }
-            Address::Subscription(id) => self.requests().iter().for_each(|stream| {
+            Address::Subscription(id) => self.requests().streams.values().for_each(|stream| {
                 if stream.awaits(&id) {
                     stream.say(line, false);
                 }
@@ -114,13 +128,14 @@ impl Session {
 
     fn awaiting(&self, id: &str) -> Option<Stream> {
         self.requests()
-            .iter()
+            .streams
+            .values()
             .rev()
             .find(|stream| stream.awaits(id))
             .cloned()
     }
 
-    fn requests(&self) -> MutexGuard<'_, Vec<Stream>> {
+    fn requests(&self) -> MutexGuard<'_, Requests> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
