@@ -78,3 +78,21 @@ fn a_fault_that_exits_ends_the_process() {
     assert_eq!(server.wait(LIMIT).and_then(|status| status.code()), Some(3));
     assert!(TcpStream::connect(("127.0.0.1", server.port())).is_err());
 }
+
+#[test]
+fn a_frozen_server_says_nothing_until_it_is_thawed() {
+    let server = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
+    let session = initialize(server.port());
+    server.freeze();
+    // The kernel accepts for a process that cannot.
+    let mut stream = post(
+        server.port(),
+        &session,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+    );
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(stream.read(&mut [0]).is_err(), "a frozen server spoke");
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    server.thaw();
+    assert!(read(stream).starts_with("HTTP/1.1 200"));
+}

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::client::{Client, LIMIT, call};
 use crate::fault::{BadAnswer, Fault};
-use crate::http::{BadStream, FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
+use crate::http::{BadStream, FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep, Redirect, Reply};
 use crate::rule::{Occurrence, Step};
 use crate::script::Script;
 
@@ -252,6 +252,70 @@ async fn faults_of_the_messages_mean_here_what_they_mean_elsewhere() {
     assert!(
         server
             .wait_until(LIMIT, |traffic| traffic.open_connections() == 0)
+            .await
+    );
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_and_properly_leaves_its_answer_to_be_resumed() {
+    let http = HttpScript::new()
+        .streams()
+        .priming(5)
+        .on("tools/call", HttpFault::EndAfterEvents(0));
+    let (_server, mut client, session) = scripted(Script::new(), http).await;
+    client.rest().await;
+    client.post(&session, &echo()).await;
+    let (body, proper) = client.rest().await;
+    assert_eq!((&body[..], proper), (&b"id: 2-0\nretry: 5\ndata: \n\n"[..], true));
+    let headers = [("Mcp-Session-Id", &session[..]), ("Last-Event-ID", "2-0")];
+    client.ask("GET /mcp", &headers, "").await;
+    client.event().await;
+    assert_eq!(client.event_json().await["id"], 1);
+}
+
+#[tokio::test]
+async fn a_fault_chooses_the_form_and_the_time_of_one_answer() {
+    let http = HttpScript::new()
+        .rule(HttpRule::on("tools/call", HttpFault::Reply(Reply::Stream)).named("echo"))
+        .rule(HttpRule::on("tools/call", HttpFault::Delay { ms: 40 }).named("put"));
+    let (_server, mut client, session) = scripted(Script::new(), http).await;
+    let head = client.post(&session, &echo()).await;
+    assert_eq!(head.header("content-type"), "text/event-stream");
+    client.rest().await;
+    let began = Instant::now();
+    let answer = client.post(&session, &call(2, "put", &json!({}))).await;
+    assert_eq!(answer.json()["id"], 2);
+    assert!(began.elapsed() >= Duration::from_millis(40));
+}
+
+#[tokio::test]
+async fn a_redirect_to_itself_never_ends() {
+    let fault = HttpFault::Redirect {
+        code: 308,
+        to: Redirect::Itself,
+    };
+    let (_server, mut client, session) = faulty(fault).await;
+    for _ in 0..3 {
+        let answer = client.post(&session, &echo()).await;
+        assert_eq!((answer.status, answer.header("location")), (308, "/mcp"));
+    }
+}
+
+#[tokio::test]
+async fn a_standalone_stream_fails_where_its_own_step_says_so() {
+    let http = HttpScript::new()
+        .rule(HttpRule::new(HttpStep::Get, HttpFault::status(405)).occurrence(Occurrence::Nth(1)))
+        .rule(HttpRule::new(HttpStep::Get, HttpFault::DropAfterEvents(1)).occurrence(Occurrence::Nth(2)));
+    let (server, mut client, session) = scripted(Script::new(), http).await;
+    let headers = [("Mcp-Session-Id", &session[..])];
+    assert_eq!(client.ask("GET /mcp", &headers, "").await.status, 405);
+    assert_eq!(client.ask("GET /mcp", &headers, "").await.status, 200);
+    server.notify("notifications/tools/list_changed", &json!({}));
+    assert!(client.event().await.is_some());
+    assert_eq!(client.event().await, None);
+    assert!(
+        server
+            .wait_until(LIMIT, |traffic| traffic.live_streams() == 0)
             .await
     );
 }
