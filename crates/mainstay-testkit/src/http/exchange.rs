@@ -27,21 +27,14 @@ pub(super) async fn answer(server: &Arc<Server>, out: &mut Out, request: &Reques
     let readable = message.as_ref().ok();
     server.count(|traffic| traffic.arrived(request, readable));
     let http = server.http();
-    let route = match (authorized(&http, request), Route::of(&http, request)) {
-        (true, Ok(route)) => route,
-        (allowed, route) => {
-            let plan = Plan::default();
-            let mut replier = Replier {
-                server,
-                out,
-                plan: &plan,
-            };
-            let head = match route {
-                Err(status) if allowed => Head::new(status),
-                Ok(_) | Err(_) => challenge(request),
-            };
-            return replier.bare(head).await;
-        }
+    let route = if authorized(&http, request) {
+        Route::of(&http, request).map_err(Head::new)
+    } else {
+        Err(challenge(request))
+    };
+    let route = match route {
+        Ok(route) => route,
+        Err(head) => return out.whole(head, b"", &Plan::default()).await,
     };
     let plan = plan(server, route, request, readable);
     if plan.forget_session {

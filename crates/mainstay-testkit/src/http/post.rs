@@ -93,14 +93,11 @@ impl Exchange<'_> {
     }
 
     async fn legacy(&mut self, message: &Incoming) -> Result<(), End> {
-        let opens = message.method() == "initialize" && self.http.sessions;
-        let session = if opens {
+        let session = if message.method() == "initialize" && self.http.sessions {
             self.server.open_session(Kind::Streamable)
         } else {
-            let anyone = message.method() == "initialize";
             match self.session() {
                 Ok(session) => session,
-                Err(_) if anyone => self.server.stateless(),
                 Err((head, body)) => return self.replier.json(head, body.as_bytes()).await,
             }
         };
@@ -201,7 +198,7 @@ fn unacceptable(request: &Request) -> Option<(u16, &'static str)> {
     ))
 }
 
-/// Cancels a modern request when its connection is gone before its stream was finished.
+/// Cancels a modern request when its connection is gone before it was answered.
 struct HangUp {
     server: Arc<Server>,
     run: u64,
@@ -215,7 +212,7 @@ impl Drop for HangUp {
     fn drop(&mut self) {
         self.session.responder().hang_up(&self.id);
         self.session.retire(&self.stream);
-        if self.stream.is_finished() || self.server.run() != self.run {
+        if self.stream.is_answered() || self.server.run() != self.run {
             return;
         }
         self.task.abort();

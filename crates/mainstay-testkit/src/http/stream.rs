@@ -70,8 +70,8 @@ impl Stream {
         &*self.request == id && !self.log.borrow().finished()
     }
 
-    pub(super) fn is_finished(&self) -> bool {
-        self.log.borrow().finished()
+    pub(super) fn is_answered(&self) -> bool {
+        self.log.borrow().answer.is_some()
     }
 
     pub(super) fn len(&self) -> usize {
