@@ -40,6 +40,8 @@ mod process;
 mod protocol;
 mod server;
 pub mod transport;
+#[doc(hidden)]
+pub mod unsupervised;
 mod wire;
 
 pub use catalog::{

@@ -1,10 +1,13 @@
-//! A supervised call over a bare one: in memory, where everything but the two clients costs next to nothing, and over
-//! the pipes of a real process.
+//! A supervised call over two that are not: one by the library's own peer without its keeper, which shows what
+//! supervision costs, and one by the least client there can be, which shows what everything costs. In memory, where the
+//! rest of the way costs next to nothing, and over the pipes of a real process.
 
 use std::time::Duration;
 
+use mainstay::unsupervised::Unsupervised;
 use mainstay::{CallOptions, Fleet};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::bare::Bare;
 use crate::compare::Pair;
@@ -13,46 +16,93 @@ use crate::pinned::Pinned;
 use crate::report::Row;
 use crate::{Effort, Fallible, runtime};
 
+const BATCH: u32 = 25;
+const AIM: Option<f64> = Some(1.05);
+
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
     let _pinned = Pinned::to_one()?;
     runtime()?.block_on(async {
         let far = Far::default();
+        let (in_memory, stdio) = (effort.rounds(4000), effort.rounds(1500));
 
+        let supervised = Supervised::start(far.server_in_memory("far").build()?).await?;
+        let peer = Unsupervised::start(far.in_memory());
         let bare = Bare::start(far.in_memory());
-        let fleet = Fleet::builder().start([far.server_in_memory("far").build()?]);
-        let in_memory = side_by_side(&bare, &fleet, effort.rounds(4000), 25).await?;
+        let over_peer = supervised.over_peer(&peer, in_memory).await;
+        let over_bare = supervised.over_bare(&bare, in_memory).await;
+        let mut rows = vec![
+            over_peer.row("call, in memory, over the peer alone", "peer", "supervised", AIM),
+            over_bare.row(
+                "call, in memory, over the least client",
+                "bare",
+                "supervised",
+                None,
+            ),
+        ];
 
-        let (_child, transport) = far.process()?;
+        let supervised = Supervised::start(far.server_process("far")?.build()?).await?;
+        let (_peers, transport) = far.process()?;
+        let peer = Unsupervised::start(transport);
+        let (_bares, transport) = far.process()?;
         let bare = Bare::start(transport);
-        let fleet = Fleet::builder().start([far.server_process("far")?.build()?]);
-        let stdio = side_by_side(&bare, &fleet, effort.rounds(1500), 25).await?;
-
-        Ok(vec![
-            in_memory.row("call, in memory", "bare", "supervised", Some(1.05)),
-            stdio.row("call, stdio", "bare", "supervised", Some(1.05)),
-        ])
+        let over_peer = supervised.over_peer(&peer, stdio).await;
+        let over_bare = supervised.over_bare(&bare, stdio).await;
+        rows.push(over_peer.row("call, stdio, over the peer alone", "peer", "supervised", AIM));
+        rows.push(over_bare.row("call, stdio, over the least client", "bare", "supervised", None));
+        Ok(rows)
     })
 }
 
-async fn side_by_side(bare: &Bare, fleet: &Fleet, rounds: usize, batch: u32) -> Fallible<Pair> {
-    let server = fleet.server("far").ok_or("it was just started")?;
-    bare.begin().await?;
-    server.wait_connected(Duration::from_secs(10)).await?;
-    let arguments = json!({ "message": "hello" });
-    let name = format!("far__{TOOL}");
-    let pair = Pair::measure(
-        rounds,
-        batch,
-        async || {
-            bare.call(TOOL, &arguments).await.expect("it is answered");
-        },
-        async || {
-            let called = fleet.call(&name, &arguments, CallOptions::default()).await;
-            called.expect("it is answered");
-        },
-    )
-    .await;
-    bare.close();
-    fleet.close(Duration::from_secs(5)).await;
-    Ok(pair)
+/// The whole walk of a call: fleet, server, lease, connection, peer, transport.
+struct Supervised {
+    fleet: Fleet,
+    tool: String,
+    arguments: Value,
+}
+
+impl Supervised {
+    async fn start(server: mainstay::ServerConfig) -> Fallible<Self> {
+        let tool = format!("{}__{TOOL}", server.name());
+        let fleet = Fleet::builder().start([server]);
+        for server in fleet.servers() {
+            server.wait_connected(Duration::from_secs(10)).await?;
+        }
+        let arguments = json!({ "message": "hello" });
+        Ok(Self {
+            fleet,
+            tool,
+            arguments,
+        })
+    }
+
+    async fn call(&self) {
+        let options = CallOptions::default();
+        let called = self.fleet.call(&self.tool, &self.arguments, options).await;
+        called.expect("it is answered");
+    }
+
+    async fn over_peer(&self, peer: &Unsupervised, rounds: usize) -> Pair {
+        let params = Params {
+            name: TOOL,
+            arguments: &self.arguments,
+        };
+        let peers = async || {
+            let asked = peer.request("tools/call", &params).await;
+            asked.expect("it is answered");
+        };
+        Pair::measure(rounds, BATCH, peers, async || self.call().await).await
+    }
+
+    async fn over_bare(&self, bare: &Bare, rounds: usize) -> Pair {
+        let bares = async || {
+            bare.call(TOOL, &self.arguments).await.expect("it is answered");
+        };
+        Pair::measure(rounds, BATCH, bares, async || self.call().await).await
+    }
+}
+
+#[derive(Serialize)]
+struct Params<'a> {
+    name: &'a str,
+    arguments: &'a Value,
 }

@@ -1,0 +1,46 @@
+//! A peer that nobody keeps: the yardstick of the benchmarks, which ask what a keeper costs its callers.
+//!
+//! No part of the library's promises: hidden from its documentation, and free to change with any version.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::transport::Transport;
+use crate::wire::{Handler, Peer, RawJson, RequestOptions};
+
+/// One connection, without generation, state, catalog or recovery.
+pub struct Unsupervised(Peer);
+
+/// The request failed; a benchmark has no use for the reason beyond its text.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failed(String);
+
+impl Unsupervised {
+    /// Starts the transport; called inside a tokio runtime.
+    pub fn start(transport: Box<dyn Transport>) -> Self {
+        Self(Peer::start(transport, Arc::new(Deaf)))
+    }
+
+    /// Asks as a supervised call does: with a deadline, an idle time, and a wish for progress.
+    ///
+    /// Cancel safety: dropping it cancels the request at the far side.
+    pub async fn request(&self, method: &str, params: &impl Serialize) -> Result<RawJson, Failed> {
+        const PATIENCE: Duration = Duration::from_secs(300);
+        let params = RawJson::from_value(params).map_err(|error| Failed(error.to_string()))?;
+        let options = RequestOptions::within(PATIENCE).idle(PATIENCE).progress_counts();
+        let answer = self.0.request(method, Some(params), options).await;
+        answer.map_err(|error| Failed(error.to_string()))
+    }
+}
+
+/// Hears nothing and answers nothing.
+struct Deaf;
+
+impl Handler for Deaf {
+    fn request(&self, _: &Peer, _: RawJson, _: &str, _: Option<RawJson>) {}
+
+    fn notification(&self, _: &str, _: Option<RawJson>) {}
+}
