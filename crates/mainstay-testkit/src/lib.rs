@@ -1,12 +1,13 @@
 //! Scripted faulty MCP servers for Mainstay's own tests.
 //!
-//! A [`Script`] says what a server offers and where it misbehaves. Two stages perform it:
+//! A [`Script`] says what a server offers and where it misbehaves. Three stages perform it:
 //!
 //! - [`FaultyServer`]: a real process (`faulty-server`), for tests of pipes, signals and process trees;
-//! - [`memory::FarSide`]: a tokio task at the other end of a duplex stream, for tests in paused time.
+//! - [`memory::FarSide`]: a tokio task at the other end of a duplex stream, for tests in paused time;
+//! - [`http::FaultyHttpServer`]: a server on a loopback port, which an [`http::HttpScript`] makes fail as HTTP can.
 //!
-//! Both ask one [`Responder`], which maps each line it is handed to a list of [`Action`]s and does no IO itself,
-//! so a fault means the same thing on either stage. What a server did is written to its [`Ledger`].
+//! All ask one [`Responder`], which maps each line it is handed to a list of [`Action`]s and does no IO itself,
+//! so a fault means the same thing on every stage. What a server did is written to its [`Ledger`].
 
 pub mod http;
 pub mod memory;

@@ -3,7 +3,7 @@
 //! Made for paused time: nothing here sleeps but through `tokio::time`, and every wait of a test has an event behind it.
 //! There is no process, so whatever ends one cuts the connection instead.
 
-mod seen;
+pub(crate) mod seen;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

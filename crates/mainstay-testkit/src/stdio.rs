@@ -19,7 +19,7 @@ use crate::responder::Responder;
 use crate::script::Script;
 
 /// Longer than any test, short enough for a forgotten process to be forgiven.
-const LIFETIME: Duration = Duration::from_secs(600);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(600);
 
 /// Plays the script on this process's stdin and stdout, and never returns.
 ///
@@ -190,12 +190,12 @@ impl Stage {
     }
 }
 
-fn write_note(mut file: impl Write, note: &str) {
+pub(crate) fn write_note(mut file: impl Write, note: &str) {
     let line = note.replace('\n', " ") + "\n";
     file.write_all(line.as_bytes()).expect("append to the ledger");
 }
 
-fn signal_self(signal: Signal) {
+pub(crate) fn signal_self(signal: Signal) {
     let signal = match signal {
         Signal::Kill => UnixSignal::KILL,
         Signal::Term => UnixSignal::TERM,

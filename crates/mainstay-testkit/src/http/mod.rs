@@ -1,5 +1,38 @@
-//! Faults between a client and an HTTP server.
+//! A scripted MCP server over HTTP that fails as it is told, and a network that does.
+//!
+//! [`FaultyHttpServer`] plays a [`crate::Script`] over Streamable HTTP in both eras (`/mcp`) and over HTTP+SSE (`/sse`).
+//! Its answers come from the same [`crate::Responder`] as on any other stage; an [`HttpScript`] says how they travel, and
+//! its [`HttpRule`]s where that goes wrong. HTTP/1.1 is written by hand, so that any byte of it can be wrong.
+//!
+//! [`FaultyHttpProcess`] is the same in a process of its own. Everything is on 127.0.0.1. [`Proxy`] stands between a client and any port there.
 
+mod connection;
+mod era;
+mod exchange;
+mod fault;
+mod handle;
+mod out;
+mod perform;
+mod plan;
+mod post;
+mod process;
 mod proxy;
+mod reply;
+mod rule;
+mod script;
+mod server;
+mod session;
+mod stream;
+mod traffic;
+mod wire;
 
+pub use fault::{BadStream, HttpFault, Redirect};
+pub use handle::FaultyHttpServer;
+pub use process::{FaultyHttpProcess, play};
 pub use proxy::{Proxy, ProxyCounts};
+pub use rule::{HttpRule, HttpStep};
+pub use script::{HttpScript, Reply, Serves, UnknownSession};
+pub use traffic::Traffic;
+
+#[cfg(test)]
+mod tests;

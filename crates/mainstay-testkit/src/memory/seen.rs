@@ -9,7 +9,7 @@ use crate::responder::Incoming;
 const KEPT_MESSAGES: usize = 4096;
 
 #[derive(Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     total: usize,
     methods: BTreeMap<String, usize>,
     messages: VecDeque<Incoming>,
@@ -18,7 +18,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn add(&mut self, message: Incoming) {
+    pub(crate) fn add(&mut self, message: Incoming) {
         self.total += 1;
         *self.methods.entry(message.method().to_owned()).or_default() += 1;
         if self.messages.len() == KEPT_MESSAGES {
@@ -27,19 +27,19 @@ impl Seen {
         self.messages.push_back(message);
     }
 
-    pub(super) fn note(&mut self, note: String) {
+    pub(crate) fn note(&mut self, note: String) {
         self.notes.push(note);
     }
 
-    pub(super) fn total(&self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    pub(super) fn count(&self, method: &str) -> usize {
+    pub(crate) fn count(&self, method: &str) -> usize {
         self.methods.get(method).copied().unwrap_or_default()
     }
 
-    pub(super) fn noted(&self, words: &str) -> usize {
+    pub(crate) fn noted(&self, words: &str) -> usize {
         self.notes
             .iter()
             .filter(|note| begins_with_words(note, words))
@@ -47,7 +47,7 @@ impl Seen {
     }
 
     /// The last messages, oldest first.
-    pub(super) fn messages(&self) -> impl DoubleEndedIterator<Item = &Incoming> {
+    pub(crate) fn messages(&self) -> impl DoubleEndedIterator<Item = &Incoming> {
         self.messages.iter()
     }
 }

@@ -97,8 +97,13 @@ impl Incoming {
             .or_else(|| self.params["uri"].as_str())
     }
 
+    /// Whether it waits for an answer.
+    pub(crate) fn is_request(&self) -> bool {
+        self.kind() == Kind::Request
+    }
+
     /// A key of the `_meta` that the protocol owns.
-    pub(super) fn protocol_meta(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn protocol_meta(&self, key: &str) -> Option<&Value> {
         self.params
             .get("_meta")?
             .get(format!("io.modelcontextprotocol/{key}"))

@@ -1,4 +1,4 @@
-//! The part both stages share: from one line of input to the actions that answer it.
+//! The part all stages share: from one line of input to the actions that answer it.
 //!
 //! A responder does no IO but the two a script asks for at each request: reading its tools file and looking
 //! whether a switch file exists. It never waits and never fails; what it cannot read it answers with an error.
@@ -105,6 +105,11 @@ impl Responder {
         self.cancelled.contains(id)
     }
 
+    /// Ends the `subscriptions/listen` request with this id (its JSON text), where hanging up is how it is cancelled.
+    pub(crate) fn hang_up(&mut self, id: &str) {
+        self.listens.remove(id);
+    }
+
     fn request(&mut self, request: &Incoming) -> Vec<Action> {
         let mut actions = vec![Action::Note(requests::note(request))];
         let event = Event {
@@ -200,7 +205,7 @@ impl Responder {
     }
 
     /// A notification to whoever listens: plain in the legacy era, tagged with its subscription in the modern one.
-    fn notify(&self, method: &str, params: &Value) -> Vec<Action> {
+    pub(crate) fn notify(&self, method: &str, params: &Value) -> Vec<Action> {
         if self.listens.is_empty() {
             return vec![Action::message(
                 &json!({ "jsonrpc": "2.0", "method": method, "params": params }),

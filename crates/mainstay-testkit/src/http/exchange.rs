@@ -1,0 +1,292 @@
+//! One request of HTTP: who may ask, where it goes, and what becomes of it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::era;
+use super::fault::HttpFault;
+use super::out::{End, Out};
+use super::plan::{Instead, Plan};
+use super::post;
+use super::reply::{Replier, Telling, event_id, parse_event_id};
+use super::rule::{HttpEvent, HttpStep};
+use super::script::{HttpScript, NO_SESSION, Serves, UnknownSession};
+use super::server::Server;
+use super::session::{Kind, Session};
+use super::stream::Stream;
+use super::wire::{Head, Request};
+use crate::responder::Incoming;
+use crate::script::{LEGACY_VERSIONS, Speaks};
+
+pub(super) const SESSION_ID: &str = "Mcp-Session-Id";
+
+/// Answers one request, as the script says.
+pub(super) async fn answer(server: &Arc<Server>, out: &mut Out, request: &Request) -> Result<(), End> {
+    let message = Incoming::parse(&request.body);
+    let readable = message.as_ref().ok();
+    server.count(|traffic| traffic.arrived(request, readable));
+    let http = server.http();
+    let route = if authorized(&http, request) {
+        Route::of(&http, request).map_err(Head::new)
+    } else {
+        Err(challenge(request))
+    };
+    let route = match route {
+        Ok(route) => route,
+        Err(head) => return out.whole(head, b"", &Plan::default()).await,
+    };
+    let plan = plan(server, route, request, readable);
+    if plan.forget_session {
+        server.forget(session_id(route, request));
+    }
+    let mut exchange = Exchange {
+        server,
+        request,
+        http,
+        replier: Replier {
+            server,
+            out,
+            plan: &plan,
+        },
+    };
+    let id = readable.map_or(Value::Null, |message| message.id().clone());
+    if let Some(instead) = plan.instead.as_ref().filter(|instead| !instead.performs()) {
+        return exchange.replier.instead(instead, &id, &request.path).await;
+    }
+    match route {
+        Route::Post => exchange.post(message).await,
+        Route::Message => exchange.message(message).await,
+        Route::Get => exchange.get().await,
+        Route::Delete => exchange.delete().await,
+        Route::Sse => exchange.sse().await,
+    }
+}
+
+/// One request under way.
+pub(super) struct Exchange<'a> {
+    pub(super) server: &'a Arc<Server>,
+    pub(super) request: &'a Request,
+    pub(super) http: HttpScript,
+    pub(super) replier: Replier<'a>,
+}
+
+impl Exchange<'_> {
+    /// The fault that takes the place of the answer to what was just performed.
+    pub(super) fn instead(&self) -> Option<Instead> {
+        self.replier.plan.instead.clone()
+    }
+
+    /// The session a legacy request names, or the answer to one that names none of this server's.
+    pub(super) fn session(&self) -> Result<Arc<Session>, (Head, &'static str)> {
+        if !self.http.sessions {
+            return Ok(self.server.stateless());
+        }
+        let Some(id) = self.request.header(SESSION_ID) else {
+            return Err((Head::new(400), NO_SESSION));
+        };
+        let known = self
+            .server
+            .session(id)
+            .filter(|session| session.kind() == Kind::Streamable);
+        let session = known.ok_or(match self.http.unknown_session {
+            UnknownSession::NotFound => (
+                Head::new(404),
+                r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#,
+            ),
+            UnknownSession::BadRequest => (Head::new(400), NO_SESSION),
+        })?;
+        match self.request.header("mcp-protocol-version") {
+            Some(version) if !LEGACY_VERSIONS.contains(&version) => Err((
+                Head::new(400),
+                r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Unsupported protocol version"},"id":null}"#,
+            )),
+            Some(_) | None => Ok(session),
+        }
+    }
+
+    /// What comes before the first message of a legacy stream.
+    pub(super) fn opening(&self, stream: &Stream, from: usize) -> String {
+        let retry = self.http.retry_ms.map(|ms| format!("retry: {ms}\n"));
+        let retry = retry.unwrap_or_default();
+        if self.http.priming && self.http.event_ids {
+            return format!("id: {}\n{retry}data: \n\n", event_id(stream, from));
+        }
+        if retry.is_empty() { retry } else { retry + "\n" }
+    }
+
+    /// The standalone stream of a session, or any stream of it that is resumed.
+    async fn get(&mut self) -> Result<(), End> {
+        if !self.http.standalone || self.is_modern_only() {
+            return self.replier.bare(Head::new(405).with("Allow", "POST")).await;
+        }
+        let session = match self.session() {
+            Ok(session) => session,
+            Err((head, body)) => return self.replier.json(head, body.as_bytes()).await,
+        };
+        if let Some(instead) = self.instead() {
+            return self
+                .replier
+                .instead(&instead, &Value::Null, &self.request.path)
+                .await;
+        }
+        let standalone = session.standalone().clone();
+        let found = match self.request.header("last-event-id") {
+            None => Some((standalone.len(), standalone)),
+            Some(id) => parse_event_id(id)
+                .filter(|_| self.http.event_ids)
+                .and_then(|(number, from)| Some((from, session.stream(number)?))),
+        };
+        let Some((from, stream)) = found else {
+            return self.replier.bare(Head::new(400)).await;
+        };
+        let telling = Telling {
+            headers: vec![(SESSION_ID.to_owned(), session.id().to_owned())],
+            from,
+            ids: self.http.event_ids,
+            opening: self.opening(&stream, from),
+        };
+        self.replier.events(&stream, &telling).await
+    }
+
+    async fn delete(&mut self) -> Result<(), End> {
+        if !self.http.delete || self.is_modern_only() {
+            return self.replier.bare(Head::new(405).with("Allow", "POST")).await;
+        }
+        let session = match self.session() {
+            Ok(session) => session,
+            Err((head, body)) => return self.replier.json(head, body.as_bytes()).await,
+        };
+        if self.server.forget(session.id()) {
+            self.server.count(|traffic| traffic.sessions_deleted += 1);
+        }
+        match self.instead() {
+            Some(instead) => {
+                self.replier
+                    .instead(&instead, &Value::Null, &self.request.path)
+                    .await
+            }
+            None => self.replier.bare(Head::new(200)).await,
+        }
+    }
+
+    /// An HTTP+SSE session, which lives as long as its stream.
+    async fn sse(&mut self) -> Result<(), End> {
+        if let Some(instead) = self.instead() {
+            return self
+                .replier
+                .instead(&instead, &Value::Null, &self.request.path)
+                .await;
+        }
+        let session = self.server.open_session(Kind::Sse);
+        let _ends = SessionEnd {
+            server: self.server,
+            id: session.id(),
+        };
+        let telling = Telling {
+            opening: format!("event: endpoint\ndata: /message?sessionId={}\n\n", session.id()),
+            ..Telling::default()
+        };
+        self.replier.events(session.standalone(), &telling).await
+    }
+
+    fn is_modern_only(&self) -> bool {
+        match self.server.speaks() {
+            Speaks::Legacy => false,
+            Speaks::Modern => true,
+            Speaks::Both => era::names_modern_version(self.request),
+        }
+    }
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Post,
+    Get,
+    Delete,
+    Sse,
+    Message,
+}
+
+impl Route {
+    /// The route, or the status for a request that has none.
+    fn of(http: &HttpScript, request: &Request) -> Result<Self, u16> {
+        let (streamable, sse) = match http.serves {
+            Serves::Streamable => (true, false),
+            Serves::Sse => (false, true),
+            Serves::Both => (true, true),
+        };
+        match (&request.path[..], &request.method[..]) {
+            ("/mcp" | "/moved", "POST") if streamable => Ok(Self::Post),
+            ("/mcp" | "/moved", "GET") if streamable => Ok(Self::Get),
+            ("/mcp" | "/moved", "DELETE") if streamable => Ok(Self::Delete),
+            ("/sse", "GET") if sse => Ok(Self::Sse),
+            ("/message", "POST") if sse => Ok(Self::Message),
+            ("/mcp" | "/moved", _) if streamable => Err(405),
+            ("/sse" | "/message", _) if sse => Err(405),
+            _ => Err(404),
+        }
+    }
+
+    fn step(self, request: &Request) -> HttpStep {
+        match self {
+            Self::Post | Self::Message => HttpStep::Post,
+            Self::Get if request.header("last-event-id").is_some() => HttpStep::Resume,
+            Self::Get => HttpStep::Get,
+            Self::Delete => HttpStep::Delete,
+            Self::Sse => HttpStep::Sse,
+        }
+    }
+}
+
+fn plan(server: &Server, route: Route, request: &Request, message: Option<&Incoming>) -> Plan {
+    let mut faults = server.fired(HttpEvent {
+        step: route.step(request),
+        method: message.map_or("", Incoming::method),
+        name: message.and_then(Incoming::name),
+    });
+    if request.path == "/moved" {
+        faults.retain(|fault| !matches!(fault, HttpFault::Redirect { .. }));
+    }
+    Plan::of(faults)
+}
+
+fn authorized(http: &HttpScript, request: &Request) -> bool {
+    http.bearer.as_ref().is_none_or(|token| {
+        let expected = format!("Bearer {token}");
+        request.header("authorization") == Some(&expected[..])
+    })
+}
+
+fn challenge(request: &Request) -> Head {
+    let host = request.header("host").unwrap_or("127.0.0.1");
+    let metadata = format!("http://{host}/.well-known/oauth-protected-resource");
+    let challenge = format!(r#"Bearer resource_metadata="{metadata}", scope="mcp""#);
+    Head::new(401).with("WWW-Authenticate", challenge)
+}
+
+fn session_id(route: Route, request: &Request) -> &str {
+    match route {
+        Route::Message => post::message_session(request),
+        Route::Post | Route::Get | Route::Delete | Route::Sse => {
+            request.header(SESSION_ID).unwrap_or_default()
+        }
+    }
+}
+
+/// A JSON-RPC error without an id.
+pub(super) fn error_without_id(code: i64, message: &str) -> String {
+    json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": message } }).to_string()
+}
+
+struct SessionEnd<'a> {
+    server: &'a Server,
+    id: &'a str,
+}
+
+impl Drop for SessionEnd<'_> {
+    fn drop(&mut self) {
+        self.server.forget(self.id);
+    }
+}

@@ -1,0 +1,222 @@
+//! Messages that are sent: to Streamable HTTP in either era, and to HTTP+SSE.
+
+use std::sync::Arc;
+
+use tokio::task::AbortHandle;
+
+use super::era;
+use super::exchange::{Exchange, SESSION_ID, error_without_id};
+use super::out::End;
+use super::perform;
+use super::reply::Telling;
+use super::script::Reply;
+use super::server::Server;
+use super::session::{Kind, Session};
+use super::stream::Stream;
+use super::wire::{Head, Request};
+use crate::action::Action;
+use crate::responder::Incoming;
+
+/// The session a POST to HTTP+SSE names.
+pub(super) fn message_session(request: &Request) -> &str {
+    let mut pairs = request.query.split('&');
+    pairs
+        .find_map(|pair| pair.strip_prefix("sessionId="))
+        .unwrap_or_default()
+}
+
+impl Exchange<'_> {
+    pub(super) async fn post(&mut self, message: Result<Incoming, Action>) -> Result<(), End> {
+        if let Some((status, reason)) = unacceptable(self.request) {
+            let body = error_without_id(-32000, reason);
+            return self.replier.json(Head::new(status), body.as_bytes()).await;
+        }
+        let message = match message {
+            Ok(message) => message,
+            Err(refusal) => return self.unreadable(refusal).await,
+        };
+        if era::is_modern(self.server.speaks(), self.request, &message) {
+            return self.modern(&message).await;
+        }
+        self.legacy(&message).await
+    }
+
+    /// A message of HTTP+SSE: accepted here, answered on the session's stream.
+    pub(super) async fn message(&mut self, message: Result<Incoming, Action>) -> Result<(), End> {
+        let session = self.server.session(message_session(self.request));
+        let Some(session) = session.filter(|session| session.kind() == Kind::Sse) else {
+            return self.replier.bare(Head::new(404)).await;
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(refusal) => return self.unreadable(refusal).await,
+        };
+        let actions = self.take(&session, &message);
+        perform::spawn(self.server, &session, None, actions);
+        self.accepted(&message).await
+    }
+
+    async fn modern(&mut self, message: &Incoming) -> Result<(), End> {
+        if let Some(refusal) = era::header_mismatch(self.request, message) {
+            let body = refusal.to_string();
+            return self.replier.json(Head::new(400), body.as_bytes()).await;
+        }
+        let session = self.server.stateless();
+        let actions = self.take(&session, message);
+        if !message.is_request() {
+            perform::spawn(self.server, &session, None, actions);
+            return self.accepted(message).await;
+        }
+        let status = era::modern_status(message, &actions);
+        let usual = match message.method() {
+            "subscriptions/listen" => Reply::Stream,
+            _ => self.http.reply,
+        };
+        let reply = if status == 200 {
+            self.replier.plan.reply(usual)
+        } else {
+            Reply::Json
+        };
+        let id = message.id().to_string();
+        let stream = session.open(&id);
+        let own = Some((stream.clone(), reply));
+        let _hanging_up_cancels = HangUp {
+            server: Arc::clone(self.server),
+            run: self.server.run(),
+            task: perform::spawn(self.server, &session, own, actions),
+            session,
+            stream: stream.clone(),
+            id,
+        };
+        let telling = Telling::default();
+        self.reply(message, stream, reply, status, &telling).await
+    }
+
+    async fn legacy(&mut self, message: &Incoming) -> Result<(), End> {
+        let session = if message.method() == "initialize" && self.http.sessions {
+            self.server.open_session(Kind::Streamable)
+        } else {
+            match self.session() {
+                Ok(session) => session,
+                Err((head, body)) => return self.replier.json(head, body.as_bytes()).await,
+            }
+        };
+        let actions = self.take(&session, message);
+        if !message.is_request() {
+            perform::spawn(self.server, &session, None, actions);
+            return self.accepted(message).await;
+        }
+        let reply = self.replier.plan.reply(self.http.reply);
+        let stream = session.open(&message.id().to_string());
+        let own = Some((stream.clone(), reply));
+        perform::spawn(self.server, &session, own, actions);
+        let mut headers = Vec::new();
+        if session.kind() == Kind::Streamable {
+            headers.push((SESSION_ID.to_owned(), session.id().to_owned()));
+        }
+        let telling = Telling {
+            headers,
+            from: 0,
+            ids: self.http.event_ids,
+            opening: self.opening(&stream, 0),
+        };
+        self.reply(message, stream.clone(), reply, 200, &telling).await?;
+        if reply == Reply::Json {
+            session.retire(&stream);
+        }
+        Ok(())
+    }
+
+    async fn reply(
+        &mut self,
+        message: &Incoming,
+        stream: Stream,
+        reply: Reply,
+        status: u16,
+        telling: &Telling,
+    ) -> Result<(), End> {
+        if let Some(instead) = self.instead() {
+            let path = &self.request.path;
+            return self.replier.instead(&instead, message.id(), path).await;
+        }
+        let stream = if self.replier.plan.swap {
+            self.server.swap(stream).await
+        } else {
+            stream
+        };
+        match reply {
+            Reply::Json => {
+                let head = Head::new(status).with_all(&telling.headers);
+                self.replier.answer(&stream, head).await
+            }
+            Reply::Stream => self.replier.events(&stream, telling).await,
+        }
+    }
+
+    /// What a message leads to. It is noted and counts as seen from here on, whatever becomes of its answer.
+    fn take(&self, session: &Session, message: &Incoming) -> Vec<Action> {
+        let mut actions = session.responder().message(message);
+        while let Some(Action::Note(note)) = actions.first() {
+            self.server.note(note.clone());
+            actions.remove(0);
+        }
+        self.server.count(|traffic| traffic.seen.add(message.clone()));
+        actions
+    }
+
+    async fn accepted(&mut self, message: &Incoming) -> Result<(), End> {
+        match self.instead() {
+            Some(instead) => {
+                let path = &self.request.path;
+                self.replier.instead(&instead, message.id(), path).await
+            }
+            None => self.replier.bare(Head::new(202)).await,
+        }
+    }
+
+    async fn unreadable(&mut self, refusal: Action) -> Result<(), End> {
+        let body = match refusal {
+            Action::Write(line) => line,
+            other => unreachable!("a refusal is one line, not {other:?}"),
+        };
+        self.replier.json(Head::new(400), body.trim_ascii_end()).await
+    }
+}
+
+/// Why a POST is refused before it is read.
+fn unacceptable(request: &Request) -> Option<(u16, &'static str)> {
+    let has = |header: &str, value: &str| request.header(header).is_some_and(|sent| sent.contains(value));
+    if !(has("accept", "application/json") && has("accept", "text/event-stream")) {
+        return Some((
+            406,
+            "Not Acceptable: Client must accept both application/json and text/event-stream",
+        ));
+    }
+    (!has("content-type", "application/json")).then_some((
+        415,
+        "Unsupported Media Type: Content-Type must be application/json",
+    ))
+}
+
+/// Cancels a modern request when its connection is gone before it was answered.
+struct HangUp {
+    server: Arc<Server>,
+    run: u64,
+    session: Arc<Session>,
+    stream: Stream,
+    id: String,
+    task: AbortHandle,
+}
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        self.session.responder().hang_up(&self.id);
+        self.session.retire(&self.stream);
+        if self.stream.is_answered() || self.server.run() != self.run {
+            return;
+        }
+        self.task.abort();
+        self.stream.close();
+        self.server.note(format!("cancelled {}", self.id));
+    }
+}

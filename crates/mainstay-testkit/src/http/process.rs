@@ -1,0 +1,146 @@
+//! A faulty HTTP server as a process of its own, to be killed in the middle of an answer.
+
+use std::convert::Infallible;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal as UnixSignal, kill_process};
+
+use super::handle::FaultyHttpServer;
+use super::script::HttpScript;
+use super::server::Stage;
+use crate::faulty_server::FaultyServer;
+use crate::script::Script;
+use crate::stdio::LIFETIME;
+
+/// Long enough for a busy machine to start a small program.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A process gives no event when it ends, but to the one who waits for it without a limit.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Plays the scripts on this port of 127.0.0.1 (0: any free one), whose number is the first line on stdout.
+///
+/// # Errors
+/// When the port cannot be bound. Otherwise it never returns.
+pub fn play(port: u16, script: Script, http: HttpScript) -> io::Result<Infallible> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let server = FaultyHttpServer::start_at(port, script, http, Stage::Process).await?;
+        println!("{}", server.port());
+        io::stdout().flush()?;
+        tokio::time::sleep(LIFETIME).await;
+        std::process::exit(124)
+    })
+}
+
+/// A running server process. Dropping it kills it.
+#[derive(Debug)]
+pub struct FaultyHttpProcess {
+    child: Child,
+    port: u16,
+}
+
+impl FaultyHttpProcess {
+    /// Starts a server on this port of 127.0.0.1 (0: any free one), and returns when it listens.
+    ///
+    /// Blocks the thread meanwhile.
+    ///
+    /// # Panics
+    /// When the program cannot be built or started, or does not listen in time.
+    #[must_use]
+    pub fn start(port: u16, script: &Script, http: &HttpScript) -> Self {
+        let server = FaultyServer::from(script.clone());
+        let http = serde_json::to_string(http).expect("a script is plain data");
+        let mut child = Command::new(server.command())
+            .args(server.args())
+            .args(["--http", &port.to_string(), "--http-script", &http])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start faulty-server");
+        let stdout = child.stdout.take().expect("its stdout is a pipe");
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            let read = BufReader::new(stdout).read_line(&mut line);
+            // The one who waits may have lost patience.
+            let _late = sender.send(read.map(|_| line));
+        });
+        let line = receiver.recv_timeout(START_LIMIT);
+        let port = line
+            .ok()
+            .and_then(Result::ok)
+            .and_then(|line| line.trim().parse().ok());
+        let mut process = Self { child, port: 0 };
+        process.port = port.expect("faulty-server says its port in time");
+        process
+    }
+
+    /// The port it serves on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `http://127.0.0.1:PORT` with this path: `/mcp` or `/sse`.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a process id fits")
+    }
+
+    /// SIGKILL, and gone when this returns.
+    pub fn kill(&mut self) {
+        let _gone_already = self.child.kill();
+        let _reaped_already = self.child.wait();
+    }
+
+    /// Waits until it has ended by itself, looking every few milliseconds; `None` when `limit` has passed first.
+    ///
+    /// Blocks the thread.
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// SIGSTOP: its connections stay open, and nothing moves on them.
+    pub fn freeze(&self) {
+        self.signal(UnixSignal::STOP);
+    }
+
+    /// SIGCONT: it goes on as if nothing had been.
+    pub fn thaw(&self) {
+        self.signal(UnixSignal::CONT);
+    }
+
+    fn signal(&self, signal: UnixSignal) {
+        let pid = Pid::from_raw(self.pid()).expect("a process id is not zero");
+        // Our own child: until it is reaped, its id is nobody else's.
+        let _dead_already = kill_process(pid, signal);
+    }
+}
+
+impl Drop for FaultyHttpProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

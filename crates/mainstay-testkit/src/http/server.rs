@@ -1,0 +1,254 @@
+//! What all connections of a server share: its script, its sessions, and what it has seen.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{oneshot, watch};
+
+use super::fault::HttpFault;
+use super::rule::{HttpEvent, Matched};
+use super::script::HttpScript;
+use super::session::{Kind, Session};
+use super::stream::Stream;
+use super::traffic::Traffic;
+use crate::action::Signal;
+use crate::ledger::Ledger;
+use crate::responder::Responder;
+use crate::script::{Script, Speaks};
+use crate::stdio;
+
+/// Where a server runs, and so what its end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// A task: it stops listening and closes all connections.
+    Task,
+    /// A process of its own: it exits, or signals itself.
+    Process,
+}
+
+/// The current run of a server. Each restart begins another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) run: u64,
+    /// Nothing is written any more, on any connection.
+    silent: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    stage: Stage,
+    state: Mutex<State>,
+    traffic: watch::Sender<Traffic>,
+    life: watch::Sender<Life>,
+    ledger: Option<File>,
+}
+
+#[derive(Debug)]
+struct State {
+    script: Script,
+    http: HttpScript,
+    matched: Matched,
+    /// How often the server was started, in all processes of its ledger.
+    starts: u64,
+    opened: u64,
+    sessions: BTreeMap<String, Arc<Session>>,
+    stateless: Arc<Session>,
+    /// The first of two requests whose answers are to be exchanged.
+    swapping: Option<(Stream, oneshot::Sender<Stream>)>,
+}
+
+impl Server {
+    pub(super) fn new(script: Script, http: HttpScript, stage: Stage) -> Self {
+        let ledger = script.ledger.as_ref().map(|path| {
+            let open = OpenOptions::new().create(true).append(true).open(path);
+            open.expect("open the ledger")
+        });
+        let stateless = Arc::new(Session::new(
+            String::new(),
+            Kind::Stateless,
+            Responder::new(script.clone(), 0),
+        ));
+        Self {
+            stage,
+            state: Mutex::new(State {
+                script,
+                http,
+                matched: Matched::default(),
+                starts: 0,
+                opened: 0,
+                sessions: BTreeMap::new(),
+                stateless,
+                swapping: None,
+            }),
+            traffic: watch::Sender::new(Traffic::default()),
+            life: watch::Sender::new(Life::default()),
+            ledger,
+        }
+    }
+
+    /// Begins a run that knows no session of those before.
+    pub(super) fn begin(&self) -> u64 {
+        self.note(format!("start {}", process::id()));
+        let mut state = self.state();
+        let in_ledger = state
+            .script
+            .ledger
+            .as_ref()
+            .map(|path| Ledger::at(path).count("start"));
+        state.starts = in_ledger.map_or(state.starts + 1, |starts| starts as u64);
+        state.sessions.clear();
+        state.swapping = None;
+        let responder = Responder::new(state.script.clone(), state.starts);
+        state.stateless = Arc::new(Session::new(String::new(), Kind::Stateless, responder));
+        drop(state);
+        self.life.send_modify(|life| life.silent = false);
+        self.life.borrow().run
+    }
+
+    pub(super) fn traffic(&self) -> &watch::Sender<Traffic> {
+        &self.traffic
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Traffic)) {
+        self.traffic.send_modify(change);
+    }
+
+    pub(super) fn note(&self, note: String) {
+        if let Some(ledger) = &self.ledger {
+            stdio::write_note(ledger, &note);
+        }
+        self.count(|traffic| traffic.seen.note(note));
+    }
+
+    pub(super) fn speaks(&self) -> Speaks {
+        self.state().script.speaks
+    }
+
+    pub(super) fn http(&self) -> HttpScript {
+        self.state().http.clone()
+    }
+
+    /// Changes the script of the server and of all its sessions.
+    pub(super) fn edit(&self, change: impl Fn(&mut Script)) {
+        let mut state = self.state();
+        change(&mut state.script);
+        for session in state.sessions.values().chain([&state.stateless]) {
+            change(session.responder().script_mut());
+        }
+    }
+
+    pub(super) fn edit_http(&self, change: impl FnOnce(&mut HttpScript)) {
+        change(&mut self.state().http);
+    }
+
+    pub(super) fn fired(&self, event: HttpEvent<'_>) -> Vec<HttpFault> {
+        let mut state = self.state();
+        let State { matched, http, .. } = &mut *state;
+        matched.fired(&http.rules, event)
+    }
+
+    /// Opens a session under an id that no other run or process has used.
+    pub(super) fn open_session(&self, kind: Kind) -> Arc<Session> {
+        let mut state = self.state();
+        state.opened += 1;
+        let id = format!("s{}-{}-{}", process::id(), self.life.borrow().run, state.opened);
+        let responder = Responder::new(state.script.clone(), state.starts);
+        let session = Arc::new(Session::new(id.clone(), kind, responder));
+        state.sessions.insert(id, Arc::clone(&session));
+        drop(state);
+        self.count(|traffic| traffic.sessions_opened += 1);
+        session
+    }
+
+    pub(super) fn session(&self, id: &str) -> Option<Arc<Session>> {
+        self.state().sessions.get(id).cloned()
+    }
+
+    pub(super) fn stateless(&self) -> Arc<Session> {
+        Arc::clone(&self.state().stateless)
+    }
+
+    /// All sessions, the stateless one included.
+    pub(super) fn sessions(&self) -> Vec<Arc<Session>> {
+        let state = self.state();
+        let all = state.sessions.values().chain([&state.stateless]);
+        all.cloned().collect()
+    }
+
+    /// Forgets a session and ends its streams; `false` when there was none.
+    pub(super) fn forget(&self, id: &str) -> bool {
+        let removed = self.state().sessions.remove(id);
+        removed.inspect(|session| session.close()).is_some()
+    }
+
+    /// The stream to answer with, once another request is there to take this one in exchange.
+    pub(super) async fn swap(&self, stream: Stream) -> Stream {
+        let receiver = {
+            let mut state = self.state();
+            match state.swapping.take() {
+                Some((other, sender)) if !sender.is_closed() => {
+                    // The other request looked a moment ago; if it is gone now, so is its answer.
+                    let _gone = sender.send(stream);
+                    return other;
+                }
+                Some(_) | None => {
+                    let (sender, receiver) = oneshot::channel();
+                    state.swapping = Some((stream.clone(), sender));
+                    receiver
+                }
+            }
+        };
+        receiver.await.unwrap_or(stream)
+    }
+
+    pub(super) fn silence(&self) {
+        self.life.send_modify(|life| life.silent = true);
+    }
+
+    /// Waits while the server is silent.
+    pub(super) async fn voice(&self) {
+        let mut life = self.life.subscribe();
+        // The sender is in `self`, so the wait cannot fail; what it yields is a lock, not to be kept.
+        let _ = life.wait_for(|life| !life.silent).await;
+    }
+
+    /// Waits until this run is over.
+    pub(super) async fn over(&self, run: u64) {
+        let mut life = self.life.subscribe();
+        let _ = life.wait_for(|life| life.run != run).await;
+    }
+
+    /// Ends this run, if it is the current one still.
+    pub(super) fn end(&self, run: u64) {
+        self.life.send_if_modified(|life| {
+            let current = life.run == run;
+            life.run += u64::from(current);
+            current
+        });
+    }
+
+    pub(super) fn run(&self) -> u64 {
+        self.life.borrow().run
+    }
+
+    pub(super) fn exit(&self, code: i32) {
+        match self.stage {
+            Stage::Task => self.end(self.run()),
+            Stage::Process => process::exit(code),
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        match (self.stage, signal) {
+            (Stage::Process, _) => stdio::signal_self(signal),
+            (Stage::Task, Signal::Stop) => self.silence(),
+            (Stage::Task, Signal::Kill | Signal::Term | Signal::Abrt) => self.end(self.run()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
