@@ -34,10 +34,15 @@ async fn a_server_that_dies_unproven_is_retried_with_growing_pauses() {
     let fleet = fleet(configs.map(|(n, memory)| memory.config(&format!("s{n}")).policy(policy.clone())));
     let mut events = fleet.events();
 
+    let began = Instant::now();
     let mut lost_at = BTreeMap::new();
     let mut pauses: BTreeMap<u32, Vec<Duration>> = BTreeMap::new();
     let mut spent = 0;
     while spent < SERVERS {
+        assert!(
+            began.elapsed() < Duration::from_secs(600),
+            "the budgets are never spent"
+        );
         let Some(Heard::Event(event)) = events.next().await else {
             panic!("no event is missed")
         };

@@ -8,7 +8,9 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{InMemory, LONG, built, connected, connected_pid, echo, keep, reaches, signal, stdio};
+use crate::support::{
+    InMemory, LONG, SOON, built, connected, connected_pid, echo, keep, reaches, signal, stdio,
+};
 
 fn era(server: &mainstay::Server) -> Option<(Era, String)> {
     let protocol = server.status().protocol;
@@ -65,7 +67,7 @@ async fn a_server_that_dies_when_probed_is_started_again_and_spoken_to_in_the_ol
         "it is not asked again"
     );
 
-    fleet.close(LONG).await;
+    fleet.close(SOON).await;
     let fleet = start();
     connected(&fleet.server("fragile").unwrap()).await;
     assert_eq!(

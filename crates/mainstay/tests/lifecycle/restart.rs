@@ -150,7 +150,7 @@ async fn whoever_waits_after_a_restart_is_never_given_the_old_connection() {
     let memory = InMemory::playing(Script::new());
     let (_fleet, server) = keep(memory.config("raced"));
     let mut last = connected(&server).await;
-    for _ in 0..200 {
+    for _ in 0..100 {
         server.restart().await.expect("taken");
         let status = server.wait_connected(SOON).await.expect("connected");
         let now = status.generation.unwrap().0;

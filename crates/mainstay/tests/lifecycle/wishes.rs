@@ -93,19 +93,26 @@ async fn an_enable_during_disabling_ends_connected_once_the_old_process_is_gone(
     connected(&server).await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn no_wish_brings_a_server_back_that_is_leaving_the_fleet() {
-    let memory = InMemory::playing(Script::new());
-    let (fleet, server) = keep(memory.config("leaving"));
+    let ledger = Ledger::temporary();
+    let slow_to_end = FaultyServer::new()
+        .ledger(&ledger)
+        .on(Step::Eof, Fault::Delay { ms: 500 });
+    let (fleet, server) = keep(stdio("leaving", &slow_to_end));
     connected(&server).await;
-    let closing = fleet.close(LONG);
     let wishing = async {
-        tokio::task::yield_now().await;
+        reaches(&server, StateKind::Disabling).await;
         (server.enable().await, server.restart().await)
     };
-    let (_report, (enabled, restarted)) = tokio::join!(closing, wishing);
+    let (report, (enabled, restarted)) = tokio::join!(fleet.close(SOON), wishing);
     assert!(matches!(enabled, Err(CommandError::Gone(_))), "{enabled:?}");
     assert!(matches!(restarted, Err(CommandError::Gone(_))), "{restarted:?}");
     assert!(matches!(server.disable().await, Err(CommandError::Gone(_))));
-    assert_eq!(memory.attempts(), 1);
+    assert_eq!(
+        report.killed().count(),
+        0,
+        "it ended by itself, and was not overdue"
+    );
+    assert_eq!(ledger.pids().len(), 1);
 }

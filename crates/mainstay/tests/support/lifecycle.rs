@@ -12,13 +12,21 @@ use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{FaultyServer, Ledger, Script};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Longer than anything that is under way ever takes, even on a machine with too much to do.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Longer than any pause of a policy. For paused time only, where it costs nothing.
 pub(crate) const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long to wait for what must come: a day where time is paused, and so costs nothing.
+pub(crate) fn patience() -> Duration {
+    let before = Instant::now();
+    std::thread::sleep(Duration::from_micros(1));
+    let is_paused = Instant::now() == before;
+    if is_paused { LONG } else { SOON }
+}
 
 /// The configuration of a scripted process.
 pub(crate) fn stdio(name: &str, server: &FaultyServer) -> ServerBuilder {
@@ -61,7 +69,9 @@ pub(crate) async fn connected_pid(server: &Server) -> i32 {
 
 /// Waits until the server is in this state.
 pub(crate) async fn reaches(server: &Server, state: StateKind) -> mainstay::Status {
-    let reached = server.wait_until(LONG, |status| status.state == state).await;
+    let reached = server
+        .wait_until(patience(), |status| status.state == state)
+        .await;
     reached.unwrap_or_else(|| panic!("never {state}: {:?}", server.status()))
 }
 
@@ -81,7 +91,7 @@ pub(crate) async fn next_event(events: &mut Events, mut accept: impl FnMut(&Even
             }
         }
     };
-    timeout(LONG, found).await.expect("the event came")
+    timeout(patience(), found).await.expect("the event came")
 }
 
 /// Sends a signal to a process.
