@@ -22,6 +22,9 @@ pub enum End {
         /// The failure in words.
         message: String,
     },
+    /// The server knows the session no more: what it is told from now on belongs to nobody.
+    #[error("the server lost the session")]
+    SessionLost,
     /// It was closed from this side.
     #[error("the connection was closed")]
     Closed,

@@ -10,7 +10,9 @@
 mod connector;
 mod end;
 mod frame;
+pub mod http;
 mod lines;
+mod sse;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +22,9 @@ use bytes::Bytes;
 pub use connector::{Connecting, Connector};
 pub use end::{End, SendFailure};
 pub use frame::{Delivery, Frame, Purpose};
+pub use http::{Http, HttpConnector, HttpFailure, HttpOptions};
 pub use lines::{Limits, Lines};
+pub use sse::{Sse, SseConnector};
 
 /// A way to carry messages, ready to be started.
 pub trait Transport: Send + 'static {

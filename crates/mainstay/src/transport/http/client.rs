@@ -1,0 +1,213 @@
+//! The HTTP client of a server: pooled, without surprises.
+//!
+//! Connections are kept alive and reused. A redirect is followed only within the origin and only when it keeps the
+//! method and the body; credentials so never reach a stranger. The head of an answer is bounded by the client: at most
+//! 100 headers in 400 KiB.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, RequestBuilder, Url};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::Verifier;
+use tokio::time::timeout;
+
+use super::failure::{HttpFailure, Step};
+use super::options::{HttpConfigError, HttpOptions, Identity};
+
+/// Redirects in a row: a path that moved, and a slash that was forgotten.
+const REDIRECTS: usize = 3;
+
+/// How long an unused connection is kept. Shorter than servers and balancers commonly keep theirs, so that a request
+/// seldom meets one that is just being closed.
+const POOL_IDLE: Duration = Duration::from_secs(45);
+
+/// Finds out, on a quiet connection, that the far side is gone.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// How long a credential may take to be had: it may have to be renewed.
+const CREDENTIAL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where a server is, and how it is spoken to. Clones share the connections.
+#[derive(Clone)]
+pub(in crate::transport) struct Endpoint {
+    pub(in crate::transport) url: Url,
+    pub(in crate::transport) options: HttpOptions,
+    client: Client,
+}
+
+impl Endpoint {
+    pub(in crate::transport) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
+        let url = address(url)?;
+        let client = client(&url, &options)?;
+        Ok(Self { url, options, client })
+    }
+
+    /// A request to the server, allowed in with the credential of the moment.
+    pub(in crate::transport) async fn request(
+        &self,
+        method: Method,
+        url: Url,
+    ) -> Result<RequestBuilder, HttpFailure> {
+        let request = self.client.request(method, url);
+        let Some(credentials) = &self.options.credentials else {
+            return Ok(request);
+        };
+        let value = timeout(CREDENTIAL_TIMEOUT, credentials.authorization())
+            .await
+            .map_err(|_| HttpFailure::TimedOut {
+                step: Step::Credential,
+                limit: CREDENTIAL_TIMEOUT,
+            })?
+            .map_err(|error| HttpFailure::NoCredential {
+                message: error.to_string(),
+            })?;
+        Ok(match value {
+            Some(value) => request.header(AUTHORIZATION, value),
+            None => request,
+        })
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("host", &self.url.host_str())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+fn address(text: &str) -> Result<Url, HttpConfigError> {
+    let refused = |reason: String| HttpConfigError::NotAnAddress {
+        url: text.to_owned(),
+        reason,
+    };
+    let url = Url::parse(text).map_err(|error| refused(error.to_string()))?;
+    match url.scheme() {
+        "http" | "https" => {}
+        other => {
+            return Err(HttpConfigError::UnknownScheme {
+                scheme: other.to_owned(),
+            });
+        }
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(refused("it names no host".to_owned()));
+    }
+    Ok(url)
+}
+
+fn client(url: &Url, options: &HttpOptions) -> Result<Client, HttpConfigError> {
+    let headers: HeaderMap = options.header_map()?;
+    let mut builder = Client::builder()
+        .default_headers(headers)
+        .redirect(within_the_origin())
+        .referer(false)
+        .connect_timeout(options.connect_timeout)
+        .pool_idle_timeout(POOL_IDLE)
+        .tcp_nodelay(true)
+        .tcp_keepalive(TCP_KEEPALIVE)
+        .tls_backend_preconfigured(tls(url, options)?);
+    if let Some(path) = &options.unix_socket {
+        builder = builder.unix_socket(path.clone());
+    }
+    if !options.environment_proxies || options.unix_socket.is_some() || is_loopback(url) {
+        builder = builder.no_proxy();
+    }
+    builder
+        .build()
+        .map_err(|error| HttpConfigError::Client(error.to_string()))
+}
+
+fn within_the_origin() -> Policy {
+    Policy::custom(|attempt| {
+        let keeps_the_body = matches!(attempt.status().as_u16(), 307 | 308);
+        let same_origin = attempt
+            .previous()
+            .first()
+            .is_some_and(|first| first.origin() == attempt.url().origin());
+        if keeps_the_body && same_origin && attempt.previous().len() <= REDIRECTS {
+            attempt.follow()
+        } else {
+            attempt.stop()
+        }
+    })
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn tls(url: &Url, options: &HttpOptions) -> Result<ClientConfig, HttpConfigError> {
+    let failed = |error: rustls::Error| HttpConfigError::Tls(error.to_string());
+    let roots = match &options.roots {
+        Some(path) => certificates(path)?,
+        None => Vec::new(),
+    };
+    let identity = options.identity.as_ref().map(read_identity).transpose()?;
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?;
+    let config = if url.scheme() == "https" {
+        let verifier = Verifier::new_with_extra_roots(roots, provider).map_err(failed)?;
+        config
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+    } else {
+        // Nothing is encrypted, and the certificates of the system need not even be there.
+        config.with_root_certificates(RootCertStore::empty())
+    };
+    match identity {
+        Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(failed),
+        None => Ok(config.with_no_client_auth()),
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, HttpConfigError> {
+    let pem = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) | Err(_) => Err(no_pem(path, "certificate")),
+    }
+}
+
+fn read_identity(
+    identity: &Identity,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), HttpConfigError> {
+    let chain = certificates(&identity.certificate)?;
+    let pem = read(&identity.key)?;
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| no_pem(&identity.key, "private key"))?;
+    Ok((chain, key))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, HttpConfigError> {
+    std::fs::read(path).map_err(|source| HttpConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn no_pem(path: &Path, what: &'static str) -> HttpConfigError {
+    HttpConfigError::NoPem {
+        path: path.to_owned(),
+        what,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use super::*;
+
+fn refused(url: &str, options: HttpOptions) -> HttpConfigError {
+    match Endpoint::new(url, options) {
+        Ok(endpoint) => panic!("{endpoint:?} was accepted"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn an_address_that_is_none_is_a_clear_error() {
+    for (url, expected) in [
+        ("", "\"\" is no address: relative URL without a base"),
+        (
+            "mcp.example/mcp",
+            "\"mcp.example/mcp\" is no address: relative URL without a base",
+        ),
+        (
+            "ftp://mcp.example/",
+            "\"ftp\" is not a scheme of HTTP: use http or https",
+        ),
+        ("http://", "\"http://\" is no address: empty host"),
+    ] {
+        assert_eq!(refused(url, HttpOptions::new()).to_string(), expected);
+    }
+}
+
+#[test]
+fn a_header_with_a_line_break_is_refused_and_its_value_not_shown() {
+    let error = refused(
+        "http://localhost/",
+        HttpOptions::new().header("x-key", "hush\r\nhost: x"),
+    );
+    assert_eq!(
+        error.to_string(),
+        "the value of the header \"x-key\" holds a character that no header may hold"
+    );
+    let error = refused("http://localhost/", HttpOptions::new().header("x key", "hush"));
+    assert!(matches!(error, HttpConfigError::BadHeader { part: "name", .. }));
+    let shown = format!("{:?}", HttpOptions::new().header("x-key", "hush"));
+    assert!(!shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn a_certificate_that_is_not_there_or_none_is_a_clear_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing.pem");
+    let error = refused(
+        "https://localhost/",
+        HttpOptions::new().root_certificates(&missing),
+    );
+    assert!(matches!(error, HttpConfigError::Unreadable { path, .. } if path == missing));
+
+    let empty = directory.path().join("empty.pem");
+    std::fs::write(&empty, "no certificate").unwrap();
+    let error = refused(
+        "https://localhost/",
+        HttpOptions::new().client_certificate(&empty, &empty),
+    );
+    assert!(matches!(
+        error,
+        HttpConfigError::NoPem {
+            what: "certificate",
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_proxy_never_stands_between_this_machine_and_itself() {
+    for (url, expected) in [
+        ("http://localhost:1/", true),
+        ("http://127.0.0.9/", true),
+        ("http://[::1]:1/", true),
+        ("http://10.0.0.1/", false),
+        ("http://localhost.example/", false),
+    ] {
+        assert_eq!(is_loopback(&address(url).unwrap()), expected, "{url}");
+    }
+}

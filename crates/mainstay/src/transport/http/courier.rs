@@ -1,0 +1,238 @@
+//! One Streamable HTTP connection: every message a POST of its own.
+//!
+//! HTTP keeps no order between requests, and the protocol needs none but one: nothing is sent before the server has
+//! taken `notifications/initialized`. A lost session, and a server that was met before and now refuses connections, end
+//! the transport; whatever else goes wrong is the failure of the one request.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Method, RequestBuilder, Response};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::client::Endpoint;
+use super::crew::{Carrier, Crew, Load};
+use super::failure::{HttpFailure, Step};
+use super::headline::Headline;
+use super::refusal::{Head, Refusal, read_error};
+use super::session::Session;
+use super::{listen, post};
+use crate::transport::{End, Frame, Purpose};
+use crate::wire::Outcome;
+
+const INITIALIZED: &str = "notifications/initialized";
+
+/// How long a server may take to accept what it need not answer.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the farewell to a session may take. Nobody waits for it.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) struct Courier {
+    pub(super) crew: Crew,
+    pub(super) endpoint: Endpoint,
+    pub(super) session: Session,
+    /// Whether requests have to wait until the server has taken `notifications/initialized`.
+    gate: watch::Sender<bool>,
+    /// Whether the server ever answered.
+    met: AtomicBool,
+}
+
+impl Carrier for Courier {
+    fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
+    fn carry(self: &Arc<Self>, load: Load) {
+        let frame = load.frame.clone();
+        let courier = self.clone();
+        match frame.purpose() {
+            Purpose::Request { id } => {
+                Crew::spawn_request(self, id, load, async move { courier.ask(id, frame).await });
+            }
+            Purpose::Notification if Headline::read(frame.bytes()).method == INITIALIZED => {
+                self.gate.send_replace(true);
+                Crew::spawn_other(self, Some(load), courier.initialized(frame));
+            }
+            Purpose::Notification | Purpose::Reply => {
+                Crew::spawn_other(self, Some(load), async move {
+                    let _ = courier.tell(&frame).await;
+                });
+            }
+            Purpose::Cancel { id } => {
+                self.crew.withdraw(id);
+                // In the modern era the end of its stream has told the server already.
+                if self.session.is_agreed() {
+                    Crew::spawn_other(self, Some(load), async move {
+                        let _ = courier.tell(&frame).await;
+                    });
+                }
+            }
+        }
+    }
+
+    fn farewell(&self) {
+        if !self.session.has_id() || self.session.is_lost() {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let endpoint = self.endpoint.clone();
+        let session = self.session.headers();
+        runtime.spawn(async move {
+            let goodbye = async {
+                let request = endpoint
+                    .request(Method::DELETE, endpoint.url.clone())
+                    .await
+                    .ok()?;
+                request.headers(session).send().await.ok()
+            };
+            let said = timeout(FAREWELL_TIMEOUT, goodbye).await.ok().flatten();
+            tracing::debug!(
+                status = said.map(|answer| answer.status().as_u16()),
+                "session deleted"
+            );
+        });
+    }
+}
+
+impl Courier {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self {
+            crew: Crew::new(),
+            endpoint,
+            session: Session::default(),
+            gate: watch::Sender::new(false),
+            met: AtomicBool::new(false),
+        }
+    }
+
+    /// Carries a request to its end.
+    async fn ask(self: Arc<Self>, id: u64, frame: Frame) {
+        if *self.gate.borrow() {
+            let _ = self.gate.subscribe().wait_for(|shut| !shut).await;
+        }
+        if let Err(refusal) = post::ask(&self, id, &frame).await {
+            let failure = refusal.failure.clone();
+            tracing::debug!(id, %failure, outcome = %refusal.outcome, "request failed");
+            self.crew.fail(id, refusal);
+            self.draw_consequences(&failure).await;
+        }
+    }
+
+    /// Opens the gate, and listens to what the server says of its own accord.
+    async fn initialized(self: Arc<Self>, frame: Frame) {
+        struct Open(Arc<Courier>);
+        impl Drop for Open {
+            fn drop(&mut self) {
+                self.0.gate.send_replace(false);
+            }
+        }
+        let courier = Open(self);
+        if courier.0.tell(&frame).await.is_ok() {
+            Crew::spawn_other(&courier.0, None, listen::standing(courier.0.clone()));
+        }
+    }
+
+    /// Carries what needs no answer.
+    async fn tell(&self, frame: &Frame) -> Result<(), ()> {
+        let told = async {
+            let request = self.post(frame.bytes()).await.map_err(Refusal::not_sent)?;
+            if !frame.begin() {
+                return Ok(());
+            }
+            let mut response = self.send(request, Some(ACCEPT_TIMEOUT)).await?;
+            if response.status().is_success() {
+                return Ok(());
+            }
+            let head = Head::of(&response);
+            let body = read_error(&mut response).await;
+            Err(self.verdict(&head, &body))
+        };
+        let told: Result<(), Refusal> = told.await;
+        let Err(refusal) = told else {
+            return Ok(());
+        };
+        tracing::debug!(failure = %refusal.failure, "message not accepted");
+        self.draw_consequences(&refusal.failure).await;
+        Err(())
+    }
+
+    /// A POST of these bytes, with every header it needs.
+    pub(super) async fn post(&self, message: &Bytes) -> Result<RequestBuilder, HttpFailure> {
+        let request = self
+            .endpoint
+            .request(Method::POST, self.endpoint.url.clone())
+            .await?;
+        let mut request = request
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(message.clone());
+        let headline = Headline::read(message);
+        if !headline.is_modern() {
+            return Ok(request.headers(self.session.headers()));
+        }
+        let params = self.endpoint.options.params.as_deref();
+        for (name, value) in headline.headers(params) {
+            request = request.header(name, value);
+        }
+        Ok(request)
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn send(
+        &self,
+        request: RequestBuilder,
+        limit: Option<Duration>,
+    ) -> Result<Response, Refusal> {
+        let options = &self.endpoint.options;
+        let sending = async {
+            request
+                .send()
+                .await
+                .map_err(|error| Refusal::of_client(error, options))
+        };
+        let response = match limit {
+            None => sending.await?,
+            Some(limit) => timeout(limit, sending).await.map_err(|_| {
+                Refusal::unknown(HttpFailure::TimedOut {
+                    step: Step::FirstByte,
+                    limit,
+                })
+            })??,
+        };
+        self.met.store(true, Ordering::Relaxed);
+        Ok(response)
+    }
+
+    /// What a status that is no success means, given the session.
+    pub(super) fn verdict(&self, head: &Head, body: &[u8]) -> Refusal {
+        let status = head.status;
+        if self.session.has_id() && matches!(status, 400 | 404) {
+            return Refusal::new(Outcome::Refused, HttpFailure::SessionLost { status });
+        }
+        Refusal::of_status(head, body)
+    }
+
+    /// Ends the transport when a failure means more than the request it met.
+    pub(super) async fn draw_consequences(&self, failure: &HttpFailure) {
+        if let HttpFailure::SessionLost { .. } = failure
+            && self.session.lose()
+        {
+            self.crew.finish_soon(End::SessionLost).await;
+        }
+        if let HttpFailure::ConnectFailed { kind, message } = failure
+            && *kind == io::ErrorKind::ConnectionRefused
+            && self.met.load(Ordering::Relaxed)
+        {
+            let (kind, message) = (*kind, message.clone());
+            self.crew.finish_soon(End::Io { kind, message }).await;
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The tasks of one transport over HTTP, and its one end.
+//!
+//! Each frame is carried by a task of its own, of which there are at most so many. Invariants: the end is told once, and
+//! nothing is told after it; a request whose task is gone without a word is failed; a task is aborted when the transport
+//! ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::failure::HttpFailure;
+use super::refusal::Refusal;
+use crate::transport::{End, Frame, Inbound, NotQueued, Outbound, Purpose, SendFailure, Sending};
+use crate::wire::Outcome;
+
+/// Requests and notifications under way at once. Each takes a connection, and a process has some thousand files.
+const ORDERED_LANE: usize = 256;
+
+/// Replies and cancellations under way at once; those over the bound are dropped.
+const URGENT_LANE: usize = 64;
+
+/// How long a transport that is about to end lets the other requests hear what became of them: a server that lost a
+/// session refuses them all, and a request that was refused may be made again.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// What is done for a frame, or for the transport itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Errand {
+    Request(u64),
+    Other(u64),
+}
+
+/// A frame with its place among those under way.
+pub(in crate::transport) struct Load {
+    pub(in crate::transport) frame: Frame,
+    permit: OwnedSemaphorePermit,
+}
+
+pub(in crate::transport) struct Crew {
+    life: Mutex<Life>,
+    ordered: Arc<Semaphore>,
+    urgent: Arc<Semaphore>,
+    /// Requests whose fate is not known yet, not even that they were accepted.
+    awaiting: watch::Sender<usize>,
+}
+
+enum Life {
+    Ready(Vec<Load>),
+    Running {
+        inbound: Arc<dyn Inbound>,
+        tasks: HashMap<Errand, AbortHandle>,
+        errands: u64,
+    },
+    Ended,
+}
+
+/// A transport that carries each frame on its own.
+pub(in crate::transport) trait Carrier: Send + Sync + 'static {
+    fn crew(&self) -> &Crew;
+
+    /// Starts to carry a frame; the transport runs.
+    fn carry(self: &Arc<Self>, load: Load);
+
+    /// The end came from this side.
+    fn farewell(&self);
+}
+
+/// The sending side of a carrier.
+pub(in crate::transport) struct Sender<C>(pub(in crate::transport) Arc<C>);
+
+impl Crew {
+    pub(in crate::transport) fn new() -> Self {
+        Self {
+            life: Mutex::new(Life::Ready(Vec::new())),
+            ordered: Arc::new(Semaphore::new(ORDERED_LANE)),
+            urgent: Arc::new(Semaphore::new(URGENT_LANE)),
+            awaiting: watch::Sender::new(0),
+        }
+    }
+
+    /// Starts the life of a carrier with what was sent before; `false` when it ended before it began.
+    pub(in crate::transport) fn start<C: Carrier>(carrier: &Arc<C>, inbound: &Arc<dyn Inbound>) -> bool {
+        let mut life = carrier.crew().life();
+        let running = Life::Running {
+            inbound: inbound.clone(),
+            tasks: HashMap::new(),
+            errands: 0,
+        };
+        match std::mem::replace(&mut *life, running) {
+            Life::Ready(loads) => {
+                drop(life);
+                loads.into_iter().for_each(|load| carrier.carry(load));
+                true
+            }
+            Life::Running { .. } => unreachable!("a transport is started once"),
+            Life::Ended => {
+                *life = Life::Ended;
+                drop(life);
+                inbound.ended(End::Closed);
+                false
+            }
+        }
+    }
+
+    /// Carries a request. Its task hands over what it receives, or says why it cannot.
+    pub(in crate::transport) fn spawn_request<C: Carrier>(
+        carrier: &Arc<C>,
+        id: u64,
+        load: Load,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let Load { permit, .. } = load;
+        Self::spawn(carrier, Some(id), async move {
+            work.await;
+            drop(permit);
+        });
+    }
+
+    /// Does anything else; `load` keeps its place meanwhile.
+    pub(in crate::transport) fn spawn_other<C: Carrier>(
+        carrier: &Arc<C>,
+        load: Option<Load>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        Self::spawn(carrier, None, async move {
+            work.await;
+            drop(load);
+        });
+    }
+
+    fn spawn<C: Carrier>(
+        carrier: &Arc<C>,
+        request: Option<u64>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let mut life = carrier.crew().life();
+        let Life::Running { tasks, errands, .. } = &mut *life else {
+            return;
+        };
+        *errands += 1;
+        let errand = request.map_or(Errand::Other(*errands), Errand::Request);
+        let tether = Tether {
+            carrier: carrier.clone(),
+            errand,
+        };
+        let task = tokio::spawn(async move {
+            // Dropped last, when the work is done or gone.
+            let _tether = tether;
+            work.await;
+        });
+        // Under the lock: a task that ends at once must find itself registered.
+        tasks.insert(errand, task.abort_handle());
+    }
+
+    /// Drops what is done for a request; its answer is not wanted.
+    pub(in crate::transport) fn withdraw(&self, id: u64) {
+        let task = match &mut *self.life() {
+            Life::Running { tasks, .. } => tasks.remove(&Errand::Request(id)),
+            Life::Ready(_) | Life::Ended => None,
+        };
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+
+    /// The owner, as long as it may be told anything.
+    pub(in crate::transport) fn inbound(&self) -> Option<Arc<dyn Inbound>> {
+        match &*self.life() {
+            Life::Running { inbound, .. } => Some(inbound.clone()),
+            Life::Ready(_) | Life::Ended => None,
+        }
+    }
+
+    /// Fails a request.
+    pub(in crate::transport) fn fail(&self, id: u64, refusal: Refusal) {
+        if let Some(inbound) = self.inbound() {
+            inbound.failed(id, SendFailure::new(refusal.outcome, refusal.failure));
+        }
+    }
+
+    /// Counts a request as undecided until the guard is dropped.
+    pub(in crate::transport) fn await_verdict(&self) -> Undecided<'_> {
+        self.awaiting.send_modify(|awaiting| *awaiting += 1);
+        Undecided(self)
+    }
+
+    /// Ends the transport once every request has heard its own verdict, or soon.
+    pub(in crate::transport) async fn finish_soon(&self, end: End) {
+        let mut awaiting = self.awaiting.subscribe();
+        let _ = timeout(LAST_WORDS, awaiting.wait_for(|awaiting| *awaiting == 0)).await;
+        self.finish(end);
+    }
+
+    /// Ends the transport; only the first end counts. `true` when this was it.
+    pub(in crate::transport) fn finish(&self, end: End) -> bool {
+        let before = std::mem::replace(&mut *self.life(), Life::Ended);
+        self.ordered.close();
+        self.urgent.close();
+        match before {
+            Life::Running { inbound, tasks, .. } => {
+                tasks.values().for_each(AbortHandle::abort);
+                inbound.ended(end);
+                true
+            }
+            Life::Ready(_) | Life::Ended => false,
+        }
+    }
+
+    /// Takes a frame: keeps it while the transport is not started, otherwise gives it back to be carried.
+    fn admit(&self, load: Load) -> Result<Option<Load>, NotQueued> {
+        match &mut *self.life() {
+            Life::Ready(loads) => {
+                loads.push(load);
+                Ok(None)
+            }
+            Life::Running { .. } => Ok(Some(load)),
+            Life::Ended => Err(NotQueued::Closed),
+        }
+    }
+
+    fn lane(&self, purpose: Purpose) -> Arc<Semaphore> {
+        match purpose {
+            Purpose::Request { .. } | Purpose::Notification => self.ordered.clone(),
+            Purpose::Reply | Purpose::Cancel { .. } => self.urgent.clone(),
+        }
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Carrier> Sender<C> {
+    fn hand_over(&self, frame: Frame, permit: OwnedSemaphorePermit) -> Result<(), NotQueued> {
+        if let Some(load) = self.0.crew().admit(Load { frame, permit })? {
+            self.0.carry(load);
+        }
+        Ok(())
+    }
+}
+
+impl<C: Carrier> Outbound for Sender<C> {
+    fn send(&self, frame: Frame) -> Sending<'_> {
+        Box::pin(async move {
+            let lane = self.0.crew().lane(frame.purpose());
+            let permit = lane.acquire_owned().await.map_err(|_closed| NotQueued::Closed)?;
+            self.hand_over(frame, permit)
+        })
+    }
+
+    fn try_send(&self, frame: Frame) -> Result<(), NotQueued> {
+        match self.0.crew().lane(frame.purpose()).try_acquire_owned() {
+            Ok(permit) => self.hand_over(frame, permit),
+            Err(TryAcquireError::NoPermits) => Err(NotQueued::Full(frame)),
+            Err(TryAcquireError::Closed) => Err(NotQueued::Closed),
+        }
+    }
+
+    fn close(&self) {
+        if self.0.crew().finish(End::Closed) {
+            self.0.farewell();
+        }
+    }
+}
+
+/// A request whose verdict is awaited.
+pub(in crate::transport) struct Undecided<'a>(&'a Crew);
+
+impl Drop for Undecided<'_> {
+    fn drop(&mut self) {
+        self.0.awaiting.send_modify(|awaiting| *awaiting -= 1);
+    }
+}
+
+/// Takes a task off the list when it is gone, and speaks for a request that it left without a word.
+struct Tether<C: Carrier> {
+    carrier: Arc<C>,
+    errand: Errand,
+}
+
+impl<C: Carrier> Drop for Tether<C> {
+    fn drop(&mut self) {
+        let crew = self.carrier.crew();
+        let inbound = match &mut *crew.life() {
+            Life::Running { tasks, inbound, .. } => tasks.remove(&self.errand).map(|_| inbound.clone()),
+            Life::Ready(_) | Life::Ended => None,
+        };
+        if let (Errand::Request(id), Some(inbound), true) = (self.errand, inbound, std::thread::panicking()) {
+            inbound.failed(id, SendFailure::new(Outcome::Unknown, HttpFailure::Aborted));
+        }
+    }
+}

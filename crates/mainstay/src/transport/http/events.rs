@@ -1,0 +1,202 @@
+//! Server-sent events, read from whatever pieces they arrive in.
+//!
+//! Invariants: no event, and no line, is kept beyond the limit; nothing is copied twice but an event whose data spans
+//! several lines.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::transport) struct Event {
+    /// The id, where it has one.
+    pub(in crate::transport) id: Option<String>,
+    /// The type; empty for a message.
+    pub(in crate::transport) kind: String,
+    /// The data; `None` when it has none at all.
+    pub(in crate::transport) data: Option<Bytes>,
+    /// How long to wait before the stream is asked for again.
+    pub(in crate::transport) retry: Option<Duration>,
+}
+
+impl Event {
+    /// Whether it carries a message.
+    pub(in crate::transport) fn message(&self) -> Option<&Bytes> {
+        let is_message = self.kind.is_empty() || self.kind == "message";
+        self.data.as_ref().filter(|data| is_message && !data.is_empty())
+    }
+}
+
+/// An event longer than the limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::transport) struct TooLong;
+
+/// The longest id that is kept, since it is sent back in a header.
+const LONGEST_ID: usize = 4 * 1024;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Takes pieces of a stream, gives events.
+#[derive(Debug)]
+pub(in crate::transport) struct Events {
+    limit: usize,
+    buffer: BytesMut,
+    /// How much of the buffer was searched for a line end already.
+    searched: usize,
+    at_start: bool,
+    /// The last line ended in a carriage return, to which a line feed may belong.
+    after_return: bool,
+    event: Event,
+    /// Whether the event has any field.
+    begun: bool,
+}
+
+impl Events {
+    pub(in crate::transport) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            buffer: BytesMut::new(),
+            searched: 0,
+            at_start: true,
+            after_return: false,
+            event: Event::default(),
+            begun: false,
+        }
+    }
+
+    /// Takes the next piece.
+    pub(in crate::transport) fn push(&mut self, piece: &[u8]) {
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// The next event that is whole.
+    pub(in crate::transport) fn next(&mut self) -> Result<Option<Event>, TooLong> {
+        while let Some(line) = self.line() {
+            if !line.is_empty() {
+                self.field(&line)?;
+            } else if std::mem::take(&mut self.begun) {
+                return Ok(Some(std::mem::take(&mut self.event)));
+            }
+        }
+        // A line may be a little longer than the data in it.
+        if self.buffer.len() > self.limit.saturating_add(LONGEST_ID) {
+            return Err(TooLong);
+        }
+        Ok(None)
+    }
+
+    fn line(&mut self) -> Option<Bytes> {
+        if self.after_return && self.buffer.first() == Some(&b'\n') {
+            self.buffer.advance(1);
+            self.searched = 0;
+        }
+        self.after_return &= self.buffer.is_empty();
+        let found = memchr::memchr2(b'\n', b'\r', &self.buffer[self.searched..]);
+        let Some(at) = found.map(|at| at + self.searched) else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        self.searched = 0;
+        self.after_return = self.buffer[at] == b'\r';
+        let mut line = self.buffer.split_to(at).freeze();
+        self.buffer.advance(1);
+        if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
+            line.advance(BYTE_ORDER_MARK.len());
+        }
+        Some(line)
+    }
+
+    fn field(&mut self, line: &Bytes) -> Result<(), TooLong> {
+        let colon = memchr::memchr(b':', line).unwrap_or(line.len());
+        let name = &line[..colon];
+        let mut value = line.slice((colon + 1).min(line.len())..);
+        if value.first() == Some(&b' ') {
+            value.advance(1);
+        }
+        match name {
+            b"data" => self.event.data = Some(joined(self.event.data.take(), value, self.limit)?),
+            b"event" => self.event.kind = text(&value),
+            b"id" if value.len() <= LONGEST_ID && !value.contains(&0) => self.event.id = Some(text(&value)),
+            b"retry" => self.event.retry = text(&value).parse().ok().map(Duration::from_millis),
+            // A comment, or a field that nobody knows.
+            _other => return Ok(()),
+        }
+        self.begun = true;
+        Ok(())
+    }
+}
+
+fn joined(before: Option<Bytes>, line: Bytes, limit: usize) -> Result<Bytes, TooLong> {
+    let length = before.as_ref().map_or(0, |before| before.len() + 1) + line.len();
+    if length > limit {
+        return Err(TooLong);
+    }
+    let Some(before) = before else {
+        return Ok(line);
+    };
+    let mut both = before
+        .try_into_mut()
+        .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    both.extend_from_slice(b"\n");
+    both.extend_from_slice(&line);
+    Ok(both.freeze())
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pieces: &[&[u8]], limit: usize) -> Result<Vec<Event>, TooLong> {
+        let mut events = Events::new(limit);
+        let mut read = Vec::new();
+        for piece in pieces {
+            events.push(piece);
+            while let Some(event) = events.next()? {
+                read.push(event);
+            }
+        }
+        Ok(read)
+    }
+
+    fn data(event: &Event) -> &str {
+        std::str::from_utf8(event.data.as_ref().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn events_are_the_same_however_they_are_cut() {
+        let stream = "\u{feff}: hello\n\nid: 7\r\nevent: message\r\ndata: {\"a\":1}\r\n\r\nretry: 250\rdata:one\rdata: two\r\rdata\n\nid: 8\ndata:\n\nid: no end";
+        let whole = read(&[stream.as_bytes()], 100).unwrap();
+        assert_eq!(whole.len(), 4);
+        assert_eq!(
+            (whole[0].id.as_deref(), data(&whole[0])),
+            (Some("7"), "{\"a\":1}")
+        );
+        assert_eq!(whole[1].retry, Some(Duration::from_millis(250)));
+        assert_eq!(data(&whole[1]), "one\ntwo");
+        assert_eq!(whole[2].message(), None, "a priming event carries nothing");
+        assert_eq!(whole[3].id.as_deref(), Some("8"));
+        for at in 0..stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(at);
+            assert_eq!(read(&[head, tail], 100).unwrap(), whole, "cut at {at}");
+        }
+        let bytes: Vec<&[u8]> = stream.as_bytes().chunks(1).collect();
+        assert_eq!(read(&bytes, 100).unwrap(), whole);
+    }
+
+    #[test]
+    fn an_event_beyond_the_limit_is_refused_before_it_is_kept() {
+        let long = format!("data: {}\n\n", "x".repeat(101));
+        assert_eq!(read(&[long.as_bytes()], 100), Err(TooLong));
+        let many = "data: xxxxxxxxxx\n".repeat(20);
+        assert_eq!(read(&[many.as_bytes()], 100), Err(TooLong));
+        let endless = vec![b'x'; 100 + LONGEST_ID + 1];
+        assert_eq!(read(&[&endless], 100), Err(TooLong));
+        let fits = format!("data: {}\n\n", "x".repeat(100));
+        assert_eq!(read(&[fits.as_bytes()], 100).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,154 @@
+//! How one request over HTTP fails.
+
+use std::io;
+use std::time::Duration;
+
+use super::challenge::Challenge;
+
+/// Why a request over HTTP has no answer. It is what [`SendFailure::error`](crate::transport::SendFailure::error) of the
+/// HTTP transports is, to be downcast.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpFailure {
+    /// The server knows the session no more.
+    #[error("the server lost the session (status {status})")]
+    SessionLost {
+        /// What it answered.
+        status: u16,
+    },
+    /// The server lets in only who has logged in, or who may do more.
+    #[error("the server asks for a login (status {status})")]
+    AuthRequired {
+        /// 401 or 403.
+        status: u16,
+        /// What it asks for.
+        challenge: Challenge,
+    },
+    /// The server has too much to do.
+    #[error("the server asks to be left alone for a while (status {status})")]
+    Throttled {
+        /// 429 or 503.
+        status: u16,
+        /// For how long, where it says so.
+        retry_after: Option<Duration>,
+    },
+    /// Any other answer that is no success.
+    #[error("the server answered with status {status}{}", shown(.body))]
+    Status {
+        /// The status.
+        status: u16,
+        /// The beginning of what came with it.
+        body: String,
+    },
+    /// The server sends the client somewhere else, and it does not go.
+    #[error("the server redirects to {location}, which is not followed (status {status})")]
+    Redirect {
+        /// The status.
+        status: u16,
+        /// Where to.
+        location: String,
+    },
+    /// The server names an address to post to that is not its own, or none.
+    #[error("the server wants messages at {address:?}, which is not its own")]
+    ForeignAddress {
+        /// The address.
+        address: String,
+    },
+    /// The answer is neither JSON nor a stream of events.
+    #[error("the answer is of type {content_type:?}, neither JSON nor an event stream")]
+    WrongContentType {
+        /// What it is.
+        content_type: String,
+    },
+    /// The answer is longer than is accepted.
+    #[error("the answer is longer than {limit} bytes")]
+    BodyTooLarge {
+        /// The longest that is accepted.
+        limit: usize,
+    },
+    /// No connection could be made.
+    #[error("no connection: {message}")]
+    ConnectFailed {
+        /// The kind of failure.
+        kind: io::ErrorKind,
+        /// The failure in words.
+        message: String,
+    },
+    /// A step took too long.
+    #[error("{step} took longer than {limit:?}")]
+    TimedOut {
+        /// Which one.
+        step: Step,
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// The connection broke while the answer was awaited.
+    #[error("the connection broke: {message}")]
+    Broken {
+        /// The failure in words.
+        message: String,
+    },
+    /// The answer ended before it was whole, or holds no answer to the request.
+    #[error("the stream ended without an answer")]
+    StreamEnded,
+    /// No credential could be had.
+    #[error("no credential could be had: {message}")]
+    NoCredential {
+        /// The failure in words.
+        message: String,
+    },
+    /// The task that carried the request is gone: it panicked, or its runtime was shut down.
+    #[error("the task that carried the request is gone")]
+    Aborted,
+}
+
+/// A step that has a time limit of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Step {
+    /// Finding a credential.
+    Credential,
+    /// Making the connection.
+    Connect,
+    /// Waiting for the head of the answer.
+    FirstByte,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Credential => "finding a credential",
+            Self::Connect => "connecting",
+            Self::FirstByte => "the head of the answer",
+        })
+    }
+}
+
+impl HttpFailure {
+    /// How long the server asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { retry_after, .. } => *retry_after,
+            Self::SessionLost { .. }
+            | Self::AuthRequired { .. }
+            | Self::Status { .. }
+            | Self::Redirect { .. }
+            | Self::ForeignAddress { .. }
+            | Self::WrongContentType { .. }
+            | Self::BodyTooLarge { .. }
+            | Self::ConnectFailed { .. }
+            | Self::TimedOut { .. }
+            | Self::Broken { .. }
+            | Self::StreamEnded
+            | Self::NoCredential { .. }
+            | Self::Aborted => None,
+        }
+    }
+}
+
+fn shown(body: &str) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
+    format!(": {body}")
+}

@@ -1,0 +1,190 @@
+//! What a message on its way out says of itself, read no deeper than the headers need.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use reqwest::header::{HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::params::{ParamHeaders, header_value};
+use crate::wire::RawJson;
+
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+const PARAM: &str = "mcp-param-";
+
+/// The method of a message, and what a modern one carries besides.
+#[derive(Debug, Default)]
+pub(super) struct Headline<'a> {
+    pub(super) method: Cow<'a, str>,
+    modern: Option<Modern<'a>>,
+}
+
+/// What a modern server wants to see in headers.
+#[derive(Debug)]
+struct Modern<'a> {
+    version: Cow<'a, str>,
+    /// The name of a tool or prompt, or the address of a resource.
+    name: Option<Cow<'a, str>>,
+    arguments: Option<&'a RawValue>,
+}
+
+impl<'a> Headline<'a> {
+    /// Reads a message; an answer, or what cannot be read, has no headline.
+    pub(super) fn read(message: &'a Bytes) -> Self {
+        let Ok(outgoing) = serde_json::from_slice::<Outgoing<'a>>(message) else {
+            return Self::default();
+        };
+        let params = outgoing
+            .params
+            .and_then(|params| serde_json::from_str::<Params<'a>>(params.get()).ok())
+            .unwrap_or_default();
+        let name = match outgoing.method.as_ref() {
+            "tools/call" | "prompts/get" => params.name,
+            "resources/read" => params.uri,
+            _other => None,
+        };
+        let version = params.meta.and_then(|meta| meta.version);
+        Self {
+            method: outgoing.method,
+            modern: version.map(|version| Modern {
+                version,
+                name,
+                arguments: params.arguments,
+            }),
+        }
+    }
+
+    /// Whether it belongs to no session.
+    pub(super) fn is_modern(&self) -> bool {
+        self.modern.is_some()
+    }
+
+    /// The headers that repeat what is in the body.
+    pub(super) fn headers(&self, params: Option<&dyn ParamHeaders>) -> Vec<(HeaderName, HeaderValue)> {
+        let Some(modern) = &self.modern else {
+            return Vec::new();
+        };
+        let mut headers = vec![
+            (PROTOCOL_VERSION.to_owned(), header_value(&modern.version)),
+            (METHOD.to_owned(), header_value(&self.method)),
+        ];
+        if let Some(name) = &modern.name {
+            headers.push((NAME.to_owned(), header_value(name)));
+            if let (Some(params), Some(arguments), "tools/call") =
+                (params, modern.arguments, self.method.as_ref())
+            {
+                let arguments = RawJson::from_text(arguments.get());
+                let of_call = arguments.map(|arguments| params.of_call(name, &arguments));
+                let of_call = of_call.unwrap_or_default().into_iter();
+                headers.extend(of_call.map(|(name, value)| (format!("{PARAM}{name}"), header_value(&value))));
+            }
+        }
+        headers
+            .into_iter()
+            .filter_map(|(name, value)| Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value?)))
+            .collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct Outgoing<'a> {
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    uri: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<Meta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<Cow<'a, str>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(message: &str, params: Option<&dyn ParamHeaders>) -> Vec<(String, String)> {
+        let message = Bytes::copy_from_slice(message.as_bytes());
+        let headers = Headline::read(&message).headers(params);
+        let text = |value: HeaderValue| value.to_str().unwrap().to_owned();
+        headers
+            .into_iter()
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect()
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+            .collect()
+    }
+
+    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+
+    #[test]
+    fn a_modern_request_shows_its_version_method_and_name() {
+        let call = format!(
+            r#"{{"id":1,"method":"tools/call","params":{{"name":"r\u00e9","arguments":{{}},{META}}}}}"#
+        );
+        let expected = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "=?base64?csOp?="),
+        ];
+        assert_eq!(headers(&call, None), pairs(&expected));
+        let list = format!(r#"{{"id":1,"method":"tools/list","params":{{"name":"x",{META}}}}}"#);
+        assert_eq!(
+            headers(&list, None),
+            pairs(&[expected[0], ("mcp-method", "tools/list")])
+        );
+        let read = format!(r#"{{"id":1,"method":"resources/read","params":{{"uri":"a://b",{META}}}}}"#);
+        assert!(headers(&read, None).contains(&("mcp-name".to_owned(), "a://b".to_owned())));
+    }
+
+    #[test]
+    fn a_legacy_message_and_an_answer_show_nothing() {
+        for message in [
+            r#"{"id":1,"method":"tools/call","params":{"name":"a"}}"#,
+            r#"{"method":"notifications/initialized"}"#,
+            r#"{"id":1,"result":{}}"#,
+            r#"{"id":1,"method":"m","params":[1]}"#,
+        ] {
+            assert_eq!(headers(message, None), [], "{message}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_a_tool_wants_in_headers_are_repeated_there() {
+        struct Region;
+        impl ParamHeaders for Region {
+            fn of_call(&self, tool: &str, arguments: &RawJson) -> Vec<(String, String)> {
+                assert_eq!((tool, arguments.as_str()), ("t", r#"{"r": 1}"#));
+                vec![("Region".to_owned(), "é".to_owned())]
+            }
+        }
+        let call = format!(
+            r#"{{"id":1,"method":"tools/call","params":{{"name":"t","arguments":{{"r": 1}},{META}}}}}"#
+        );
+        assert!(
+            headers(&call, Some(&Region))
+                .contains(&("mcp-param-region".to_owned(), "=?base64?w6k=?=".to_owned()))
+        );
+    }
+}

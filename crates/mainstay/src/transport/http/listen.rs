@@ -1,0 +1,144 @@
+//! What a legacy server says of its own accord: a stream that is asked for by GET.
+//!
+//! Its loss is no loss of the connection: it is asked for again, ever more slowly, as long as the transport lives. Only
+//! a server that knows the session no more, or that nobody listens for any more, ends the transport.
+
+use std::io;
+use std::sync::Arc;
+
+use reqwest::header::{ACCEPT, HeaderName, HeaderValue};
+use reqwest::{Method, Response};
+use tokio::time::sleep;
+
+use super::courier::Courier;
+use super::events::Events;
+use super::failure::HttpFailure;
+use super::pace::Pace;
+use super::post::{Content, Remains, content_type};
+use super::refusal::{Head, Refusal};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What came of asking for a stream.
+pub(super) enum Opened {
+    Stream(Response),
+    /// Not now.
+    Later,
+    /// The server has none, or none any more.
+    Never(HttpFailure),
+}
+
+/// Listens as long as the transport lives.
+pub(super) async fn standing(courier: Arc<Courier>) {
+    let mut remains = Remains {
+        last_id: None,
+        pace: Pace::default(),
+        broken: false,
+    };
+    let mut heard = false;
+    loop {
+        match reopen(&courier, remains.last_id.as_deref()).await {
+            Opened::Stream(response) => {
+                heard = true;
+                hear(&courier, response, &mut remains).await;
+            }
+            Opened::Later => {}
+            // A session that was just opened is not lost: a server without such a stream may say so with 404 as well.
+            Opened::Never(failure) => {
+                tracing::debug!(%failure, "no stream of the server's own");
+                if heard || !matches!(failure, HttpFailure::SessionLost { .. }) {
+                    courier.draw_consequences(&failure).await;
+                }
+                return;
+            }
+        }
+        let pause = remains.pace.next(remains.broken);
+        tracing::debug!(?pause, broken = remains.broken, "the server's own stream ended");
+        sleep(pause).await;
+    }
+}
+
+/// Asks for a stream, from an event on where one is named.
+pub(super) async fn reopen(courier: &Courier, last_id: Option<&str>) -> Opened {
+    let request = match courier
+        .endpoint
+        .request(Method::GET, courier.endpoint.url.clone())
+        .await
+    {
+        Ok(request) => request,
+        Err(failure) => return Opened::Never(failure),
+    };
+    let mut request = request
+        .header(ACCEPT, "text/event-stream")
+        .headers(courier.session.headers());
+    if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+        request = request.header(LAST_EVENT_ID, id);
+    }
+    // A server may send the head with the first event, however late that is.
+    let response = match courier.send(request, None).await {
+        Ok(response) => response,
+        Err(Refusal { failure, .. }) => return of_failure(failure),
+    };
+    if response.status().is_success() {
+        return match content_type(&response) {
+            Content::Events => Opened::Stream(response),
+            Content::Json => wrong_content("application/json".to_owned()),
+            Content::Other(content_type) => wrong_content(content_type),
+        };
+    }
+    let head = Head::of(&response);
+    match head.status {
+        429 | 500..=599 => Opened::Later,
+        _other => Opened::Never(courier.verdict(&head, b"").failure),
+    }
+}
+
+fn wrong_content(content_type: String) -> Opened {
+    Opened::Never(HttpFailure::WrongContentType { content_type })
+}
+
+fn of_failure(failure: HttpFailure) -> Opened {
+    let nobody_there = matches!(
+        failure,
+        HttpFailure::ConnectFailed {
+            kind: io::ErrorKind::ConnectionRefused,
+            ..
+        }
+    );
+    if nobody_there {
+        return Opened::Never(failure);
+    }
+    Opened::Later
+}
+
+async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) {
+    let mut events = Events::new(courier.endpoint.options.limits.message);
+    loop {
+        match response.chunk().await {
+            Ok(Some(piece)) => events.push(&piece),
+            Ok(None) => {
+                remains.broken = false;
+                return;
+            }
+            Err(_) => {
+                remains.broken = true;
+                return;
+            }
+        }
+        loop {
+            let event = match events.next() {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(_too_long) => {
+                    tracing::debug!("an event is too long to be read");
+                    remains.broken = false;
+                    return;
+                }
+            };
+            remains.note(event.id.as_ref(), event.retry);
+            if let (Some(message), Some(inbound)) = (event.message(), courier.crew.inbound()) {
+                inbound.message(message.clone());
+            }
+        }
+    }
+}

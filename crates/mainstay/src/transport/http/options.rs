@@ -1,0 +1,209 @@
+//! How a server is reached over HTTP, beyond its address.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::credentials::Credentials;
+use super::params::ParamHeaders;
+use crate::transport::Limits;
+
+/// How long making a connection may take: a few lost packets, no more.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How a server is reached over HTTP. The defaults suit most.
+#[derive(Clone)]
+#[must_use = "options do nothing until a transport is made with them"]
+pub struct HttpOptions {
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) credentials: Option<Arc<dyn Credentials>>,
+    pub(super) params: Option<Arc<dyn ParamHeaders>>,
+    pub(super) connect_timeout: Duration,
+    pub(super) first_byte_timeout: Option<Duration>,
+    pub(super) limits: Limits,
+    pub(super) roots: Option<PathBuf>,
+    pub(super) identity: Option<Identity>,
+    pub(super) unix_socket: Option<PathBuf>,
+    pub(super) environment_proxies: bool,
+}
+
+/// The files of a client certificate.
+#[derive(Clone)]
+pub(super) struct Identity {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// Why a server cannot be reached over HTTP as configured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpConfigError {
+    /// The address cannot be read.
+    #[error("{url:?} is no address: {reason}")]
+    NotAnAddress {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The address is none of HTTP.
+    #[error("{scheme:?} is not a scheme of HTTP: use http or https")]
+    UnknownScheme {
+        /// What was given.
+        scheme: String,
+    },
+    /// A header cannot be sent so. Its value may be a secret, and is not shown.
+    #[error("the {part} of the header {name:?} holds a character that no header may hold")]
+    BadHeader {
+        /// The header.
+        name: String,
+        /// "name" or "value".
+        part: &'static str,
+    },
+    /// A file cannot be read.
+    #[error("{path} cannot be read: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A file holds no certificate, or no key.
+    #[error("{path} holds no {what} in PEM format")]
+    NoPem {
+        /// The file.
+        path: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+    },
+    /// TLS cannot be set up so.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+    /// The client cannot be set up so.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Client(String),
+}
+
+impl HttpOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self {
+            headers: Vec::new(),
+            credentials: None,
+            params: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            first_byte_timeout: None,
+            limits: Limits::default(),
+            roots: None,
+            identity: None,
+            unix_socket: None,
+            environment_proxies: true,
+        }
+    }
+
+    /// Adds a header to every request. Names and values are checked when the transport is made.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// What every request is allowed in with (default: nothing).
+    pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    /// Which arguments of a call are repeated in headers (default: none).
+    pub fn param_headers(mut self, params: Arc<dyn ParamHeaders>) -> Self {
+        self.params = Some(params);
+        self
+    }
+
+    /// How long making a connection may take, TLS included (default: 10 s).
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long the head of an answer may take (default: as long as the call itself). Many servers send the head only
+    /// with the whole answer, so this bounds their calls.
+    pub fn first_byte_timeout(mut self, timeout: Duration) -> Self {
+        self.first_byte_timeout = Some(timeout);
+        self
+    }
+
+    /// The longest answer, and the longest event of a stream.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// A PEM file of certificates to trust beside those of the system.
+    pub fn root_certificates(mut self, path: impl AsRef<Path>) -> Self {
+        self.roots = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// The PEM files of the certificate that this client shows, and of its key. They may be one file.
+    pub fn client_certificate(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Self {
+        self.identity = Some(Identity {
+            certificate: certificate.as_ref().to_owned(),
+            key: key.as_ref().to_owned(),
+        });
+        self
+    }
+
+    /// Connects to this unix-domain socket instead of the host in the address.
+    pub fn unix_socket(mut self, path: impl AsRef<Path>) -> Self {
+        self.unix_socket = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// Whether the proxies named in the environment are used (default: yes). One never stands between this machine and
+    /// itself.
+    pub fn environment_proxies(mut self, used: bool) -> Self {
+        self.environment_proxies = used;
+        self
+    }
+
+    /// The longest answer, and the longest event of a stream.
+    pub(in crate::transport) fn message_limit(&self) -> usize {
+        self.limits.message
+    }
+
+    /// The headers of every request.
+    pub(super) fn header_map(&self) -> Result<HeaderMap, HttpConfigError> {
+        let mut map = HeaderMap::new();
+        for (name, value) in &self.headers {
+            let bad = |part| HttpConfigError::BadHeader {
+                name: name.clone(),
+                part,
+            };
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad("name"))?;
+            let mut value = HeaderValue::from_str(value).map_err(|_| bad("value"))?;
+            value.set_sensitive(true);
+            map.append(header, value);
+        }
+        Ok(map)
+    }
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for HttpOptions {
+    /// Header values may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("HttpOptions")
+            .field("headers", &names)
+            .field("unix_socket", &self.unix_socket)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,228 @@
+//! One request and its answer: JSON, or a stream of events that ends with it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+use tokio::time::sleep;
+
+use super::answer::{Relation, negotiated};
+use super::courier::Courier;
+use super::events::Events;
+use super::failure::HttpFailure;
+use super::headline::Headline;
+use super::listen::{Opened, reopen};
+use super::pace::Pace;
+use super::refusal::{Head, Refusal, read_body, read_error};
+use crate::transport::Frame;
+use crate::wire::Outcome;
+
+/// Vain tries to take up a broken stream, before the request is given up.
+const RESUMES: u32 = 4;
+
+/// What a stream is left with when it ends before the answer.
+pub(super) struct Remains {
+    /// The last event, by which the server can go on.
+    pub(super) last_id: Option<String>,
+    pub(super) pace: Pace,
+    /// Whether it broke, instead of ending as the server wished.
+    pub(super) broken: bool,
+}
+
+/// Asks, and hands over all that comes until the answer has.
+///
+/// Cancel safety: dropping it closes the stream; the server may go on.
+pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(), Refusal> {
+    let headline = Headline::read(frame.bytes());
+    let request = courier.post(frame.bytes()).await.map_err(Refusal::not_sent)?;
+    if courier.session.is_lost() {
+        return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
+    }
+    if !frame.begin() {
+        return Ok(());
+    }
+    let asked = Asked {
+        courier,
+        id,
+        initializes: headline.method == "initialize",
+        resumable: !headline.is_modern(),
+    };
+    let undecided = courier.crew.await_verdict();
+    let limit = courier.endpoint.options.first_byte_timeout;
+    let mut response = courier.send(request, limit).await?;
+    if !response.status().is_success() {
+        return asked.refused(&mut response).await;
+    }
+    drop(undecided);
+    if asked.initializes {
+        courier.session.open(response.headers());
+    }
+    match content_type(&response) {
+        Content::Json => asked.json(&mut response).await,
+        Content::Events => asked.stream(response).await,
+        Content::Other(content_type) => Err(Refusal::unknown(HttpFailure::WrongContentType { content_type })),
+    }
+}
+
+/// What kind of answer it is.
+pub(super) enum Content {
+    Json,
+    Events,
+    Other(String),
+}
+
+pub(super) fn content_type(response: &Response) -> Content {
+    let value = response.headers().get(CONTENT_TYPE);
+    let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    match essence.to_ascii_lowercase().as_str() {
+        "application/json" => Content::Json,
+        "text/event-stream" => Content::Events,
+        _other => Content::Other(value.to_owned()),
+    }
+}
+
+struct Asked<'a> {
+    courier: &'a Courier,
+    id: u64,
+    initializes: bool,
+    /// Whether a stream that broke may be taken up again.
+    resumable: bool,
+}
+
+impl Asked<'_> {
+    /// An error of HTTP may still carry the answer; otherwise its status is what is known.
+    async fn refused(&self, response: &mut Response) -> Result<(), Refusal> {
+        let head = Head::of(response);
+        let body = read_error(response).await;
+        match Relation::of(&body, self.id) {
+            Relation::Answer => {
+                self.deliver(body);
+                Ok(())
+            }
+            // Servers that lost the session answer so: they no longer know whom.
+            Relation::Nameless(answer) if !self.courier.session.has_id() && is_plain_error(head.status) => {
+                self.deliver(answer);
+                Ok(())
+            }
+            Relation::Nameless(_) | Relation::Other => Err(self.courier.verdict(&head, &body)),
+        }
+    }
+
+    async fn json(&self, response: &mut Response) -> Result<(), Refusal> {
+        let options = &self.courier.endpoint.options;
+        let body = read_body(response, options.limits.message, options).await?;
+        if self.hand_over(body) {
+            return Ok(());
+        }
+        Err(Refusal::unknown(HttpFailure::StreamEnded))
+    }
+
+    async fn stream(&self, response: Response) -> Result<(), Refusal> {
+        let mut remains = Remains {
+            last_id: None,
+            pace: Pace::default(),
+            broken: false,
+        };
+        let mut response = response;
+        loop {
+            if self.read(&mut response, &mut remains).await? {
+                return Ok(());
+            }
+            response = self.resume(&mut remains).await?;
+        }
+    }
+
+    /// Reads a stream to its end; `true` when the answer was on it.
+    async fn read(&self, response: &mut Response, remains: &mut Remains) -> Result<bool, Refusal> {
+        let limit = self.courier.endpoint.options.limits.message;
+        let too_large = |_| Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
+        let mut events = Events::new(limit);
+        loop {
+            match response.chunk().await {
+                Ok(Some(piece)) => events.push(&piece),
+                Ok(None) => {
+                    remains.broken = false;
+                    return Ok(false);
+                }
+                Err(_) => {
+                    remains.broken = true;
+                    return Ok(false);
+                }
+            }
+            while let Some(event) = events.next().map_err(too_large)? {
+                remains.note(event.id.as_ref(), event.retry);
+                if let Some(message) = event.message()
+                    && self.hand_over(message.clone())
+                {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Takes up a stream that ended before its answer.
+    async fn resume(&self, remains: &mut Remains) -> Result<Response, Refusal> {
+        let ended = || Refusal::unknown(HttpFailure::StreamEnded);
+        while self.resumable && remains.pace.vain() < RESUMES {
+            let last_id = remains.last_id.as_deref().ok_or_else(ended)?;
+            sleep(remains.pace.next(remains.broken)).await;
+            match reopen(self.courier, Some(last_id)).await {
+                Opened::Stream(response) => return Ok(response),
+                Opened::Later => {}
+                Opened::Never(
+                    failure @ (HttpFailure::SessionLost { .. } | HttpFailure::ConnectFailed { .. }),
+                ) => return Err(Refusal::unknown(failure)),
+                Opened::Never(_) => break,
+            }
+        }
+        Err(ended())
+    }
+
+    /// Hands a message over; `true` when it is the answer.
+    fn hand_over(&self, message: Bytes) -> bool {
+        match Relation::of(&message, self.id) {
+            Relation::Answer => {
+                self.deliver(message);
+                true
+            }
+            Relation::Nameless(answer) => {
+                self.deliver(answer);
+                true
+            }
+            Relation::Other => {
+                self.deliver(message);
+                false
+            }
+        }
+    }
+
+    fn deliver(&self, message: Bytes) {
+        if self.initializes
+            && let Some(version) = negotiated(&message)
+        {
+            self.courier.session.agree(&version);
+        }
+        if let Some(inbound) = self.courier.crew.inbound() {
+            inbound.message(message);
+        }
+    }
+}
+
+impl Remains {
+    pub(super) fn note(&mut self, id: Option<&String>, retry: Option<Duration>) {
+        self.pace.gained();
+        if let Some(id) = id {
+            self.last_id = Some(id.clone());
+        }
+        if let Some(retry) = retry {
+            self.pace.ask(retry);
+        }
+    }
+}
+
+/// Whether a status says no more than the error in its body. The others ask for something themselves.
+fn is_plain_error(status: u16) -> bool {
+    !matches!(status, 300..=399 | 401 | 403 | 429 | 503)
+}

@@ -1,0 +1,217 @@
+//! What an answer that is no success means for the request.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::Response;
+use reqwest::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use tokio::time::timeout;
+
+use super::challenge::Challenge;
+use super::failure::{HttpFailure, Step};
+use super::options::HttpOptions;
+use crate::wire::Outcome;
+
+/// How much of an error's body is read: it may hold a JSON-RPC error, and those are short.
+const ERROR_BODY: usize = 64 * 1024;
+
+/// How long the body of an error may take; its head has said what matters.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much of an error's body is shown.
+const SHOWN: usize = 200;
+
+/// The longest pause a server may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// A request that failed, and whether it may have run.
+#[derive(Clone, Debug)]
+pub(in crate::transport) struct Refusal {
+    pub(in crate::transport) outcome: Outcome,
+    pub(in crate::transport) failure: HttpFailure,
+}
+
+impl Refusal {
+    pub(in crate::transport) fn new(outcome: Outcome, failure: HttpFailure) -> Self {
+        Self { outcome, failure }
+    }
+
+    pub(in crate::transport) fn not_sent(failure: HttpFailure) -> Self {
+        Self::new(Outcome::NotSent, failure)
+    }
+
+    pub(in crate::transport) fn unknown(failure: HttpFailure) -> Self {
+        Self::new(Outcome::Unknown, failure)
+    }
+
+    /// The client could not carry the request, or lost its answer.
+    pub(in crate::transport) fn of_client(error: reqwest::Error, options: &HttpOptions) -> Self {
+        // The address may hold a secret.
+        let error = error.without_url();
+        let message = innermost(&error);
+        if error.is_builder() {
+            return Self::not_sent(HttpFailure::Broken { message });
+        }
+        if !error.is_connect() {
+            return Self::unknown(HttpFailure::Broken { message });
+        }
+        if error.is_timeout() {
+            let limit = options.connect_timeout;
+            return Self::not_sent(HttpFailure::TimedOut {
+                step: Step::Connect,
+                limit,
+            });
+        }
+        let kind = io_kind(&error).unwrap_or(io::ErrorKind::Other);
+        Self::not_sent(HttpFailure::ConnectFailed { kind, message })
+    }
+
+    /// The server answered with a status that is no success; `body` is the beginning of what came with it.
+    pub(in crate::transport) fn of_status(response: &Head, body: &[u8]) -> Self {
+        let status = response.status;
+        match status {
+            300..=399 => Self::new(
+                Outcome::Refused,
+                HttpFailure::Redirect {
+                    status,
+                    location: response.location.clone().unwrap_or_default(),
+                },
+            ),
+            401 | 403 => Self::new(
+                Outcome::Refused,
+                HttpFailure::AuthRequired {
+                    status,
+                    challenge: response.challenge.clone(),
+                },
+            ),
+            429 => Self::new(Outcome::Refused, response.throttled()),
+            503 if response.retry_after.is_some() => Self::new(Outcome::Refused, response.throttled()),
+            400..=499 => Self::new(Outcome::Refused, of_body(status, body)),
+            _server_error => Self::unknown(of_body(status, body)),
+        }
+    }
+}
+
+/// What the head of an answer that is no success says.
+#[derive(Debug)]
+pub(in crate::transport) struct Head {
+    pub(in crate::transport) status: u16,
+    location: Option<String>,
+    retry_after: Option<Duration>,
+    challenge: Challenge,
+}
+
+impl Head {
+    pub(in crate::transport) fn of(response: &Response) -> Self {
+        let headers = response.headers();
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
+        Self {
+            status: response.status().as_u16(),
+            location: text(LOCATION).map(str::to_owned),
+            retry_after: text(RETRY_AFTER).and_then(pause),
+            challenge: Challenge::read(challenges.filter_map(|value| value.to_str().ok())),
+        }
+    }
+
+    fn throttled(&self) -> HttpFailure {
+        HttpFailure::Throttled {
+            status: self.status,
+            retry_after: self.retry_after,
+        }
+    }
+}
+
+/// The whole body, if it is not longer than the limit.
+///
+/// Cancel safety: when the future is dropped, what was read is lost.
+pub(in crate::transport) async fn read_body(
+    response: &mut Response,
+    limit: usize,
+    options: &HttpOptions,
+) -> Result<Bytes, Refusal> {
+    let too_large = || Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
+    if response
+        .content_length()
+        .is_some_and(|length| length > limit as u64)
+    {
+        return Err(too_large());
+    }
+    let mut body = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|error| Refusal::of_client(error, options))?
+    {
+        if body.len() + rest.len() + chunk.len() > limit {
+            return Err(too_large());
+        }
+        // Most answers are one piece, which need not be copied.
+        if body.is_empty() && rest.is_empty() {
+            body = chunk;
+            continue;
+        }
+        if rest.is_empty() {
+            rest.extend_from_slice(&std::mem::take(&mut body));
+        }
+        rest.extend_from_slice(&chunk);
+    }
+    Ok(if rest.is_empty() { body } else { rest.freeze() })
+}
+
+/// The beginning of the body of an error, as far as it comes.
+pub(in crate::transport) async fn read_error(response: &mut Response) -> Bytes {
+    let mut body = BytesMut::new();
+    let reading = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            let room = ERROR_BODY - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if body.len() == ERROR_BODY {
+                break;
+            }
+        }
+    };
+    let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
+    body.freeze()
+}
+
+fn of_body(status: u16, body: &[u8]) -> HttpFailure {
+    let text = String::from_utf8_lossy(body);
+    let shown = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(SHOWN);
+    HttpFailure::Status {
+        status,
+        body: shown.collect::<String>().trim().to_owned(),
+    }
+}
+
+/// The pause of a `Retry-After` in seconds. One given as a date says nothing here: clocks differ, and the backoff waits
+/// anyway.
+fn pause(value: &str) -> Option<Duration> {
+    let seconds = value.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_PAUSE))
+}
+
+fn innermost(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+fn io_kind(error: &dyn Error) -> Option<io::ErrorKind> {
+    let mut next = error.source();
+    while let Some(source) = next {
+        if let Some(io) = source.downcast_ref::<io::Error>() {
+            return Some(io.kind());
+        }
+        next = source.source();
+    }
+    None
+}

@@ -1,0 +1,61 @@
+//! The session of a legacy server: its number and version, and whether the server still knows it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+const ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
+#[derive(Default)]
+pub(super) struct Session(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    id: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+    lost: bool,
+}
+
+impl Session {
+    /// Keeps the number that came with the answer to `initialize`.
+    pub(super) fn open(&self, headers: &HeaderMap) {
+        self.state().id = headers.get(ID).cloned();
+    }
+
+    /// Keeps the version that was agreed on.
+    pub(super) fn agree(&self, version: &str) {
+        self.state().version = HeaderValue::from_str(version).ok();
+    }
+
+    /// Whether the server was initialized in the old way.
+    pub(super) fn is_agreed(&self) -> bool {
+        self.state().version.is_some()
+    }
+
+    /// Whether the server gave it a number.
+    pub(super) fn has_id(&self) -> bool {
+        self.state().id.is_some()
+    }
+
+    /// Marks it as lost; `true` when it was not known before.
+    pub(super) fn lose(&self) -> bool {
+        !std::mem::replace(&mut self.state().lost, true)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.state().lost
+    }
+
+    /// The headers of every message of this session.
+    pub(super) fn headers(&self) -> HeaderMap {
+        let state = self.state();
+        let id = state.id.clone().map(|id| (ID, id));
+        let version = state.version.clone().map(|version| (VERSION, version));
+        id.into_iter().chain(version).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

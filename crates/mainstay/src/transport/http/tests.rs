@@ -1,0 +1,177 @@
+//! The transport against a far side on loopback whose every answer a test writes by hand.
+
+pub(in crate::transport) mod far;
+mod kept;
+mod sessions;
+mod streams;
+mod troubles;
+
+use std::sync::Arc;
+
+use super::*;
+use crate::transport::{Frame, Purpose};
+use crate::wire::Outcome;
+use far::{Far, Heard, Owner, json, request};
+
+#[tokio::test]
+async fn a_request_is_answered_by_json() {
+    let (far, mut owner) = Owner::start(HttpOptions::new().header("x-key", "k")).await;
+    owner.ask(1, "tools/list");
+    let asked = far.next().await;
+    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/mcp"));
+    assert_eq!(asked.body, request(1, "tools/list"));
+    assert_eq!(
+        asked.header("accept"),
+        Some("application/json, text/event-stream")
+    );
+    assert_eq!(asked.header("content-type"), Some("application/json"));
+    assert_eq!(asked.header("x-key"), Some("k"));
+    asked
+        .json(200, r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#)
+        .await;
+    assert_eq!(
+        owner.message().await,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#
+    );
+}
+
+#[tokio::test]
+async fn requests_run_side_by_side_and_share_connections() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    owner.ask(1, "a");
+    let first = far.next().await;
+    owner.ask(2, "b");
+    let second = far.next().await;
+    assert_eq!((first.connection, second.connection), (1, 2));
+    second.json(200, &json(2)).await;
+    assert_eq!(owner.message().await, json(2));
+    first.json(200, &json(1)).await;
+    assert_eq!(owner.message().await, json(1));
+    for id in 3..20 {
+        owner.ask(id, "c");
+        let next = far.next().await;
+        assert!(next.connection <= 2, "a kept connection is used again");
+        next.json(200, &json(id)).await;
+        owner.message().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_before_the_start_is_carried_after_it() {
+    let far = Far::start().await;
+    let http = Http::new(far.url(), HttpOptions::new()).unwrap();
+    let outbound = http.outbound();
+    outbound
+        .try_send(Frame::new(request(1, "a").into(), Purpose::Request { id: 1 }))
+        .unwrap();
+    let (mut owner, inbound) = Owner::of(outbound);
+    Box::new(http).start(inbound);
+    far.next().await.json(200, &json(1)).await;
+    assert_eq!(owner.message().await, json(1));
+}
+
+#[tokio::test]
+async fn the_end_is_told_once_and_last() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    owner.ask(1, "a");
+    let asked = far.next().await;
+    owner.outbound.close();
+    owner.outbound.close();
+    assert!(matches!(
+        owner.heard().await,
+        Heard::Ended(crate::transport::End::Closed)
+    ));
+    assert!(asked.goes_away().await, "nothing is carried any more");
+    assert!(
+        owner
+            .outbound
+            .try_send(Frame::new(request(2, "a").into(), Purpose::Request { id: 2 }))
+            .is_err()
+    );
+    owner.nothing_more().await;
+}
+
+#[tokio::test]
+async fn a_frame_that_was_withdrawn_is_not_sent() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let delivery = Arc::new(crate::transport::Delivery::default());
+    assert!(delivery.withdraw());
+    let frame = Frame::new(request(1, "a").into(), Purpose::Request { id: 1 }).tracked_by(delivery);
+    owner.outbound.try_send(frame).unwrap();
+    owner.ask(2, "b");
+    let asked = far.next().await;
+    assert_eq!(asked.body, request(2, "b"));
+    asked.json(200, &json(2)).await;
+    assert_eq!(owner.message().await, json(2));
+}
+
+#[tokio::test]
+async fn a_modern_request_is_cancelled_by_the_end_of_its_stream() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t",{meta}}}}}"#);
+    owner.send(call, Purpose::Request { id: 1 });
+    let asked = far.next().await;
+    assert_eq!(asked.header("mcp-protocol-version"), Some("2026-07-28"));
+    assert_eq!(
+        (asked.header("mcp-method"), asked.header("mcp-name")),
+        (Some("tools/call"), Some("t"))
+    );
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    owner.send(cancel.into(), Purpose::Cancel { id: 1 });
+    assert!(asked.goes_away().await);
+    owner.ask(2, "b");
+    let next = far.next().await;
+    assert_eq!(next.body, request(2, "b"), "no notification was sent");
+    next.json(200, &json(2)).await;
+    assert_eq!(
+        owner.message().await,
+        json(2),
+        "and of the first nothing is heard"
+    );
+}
+
+#[tokio::test]
+async fn a_unix_socket_stands_in_for_the_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mcp.sock");
+    let far = Far::start_unix(&path);
+    let http = Http::new("http://localhost/mcp", HttpOptions::new().unix_socket(&path)).unwrap();
+    let mut owner = Owner::over(http);
+    owner.ask(1, "a");
+    let asked = far.next().await;
+    assert_eq!(asked.header("host"), Some("localhost"));
+    asked.json(200, &json(1)).await;
+    assert_eq!(owner.message().await, json(1));
+}
+
+#[tokio::test]
+async fn every_request_asks_for_the_credential_of_the_moment() {
+    struct Counting(std::sync::atomic::AtomicU32);
+    impl Credentials for Counting {
+        fn authorization(&self) -> Authorizing<'_> {
+            let count = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let value = match count {
+                0 => Ok(None),
+                1 => Ok(Some("Bearer one".parse().unwrap())),
+                _more => Err(std::io::Error::other("logged out")),
+            };
+            Box::pin(std::future::ready(value))
+        }
+    }
+    let credentials = Arc::new(Counting(0.into()));
+    let (far, mut owner) = Owner::start(HttpOptions::new().credentials(credentials)).await;
+    for (id, expected) in [(1, None), (2, Some("Bearer one"))] {
+        owner.ask(id, "a");
+        let asked = far.next().await;
+        assert_eq!(asked.header("authorization"), expected);
+        asked.json(200, &json(id)).await;
+        owner.message().await;
+    }
+    owner.ask(3, "a");
+    let message = "logged out".to_owned();
+    assert_eq!(
+        owner.failure(3).await,
+        (Outcome::NotSent, HttpFailure::NoCredential { message })
+    );
+}

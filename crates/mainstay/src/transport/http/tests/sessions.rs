@@ -1,0 +1,163 @@
+use super::far::INITIALIZED;
+use super::*;
+use crate::transport::End;
+
+#[tokio::test]
+async fn a_session_is_named_on_all_that_follows_and_deleted_at_the_end() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let mut standing = Owner::session(&far, &mut owner).await;
+    assert_eq!(standing.header("mcp-session-id"), Some("s1"));
+    assert_eq!(standing.header("accept"), Some("text/event-stream"));
+    standing.events("").await;
+    standing.event("data: {\"method\":\"notifications/a\"}\n\n").await;
+    assert_eq!(owner.message().await, r#"{"method":"notifications/a"}"#);
+
+    owner.ask(2, "tools/list");
+    let asked = far.next().await;
+    assert_eq!(asked.header("mcp-session-id"), Some("s1"));
+    assert_eq!(asked.header("mcp-protocol-version"), Some("2025-06-18"));
+    asked.json(200, &json(2)).await;
+    owner.message().await;
+
+    owner.outbound.close();
+    let farewell = far.next().await;
+    assert_eq!(
+        (farewell.method.as_str(), farewell.header("mcp-session-id")),
+        ("DELETE", Some("s1"))
+    );
+    assert_eq!(owner.end().await, End::Closed);
+}
+
+#[tokio::test]
+async fn no_request_overtakes_the_end_of_the_handshake() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    owner.ask(1, "initialize");
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}"#;
+    far.next().await.json(200, answer).await;
+    owner.message().await;
+    owner.send(INITIALIZED.into(), Purpose::Notification);
+    owner.ask(2, "tools/list");
+    let told = far.next().await;
+    assert_eq!(told.body, INITIALIZED);
+    tokio::task::yield_now().await;
+    far.asked_nothing().await;
+    told.answer(202, "", "").await;
+    let mut next = [far.next().await, far.next().await];
+    next.sort_by(|a, b| a.method.cmp(&b.method));
+    assert_eq!([&next[0].method, &next[1].method], ["GET", "POST"]);
+    assert_eq!(next[1].body, request(2, "tools/list"));
+}
+
+#[tokio::test]
+async fn a_legacy_request_is_cancelled_by_a_notification() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    owner.ask(2, "slow");
+    let asked = far.next().await;
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
+    owner.send(cancel.into(), Purpose::Cancel { id: 2 });
+    assert_eq!(far.next().await.body, cancel);
+    assert!(asked.goes_away().await, "its place is free again");
+}
+
+#[tokio::test]
+async fn a_lost_session_refuses_every_request_under_way_and_ends_the_transport() {
+    let nameless = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"no session"},"id":null}"#;
+    for (status, body) in [(404, ""), (400, nameless), (404, nameless)] {
+        let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+        Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+        owner.ask(2, "a");
+        let first = far.next().await;
+        owner.ask(3, "b");
+        let second = far.next().await;
+        let lost = (Outcome::Refused, HttpFailure::SessionLost { status });
+        first.json(status, body).await;
+        assert_eq!(owner.failure(2).await, lost);
+        second.json(status, body).await;
+        assert_eq!(owner.failure(3).await, lost, "it was refused, not lost");
+        assert_eq!(owner.end().await, End::SessionLost);
+        far.asked_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_names_its_request_is_its_answer_and_no_lost_session() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    let error = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no"}}"#;
+    owner.ask(2, "a");
+    far.next().await.json(400, error).await;
+    assert_eq!(owner.message().await, error);
+}
+
+#[tokio::test]
+async fn an_error_without_an_id_outside_of_a_session_answers_the_request_it_came_for() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    owner.ask(7, "server/discover");
+    far.next()
+        .await
+        .json(400, r#"{"jsonrpc":"2.0","error":{"code":-32000},"id":null}"#)
+        .await;
+    assert_eq!(
+        owner.message().await,
+        r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000}}"#
+    );
+}
+
+#[tokio::test]
+async fn the_stream_of_the_server_is_taken_up_again_from_its_last_event() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let mut standing = Owner::session(&far, &mut owner).await;
+    standing.events("").await;
+    standing
+        .event("id: e1\nretry: 1\ndata: {\"method\":\"a\"}\n\n")
+        .await;
+    owner.message().await;
+    drop(standing);
+    let mut standing = far.next_of("GET").await;
+    assert_eq!(standing.header("last-event-id"), Some("e1"));
+    standing.events("").await;
+    standing.event("id: e2\ndata: {\"method\":\"b\"}\n\n").await;
+    assert_eq!(owner.message().await, r#"{"method":"b"}"#);
+    standing.end().await;
+    let standing = far.next_of("GET").await;
+    assert_eq!(standing.header("last-event-id"), Some("e2"));
+    standing.answer(404, "", "").await;
+    assert_eq!(owner.end().await, End::SessionLost);
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_noticed_without_any_request() {
+    let (mut far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let mut standing = Owner::session(&far, &mut owner).await;
+    standing.events("").await;
+    standing.event(": here\n\n").await;
+    far.stop_listening().await;
+    drop(standing);
+    let std::io::ErrorKind::ConnectionRefused = refused(owner.end().await) else {
+        panic!("refused");
+    };
+}
+
+#[tokio::test]
+async fn a_server_without_a_stream_of_its_own_is_not_asked_again() {
+    for status in [404, 405] {
+        let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+        Owner::session(&far, &mut owner)
+            .await
+            .answer(status, "", "")
+            .await;
+        owner.ask(2, "a");
+        let asked = far.next_of("POST").await;
+        asked.json(200, &json(2)).await;
+        assert_eq!(owner.message().await, json(2));
+        far.asked_nothing().await;
+    }
+}
+
+fn refused(end: End) -> std::io::ErrorKind {
+    match end {
+        End::Io { kind, .. } => kind,
+        other => panic!("{other:?}"),
+    }
+}

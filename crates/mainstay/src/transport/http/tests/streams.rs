@@ -1,0 +1,121 @@
+use super::far::LONG;
+use super::*;
+
+#[tokio::test]
+async fn a_request_is_answered_by_the_last_event_of_a_stream() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    owner.ask(1, "a");
+    let mut asked = far.next().await;
+    asked.events("").await;
+    asked
+        .event("data: {\"method\":\"notifications/progress\"}\n\nevent: ping\ndata: x\n\n")
+        .await;
+    assert_eq!(owner.message().await, r#"{"method":"notifications/progress"}"#);
+    asked.event(&format!("data: {}\n\n", json(1))).await;
+    assert_eq!(owner.message().await, json(1));
+    asked.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_before_its_answer_fails_the_request_at_once() {
+    for broken in [false, true] {
+        let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+        owner.ask(1, "a");
+        let mut asked = far.next().await;
+        asked.events("").await;
+        asked
+            .event("data: {\"method\":\"notifications/progress\"}\n\n")
+            .await;
+        owner.message().await;
+        if broken {
+            drop(asked);
+        } else {
+            asked.end().await;
+        }
+        assert_eq!(
+            owner.failure(1).await,
+            (Outcome::Unknown, HttpFailure::StreamEnded)
+        );
+        owner.ask(2, "b");
+        far.next().await.json(200, &json(2)).await;
+        assert_eq!(
+            owner.message().await,
+            json(2),
+            "it is the failure of that request alone"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stream_with_event_ids_is_taken_up_again_until_the_answer() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    owner.ask(2, "a");
+    let mut asked = far.next().await;
+    asked.events("").await;
+    asked.event("id: e1\nretry: 1\ndata:\n\n").await;
+    asked.end().await;
+    let mut resumed = far.next_of("GET").await;
+    assert_eq!(resumed.header("last-event-id"), Some("e1"));
+    assert_eq!(resumed.header("mcp-session-id"), Some("s1"));
+    resumed.events("").await;
+    resumed.event(&format!("id: e2\ndata: {}\n\n", json(2))).await;
+    assert_eq!(owner.message().await, json(2));
+}
+
+#[tokio::test]
+async fn a_server_killed_in_the_middle_of_a_resumable_answer_fails_the_request_within_milliseconds() {
+    let (mut far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    owner.ask(2, "a");
+    let mut asked = far.next().await;
+    asked.events("").await;
+    asked
+        .event("id: e1\nretry: 60000\ndata: {\"method\":\"a\"}\n\n")
+        .await;
+    owner.message().await;
+    far.stop_listening().await;
+    let killed = tokio::time::Instant::now();
+    drop(asked);
+    assert!(
+        matches!(owner.heard().await, Heard::Failed(2, failure) if failure.outcome() == Outcome::Unknown)
+    );
+    assert!(
+        killed.elapsed() < LONG / 3,
+        "the server's own pause is not waited for"
+    );
+    assert!(matches!(owner.end().await, crate::transport::End::Io { .. }));
+}
+
+#[tokio::test]
+async fn a_resumed_stream_of_a_lost_session_fails_its_request_and_ends_the_transport() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    owner.ask(2, "a");
+    let mut asked = far.next().await;
+    asked.events("").await;
+    asked.event("id: e1\ndata:\n\n").await;
+    drop(asked);
+    far.next_of("GET").await.answer(404, "", "").await;
+    assert_eq!(
+        owner.failure(2).await,
+        (Outcome::Unknown, HttpFailure::SessionLost { status: 404 })
+    );
+    assert_eq!(owner.end().await, crate::transport::End::SessionLost);
+}
+
+#[tokio::test]
+async fn an_event_beyond_the_limit_fails_its_request() {
+    let limit = 1000;
+    let options = HttpOptions::new().limits(crate::transport::Limits::message(limit));
+    let (far, mut owner) = Owner::start(options).await;
+    owner.ask(1, "a");
+    let mut asked = far.next().await;
+    asked.events("").await;
+    asked.event(&format!("data: {}\n\n", "x".repeat(limit + 1))).await;
+    assert_eq!(
+        owner.failure(1).await,
+        (Outcome::Answered, HttpFailure::BodyTooLarge { limit })
+    );
+    assert!(asked.goes_away().await);
+}

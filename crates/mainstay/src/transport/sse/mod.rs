@@ -1,0 +1,225 @@
+//! HTTP+SSE, the transport of 2024-11-05: one stream of events carries all that the server says, and names the address
+//! to which the client posts.
+//!
+//! The stream is the connection: its end is the end of the transport. The address must be of the stream's own origin,
+//! since credentials are sent there.
+
+mod connector;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Method, Response, Url};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+pub use connector::SseConnector;
+
+use super::http::client::Endpoint;
+use super::http::crew::{Carrier, Crew, Load, Sender};
+use super::http::events::{Event, Events};
+use super::http::refusal::{Head, Refusal, read_error};
+use super::http::{HttpConfigError, HttpFailure, HttpOptions, Step};
+use super::{End, Frame, Inbound, Outbound, Purpose, Transport};
+
+/// How long a server may take to name the address, and to accept a message: it answers on the stream.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// An HTTP+SSE connection, ready to be started.
+pub struct Sse(Arc<Stream>);
+
+impl Sse {
+    /// A connection to the stream at this address.
+    pub fn new(url: impl AsRef<str>, options: HttpOptions) -> Result<Self, HttpConfigError> {
+        Ok(Self::over(Endpoint::new(url.as_ref(), options)?))
+    }
+
+    fn over(endpoint: Endpoint) -> Self {
+        Self(Arc::new(Stream {
+            crew: Crew::new(),
+            endpoint,
+            opening: watch::Sender::new(Opening::UnderWay),
+        }))
+    }
+}
+
+impl Transport for Sse {
+    fn outbound(&self) -> Arc<dyn Outbound> {
+        Arc::new(Sender(self.0.clone()))
+    }
+
+    fn start(self: Box<Self>, inbound: Arc<dyn Inbound>) {
+        if Crew::start(&self.0, &inbound) {
+            Crew::spawn_other(&self.0, None, self.0.clone().listen());
+        }
+    }
+}
+
+impl std::fmt::Debug for Sse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Sse").field(&self.0.endpoint).finish()
+    }
+}
+
+struct Stream {
+    crew: Crew,
+    endpoint: Endpoint,
+    opening: watch::Sender<Opening>,
+}
+
+/// Whether it is known where to post.
+#[derive(Clone, Debug)]
+enum Opening {
+    UnderWay,
+    Open(Url),
+    Failed(HttpFailure),
+}
+
+impl Carrier for Stream {
+    fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
+    fn carry(self: &Arc<Self>, load: Load) {
+        let frame = load.frame.clone();
+        let stream = self.clone();
+        match frame.purpose() {
+            Purpose::Request { id } => Crew::spawn_request(self, id, load, async move {
+                if let Err(refusal) = stream.post(&frame).await {
+                    tracing::debug!(id, failure = %refusal.failure, "request failed");
+                    stream.crew.fail(id, refusal);
+                }
+            }),
+            Purpose::Notification | Purpose::Reply | Purpose::Cancel { .. } => {
+                Crew::spawn_other(self, Some(load), async move {
+                    if let Err(refusal) = stream.post(&frame).await {
+                        tracing::debug!(failure = %refusal.failure, "message not accepted");
+                    }
+                });
+            }
+        }
+    }
+
+    fn farewell(&self) {}
+}
+
+impl Stream {
+    /// Reads the stream from its opening to its end.
+    async fn listen(self: Arc<Self>) {
+        let opened = timeout(ACCEPT_TIMEOUT, self.open()).await.unwrap_or_else(|_| {
+            Err(HttpFailure::TimedOut {
+                step: Step::FirstByte,
+                limit: ACCEPT_TIMEOUT,
+            })
+        });
+        match opened {
+            Ok((response, events)) => {
+                let end = self.read(response, events).await;
+                self.crew.finish(end);
+            }
+            Err(failure) => {
+                let end = End::from(std::io::Error::other(failure.clone()));
+                self.opening.send_replace(Opening::Failed(failure));
+                self.crew.finish_soon(end).await;
+            }
+        }
+    }
+
+    /// Asks for the stream, and waits for the address.
+    async fn open(&self) -> Result<(Response, Events), HttpFailure> {
+        let options = &self.endpoint.options;
+        let request = self
+            .endpoint
+            .request(Method::GET, self.endpoint.url.clone())
+            .await?;
+        let sent = request.header(ACCEPT, "text/event-stream").send().await;
+        let mut response = sent.map_err(|error| Refusal::of_client(error, options).failure)?;
+        if !response.status().is_success() {
+            let head = Head::of(&response);
+            let body = read_error(&mut response).await;
+            return Err(Refusal::of_status(&head, &body).failure);
+        }
+        let limit = options.message_limit();
+        let mut events = Events::new(limit);
+        loop {
+            while let Some(event) = events.next().map_err(|_| HttpFailure::BodyTooLarge { limit })? {
+                if event.kind == "endpoint" {
+                    self.opening.send_replace(Opening::Open(self.address(&event)?));
+                    return Ok((response, events));
+                }
+            }
+            match response.chunk().await {
+                Ok(Some(piece)) => events.push(&piece),
+                Ok(None) | Err(_) => return Err(HttpFailure::StreamEnded),
+            }
+        }
+    }
+
+    fn address(&self, event: &Event) -> Result<Url, HttpFailure> {
+        let text = String::from_utf8_lossy(event.data.as_deref().unwrap_or_default()).into_owned();
+        match self.endpoint.url.join(text.trim()) {
+            Ok(url) if url.origin() == self.endpoint.url.origin() => Ok(url),
+            Ok(_) | Err(_) => Err(HttpFailure::ForeignAddress { address: text }),
+        }
+    }
+
+    async fn read(&self, mut response: Response, mut events: Events) -> End {
+        loop {
+            loop {
+                match events.next() {
+                    Ok(Some(event)) => {
+                        if let (Some(message), Some(inbound)) = (event.message(), self.crew.inbound()) {
+                            inbound.message(message.clone());
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(_too_long) => return End::Oversized,
+                }
+            }
+            match response.chunk().await {
+                Ok(Some(piece)) => events.push(&piece),
+                Ok(None) | Err(_) => return End::EndOfStream,
+            }
+        }
+    }
+
+    /// Posts a message, once it is known where to.
+    async fn post(&self, frame: &Frame) -> Result<(), Refusal> {
+        let undecided = self.crew.await_verdict();
+        let mut opening = self.opening.subscribe();
+        let opened = opening
+            .wait_for(|opening| !matches!(opening, Opening::UnderWay))
+            .await;
+        let url = match opened.map(|opening| opening.clone()) {
+            Ok(Opening::Open(url)) => url,
+            Ok(Opening::Failed(failure)) => return Err(Refusal::not_sent(failure)),
+            Ok(Opening::UnderWay) | Err(_) => return Err(Refusal::not_sent(HttpFailure::Aborted)),
+        };
+        drop(undecided);
+        let request = self.endpoint.request(Method::POST, url).await;
+        let request = request
+            .map_err(Refusal::not_sent)?
+            .header(CONTENT_TYPE, "application/json")
+            .body(frame.bytes().clone());
+        if !frame.begin() {
+            return Ok(());
+        }
+        let sent = timeout(ACCEPT_TIMEOUT, request.send()).await.map_err(|_| {
+            Refusal::unknown(HttpFailure::TimedOut {
+                step: Step::FirstByte,
+                limit: ACCEPT_TIMEOUT,
+            })
+        })?;
+        let mut response = sent.map_err(|error| Refusal::of_client(error, &self.endpoint.options))?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        let head = Head::of(&response);
+        let body = read_error(&mut response).await;
+        Err(Refusal::of_status(&head, &body))
+    }
+}
+
+#[cfg(test)]
+mod tests;
