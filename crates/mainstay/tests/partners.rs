@@ -74,54 +74,34 @@ async fn the_memory_server_is_back_after_its_death() {
     outlives_its_death(config, visit).await;
 }
 
-fn time_visit(era: Era) -> Visit {
-    Visit {
+#[tokio::test]
+async fn the_time_server_is_back_after_its_death_in_either_era() {
+    let Some(Partners { time, .. }) = partners() else {
+        return;
+    };
+    let visit = |era| Visit {
         tool: "convert_time",
         arguments: json!({ "source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo" }),
         answer: "21:00",
         era,
-    }
+    };
+    outlives_its_death(configured(&time), visit(Era::Modern)).await;
+    outlives_its_death(of_the_legacy_era(&time), visit(Era::Legacy)).await;
 }
 
 #[tokio::test]
-async fn the_time_server_is_back_after_its_death_in_the_modern_era() {
-    let Some(Partners { time, .. }) = partners() else {
+async fn the_git_server_is_back_after_its_death_in_either_era() {
+    let Some(Partners { git, .. }) = partners() else {
         return;
     };
-    outlives_its_death(configured(&time), time_visit(Era::Modern)).await;
-}
-
-#[tokio::test]
-async fn the_time_server_is_back_after_its_death_in_the_legacy_era() {
-    let Some(Partners { time, .. }) = partners() else {
-        return;
-    };
-    outlives_its_death(of_the_legacy_era(&time), time_visit(Era::Legacy)).await;
-}
-
-fn git_visit(git: &Partner, era: Era) -> Visit {
-    Visit {
+    let visit = |era| Visit {
         tool: "git_log",
-        arguments: json!({ "repo_path": last(git) }),
+        arguments: json!({ "repo_path": last(&git) }),
         answer: "A first commit",
         era,
-    }
-}
-
-#[tokio::test]
-async fn the_git_server_is_back_after_its_death_in_the_modern_era() {
-    let Some(Partners { git, .. }) = partners() else {
-        return;
     };
-    outlives_its_death(configured(&git), git_visit(&git, Era::Modern)).await;
-}
-
-#[tokio::test]
-async fn the_git_server_is_back_after_its_death_in_the_legacy_era() {
-    let Some(Partners { git, .. }) = partners() else {
-        return;
-    };
-    outlives_its_death(of_the_legacy_era(&git), git_visit(&git, Era::Legacy)).await;
+    outlives_its_death(configured(&git), visit(Era::Modern)).await;
+    outlives_its_death(of_the_legacy_era(&git), visit(Era::Legacy)).await;
 }
 
 #[tokio::test]

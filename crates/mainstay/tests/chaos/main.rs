@@ -66,6 +66,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
     }
     let (over, chaos) = watch::channel(false);
     let readers = witness::of_catalog(&fleet, chaos.clone());
+    let sleeper = witness::of_time(chaos.clone());
     let callers: Vec<_> = (0..CALLERS)
         .map(|n| tokio::spawn(callers::call_until_over(fleet.clone(), n, seed, chaos.clone())))
         .collect();
@@ -89,6 +90,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
         calls.extend(caller.await.unwrap());
     }
     let catalogs_read = readers.await.unwrap();
+    let machine_late = sleeper.await.unwrap();
     for server in fleet.servers() {
         let options = CallOptions::default().timeout(LONG);
         let answer = server.call("echo", &json!({ "key": "last" }), options).await;
@@ -110,6 +112,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
         ledgers: ledgers.iter().map(Ledger::lines).collect(),
         deeds: adversary.deeds(),
         catalogs_read,
+        machine_late,
         healed,
     }
     .judge();
