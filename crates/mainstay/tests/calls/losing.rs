@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mainstay::config::ServerBuilder;
 use mainstay::{CallError, CallOptions, Outcome, Replay, Server, ServerConfig};
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Rule, Script, Signal, Step};
+use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Rule, Script, Signal, Step};
 use serde_json::json;
 
 use crate::support::{LONG, Memory, connected, fleet_of};
@@ -58,6 +58,23 @@ async fn a_pending_call_fails_the_moment_its_server_is_killed_and_says_how_it_di
     assert_eq!(Some(generation), status.generation);
     let exit = trouble.expect("why is known").exit.expect("it had a process");
     assert_eq!(exit.signal, Some(rustix::process::Signal::KILL.as_raw()));
+}
+
+#[tokio::test]
+async fn a_pending_call_fails_when_its_server_dies_though_a_child_keeps_its_pipes_open() {
+    let ledger = Ledger::temporary();
+    let child = Child {
+        holds_pipes: true,
+        ..Child::default()
+    };
+    let faulty = FaultyServer::new().on(Step::Start, Fault::Spawn(child));
+    let (_fleet, server) = fleet_of(process(&faulty.ledger(&ledger)));
+    connected(&server).await;
+    let began = Instant::now();
+    let error = call(&server, "commit_then_die").await.expect_err("it died");
+    assert!(matches!(error, CallError::Lost { .. }), "{error}");
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -140,6 +140,7 @@ async fn another_callers_call_stays_idle_while_a_person_answers() {
     let options = CallOptions::default()
         .idle_timeout(SECOND)
         .handler(Person::answering_after(None));
+    let began = tokio::time::Instant::now();
     let idle = server
         .call("sleep_ms", &json!({ "ms": 86_400_000 }), options)
         .await;
@@ -153,6 +154,7 @@ async fn another_callers_call_stays_idle_while_a_person_answers() {
         ),
         "{idle:?}"
     );
+    assert!(began.elapsed() < 2 * SECOND, "{:?}", began.elapsed());
     side.wait_for("notifications/cancelled", 1).await;
     asking.await.unwrap().expect("the person is still waited for");
 }
