@@ -52,6 +52,8 @@ pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
 pub use fleet::{Changes, CloseReport, ClosedServer, Fleet, FleetBuilder, StartupError};
 pub use handler::{Answer, ClientCapabilities, ClientHandler, ServerNotification, ServerRequest};
+/// The pure machine, and every part of its [`Policy`].
+pub use mainstay_lifecycle as lifecycle;
 pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use process::{Exit, StderrLine};
 pub use protocol::Era;
