@@ -7,6 +7,7 @@ use mainstay_lifecycle::{Generation, StateKind};
 
 use super::{Reason, Status};
 use crate::event::Trouble;
+use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{BadAnswer, Outcome, RequestError, RpcError, TimeoutKind};
 
 /// Why a call failed. [`CallError::outcome`] says whether it may have run.
@@ -55,6 +56,19 @@ pub enum CallError {
         reason: String,
         /// What went wrong with the server, where that is known already.
         trouble: Option<Arc<Trouble>>,
+        /// Whether it may have run.
+        outcome: Outcome,
+    },
+    /// The transport could not carry the call, though the connection lives on. It is not made again: what refused it once
+    /// would refuse it twice.
+    #[error("the call to server {server} could not be carried ({reason}); it {}", may_have_run(*.outcome))]
+    NotCarried {
+        /// Which server.
+        server: Arc<str>,
+        /// On which connection.
+        generation: Generation,
+        /// Why.
+        reason: String,
         /// Whether it may have run.
         outcome: Outcome,
     },
@@ -141,7 +155,9 @@ impl CallError {
             | Self::KeeperFailed { .. }
             | Self::TooManySubscriptions { .. }
             | Self::BadArguments(_) => Outcome::NotSent,
-            Self::TimedOut { outcome, .. } | Self::Lost { outcome, .. } => *outcome,
+            Self::TimedOut { outcome, .. }
+            | Self::Lost { outcome, .. }
+            | Self::NotCarried { outcome, .. } => *outcome,
             Self::Rpc { .. } | Self::BadAnswer { .. } => Outcome::Answered,
         }
     }
@@ -154,6 +170,7 @@ impl CallError {
             }
             Self::TimedOut { .. }
             | Self::Lost { .. }
+            | Self::NotCarried { .. }
             | Self::Rpc { .. }
             | Self::BadAnswer { .. }
             | Self::Hidden { .. }
@@ -189,11 +206,17 @@ impl CallError {
                 kind,
                 outcome,
             },
-            RequestError::Send(failure) => Self::Lost {
+            RequestError::Send(failure) if ends_connection(&failure) => Self::Lost {
                 server,
                 generation,
                 reason: failure.to_string(),
                 trouble,
+                outcome,
+            },
+            RequestError::Send(failure) => Self::NotCarried {
+                server,
+                generation,
+                reason: failure.to_string(),
                 outcome,
             },
             RequestError::Lost { end, .. } => Self::Lost {
@@ -237,6 +260,14 @@ impl std::fmt::Display for NotConnected {
             Some(error) => write!(f, ": {error}"),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether what kept one call from being carried is the end of the connection: the next one may carry it.
+fn ends_connection(failure: &SendFailure) -> bool {
+    match failure.error().downcast_ref::<HttpFailure>() {
+        Some(HttpFailure::SessionLost { .. } | HttpFailure::ConnectFailed { .. }) => true,
+        Some(_) | None => false,
     }
 }
 

@@ -8,6 +8,7 @@ mod asking;
 mod fidelity;
 mod health;
 mod hostile;
+mod http;
 mod losing;
 mod names;
 mod person;
