@@ -153,6 +153,11 @@ mod tests {
         let mut sleeper = Sleeper(child);
         let pid = i32::try_from(sleeper.0.id()).unwrap();
         let tree = Tree::marked("TESTKIT_MARK", &mark);
+        // The kernel shows the new environment a moment after the spawn is done.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !tree.holds(pid) && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
         assert_eq!(tree.pids(), [pid]);
         assert!(Tree::marked("TESTKIT_MARK", "procfs-").pids().is_empty());
         assert!(is_alive(pid));
