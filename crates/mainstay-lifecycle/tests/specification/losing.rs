@@ -313,7 +313,11 @@ fn a_server_condemned_by_its_calls_is_left_alone_as_long_as_it_asked_for() {
     let throttled = Input::CallFailed(generation, Recovery::RetryAfter(seconds(40)));
     for _ in 0..2 {
         server.give(throttled.clone());
-        assert_eq!(server.kind(), StateKind::Connected, "one refusal is its call's own");
+        assert_eq!(
+            server.kind(),
+            StateKind::Connected,
+            "one refusal is its call's own"
+        );
     }
     server.give(throttled);
     assert_eq!(server.pause(), Some((seconds(40), Pause::Backoff)));
@@ -327,5 +331,8 @@ fn a_doubt_is_answered_by_one_probe_at_once() {
     assert_eq!(doubted, [Effect::Probe(generation)]);
     assert_eq!(server.give(Input::Doubted(generation)), [], "one probe is out");
     server.give(Input::ProbeAnswered(generation));
-    assert_eq!(server.give(Input::Doubted(generation)), [Effect::Probe(generation)]);
+    assert_eq!(
+        server.give(Input::Doubted(generation)),
+        [Effect::Probe(generation)]
+    );
 }
