@@ -30,6 +30,7 @@ pub(crate) use slot::Slot;
 pub use status::{Reason, Status};
 
 use crate::catalog::ServerCatalog;
+use crate::config::ToolView;
 use crate::keeper::{Command, Refusal, Taken};
 use crate::process::StderrLine;
 
@@ -75,6 +76,11 @@ impl Server {
     /// What the server offered when it was last listed with success.
     pub fn catalog(&self) -> Option<Arc<ServerCatalog>> {
         self.0.catalog.load_full()
+    }
+
+    /// How the configuration shows the server's tools.
+    pub fn view(&self) -> Arc<ToolView> {
+        self.0.settings.load().view.clone()
     }
 
     /// The last lines that the server wrote to stderr, oldest first.

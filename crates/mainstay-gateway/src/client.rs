@@ -1,0 +1,176 @@
+//! One client of the gateway, as the desk sees it: what it can answer, where it can be reached, what it waits for.
+//!
+//! A legacy client lives as long as its session, a modern one as long as its request. What a server asks because of a
+//! client's request is asked of that client; it answers on whatever way it likes.
+
+mod asks;
+mod running;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use mainstay::message::{self, RawJson, RpcError};
+use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
+
+use crate::desk::{Hearing, Level};
+use crate::scope::Scope;
+use asks::Asks;
+pub(crate) use running::Running;
+
+/// The way to a client, for what belongs to one of its requests, or to none.
+pub(crate) trait Line: Send + Sync + 'static {
+    /// Puts a message on its way, without waiting; `false` when it was dropped, since nobody reads or nothing fits.
+    fn send(&self, message: Bytes) -> bool;
+}
+
+pub(crate) struct Client {
+    pub(crate) scope: Scope,
+    pub(crate) era: Era,
+    pub(crate) running: Running,
+    /// What the client said that it can answer.
+    capabilities: Mutex<RawJson>,
+    /// The least severe log message it wants.
+    level: Mutex<Option<Level>>,
+    asks: Asks,
+    lines: Mutex<Lines>,
+    /// Its seat in the audience; a client of one request has none.
+    hearing: OnceLock<Hearing>,
+}
+
+/// Where a client can be reached now.
+#[derive(Default)]
+struct Lines {
+    /// For what belongs to no request.
+    standing: Option<Arc<dyn Line>>,
+    /// The requests that run, the latest last.
+    calls: Vec<Arc<dyn Line>>,
+}
+
+impl Client {
+    pub(crate) fn new(scope: Scope, era: Era) -> Arc<Self> {
+        Arc::new(Self {
+            scope,
+            era,
+            running: Running::default(),
+            capabilities: Mutex::new(RawJson::EMPTY_OBJECT),
+            level: Mutex::default(),
+            asks: Asks::default(),
+            lines: Mutex::default(),
+            hearing: OnceLock::new(),
+        })
+    }
+
+    /// Notes what the client can answer.
+    pub(crate) fn introduce(&self, capabilities: RawJson) {
+        *lock(&self.capabilities) = capabilities;
+    }
+
+    /// Takes a seat in the audience.
+    pub(crate) fn attend(&self, hearing: Hearing) {
+        let taken = self.hearing.set(hearing);
+        debug_assert!(taken.is_ok(), "a session is seated once");
+    }
+
+    pub(crate) fn hearing(&self) -> Option<&Hearing> {
+        self.hearing.get()
+    }
+
+    pub(crate) fn set_level(&self, level: Level) {
+        *lock(&self.level) = Some(level);
+    }
+
+    /// Where what belongs to no request goes from now on.
+    pub(crate) fn stand_by(&self, line: Option<Arc<dyn Line>>) {
+        self.lines().standing = line;
+    }
+
+    /// Reaches the client on this line too, until the guard is dropped.
+    pub(crate) fn reachable(self: &Arc<Self>, line: &Arc<dyn Line>) -> Reachable {
+        self.lines().calls.push(line.clone());
+        Reachable {
+            client: self.clone(),
+            line: line.clone(),
+        }
+    }
+
+    /// Takes the client's answer to something it was asked; `false` when it was not.
+    pub(crate) fn answered(&self, id: &RawJson, answer: Result<RawJson, RpcError>) -> bool {
+        self.asks.answered(id, answer)
+    }
+
+    /// Tells the client something that belongs to no request.
+    pub(crate) fn tell(&self, message: Bytes) -> bool {
+        let standing = self.lines().standing.clone();
+        standing.is_some_and(|line| line.send(message))
+    }
+
+    /// Asks the client, on the line of its latest request, or on the standing one.
+    ///
+    /// Cancel safety: when it is dropped the client is told that the answer is not wanted.
+    async fn ask(&self, method: &str, params: Option<&RawJson>) -> Result<RawJson, RpcError> {
+        let unreachable = || {
+            let what = format!("{method} declined: the client cannot be reached");
+            RpcError::new(RpcError::INTERNAL_ERROR, what)
+        };
+        let line = self.line().ok_or_else(unreachable)?;
+        let asked = self.asks.open(line.clone())?;
+        if !line.send(message::request(asked.id(), method, params)) {
+            return Err(unreachable());
+        }
+        asked.answer().await
+    }
+
+    fn line(&self) -> Option<Arc<dyn Line>> {
+        let lines = self.lines();
+        lines.calls.last().or(lines.standing.as_ref()).cloned()
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        lock(&self.lines)
+    }
+}
+
+impl ClientHandler for Client {
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities {
+            raw: Some(lock(&self.capabilities).clone()),
+            ..ClientCapabilities::default()
+        }
+    }
+
+    fn request(&self, request: ServerRequest) -> Answer<'_> {
+        Box::pin(async move { self.ask(&request.method, request.params.as_ref()).await })
+    }
+
+    fn notification(&self, notification: ServerNotification) {
+        let ServerNotification { method, params, .. } = notification;
+        if method == "notifications/message" {
+            let wanted = *lock(&self.level);
+            if wanted.is_some_and(|wanted| Level::of_message(params.as_ref()) < wanted) {
+                return;
+            }
+        }
+        if let Some(line) = self.line() {
+            line.send(message::notification(&method, params.as_ref()));
+        }
+    }
+}
+
+/// A client that can be reached on the line of a request, as long as this lives.
+pub(crate) struct Reachable {
+    client: Arc<Client>,
+    line: Arc<dyn Line>,
+}
+
+impl Drop for Reachable {
+    fn drop(&mut self) {
+        let calls = &mut self.client.lines().calls;
+        if let Some(at) = calls.iter().rposition(|line| Arc::ptr_eq(line, &self.line)) {
+            calls.remove(at);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

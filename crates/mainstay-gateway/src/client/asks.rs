@@ -1,0 +1,85 @@
+//! What a client was asked and has not answered yet.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mainstay::message::{self, RawJson, RpcError};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::Line;
+
+/// What one client may be asked at the same time: more is a server that does not stop asking.
+const MAX_ASKS: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Asks(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    waiting: HashMap<u64, oneshot::Sender<Result<RawJson, RpcError>>>,
+}
+
+/// One thing asked. Dropped without an answer, the client is told that none is wanted.
+pub(super) struct Asked<'a> {
+    asks: &'a Asks,
+    id: u64,
+    line: Arc<dyn Line>,
+    answer: oneshot::Receiver<Result<RawJson, RpcError>>,
+}
+
+impl Asks {
+    /// Gives a new question its number; it will be asked on this line.
+    pub(super) fn open(&self, line: Arc<dyn Line>) -> Result<Asked<'_>, RpcError> {
+        let mut table = self.table();
+        if table.waiting.len() >= MAX_ASKS {
+            let what = format!("the client has {MAX_ASKS} unanswered requests already");
+            return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
+        }
+        table.last += 1;
+        let id = table.last;
+        let (sender, answer) = oneshot::channel();
+        table.waiting.insert(id, sender);
+        Ok(Asked {
+            asks: self,
+            id,
+            line,
+            answer,
+        })
+    }
+
+    pub(super) fn answered(&self, id: &RawJson, answer: Result<RawJson, RpcError>) -> bool {
+        let Ok(id) = id.parse::<u64>() else { return false };
+        let waiting = self.table().waiting.remove(&id);
+        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asked<'_> {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) async fn answer(mut self) -> Result<RawJson, RpcError> {
+        let gone = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the client went away without an answer");
+        (&mut self.answer).await.unwrap_or_else(|error| Err(gone(error)))
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.asks.table().waiting.remove(&self.id).is_none() {
+            return;
+        }
+        let params = json!({ "requestId": self.id, "reason": "the answer is not wanted any more" });
+        if let Ok(params) = RawJson::from_value(&params) {
+            self.line
+                .send(message::notification("notifications/cancelled", Some(&params)));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use mainstay::message::{self, Object, RawJson, RpcError};
+use mainstay::{Answer, Catalog, ClientHandler, Kind, ServerNotification, ServerRequest};
+
+use crate::client::{Client, Line};
+use crate::protocol::SUBSCRIPTION_KEY;
+use crate::scope::Scope;
+
+/// Everybody who hears. It is the fleet's handler: what no call caused comes here.
+#[derive(Default)]
+pub(crate) struct Audience(Mutex<Seats>);
+
+#[derive(Default)]
+struct Seats {
+    last: u64,
+    hearers: HashMap<u64, Hearer>,
+    /// What each scope showed when it was last looked at.
+    seen: HashMap<(Scope, Kind), u64>,
+}
+
+struct Hearer {
+    scope: Scope,
+    way: Way,
+    filter: Filter,
+}
+
+/// How somebody is told.
+enum Way {
+    /// A session, on its standing line, wherever that is.
+    Session(Weak<Client>),
+    /// A listen, on its own line, under its own id.
+    Listen(Arc<dyn Line>, RawJson),
+}
+
+/// What somebody wants to hear of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+    pub(crate) uris: BTreeSet<String>,
+}
+
+/// A seat in the audience, kept as long as this lives.
+pub(crate) struct Hearing {
+    audience: Arc<Audience>,
+    seat: u64,
+}
+
+impl Audience {
+    /// A session hears of every change of a list, and of the resources that it subscribes to.
+    pub(crate) fn seat_session(self: &Arc<Self>, client: &Arc<Client>) -> Hearing {
+        let filter = Filter {
+            tools: true,
+            prompts: true,
+            resources: true,
+            uris: BTreeSet::new(),
+        };
+        self.seat(client.scope.clone(), Way::Session(Arc::downgrade(client)), filter)
+    }
+
+    /// A listen hears of what it asked for.
+    pub(crate) fn seat_listen(
+        self: &Arc<Self>,
+        scope: Scope,
+        line: Arc<dyn Line>,
+        id: RawJson,
+        filter: Filter,
+    ) -> Hearing {
+        self.seat(scope, Way::Listen(line, id), filter)
+    }
+
+    fn seat(self: &Arc<Self>, scope: Scope, way: Way, filter: Filter) -> Hearing {
+        let mut seats = self.seats();
+        seats.last += 1;
+        let seat = seats.last;
+        seats.hearers.insert(seat, Hearer { scope, way, filter });
+        Hearing {
+            audience: self.clone(),
+            seat,
+        }
+    }
+
+    /// Tells whoever sees a list that changed. Each is told once for each list, however much changed in it.
+    pub(crate) fn catalog_changed(&self, catalog: &Catalog) {
+        let mut seats = self.seats();
+        let mut changed = Vec::new();
+        let mut look = |scope: Scope, kind: Kind, now: u64| {
+            if seats.seen.insert((scope.clone(), kind), now) != Some(now) {
+                changed.push((scope, kind));
+            }
+        };
+        for kind in Kind::ALL {
+            look(Scope::Union, kind, of_union(catalog, kind));
+            for server in catalog.servers() {
+                if let Some(listed) = catalog.server(server) {
+                    let items = listed.items(kind).iter().map(|item| item.raw());
+                    look(Scope::Server(server.into()), kind, fingerprint(items));
+                }
+            }
+        }
+        for hearer in seats.hearers.values() {
+            let mine = changed.iter().filter(|(scope, _)| *scope == hearer.scope);
+            let mut methods: Vec<_> = mine.filter_map(|(_, kind)| hearer.filter.method(*kind)).collect();
+            // Resources and their templates share a method.
+            methods.dedup();
+            for method in methods {
+                hearer.tell(method, None);
+            }
+        }
+    }
+
+    fn resource_updated(&self, server: &str, params: Option<&RawJson>) {
+        let uri = params
+            .and_then(Object::parse)
+            .and_then(|params| params.get("uri")?.parse::<String>().ok());
+        let Some(uri) = uri else { return };
+        for hearer in self.seats().hearers.values() {
+            if hearer.scope.holds(server) && hearer.filter.uris.contains(&uri) {
+                hearer.tell("notifications/resources/updated", params);
+            }
+        }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hearing {
+    /// The resources that are subscribed to.
+    pub(crate) fn uris(&self) -> Vec<String> {
+        let seats = self.audience.seats();
+        let hearer = seats.hearers.get(&self.seat);
+        hearer
+            .map(|hearer| hearer.filter.uris.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Adds or removes a resource; `false` when there was nothing to do.
+    pub(crate) fn set_uri(&self, uri: &str, wanted: bool) -> bool {
+        let mut seats = self.audience.seats();
+        let Some(hearer) = seats.hearers.get_mut(&self.seat) else {
+            return false;
+        };
+        if wanted {
+            hearer.filter.uris.insert(uri.to_owned())
+        } else {
+            hearer.filter.uris.remove(uri)
+        }
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.audience.seats().hearers.remove(&self.seat);
+    }
+}
+
+impl Hearer {
+    fn tell(&self, method: &str, params: Option<&RawJson>) {
+        match &self.way {
+            Way::Session(client) => {
+                if let Some(client) = client.upgrade() {
+                    client.tell(message::notification(method, params));
+                }
+            }
+            Way::Listen(line, id) => {
+                let params = labelled(params, id);
+                line.send(message::notification(method, Some(&params)));
+            }
+        }
+    }
+}
+
+impl Filter {
+    fn method(&self, kind: Kind) -> Option<&'static str> {
+        let (wanted, method) = match kind {
+            Kind::Tool => (self.tools, "notifications/tools/list_changed"),
+            Kind::Prompt => (self.prompts, "notifications/prompts/list_changed"),
+            Kind::Resource | Kind::Template => (self.resources, "notifications/resources/list_changed"),
+        };
+        wanted.then_some(method)
+    }
+}
+
+impl ClientHandler for Audience {
+    /// Nobody in particular caused it, so nobody in particular may answer.
+    fn request(&self, request: ServerRequest) -> Answer<'_> {
+        let what = format!(
+            "{} declined: no call of a client is running that it could be for",
+            request.method
+        );
+        let declined = RpcError::new(RpcError::INVALID_REQUEST, what);
+        Box::pin(std::future::ready(Err(declined)))
+    }
+
+    fn notification(&self, notification: ServerNotification) {
+        let ServerNotification {
+            server,
+            method,
+            params,
+            ..
+        } = notification;
+        match method.as_str() {
+            "notifications/resources/updated" => self.resource_updated(&server, params.as_ref()),
+            _other => tracing::debug!(%server, method, "belongs to no call, and is told nobody"),
+        }
+    }
+}
+
+/// Parameters that say which listen they belong to.
+pub(super) fn labelled(params: Option<&RawJson>, id: &RawJson) -> RawJson {
+    let mut params = params.and_then(Object::parse).unwrap_or_default();
+    let mut meta = params.get("_meta").and_then(Object::parse).unwrap_or_default();
+    meta.set(SUBSCRIPTION_KEY, id.clone());
+    params.set("_meta", meta.to_raw());
+    params.to_raw()
+}
+
+fn of_union(catalog: &Catalog, kind: Kind) -> u64 {
+    match kind {
+        Kind::Tool => fingerprint(catalog.tools().iter().map(|offer| offer.published())),
+        Kind::Prompt => fingerprint(catalog.prompts().iter().map(|offer| offer.published())),
+        Kind::Resource => fingerprint(catalog.resources().iter().map(|offer| offer.published())),
+        Kind::Template => fingerprint(catalog.templates().iter().map(|offer| offer.published())),
+    }
+}
+
+fn fingerprint<'a>(items: impl Iterator<Item = &'a RawJson>) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    items.for_each(|item| item.hash(&mut hasher));
+    hasher.finish()
+}

@@ -1,0 +1,240 @@
+//! Lists, from the published catalog: written once for each content, and handed out as they are.
+//!
+//! They are answered at once. Only where nothing was ever listed is the first listing waited for, within a bound: an
+//! empty list would be believed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::{CatalogHash, Era, Kind, Offer, Server, StateKind};
+use tokio::time::timeout;
+
+use super::{Desk, Request};
+use crate::protocol::{invalid_params, text};
+use crate::scope::Scope;
+
+/// Items on a page. Clients that do not turn pages see this many.
+const PAGE: usize = 1000;
+
+/// How long the first listing of a server that a client asks for by name is waited for.
+const FIRST_LISTING: Duration = Duration::from_secs(30);
+
+/// How long the first listing of any server is waited for.
+const ANY_LISTING: Duration = Duration::from_secs(3);
+
+/// The lists that were written last, for each who sees them.
+#[derive(Default)]
+pub(super) struct Lists(Mutex<HashMap<(Scope, Kind, Era), Written>>);
+
+#[derive(Clone)]
+struct Written {
+    of: CatalogHash,
+    /// The view through which tools are shown; it changes without the catalog.
+    view: usize,
+    pages: Arc<[RawJson]>,
+}
+
+impl Desk {
+    pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
+        let page = page_of(request.params.as_ref())?;
+        self.first_listing(&request.client.scope).await;
+        let pages = self.pages(&request.client.scope, kind, request.client.era);
+        pages
+            .get(page)
+            .cloned()
+            .ok_or_else(|| invalid_params("the cursor is not of this list any more: list again"))
+    }
+
+    fn pages(&self, scope: &Scope, kind: Kind, era: Era) -> Arc<[RawJson]> {
+        let catalog = self.fleet().catalog();
+        let server = match scope {
+            Scope::Union => None,
+            Scope::Server(name) => self.fleet().server(name),
+        };
+        let listed = server.as_ref().and_then(Server::catalog);
+        let of = listed
+            .as_ref()
+            .map_or_else(|| catalog.hash(), |listed| listed.hash());
+        let view = server.as_ref().map(Server::view);
+        let seen = view.as_ref().map_or(0, |view| Arc::as_ptr(view).addr());
+        let key = (scope.clone(), kind, era);
+        if let Some(written) = self
+            .lists
+            .get(&key)
+            .filter(|written| written.of == of && written.view == seen)
+        {
+            return written.pages;
+        }
+        let items: Vec<RawJson> = match (scope, &listed, &view) {
+            (Scope::Union, _, _) => match kind {
+                Kind::Tool => published(catalog.tools()),
+                Kind::Prompt => published(catalog.prompts()),
+                Kind::Resource => published(catalog.resources()),
+                Kind::Template => published(catalog.templates()),
+            },
+            (Scope::Server(_), Some(listed), Some(view)) => {
+                let items = listed.items(kind).iter();
+                match kind {
+                    Kind::Tool => items
+                        .filter(|item| view.admits(item.key()))
+                        .map(|item| shown(item, view))
+                        .collect(),
+                    Kind::Prompt | Kind::Resource | Kind::Template => {
+                        items.map(|item| item.raw().clone()).collect()
+                    }
+                }
+            }
+            (Scope::Server(_), _, _) => Vec::new(),
+        };
+        let pages: Arc<[RawJson]> = write(kind, era, &items).into();
+        let written = Written {
+            of,
+            view: seen,
+            pages: pages.clone(),
+        };
+        self.lists.put(key, written);
+        pages
+    }
+
+    /// Waits where nothing was ever listed, and something may soon be.
+    async fn first_listing(&self, scope: &Scope) {
+        match scope {
+            Scope::Union => {
+                let mut reader = self.fleet().catalog_reader();
+                let comes = |server: &Server| is_coming(server.status().state);
+                let nothing_known = reader.load().servers().next().is_none();
+                if nothing_known && self.fleet().servers().iter().any(comes) {
+                    let _ = timeout(ANY_LISTING, reader.changed()).await;
+                }
+            }
+            Scope::Server(name) => {
+                let Some(server) = self.fleet().server(name) else {
+                    return;
+                };
+                if server.catalog().is_none() {
+                    let settled =
+                        |status: &mainstay::Status| status.listed_at.is_some() || !is_coming(status.state);
+                    server.wait_until(FIRST_LISTING, settled).await;
+                }
+            }
+        }
+    }
+}
+
+impl Lists {
+    fn get(&self, key: &(Scope, Kind, Era)) -> Option<Written> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .cloned()
+    }
+
+    fn put(&self, key: (Scope, Kind, Era), written: Written) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, written);
+    }
+}
+
+fn is_coming(state: StateKind) -> bool {
+    match state {
+        StateKind::Connecting | StateKind::Reconnecting => true,
+        StateKind::Connected
+        | StateKind::Disconnected
+        | StateKind::Disabled
+        | StateKind::Disabling
+        | StateKind::PermanentlyFailed => false,
+    }
+}
+
+fn published<T>(offers: &[Offer<T>]) -> Vec<RawJson> {
+    offers.iter().map(|offer| offer.published().clone()).collect()
+}
+
+/// A tool under the name, and with the description, that its server's view gives it.
+fn shown(item: &mainstay::Item, view: &mainstay::config::ToolView) -> RawJson {
+    let name = view.public_name(item.key());
+    let description = view.describe(item.key());
+    if name == item.key() && description.is_none() {
+        return item.raw().clone();
+    }
+    let Some(mut tool) = Object::parse(item.raw()) else {
+        return item.raw().clone();
+    };
+    tool.set("name", text(name));
+    if let Some(description) = description {
+        tool.set("description", text(description));
+    }
+    tool.to_raw()
+}
+
+fn write(kind: Kind, era: Era, items: &[RawJson]) -> Vec<RawJson> {
+    let pages = items.len().div_ceil(PAGE).max(1);
+    (0..pages)
+        .map(|page| {
+            let items = items.iter().skip(page * PAGE).take(PAGE);
+            let next = (page + 1 < pages).then_some(page + 1);
+            write_page(kind, era, items, next)
+        })
+        .collect()
+}
+
+fn write_page<'a>(
+    kind: Kind,
+    era: Era,
+    items: impl Iterator<Item = &'a RawJson>,
+    next: Option<usize>,
+) -> RawJson {
+    let mut result = Object::default();
+    let mut list = String::from("[");
+    for (n, item) in items.enumerate() {
+        list.push_str(if n == 0 { "" } else { "," });
+        list.push_str(item.as_str());
+    }
+    list.push(']');
+    let list = RawJson::from_text(list).unwrap_or(RawJson::NULL);
+    match era {
+        Era::Legacy => {}
+        Era::Modern => result.set("resultType", text("complete")),
+    }
+    result.set(field(kind), list);
+    if let Some(next) = next {
+        result.set("nextCursor", text(&next.to_string()));
+    }
+    match era {
+        Era::Legacy => {}
+        // Whoever listens is told of changes; nobody needs to guess how long it holds.
+        Era::Modern => {
+            result.set("ttlMs", RawJson::from(0));
+            result.set("cacheScope", text("private"));
+        }
+    }
+    result.to_raw()
+}
+
+const fn field(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tool => "tools",
+        Kind::Prompt => "prompts",
+        Kind::Resource => "resources",
+        Kind::Template => "resourceTemplates",
+    }
+}
+
+fn page_of(params: Option<&RawJson>) -> Result<usize, RpcError> {
+    let cursor = params
+        .and_then(Object::parse)
+        .and_then(|params| params.get("cursor").cloned());
+    let Some(cursor) = cursor.filter(|cursor| *cursor != RawJson::NULL) else {
+        return Ok(0);
+    };
+    let page = cursor
+        .parse::<String>()
+        .ok()
+        .and_then(|cursor| cursor.parse().ok());
+    page.ok_or_else(|| invalid_params("the cursor is not one of this server"))
+}

@@ -1,0 +1,141 @@
+//! The desk: what a request is answered with, whatever door it came through.
+//!
+//! It answers from the published catalog what can be answered from it (`greeting`, `lists`), passes on what a server must
+//! do (`passing`, by the names of `naming`), and remembers what a client wants to be told (`audience`, `wishes`).
+
+mod audience;
+mod greeting;
+mod level;
+mod lists;
+mod naming;
+mod passing;
+mod rounds;
+mod state;
+mod wishes;
+
+use std::sync::Arc;
+
+use mainstay::message::{RawJson, RpcError};
+use mainstay::{Era, Fleet, Kind};
+
+pub(crate) use audience::{Audience, Hearing};
+pub(crate) use level::Level;
+
+use crate::client::{Client, Line};
+use crate::protocol::{RequestMeta, invalid_params, method_not_found};
+use crate::scope::Scope;
+use lists::Lists;
+use rounds::Parked;
+use wishes::Subscriptions;
+
+pub(crate) struct Desk {
+    fleet: Fleet,
+    pub(crate) audience: Arc<Audience>,
+    lists: Lists,
+    parked: Parked,
+    subscriptions: Subscriptions,
+}
+
+/// One request, as it came through a door.
+pub(crate) struct Request<'a> {
+    pub(crate) client: &'a Arc<Client>,
+    /// Where what belongs to this request goes, its answer excepted.
+    pub(crate) line: &'a Arc<dyn Line>,
+    pub(crate) id: RawJson,
+    pub(crate) method: &'a str,
+    pub(crate) params: Option<RawJson>,
+    pub(crate) meta: RequestMeta,
+}
+
+impl Desk {
+    pub(crate) fn new(fleet: Fleet, audience: Arc<Audience>) -> Self {
+        Self {
+            fleet,
+            audience,
+            lists: Lists::default(),
+            parked: Parked::new(),
+            subscriptions: Subscriptions::default(),
+        }
+    }
+
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// A client that stays for longer than a request.
+    pub(crate) fn welcome(&self, scope: Scope) -> Arc<Client> {
+        let client = Client::new(scope, Era::Legacy);
+        client.attend(self.audience.seat_session(&client));
+        client
+    }
+
+    /// The client is gone: nothing of it is left at the servers.
+    pub(crate) fn part(&self, client: &Client) {
+        client.stand_by(None);
+        if let Some(hearing) = client.hearing() {
+            self.end_subscriptions(&client.scope, hearing.uris());
+        }
+    }
+
+    /// Answers a request; `None` when the client has cancelled it, and no answer is wanted.
+    ///
+    /// Cancel safety: dropping it cancels the request at the server.
+    pub(crate) async fn answer(&self, request: Request<'_>) -> Option<Result<RawJson, RpcError>> {
+        let client = request.client;
+        let run = match client.running.begin(&request.id) {
+            Ok(run) => run,
+            Err(error) => return Some(Err(error)),
+        };
+        let _reachable = client.reachable(request.line);
+        tokio::select! {
+            answer = self.dispatch(request) => Some(answer),
+            () = run.cancelled() => None,
+        }
+    }
+
+    /// Hears what a client tells of its own accord.
+    pub(crate) fn hear(&self, client: &Arc<Client>, method: &str, params: Option<&RawJson>) {
+        match method {
+            "notifications/cancelled" => {
+                let id = params
+                    .and_then(mainstay::message::Object::parse)
+                    .and_then(|params| params.get("requestId").cloned());
+                if let Some(id) = id {
+                    client.running.cancel(&id);
+                }
+            }
+            // The servers ask again, and are answered by whoever calls then.
+            "notifications/roots/list_changed" => self.fleet.roots_changed(),
+            _other => tracing::debug!(method, "not passed on"),
+        }
+    }
+
+    async fn dispatch(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
+        if let Scope::Server(name) = &request.client.scope
+            && self.fleet.server(name).is_none()
+        {
+            return Err(invalid_params(format!("there is no server {name} any more")));
+        }
+        let era = request.client.era;
+        match request.method {
+            "initialize" if era == Era::Legacy => self.initialize(&request),
+            "server/discover" if era == Era::Modern => Ok(self.discover(request.client)),
+            "ping" => Ok(RawJson::EMPTY_OBJECT),
+            "tools/list" => self.list(&request, Kind::Tool).await,
+            "prompts/list" => self.list(&request, Kind::Prompt).await,
+            "resources/list" => self.list(&request, Kind::Resource).await,
+            "resources/templates/list" => self.list(&request, Kind::Template).await,
+            "tools/call" | "prompts/get" | "resources/read" | "completion/complete" => {
+                self.pass(request).await
+            }
+            "resources/subscribe" if era == Era::Legacy => self.subscribe(&request).await,
+            "resources/unsubscribe" if era == Era::Legacy => self.unsubscribe(&request).await,
+            "logging/setLevel" if era == Era::Legacy => self.set_level(&request).await,
+            "subscriptions/listen" if era == Era::Modern => self.listen(&request).await,
+            _other => match request.client.scope.clone() {
+                Scope::Server(name) => self.pass_unknown(&name, request).await,
+                Scope::Union => Err(method_not_found(request.method)),
+            },
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Whose a request is: the server behind a public name or uri, and the request as that server knows it.
+
+use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::{Era, Server};
+
+use super::{Desk, Request};
+use crate::protocol::{RESOURCE_NOT_FOUND, invalid_params, text};
+use crate::scope::Scope;
+
+/// A request as its server knows it.
+pub(super) struct Addressed {
+    pub(super) server: Server,
+    pub(super) params: Option<RawJson>,
+}
+
+impl Desk {
+    /// Finds the server that a request is for.
+    pub(super) fn address(&self, request: &Request<'_>) -> Result<Addressed, RpcError> {
+        if let Scope::Server(name) = &request.client.scope {
+            let server = self.fleet().server(name);
+            let server = server.ok_or_else(|| invalid_params(format!("there is no server {name}")))?;
+            let params = match request.method {
+                "tools/call" => original_tool(&server, request.params.clone()),
+                _other => request.params.clone(),
+            };
+            return Ok(Addressed { server, params });
+        }
+        let mut params = request
+            .params
+            .as_ref()
+            .and_then(Object::parse)
+            .ok_or_else(|| invalid_params(format!("{} needs parameters", request.method)))?;
+        let catalog = self.fleet().catalog();
+        let (server, original) = match request.method {
+            "tools/call" => {
+                let name = string(&params, "name")?;
+                let tool = catalog.tool(&name).ok_or_else(|| unknown("tool", &name))?;
+                (tool.server().to_owned(), Some(tool.original().to_owned()))
+            }
+            "prompts/get" => {
+                let name = string(&params, "name")?;
+                let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
+                (prompt.server().to_owned(), Some(prompt.original().to_owned()))
+            }
+            "completion/complete" => {
+                let (server, reference) = self.reference(&params)?;
+                if let Some(reference) = reference {
+                    params.set("ref", reference);
+                }
+                (server, None)
+            }
+            _of_a_resource => (self.owner(&string(&params, "uri")?, request.client.era)?, None),
+        };
+        if let Some(original) = original {
+            params.set("name", text(&original));
+        }
+        let gone = || unknown("server", &server);
+        Ok(Addressed {
+            server: self.fleet().server(&server).ok_or_else(gone)?,
+            params: Some(params.to_raw()),
+        })
+    }
+
+    /// The server that a resource belongs to: the one that lists it, or that has a template for it.
+    pub(super) fn owner(&self, uri: &str, era: Era) -> Result<String, RpcError> {
+        let catalog = self.fleet().catalog();
+        if let Some(resource) = catalog.resource(uri) {
+            return Ok(resource.server().to_owned());
+        }
+        let template = catalog
+            .templates()
+            .iter()
+            .find(|template| fits(template.original(), uri));
+        if let Some(template) = template {
+            return Ok(template.server().to_owned());
+        }
+        let code = match era {
+            Era::Legacy => RESOURCE_NOT_FOUND,
+            Era::Modern => RpcError::INVALID_PARAMS,
+        };
+        Err(RpcError::new(code, format!("no server has a resource {uri}")))
+    }
+
+    /// The server that a completion is for, and the reference as that server knows it where it differs.
+    fn reference(&self, params: &Object) -> Result<(String, Option<RawJson>), RpcError> {
+        let mut reference = params
+            .get("ref")
+            .and_then(Object::parse)
+            .ok_or_else(|| invalid_params("completion/complete needs a ref"))?;
+        let catalog = self.fleet().catalog();
+        if let Ok(uri) = string(&reference, "uri") {
+            let template = catalog
+                .template(&uri)
+                .ok_or_else(|| unknown("resource template", &uri))?;
+            return Ok((template.server().to_owned(), None));
+        }
+        let name = string(&reference, "name")?;
+        let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
+        reference.set("name", text(prompt.original()));
+        Ok((prompt.server().to_owned(), Some(reference.to_raw())))
+    }
+}
+
+/// A call under the name that the server gave its tool, where the view has another for it.
+fn original_tool(server: &Server, params: Option<RawJson>) -> Option<RawJson> {
+    let view = server.view();
+    let Some(mut object) = params.as_ref().and_then(Object::parse) else {
+        return params;
+    };
+    let Ok(name) = string(&object, "name") else {
+        return params;
+    };
+    let original = view.original_name(&name);
+    if original == name {
+        return params;
+    }
+    object.set("name", text(original));
+    Some(object.to_raw())
+}
+
+pub(super) fn string(object: &Object, field: &str) -> Result<String, RpcError> {
+    let value = object.get(field).and_then(|value| value.parse().ok());
+    value.ok_or_else(|| invalid_params(format!("`{field}` is missing, or is no text")))
+}
+
+fn unknown(what: &str, name: &str) -> RpcError {
+    invalid_params(format!("there is no {what} {name}"))
+}
+
+/// Whether a uri can be an expansion of a template: its fixed parts come in their order, with something between them.
+fn fits(template: &str, uri: &str) -> bool {
+    let Some((head, mut parts)) = template.split_once('{') else {
+        return template == uri;
+    };
+    let Some(mut rest) = uri.strip_prefix(head) else {
+        return false;
+    };
+    loop {
+        let Some((_variable, fixed)) = parts.split_once('}') else {
+            return false;
+        };
+        match fixed.split_once('{') {
+            None => return rest.ends_with(fixed),
+            Some((fixed, more)) => {
+                let Some(at) = rest.find(fixed) else { return false };
+                rest = &rest[at + fixed.len()..];
+                parts = more;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn a_uri_fits_the_template_it_can_come_from() {
+        for (template, uri, expected) in [
+            ("file:///{path}", "file:///a/b", true),
+            ("db://{table}/rows/{id}", "db://users/rows/7", true),
+            ("db://{table}/rows/{id}", "db://users/cols/7", false),
+            ("note://{name}.txt", "note://a.txt", true),
+            ("note://{name}.txt", "note://a.txt.bak", false),
+            ("static://x", "static://x", true),
+            ("static://x", "static://xy", false),
+            ("{+whole}", "anything:at/all", true),
+        ] {
+            assert_eq!(fits(template, uri), expected, "{template} {uri}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A request that a server must answer, passed on with as few changes as the difference between the two sides needs.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use mainstay::message::{self, RawJson, RpcError};
+use mainstay::{CallError, CallOptions, Era, Reply, Server};
+use tokio::sync::mpsc;
+
+use super::{Desk, Request};
+use crate::client::Line;
+use crate::failure;
+use crate::protocol::{completed, invalid_params, without_client};
+
+/// Progress notifications that wait for a slow client; more are dropped, as each says all that the ones before it did.
+const PROGRESS: usize = 32;
+
+impl Desk {
+    pub(super) async fn pass(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
+        match request.client.era {
+            Era::Legacy => {
+                let to = self.address(&request)?;
+                // The session as a whole answers what its calls make a server ask.
+                let options = CallOptions::default().handler(request.client.clone());
+                let reply = forward(&to.server, &request, to.params, options).await;
+                answer(&request, reply)
+            }
+            Era::Modern => self.pass_in_rounds(request).await,
+        }
+    }
+
+    /// A method that the gateway does not know, for the one server that may.
+    pub(super) async fn pass_unknown(&self, name: &str, request: Request<'_>) -> Result<RawJson, RpcError> {
+        let server = self.fleet().server(name);
+        let server = server.ok_or_else(|| invalid_params(format!("there is no server {name}")))?;
+        let options = CallOptions::default().handler(request.client.clone());
+        let params = as_sent(&request, request.params.clone());
+        let reply = forward(&server, &request, params, options).await;
+        answer(&request, reply)
+    }
+}
+
+/// What the client is answered with.
+pub(super) fn answer(request: &Request<'_>, reply: Result<Reply, CallError>) -> Result<RawJson, RpcError> {
+    match reply {
+        Ok(reply) => Ok(completed(reply.result, request.client.era)),
+        Err(error) if request.method == "tools/call" => {
+            failure::tool_result(&error).map(|result| completed(result, request.client.era))
+        }
+        Err(error) => Err(failure::answer(&error)),
+    }
+}
+
+/// The parameters without what only the gateway is to know.
+pub(super) fn as_sent(request: &Request<'_>, params: Option<RawJson>) -> Option<RawJson> {
+    match request.client.era {
+        Era::Legacy => params,
+        Era::Modern => params.map(without_client),
+    }
+}
+
+/// Makes the request at the server; its progress goes to the client meanwhile, if the client asked for it.
+pub(super) async fn forward(
+    server: &Server,
+    request: &Request<'_>,
+    params: Option<RawJson>,
+    options: CallOptions,
+) -> Result<Reply, CallError> {
+    if request.meta.progress_token.is_none() {
+        return server.forward(request.method, params, options).await;
+    }
+    let (progress, mut told) = mpsc::channel(PROGRESS);
+    let mut reply = pin!(server.forward(request.method, params, options.progress(progress)));
+    loop {
+        tokio::select! {
+            biased;
+            Some(params) = told.recv() => tell(request.line, &params),
+            reply = &mut reply => {
+                // What came before the answer is told before it.
+                while let Ok(params) = told.try_recv() {
+                    tell(request.line, &params);
+                }
+                return reply;
+            }
+        }
+    }
+}
+
+pub(super) fn tell(line: &Arc<dyn Line>, params: &RawJson) {
+    line.send(message::notification("notifications/progress", Some(params)));
+}

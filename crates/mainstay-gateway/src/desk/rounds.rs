@@ -1,0 +1,231 @@
+//! A modern client in front of any server.
+//!
+//! What a modern server answers, its wish for input included, is handed on as it is: the client's retry holds all that
+//! the server needs. A legacy server asks while the call runs: the call is parked, the client gets the question as a
+//! wish for input, and its retry finds the call again by a state that only this gateway can have written.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::{
+    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, ServerNotification,
+    ServerRequest,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use super::passing::{answer, as_sent, tell};
+use super::state::{Key, Seal};
+use super::{Desk, Request};
+use crate::client::{Client, Line};
+use crate::protocol::{invalid_params, text};
+
+/// How long a parked call waits for its client's retry: as long as a person may take.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Calls that may be parked at once. Each holds a request open at its server.
+const MAX_PARKED: usize = 1024;
+
+/// The one question of a wish for input.
+const QUESTION: &str = "request";
+
+/// Calls that wait for their clients.
+pub(super) struct Parked {
+    seal: Seal,
+    calls: Arc<Mutex<HashMap<Key, Waiting>>>,
+}
+
+/// A call that runs at a server, and what the server asks meanwhile.
+struct Call {
+    reply: Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>,
+    asked: mpsc::Receiver<Question>,
+    progress: mpsc::Receiver<RawJson>,
+}
+
+/// A parked call and the question it is parked for.
+struct Waiting {
+    call: Call,
+    question: oneshot::Sender<Result<RawJson, RpcError>>,
+    method: String,
+}
+
+struct Question {
+    request: ServerRequest,
+    answer: oneshot::Sender<Result<RawJson, RpcError>>,
+}
+
+/// What came of a call: its end, or a question.
+enum Came {
+    Reply(Result<Reply, CallError>),
+    Question(Question),
+}
+
+impl Desk {
+    pub(super) async fn pass_in_rounds(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
+        let mut call = match self.resumed(&request)? {
+            Some(call) => call,
+            None => self.called(&request)?,
+        };
+        match call.run(request.line).await {
+            Came::Reply(reply) => answer(&request, reply),
+            Came::Question(question) => self.park(call, question, request.method),
+        }
+    }
+
+    fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
+        let to = self.address(request)?;
+        let (questions, asked) = mpsc::channel(1);
+        let (told, progress) = mpsc::channel(32);
+        let asker = Asker {
+            client: request.client.clone(),
+            questions,
+        };
+        let mut options = CallOptions::default()
+            .handler(Arc::new(asker))
+            .hand_on_input_required();
+        if request.meta.progress_token.is_some() {
+            options = options.progress(told);
+        }
+        let params = as_sent(request, to.params);
+        let method = request.method.to_owned();
+        let reply = Box::pin(async move { to.server.forward(&method, params, options).await });
+        Ok(Call {
+            reply,
+            asked,
+            progress,
+        })
+    }
+
+    /// The parked call that this request is the retry for, with its question answered.
+    fn resumed(&self, request: &Request<'_>) -> Result<Option<Call>, RpcError> {
+        let params = request.params.as_ref().and_then(Object::parse);
+        let state = params
+            .as_ref()
+            .and_then(|params| params.get("requestState")?.parse::<String>().ok());
+        let Some(state) = state.filter(|state| Seal::is_ours(state)) else {
+            return Ok(None);
+        };
+        let expired =
+            || invalid_params("the request state is unknown or has expired: call again from the start");
+        let key = self.parked.seal.open(&state).ok_or_else(expired)?;
+        let mut calls = self.parked.calls();
+        if calls
+            .get(&key)
+            .is_none_or(|waiting| waiting.method != request.method)
+        {
+            return Err(expired());
+        }
+        let waiting = calls.remove(&key).ok_or_else(expired)?;
+        drop(calls);
+        let answers = params
+            .as_ref()
+            .and_then(|params| Object::parse(params.get("inputResponses")?));
+        let answer = answers.and_then(|answers| answers.get(QUESTION).cloned());
+        let answer = answer.ok_or_else(|| invalid_params("inputResponses hold no answer to what was asked"));
+        let _ = waiting.question.send(answer);
+        Ok(Some(waiting.call))
+    }
+
+    /// Parks a call, and says what it needs.
+    fn park(&self, call: Call, question: Question, method: &str) -> Result<RawJson, RpcError> {
+        let (key, state) = self.parked.seal.draw(PATIENCE)?;
+        let wish = wish(&question.request, &state);
+        let waiting = Waiting {
+            call,
+            question: question.answer,
+            method: method.to_owned(),
+        };
+        let mut calls = self.parked.calls();
+        if calls.len() >= MAX_PARKED {
+            let what = format!("{MAX_PARKED} calls wait for their clients already");
+            return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
+        }
+        calls.insert(key, waiting);
+        drop(calls);
+        let (calls, expires) = (self.parked.calls.clone(), Instant::now() + PATIENCE);
+        tokio::spawn(async move {
+            sleep_until(expires).await;
+            let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            drop(expired);
+        });
+        Ok(wish)
+    }
+}
+
+impl Parked {
+    pub(super) fn new() -> Self {
+        Self {
+            seal: Seal::new(),
+            calls: Arc::default(),
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Call {
+    /// Goes on until the call ends, or until the server asks; progress goes to the client meanwhile.
+    async fn run(&mut self, line: &Arc<dyn Line>) -> Came {
+        loop {
+            tokio::select! {
+                biased;
+                Some(params) = self.progress.recv() => tell(line, &params),
+                Some(question) = self.asked.recv() => return Came::Question(question),
+                reply = &mut self.reply => {
+                    while let Ok(params) = self.progress.try_recv() {
+                        tell(line, &params);
+                    }
+                    return Came::Reply(reply);
+                }
+            }
+        }
+    }
+}
+
+/// The result that tells a client what its call needs.
+fn wish(request: &ServerRequest, state: &str) -> RawJson {
+    let mut asked = Object::default();
+    asked.set("method", text(&request.method));
+    if let Some(params) = &request.params {
+        asked.set("params", params.clone());
+    }
+    let mut requests = Object::default();
+    requests.set(QUESTION, asked.to_raw());
+    let mut result = Object::default();
+    result.set("resultType", text("input_required"));
+    result.set("inputRequests", requests.to_raw());
+    result.set("requestState", text(state));
+    result.to_raw()
+}
+
+/// Answers for one call of a modern client: with what its next request brings.
+struct Asker {
+    client: Arc<Client>,
+    questions: mpsc::Sender<Question>,
+}
+
+impl ClientHandler for Asker {
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientHandler::capabilities(&*self.client)
+    }
+
+    fn request(&self, request: ServerRequest) -> Answer<'_> {
+        Box::pin(async move {
+            let gone = || RpcError::new(RpcError::INTERNAL_ERROR, "the client went away without an answer");
+            let (answer, answered) = oneshot::channel();
+            let question = Question { request, answer };
+            self.questions.send(question).await.map_err(|_| gone())?;
+            answered.await.unwrap_or_else(|_| Err(gone()))
+        })
+    }
+
+    fn notification(&self, notification: ServerNotification) {
+        self.client.notification(notification);
+    }
+}

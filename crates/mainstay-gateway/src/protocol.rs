@@ -1,0 +1,135 @@
+//! The words of the protocol that the gateway acts on.
+
+use mainstay::Era;
+use mainstay::message::{Object, RawJson, RpcError};
+
+/// The versions that open with `initialize`, newest first. The first is offered to a client that asks for an unknown one.
+pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// The stateless versions.
+pub(crate) const MODERN_VERSIONS: [&str; 1] = ["2026-07-28"];
+
+/// A resource that is not there, for clients of the legacy era.
+pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
+
+/// What a server's failure is told as: the range that JSON-RPC leaves to servers.
+pub(crate) const SERVER_UNAVAILABLE: i64 = -32000;
+
+pub(crate) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
+const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
+pub(crate) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// What a request says of its client in `_meta`, read once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestMeta {
+    /// The version it is made in; only modern requests name one.
+    pub(crate) version: Option<String>,
+    /// What the client can answer.
+    pub(crate) capabilities: Option<RawJson>,
+    /// What the client wants its progress to be told under.
+    pub(crate) progress_token: Option<RawJson>,
+}
+
+impl RequestMeta {
+    pub(crate) fn read(params: Option<&RawJson>) -> Self {
+        let meta = params
+            .and_then(Object::parse)
+            .and_then(|params| Object::parse(params.get("_meta")?));
+        let Some(meta) = meta else {
+            return Self::default();
+        };
+        Self {
+            version: meta.get(VERSION_KEY).and_then(|version| version.parse().ok()),
+            capabilities: meta.get(CAPABILITIES_KEY).cloned(),
+            progress_token: meta.get("progressToken").cloned(),
+        }
+    }
+
+    pub(crate) fn era(&self) -> Era {
+        match self.version {
+            Some(_) => Era::Modern,
+            None => Era::Legacy,
+        }
+    }
+}
+
+/// The parameters without what a modern request says of its client: the server behind is told in its own way.
+pub(crate) fn without_client(params: RawJson) -> RawJson {
+    let Some(mut object) = Object::parse(&params) else {
+        return params;
+    };
+    let Some(mut meta) = object.get("_meta").and_then(Object::parse) else {
+        return params;
+    };
+    for key in [VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY] {
+        meta.remove(key);
+    }
+    object.set("_meta", meta.to_raw());
+    object.to_raw()
+}
+
+/// A result as a client of this era wants it: a modern one is told that it is complete.
+pub(crate) fn completed(result: RawJson, era: Era) -> RawJson {
+    if era == Era::Legacy {
+        return result;
+    }
+    let Some(mut object) = Object::parse(&result) else {
+        return result;
+    };
+    if object.get("resultType").is_some() {
+        return result;
+    }
+    object.set("resultType", text("complete"));
+    object.to_raw()
+}
+
+/// A text as JSON.
+pub(crate) fn text(text: &str) -> RawJson {
+    RawJson::from_value(text).unwrap_or(RawJson::NULL)
+}
+
+pub(crate) fn method_not_found(method: &str) -> RpcError {
+    RpcError::new(RpcError::METHOD_NOT_FOUND, format!("there is no method {method}"))
+}
+
+pub(crate) fn invalid_params(what: impl Into<String>) -> RpcError {
+    RpcError::new(RpcError::INVALID_PARAMS, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_says_of_itself_is_read_and_taken_out_and_nothing_else() {
+        let params = RawJson::from_text(
+            r#"{"name":"a", "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","traceparent":"00-1" ,"progressToken":7}}"#,
+        )
+        .unwrap();
+        let meta = RequestMeta::read(Some(&params));
+        assert_eq!(meta.era(), Era::Modern);
+        assert_eq!(meta.progress_token, Some(RawJson::from(7)));
+        assert_eq!(
+            without_client(params).as_str(),
+            r#"{"name":"a", "_meta":{"traceparent":"00-1" ,"progressToken":7}}"#
+        );
+        assert_eq!(RequestMeta::read(None).era(), Era::Legacy);
+    }
+
+    #[test]
+    fn a_result_for_a_modern_client_is_complete_unless_it_says_otherwise() {
+        let result = |text: &str| RawJson::from_text(text).unwrap();
+        let told = |text: &str, era| completed(result(text), era).to_string();
+        assert_eq!(
+            told(r#"{"a":1}"#, Era::Modern),
+            r#"{"a":1,"resultType":"complete"}"#
+        );
+        assert_eq!(
+            told(r#"{"resultType":"input_required"}"#, Era::Modern),
+            r#"{"resultType":"input_required"}"#
+        );
+        assert_eq!(told(r#"{"a":1}"#, Era::Legacy), r#"{"a":1}"#);
+    }
+}
