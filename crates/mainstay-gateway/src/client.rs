@@ -13,6 +13,7 @@ use mainstay::message::{self, RawJson, RpcError};
 use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
 
 use crate::desk::{Hearing, Level};
+use crate::protocol::RequestMeta;
 use crate::scope::Scope;
 use asks::Asks;
 pub(crate) use running::Running;
@@ -26,7 +27,7 @@ pub(crate) trait Line: Send + Sync + 'static {
 pub(crate) struct Client {
     pub(crate) scope: Scope,
     pub(crate) era: Era,
-    pub(crate) running: Running,
+    pub(crate) running: Arc<Running>,
     /// What the client said that it can answer.
     capabilities: Mutex<RawJson>,
     /// The least severe log message it wants.
@@ -51,8 +52,23 @@ impl Client {
         Arc::new(Self {
             scope,
             era,
-            running: Running::default(),
+            running: Arc::default(),
             capabilities: Mutex::new(RawJson::EMPTY_OBJECT),
+            level: Mutex::default(),
+            asks: Asks::default(),
+            lines: Mutex::default(),
+            hearing: OnceLock::new(),
+        })
+    }
+
+    /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others.
+    pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
+        let capabilities = meta.capabilities.clone().unwrap_or(RawJson::EMPTY_OBJECT);
+        Arc::new(Self {
+            scope: self.scope.clone(),
+            era: Era::Modern,
+            running: self.running.clone(),
+            capabilities: Mutex::new(capabilities),
             level: Mutex::default(),
             asks: Asks::default(),
             lines: Mutex::default(),

@@ -9,6 +9,7 @@
 
 mod client;
 mod desk;
+mod door;
 mod failure;
 mod gateway;
 mod protocol;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay::message::{self, Object, RawJson, RpcError};
-use mainstay::{Answer, Catalog, ClientHandler, Kind, ServerNotification, ServerRequest};
+use mainstay::{Answer, Catalog, ClientHandler, Item, Kind, Offer, ServerNotification, ServerRequest};
 
 use crate::client::{Client, Line};
 use crate::protocol::SUBSCRIPTION_KEY;
@@ -98,7 +98,7 @@ impl Audience {
             look(Scope::Union, kind, of_union(catalog, kind));
             for server in catalog.servers() {
                 if let Some(listed) = catalog.server(server) {
-                    let items = listed.items(kind).iter().map(|item| item.raw());
+                    let items = listed.items(kind).iter().map(Item::raw);
                     look(Scope::Server(server.into()), kind, fingerprint(items));
                 }
             }
@@ -224,10 +224,10 @@ pub(super) fn labelled(params: Option<&RawJson>, id: &RawJson) -> RawJson {
 
 fn of_union(catalog: &Catalog, kind: Kind) -> u64 {
     match kind {
-        Kind::Tool => fingerprint(catalog.tools().iter().map(|offer| offer.published())),
-        Kind::Prompt => fingerprint(catalog.prompts().iter().map(|offer| offer.published())),
-        Kind::Resource => fingerprint(catalog.resources().iter().map(|offer| offer.published())),
-        Kind::Template => fingerprint(catalog.templates().iter().map(|offer| offer.published())),
+        Kind::Tool => fingerprint(catalog.tools().iter().map(Offer::published)),
+        Kind::Prompt => fingerprint(catalog.prompts().iter().map(Offer::published)),
+        Kind::Resource => fingerprint(catalog.resources().iter().map(Offer::published)),
+        Kind::Template => fingerprint(catalog.templates().iter().map(Offer::published)),
     }
 }
 

@@ -1,0 +1,3 @@
+//! The doors: how clients come in. Each reads messages, hands them to the desk, and knows the way back.
+
+mod stdio;

@@ -1,0 +1,179 @@
+//! The door of one client on a pair of byte streams: the standard input and output of the program.
+//!
+//! One message a line. A client may speak in either era, and in both: what names its version in `_meta` is modern, the
+//! rest belongs to the one session. Everything goes out in order on one bounded queue; what belongs to no answer is
+//! dropped when the client does not read.
+
+mod lines;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mainstay::Era;
+use mainstay::message::{self, Message, RawJson, RpcError};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::client::{Client, Line};
+use crate::desk::{Desk, Request};
+use crate::gateway::Gateway;
+use crate::protocol::RequestMeta;
+use crate::scope::Scope;
+use lines::{Lines, Read, write};
+
+/// Messages that wait for a client to read.
+const QUEUE: usize = 256;
+
+/// Requests that are answered at the same time. The next one is not read before one of them is done.
+const MAX_ANSWERING: usize = 256;
+
+/// How long answers may still be given when the client has closed its side: long enough for what is nearly done, and
+/// shorter than hosts wait before they end the program.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+impl Gateway {
+    /// Serves one client that writes to `input` and reads from `output`, until it closes its side.
+    ///
+    /// Cancel safety: dropping it cancels whatever runs for the client.
+    pub async fn serve_stdio<R, W>(&self, scope: Scope, input: R, output: W)
+    where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (queue, queued) = mpsc::channel(QUEUE);
+        let mut writing = JoinSet::new();
+        writing.spawn(write(output, queued));
+        let line: Arc<dyn Line> = Arc::new(Queue(queue.clone()));
+        let session = self.0.welcome(scope);
+        session.stand_by(Some(line.clone()));
+        let visit = Visit {
+            desk: self.0.clone(),
+            session,
+            line,
+            queue,
+        };
+        let mut answering = JoinSet::new();
+        visit.take_all(input, &mut answering).await;
+        let last = async { while answering.join_next().await.is_some() {} };
+        let _ = timeout(LAST_ANSWERS, last).await;
+        drop((answering, visit));
+        // The queue is closed now, and the writer ends when it is empty.
+        let _ = timeout(LAST_ANSWERS, writing.join_next()).await;
+    }
+}
+
+/// One client's visit.
+struct Visit {
+    desk: Arc<Desk>,
+    session: Arc<Client>,
+    line: Arc<dyn Line>,
+    queue: mpsc::Sender<Bytes>,
+}
+
+impl Visit {
+    async fn take_all(&self, input: impl AsyncRead + Unpin, answering: &mut JoinSet<()>) {
+        let mut lines = Lines::new(input);
+        loop {
+            let has_room = answering.len() < MAX_ANSWERING;
+            tokio::select! {
+                Some(_) = answering.join_next() => {}
+                read = lines.next(), if has_room => match read {
+                    Read::Line(line) => self.take(&line, answering),
+                    Read::TooLong(length) => {
+                        self.refuse(RpcError::INVALID_REQUEST, &format!("the message has {length} bytes, which is too long"));
+                    }
+                    Read::End => return,
+                },
+                // Whoever closes the output will not read an answer either.
+                () = self.queue.closed() => return,
+            }
+        }
+    }
+
+    fn take(&self, line: &Bytes, answering: &mut JoinSet<()>) {
+        match Message::read(line) {
+            Message::Request { id, method, params } => {
+                let request = Owned {
+                    meta: RequestMeta::read(params.as_ref()),
+                    id,
+                    method: method.into_owned(),
+                    params,
+                };
+                answering.spawn(self.answer(request));
+            }
+            Message::Notification { method, params } => {
+                self.desk.hear(&self.session, &method, params.as_ref());
+            }
+            Message::Response { id, result } => {
+                self.session.answered(&id, result);
+            }
+            Message::Batch(_) => {
+                self.refuse(
+                    RpcError::INVALID_REQUEST,
+                    "batches are not supported: send one message a line",
+                );
+            }
+            Message::Garbage(what) => self.refuse(RpcError::PARSE_ERROR, &format!("no message: {what}")),
+        }
+    }
+
+    fn answer(&self, request: Owned) -> impl Future<Output = ()> + Send + 'static {
+        let (desk, line, queue) = (self.desk.clone(), self.line.clone(), self.queue.clone());
+        let client = match request.meta.era() {
+            Era::Legacy => self.session.clone(),
+            Era::Modern => self.session.with_request(&request.meta),
+        };
+        async move {
+            let Owned {
+                id,
+                method,
+                params,
+                meta,
+            } = request;
+            let request = Request {
+                client: &client,
+                line: &line,
+                id: id.clone(),
+                method: &method,
+                params,
+                meta,
+            };
+            if let Some(answer) = desk.answer(request).await {
+                // A client that does not read makes its own requests wait, and nobody else's.
+                let _ = queue.send(message::response(&id, &answer)).await;
+            }
+        }
+    }
+
+    /// Says what is wrong with something that has no id to answer to.
+    fn refuse(&self, code: i64, what: &str) {
+        let error = Err(RpcError::new(code, what));
+        self.line.send(message::response(&RawJson::NULL, &error));
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.desk.part(&self.session);
+    }
+}
+
+/// A request on its way to the task that answers it.
+struct Owned {
+    id: RawJson,
+    method: String,
+    params: Option<RawJson>,
+    meta: RequestMeta,
+}
+
+/// The queue as a line: what does not fit is dropped.
+struct Queue(mpsc::Sender<Bytes>);
+
+impl Line for Queue {
+    fn send(&self, message: Bytes) -> bool {
+        self.0.try_send(message).is_ok()
+    }
+}

@@ -1,0 +1,97 @@
+//! Lines in, lines out.
+
+use bytes::{Bytes, BytesMut};
+use mainstay::transport::Limits;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::sync::mpsc;
+
+/// How much is read at once.
+const PIECE: usize = 16 * 1024;
+
+/// The lines of an input. What is longer than the limit is skipped in bounded memory.
+pub(super) struct Lines<R> {
+    input: R,
+    read: BytesMut,
+    /// How far `read` was searched for a line's end.
+    searched: usize,
+    /// Bytes of the line that is being skipped.
+    skipped: Option<usize>,
+}
+
+pub(super) enum Read {
+    Line(Bytes),
+    /// A line of so many bytes was skipped.
+    TooLong(usize),
+    End,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self {
+            input,
+            read: BytesMut::new(),
+            searched: 0,
+            skipped: None,
+        }
+    }
+
+    /// The next line that is not blank. An input that fails is at its end.
+    ///
+    /// Cancel safety: dropping it loses nothing.
+    pub(super) async fn next(&mut self) -> Read {
+        loop {
+            if let Some(read) = self.whole() {
+                return read;
+            }
+            self.read.reserve(PIECE);
+            match self.input.read_buf(&mut self.read).await {
+                Ok(0) | Err(_) => return Read::End,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn whole(&mut self) -> Option<Read> {
+        loop {
+            let Some(at) = self.read[self.searched..].iter().position(|byte| *byte == b'\n') else {
+                self.searched = self.read.len();
+                self.skip_if_too_long();
+                return None;
+            };
+            let line = self.read.split_to(self.searched + at + 1);
+            self.searched = 0;
+            if let Some(skipped) = self.skipped.take() {
+                return Some(Read::TooLong(skipped + line.len()));
+            }
+            if !line.trim_ascii().is_empty() {
+                return Some(Read::Line(line.freeze()));
+            }
+        }
+    }
+
+    fn skip_if_too_long(&mut self) {
+        if self.skipped.is_some() || self.read.len() > Limits::DEFAULT_MESSAGE {
+            *self.skipped.get_or_insert(0) += self.read.len();
+            self.read.clear();
+            self.searched = 0;
+        }
+    }
+}
+
+/// Writes what is queued, a line each, until the queue is closed and empty or the far side is gone. What waits together
+/// is written together.
+pub(super) async fn write(output: impl AsyncWrite + Unpin, mut queued: mpsc::Receiver<Bytes>) {
+    let mut output = BufWriter::new(output);
+    while let Some(message) = queued.recv().await {
+        let mut next = Some(message);
+        while let Some(message) = next {
+            if output.write_all(&message).await.is_err() || output.write_all(b"\n").await.is_err() {
+                return;
+            }
+            next = queued.try_recv().ok();
+        }
+        if output.flush().await.is_err() {
+            return;
+        }
+    }
+}
