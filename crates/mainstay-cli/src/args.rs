@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Check(Check),
     Tools(Tools),
     Call(Call),
+    Serve(Serve),
+    Wrap(Wrap),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }
@@ -118,6 +120,40 @@ pub(crate) struct Call {
     /// Print one JSON document, with the result as the server sent it
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Serve all servers as one MCP server
+///
+/// Tools and prompts are named `server__name`. Servers may crash, hang and come back: the client keeps its session.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Serve one client on stdin and stdout, until it closes stdin
+    #[arg(long)]
+    pub(crate) stdio: bool,
+}
+
+/// Serve one server under its own names on stdin and stdout, supervised
+///
+/// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "--", "npx",
+/// …]`. It ends when the host closes stdin, and leaves nothing behind.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay wrap -- npx -y @modelcontextprotocol/server-everything
+  mainstay wrap --url https://example.com/mcp --bearer-token-env TOKEN")]
+pub(crate) struct Wrap {
+    /// The server's name in messages [default: from its command or address]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The address of a server over HTTP, in place of a command
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) url: Option<String>,
+    /// The variable that holds the bearer token of the address
+    #[arg(long, value_name = "VARIABLE", requires = "url")]
+    pub(crate) bearer_token_env: Option<String>,
+    /// The server's command and its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    pub(crate) command: Vec<String>,
 }
 
 #[cfg(test)]

@@ -32,8 +32,15 @@ pub(crate) struct Setup {
 /// Where the servers come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    File { path: PathBuf, how: Origin },
-    Demo { user_path: Option<PathBuf> },
+    File {
+        path: PathBuf,
+        how: Origin,
+    },
+    Demo {
+        user_path: Option<PathBuf>,
+    },
+    /// The arguments of the program.
+    Arguments,
 }
 
 /// Finds and reads the configuration.
@@ -85,6 +92,7 @@ impl Setup {
                 screen.note("no configuration found: using the built-in demo server");
                 screen.note(&format!("to use your own servers, {place}"));
             }
+            Source::Arguments => {}
         }
         for file in &self.mentioned {
             screen.note(&format!(
@@ -118,7 +126,7 @@ impl Setup {
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.source {
             Source::File { path, .. } => Some(path),
-            Source::Demo { .. } => None,
+            Source::Demo { .. } | Source::Arguments => None,
         }
     }
 
@@ -157,7 +165,7 @@ fn demo_server() -> Result<ServerConfig, Failure> {
 }
 
 /// `MAINSTAY_CACHE`, or `mainstay` in the user's cache directory.
-fn cache_directory() -> Option<PathBuf> {
+pub(crate) fn cache_directory() -> Option<PathBuf> {
     let set = |name: &str| {
         env::var_os(name)
             .filter(|value| !value.is_empty())

@@ -14,8 +14,11 @@ mod load;
 mod log;
 mod output;
 mod run;
+mod serve;
+mod standard;
 mod startup;
 mod tools;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -34,6 +37,8 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(check, common, &screen),
         Command::Tools(tools) => tools::run(tools, common, &screen),
         Command::Call(call) => call::run(call, common, &screen),
+        Command::Serve(serve) => serve::run(serve, common, &screen),
+        Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
         Command::DemoServer => demo::run().map(|()| Exit::Success).map_err(Failure::failed),
     };
     done.unwrap_or_else(|failure| {

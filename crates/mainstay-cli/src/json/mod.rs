@@ -83,6 +83,7 @@ impl Configuration {
         let (source, path, found_by) = match &setup.source {
             Source::File { path, how } => ("file", Some(path.display().to_string()), Some(word(*how))),
             Source::Demo { .. } => ("demo", None, None),
+            Source::Arguments => ("arguments", None, None),
         };
         Self {
             source,
