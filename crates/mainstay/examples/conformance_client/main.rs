@@ -12,7 +12,6 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::transport::{HttpConnector, HttpOptions};
 use mainstay::{CallOptions, Fleet, Kind, Server, ServerConfig};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -63,12 +62,11 @@ async fn main() -> Done {
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO")?;
     let act = act(&scenario).ok_or_else(|| format!("no scenario is known as {scenario}"))?;
 
-    let connector = Arc::new(HttpConnector::new(&url, HttpOptions::new())?);
     let fleet = Fleet::builder()
         .client("mainstay-conformance", env!("CARGO_PKG_VERSION"))
         .capabilities(Person::CAPABILITIES)
         .handler(Arc::new(Person))
-        .start([ServerConfig::custom("suite", url, connector).build()?]);
+        .start([ServerConfig::http("suite", url).build()?]);
     let server = fleet.server("suite").ok_or("just configured")?;
     let done = perform(act, &server).await;
     fleet.close(CONNECT_WITHIN).await;
