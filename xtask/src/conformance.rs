@@ -35,8 +35,9 @@ pub(crate) fn run(project: &Project) -> Result<()> {
     tools::ensure_partner_tools()?;
     let home = project.built("conformance/npm");
     npm::install(project, SOURCE, &home).context("cannot install the conformance suite from npm")?;
+    // As a part of the workspace, so that it is built with what the tests were built with.
     let mut build = project.cargo();
-    build.args(["build", "--package", "mainstay", "--example", CLIENT]);
+    build.args(["build", "--workspace", "--example", CLIENT]);
     child::run(&mut build, BUILD_WITHIN)?;
 
     let expected = suite::entries(&read(&project.source(EXPECTED))?, "client");
