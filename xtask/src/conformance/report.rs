@@ -134,6 +134,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pass_does_not_stand_against_a_reason() {
+        let failed = |why: &str| Verdict::Failed(why.to_owned());
+        assert_eq!(Verdict::Passed.unless(|| None), Verdict::Passed);
+        assert_eq!(Verdict::Passed.unless(|| Some("lost".to_owned())), failed("lost"));
+        assert_eq!(
+            failed("refused").unless(|| Some("lost".to_owned())),
+            failed("refused")
+        );
+    }
+
+    #[test]
     fn what_is_as_expected_is_not_wrong_and_is_shown() {
         let report = report(&["auth/a"]);
         assert_eq!(report.wrong(), [""; 0]);

@@ -95,7 +95,7 @@ mod tests {
             fs::write(directory.join("stderr.txt"), stderr).unwrap();
         };
         write("auth/one", "completed\n", "a warning\n");
-        write("auth/one-more", "", "first\nlast words\n");
+        write("auth/one-more", "hello\n", "first\nlast words\n");
         let failure = |scenario: &str| client_failure(&results, scenario);
         let (one, more, none) = (failure("auth/one"), failure("auth/one-more"), failure("none"));
         fs::remove_dir_all(&results).unwrap();
