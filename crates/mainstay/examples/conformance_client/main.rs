@@ -64,7 +64,6 @@ async fn main() -> Done {
 
     let fleet = Fleet::builder()
         .client("mainstay-conformance", env!("CARGO_PKG_VERSION"))
-        .capabilities(Person::CAPABILITIES)
         .handler(Arc::new(Person))
         .start([ServerConfig::http("suite", url).build()?]);
     let server = fleet.server("suite").ok_or("just configured")?;

@@ -7,17 +7,14 @@ use crate::sample;
 
 pub(crate) struct Person;
 
-impl Person {
-    pub(crate) const CAPABILITIES: ClientCapabilities = ClientCapabilities {
-        sampling: true,
-        elicitation: true,
-        roots: true,
-    };
-}
-
 impl ClientHandler for Person {
     fn capabilities(&self) -> ClientCapabilities {
-        Self::CAPABILITIES
+        ClientCapabilities {
+            sampling: true,
+            elicitation: true,
+            roots: true,
+            ..ClientCapabilities::default()
+        }
     }
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {
