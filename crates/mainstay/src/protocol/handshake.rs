@@ -112,7 +112,7 @@ async fn discover(
         introduction.capabilities.clone(),
         introduction.client.clone(),
     );
-    let params = meta.stamp(None, None, None);
+    let params = meta.stamp(None);
     match peer
         .request("server/discover", Some(params), opening(deadline))
         .await
