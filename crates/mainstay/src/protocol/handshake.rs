@@ -112,7 +112,7 @@ async fn discover(
         introduction.capabilities.clone(),
         introduction.client.clone(),
     );
-    let params = meta.stamp(None, None, None);
+    let params = meta.stamp(None);
     let ask = || peer.request("server/discover", Some(params.clone()), opening(deadline));
     let mut answer = ask().await;
     // Of several servers behind one address some may not be upgraded yet: one that refuses a version and offers the same

@@ -152,6 +152,8 @@ fn client(url: &Url, options: &HttpOptions) -> Result<Client, HttpConfigError> {
         .default_headers(headers)
         .redirect(within_the_origin())
         .referer(false)
+        // Whether a request is made again is decided above, by what is known of it; and so no copy of it is kept.
+        .retry(reqwest::retry::never().max_retries_per_request(0))
         .connect_timeout(options.connect_timeout)
         .pool_idle_timeout(POOL_IDLE)
         .tcp_nodelay(true)

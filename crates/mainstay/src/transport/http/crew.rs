@@ -5,10 +5,12 @@
 //! ends.
 
 use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -34,6 +36,10 @@ enum Errand {
     Other(u64),
 }
 
+/// What a task does. In a box of its own: the future of a request takes kilobytes, which every wrapper around it would
+/// copy and hold twice.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A frame with its place among those under way.
 pub(in crate::transport) struct Load {
     pub(in crate::transport) frame: Frame,
@@ -45,7 +51,9 @@ pub(in crate::transport) struct Crew {
     ordered: Arc<Semaphore>,
     urgent: Arc<Semaphore>,
     /// Requests whose fate is not known yet, not even that they were accepted.
-    awaiting: watch::Sender<usize>,
+    undecided: AtomicUsize,
+    /// Told when there is none of them.
+    all_decided: Notify,
 }
 
 enum Life {
@@ -78,7 +86,8 @@ impl Crew {
             life: Mutex::new(Life::Ready(Vec::new())),
             ordered: Arc::new(Semaphore::new(ORDERED_LANE)),
             urgent: Arc::new(Semaphore::new(URGENT_LANE)),
-            awaiting: watch::Sender::new(0),
+            undecided: AtomicUsize::new(0),
+            all_decided: Notify::new(),
         }
     }
 
@@ -113,11 +122,7 @@ impl Crew {
         load: Load,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        let Load { permit, .. } = load;
-        Self::spawn(carrier, Some(id), async move {
-            work.await;
-            drop(permit);
-        });
+        Self::spawn(carrier, Some(id), Some(load), Box::pin(work));
     }
 
     /// Does anything else; `load` keeps its place meanwhile.
@@ -126,17 +131,10 @@ impl Crew {
         load: Option<Load>,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        Self::spawn(carrier, None, async move {
-            work.await;
-            drop(load);
-        });
+        Self::spawn(carrier, None, load, Box::pin(work));
     }
 
-    fn spawn<C: Carrier>(
-        carrier: &Arc<C>,
-        request: Option<u64>,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
+    fn spawn<C: Carrier>(carrier: &Arc<C>, request: Option<u64>, load: Option<Load>, work: Work) {
         let mut life = carrier.crew().life();
         let Life::Running { tasks, errands, .. } = &mut *life else {
             return;
@@ -146,6 +144,7 @@ impl Crew {
         let tether = Tether {
             carrier: carrier.clone(),
             errand,
+            _place: load.map(|load| load.permit),
         };
         let task = tokio::spawn(async move {
             // Dropped last, when the work is done or gone.
@@ -184,14 +183,22 @@ impl Crew {
 
     /// Counts a request as undecided until the guard is dropped.
     pub(in crate::transport) fn await_verdict(&self) -> Undecided<'_> {
-        self.awaiting.send_modify(|awaiting| *awaiting += 1);
+        self.undecided.fetch_add(1, Ordering::Relaxed);
         Undecided(self)
     }
 
     /// Ends the transport once every request has heard its own verdict, or soon.
     pub(in crate::transport) async fn finish_soon(&self, end: End) {
-        let mut awaiting = self.awaiting.subscribe();
-        let _ = timeout(LAST_WORDS, awaiting.wait_for(|awaiting| *awaiting == 0)).await;
+        let all_decided = async {
+            loop {
+                let told = self.all_decided.notified();
+                if self.undecided.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                told.await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, all_decided).await;
         self.finish(end);
     }
 
@@ -272,7 +279,9 @@ pub(in crate::transport) struct Undecided<'a>(&'a Crew);
 
 impl Drop for Undecided<'_> {
     fn drop(&mut self) {
-        self.0.awaiting.send_modify(|awaiting| *awaiting -= 1);
+        if self.0.undecided.fetch_sub(1, Ordering::Release) == 1 {
+            self.0.all_decided.notify_waiters();
+        }
     }
 }
 
@@ -280,6 +289,8 @@ impl Drop for Undecided<'_> {
 struct Tether<C: Carrier> {
     carrier: Arc<C>,
     errand: Errand,
+    /// The place of the frame that it carries.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl<C: Carrier> Drop for Tether<C> {
