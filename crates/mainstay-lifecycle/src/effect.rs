@@ -89,6 +89,8 @@ pub enum Cause {
     ListingFailed,
     /// The connection ended.
     Lost,
+    /// The server lets nobody in who has not logged in.
+    LoginRequired,
     /// Calls failed in transport or timed out too often.
     CallsFailed,
     /// Probes were missed too often.
@@ -118,6 +120,7 @@ impl Cause {
             Self::OpenTimedOut => "open_timed_out",
             Self::ListingFailed => "listing_failed",
             Self::Lost => "lost",
+            Self::LoginRequired => "login_required",
             Self::CallsFailed => "calls_failed",
             Self::ProbesMissed => "probes_missed",
             Self::WentIdle => "went_idle",

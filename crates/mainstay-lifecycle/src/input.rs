@@ -32,7 +32,7 @@ pub enum Input {
     /// Everything the server offers has been listed.
     Listed(Generation, Listing),
     /// A listing failed on a connection that still stands.
-    ListFailed(Generation),
+    ListFailed(Generation, Recovery),
     /// The server says that what it offers changed.
     ListChanged(Generation),
     /// The connection ended: the process exited, the stream closed, the peer reset it.
@@ -40,7 +40,9 @@ pub enum Input {
     /// A call was answered: the connection has proved itself.
     CallAnswered(Generation),
     /// A call failed in transport, or timed out.
-    CallFailed(Generation),
+    CallFailed(Generation, Recovery),
+    /// Something broke that may have broken with the server: it is asked for a sign of life at once.
+    Doubted(Generation),
     /// The probe was answered, with whatever answer.
     ProbeAnswered(Generation),
     /// The close of a connection came to its end, well or badly.
@@ -69,6 +71,24 @@ pub enum Recovery {
     Login,
     /// No retry can mend it.
     GiveUp,
+}
+
+impl Recovery {
+    /// Whether it is only a matter of time.
+    pub const fn comes_with_time(self) -> bool {
+        match self {
+            Self::Retry | Self::RetryAfter(_) => true,
+            Self::Login | Self::GiveUp => false,
+        }
+    }
+
+    /// How long the server wants to be left alone.
+    pub const fn pause(self) -> Duration {
+        match self {
+            Self::RetryAfter(pause) => pause,
+            Self::Retry | Self::Login | Self::GiveUp => Duration::ZERO,
+        }
+    }
 }
 
 /// What can be seen of a connection from outside, at the moment of a timer.

@@ -54,13 +54,18 @@ impl<'a> Step<'a> {
                 self.if_current(generation, |step| step.open_failed(Cause::OpenFailed, recovery));
             }
             Input::Listed(generation, listing) => self.if_current(generation, |step| step.listed(listing)),
-            Input::ListFailed(generation) => self.if_current(generation, Self::list_failed),
+            Input::ListFailed(generation, recovery) => {
+                self.if_current(generation, |step| step.list_failed(recovery));
+            }
             Input::ListChanged(generation) => self.if_current(generation, Self::list_changed),
             Input::Lost(generation) => {
                 self.if_current(generation, |step| step.lose(Cause::Lost, Recovery::Retry));
             }
             Input::CallAnswered(generation) => self.if_current(generation, Self::call_answered),
-            Input::CallFailed(generation) => self.if_current(generation, Self::call_failed),
+            Input::CallFailed(generation, recovery) => {
+                self.if_current(generation, |step| step.call_failed(recovery));
+            }
+            Input::Doubted(generation) => self.if_current(generation, Self::doubted),
             Input::ProbeAnswered(generation) => self.if_current(generation, Self::probe_answered),
             Input::Closed(generation) => self.closed(generation),
             Input::Timer(vitals) => self.timers(vitals),

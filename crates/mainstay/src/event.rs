@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 
 use crate::process::Exit;
 use crate::server::Slot;
+use crate::transport::http::Challenge;
 
 /// How many events a slow reader may fall behind before it is told that it lagged.
 const EVENTS_KEPT: usize = 1024;
@@ -50,6 +51,8 @@ pub struct Trouble {
     pub exit: Option<Exit>,
     /// The last lines that the process wrote to stderr.
     pub stderr: Vec<String>,
+    /// What a login needs, where the server asks for one.
+    pub challenge: Option<Challenge>,
 }
 
 /// Lines of stderr that go with a failure.
@@ -57,20 +60,27 @@ const LAST_LINES: usize = 10;
 
 impl Trouble {
     /// What went wrong, with the last that this connection's process had to say.
-    pub(crate) fn of(
-        slot: &Slot,
-        generation: Option<Generation>,
-        message: String,
-        exit: Option<Exit>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: String) -> Self {
         let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, LAST_LINES));
         let lines = lines.unwrap_or_default().into_iter();
-        Arc::new(Self {
+        Self {
             generation,
             message,
-            exit,
+            exit: None,
             stderr: lines.map(|line| line.text).collect(),
-        })
+            challenge: None,
+        }
+    }
+
+    pub(crate) fn with_exit(self, exit: Option<Exit>) -> Self {
+        Self { exit, ..self }
+    }
+
+    pub(crate) fn asking_for(self, challenge: Option<&Challenge>) -> Self {
+        Self {
+            challenge: challenge.cloned(),
+            ..self
+        }
     }
 }
 

@@ -79,8 +79,8 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn list_failed(&mut self) {
-        let pause = self.machine.policy.relist_pause;
+    pub(super) fn list_failed(&mut self, recovery: Recovery) {
+        let pause = self.machine.policy.relist_pause.max(recovery.pause());
         let (now, limit) = (self.now, self.machine.policy.discovery_failures.get());
         let Some(refresh) = self.refresh() else { return };
         if !matches!(refresh.step, RefreshStep::Running { .. }) {
@@ -88,8 +88,8 @@ impl Step<'_> {
         }
         refresh.failures = refresh.failures.saturating_add(1);
         refresh.step = RefreshStep::Due(now + pause);
-        if refresh.failures >= limit {
-            self.lose(Cause::ListingFailed, Recovery::Retry);
+        if refresh.failures >= limit || !recovery.comes_with_time() {
+            self.lose(Cause::ListingFailed, recovery);
         }
     }
 

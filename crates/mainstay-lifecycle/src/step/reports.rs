@@ -1,7 +1,5 @@
 //! Reports of the current generation, and what its loss leads to.
 
-use std::time::Duration;
-
 use crate::effect::{Cause, Effect, Manner};
 use crate::input::Recovery;
 use crate::policy::WhenSpent;
@@ -41,12 +39,14 @@ impl Step<'_> {
         };
         let proven = matches!(&self.machine.state, State::Connected(live) if live.is_proven());
         self.detach(Manner::Cut);
-        let wanted_pause = match recovery {
-            Recovery::Retry => Duration::ZERO,
-            Recovery::RetryAfter(pause) => pause,
-            Recovery::Login => return self.enter(State::Disconnected(Rest::AuthRequired), cause),
+        match recovery {
+            Recovery::Retry | Recovery::RetryAfter(_) => {}
+            Recovery::Login => {
+                return self.enter(State::Disconnected(Rest::AuthRequired), Cause::LoginRequired);
+            }
             Recovery::GiveUp => return self.enter(State::PermanentlyFailed, cause),
-        };
+        }
+        let wanted_pause = recovery.pause();
         if !proven {
             self.machine.failures = self.machine.failures.saturating_add(1);
         }
@@ -83,11 +83,11 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn call_failed(&mut self) {
+    pub(super) fn call_failed(&mut self, recovery: Recovery) {
         if let State::Connected(live) = &mut self.machine.state {
             live.call_failures = live.call_failures.saturating_add(1);
-            if live.call_failures >= self.machine.policy.call_failures.get() {
-                self.lose(Cause::CallsFailed, Recovery::Retry);
+            if live.call_failures >= self.machine.policy.call_failures.get() || !recovery.comes_with_time() {
+                self.lose(Cause::CallsFailed, recovery);
             }
         }
     }

@@ -30,7 +30,7 @@ impl Step<'_> {
             }
             Timer::Start => self.start_if_due(),
             Timer::Open => self.open_failed(Cause::OpenTimedOut, Recovery::Retry),
-            Timer::List => self.list_failed(),
+            Timer::List => self.list_failed(Recovery::Retry),
             Timer::Relist => self.relist(),
             Timer::Proof => self.prove(),
             Timer::Silence => self.look(vitals),
@@ -55,6 +55,24 @@ impl Step<'_> {
         } else if now.since(vitals.heard) < silence {
             live.watch = Watch::Listening(vitals.heard + silence);
         } else {
+            live.watch = Watch::Asked {
+                asked: now,
+                by: now + timeout,
+                misses: 0,
+            };
+            self.effects.push(Effect::Probe(live.generation));
+        }
+    }
+
+    /// Probes without waiting for a silence: a call's connection broke, and the server may have gone with it.
+    pub(super) fn doubted(&mut self) {
+        let Some(probe) = &self.machine.policy.probe else {
+            return;
+        };
+        let (now, timeout) = (self.now, probe.timeout);
+        if let State::Connected(live) = &mut self.machine.state
+            && let Watch::Listening(_) = live.watch
+        {
             live.watch = Watch::Asked {
                 asked: now,
                 by: now + timeout,

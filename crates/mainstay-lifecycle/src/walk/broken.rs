@@ -45,6 +45,8 @@ pub(super) enum Broken {
     HealthMiscounted,
     /// A probe of a server that is busy, was heard, or is being asked already.
     ProbeUndue,
+    /// A doubt about a connection was not followed by a probe.
+    DoubtIgnored,
     /// The transitions told are not the changes of state.
     TransitionUntold,
     /// The catalog was not marked stale or withdrawn when it should be, or was when it should not.

@@ -46,6 +46,7 @@ pub(super) struct Verdict {
     /// The close is to be cut short.
     abandon: Option<Generation>,
     may_probe: bool,
+    must_probe: bool,
     may_stop: bool,
 }
 
@@ -100,7 +101,9 @@ impl Ledger {
             Input::Opened(_) => self.report(Current::opened),
             Input::OpenFailed(_, recovery) => self.report(|current| current.open_failed(*recovery)),
             Input::Listed(_, listing) => self.report(|current| current.listed(*listing, now, policy)),
-            Input::ListFailed(_) => self.report(|current| current.list_failed(policy)),
+            Input::ListFailed(_, recovery) => {
+                self.report(|current| current.list_failed(*recovery, now, policy))
+            }
             Input::ListChanged(_) => self.report(Current::list_changed),
             Input::Lost(_) => self.report(|_| Verdict::lost(true)),
             Input::CallAnswered(_) => {
@@ -109,7 +112,8 @@ impl Ledger {
                 }
                 self.report(Current::call_answered)
             }
-            Input::CallFailed(_) => self.report(|current| current.call_failed(policy)),
+            Input::CallFailed(_, recovery) => self.report(|current| current.call_failed(*recovery, policy)),
+            Input::Doubted(_) => self.report(|current| current.doubted(policy)),
             Input::ProbeAnswered(_) => self.report(Current::watched_anew),
         }
     }
@@ -190,6 +194,9 @@ impl Ledger {
         }
         if verdict.abandon.is_some() {
             return Err(Broken::AbandonUndue);
+        }
+        if verdict.must_probe && !effects.iter().any(|effect| matches!(effect, Effect::Probe(_))) {
+            return Err(Broken::DoubtIgnored);
         }
         if before.is_none() && verdict.end == Some(End::Wish(Manner::Cut)) && self.drains() {
             return Err(Broken::DrainOutlivesWish);
@@ -319,8 +326,12 @@ impl Verdict {
     }
 
     fn lost(when: bool) -> Self {
+        Self::lost_until(when, Recovery::Retry)
+    }
+
+    fn lost_until(when: bool, recovery: Recovery) -> Self {
         Self {
-            end: when.then_some(End::Loss(Recovery::Retry)),
+            end: when.then_some(End::Loss(recovery)),
             ..Self::default()
         }
     }

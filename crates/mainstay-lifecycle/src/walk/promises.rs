@@ -218,7 +218,7 @@ fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Momen
     let kept = match &refresh.step {
         RefreshStep::Fresh => current.listing.is_none() && !current.owed,
         RefreshStep::Due(at) => {
-            let soon = *at <= now + next.machine.policy.relist_pause;
+            let soon = *at <= current.list_from.max(now + next.machine.policy.relist_pause);
             current.listing.is_none() && current.owed && soon
         }
         RefreshStep::Running { by, again } => current.listing == Some(*by) && current.owed == *again,
@@ -238,7 +238,7 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
     });
     let relist = current
         .filter(|current| current.owed && current.listing.is_none())
-        .map(|_| now + policy.relist_pause);
+        .map(|current| current.list_from.max(now + policy.relist_pause));
     let dial = match &next.machine.state {
         State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => {
             ledger.closing.is_none().then_some(*at)

@@ -264,7 +264,7 @@ fn wishes() -> [Input; 7] {
 }
 
 /// Every report but `Closed`, plausible or not: the machine must have an answer to all.
-fn reports(generation: Generation) -> [Input; 13] {
+fn reports(generation: Generation) -> [Input; 18] {
     [
         Input::Opened(generation),
         Input::OpenFailed(generation, Recovery::Retry),
@@ -273,11 +273,16 @@ fn reports(generation: Generation) -> [Input; 13] {
         Input::OpenFailed(generation, Recovery::GiveUp),
         Input::Listed(generation, Listing::Good),
         Input::Listed(generation, Listing::Unconfirmed),
-        Input::ListFailed(generation),
+        Input::ListFailed(generation, Recovery::Retry),
+        Input::ListFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
+        Input::ListFailed(generation, Recovery::Login),
         Input::ListChanged(generation),
         Input::Lost(generation),
         Input::CallAnswered(generation),
-        Input::CallFailed(generation),
+        Input::CallFailed(generation, Recovery::Retry),
+        Input::CallFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
+        Input::CallFailed(generation, Recovery::Login),
+        Input::Doubted(generation),
         Input::ProbeAnswered(generation),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_lifecycle::{Cause, Effect, Input, Listing, Manner, Policy, StateKind};
+use mainstay_lifecycle::{Cause, Effect, Input, Listing, Manner, Policy, Recovery, StateKind};
 
 use crate::server::{Server, seconds};
 
@@ -90,10 +90,10 @@ fn listings_that_fail_in_a_row_condemn_a_connection() {
     let generation = server.generation();
     server.give(Input::ListChanged(generation));
     for _ in 0..2 {
-        assert_eq!(server.give(Input::ListFailed(generation)), []);
+        assert_eq!(server.give(Input::ListFailed(generation, Recovery::Retry)), []);
         assert_eq!(server.pass(seconds(1)), [Effect::List(generation)]);
     }
-    let effects = server.give(Input::ListFailed(generation));
+    let effects = server.give(Input::ListFailed(generation, Recovery::Retry));
     assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));
     let cause = effects.iter().find_map(|effect| match effect {
         Effect::Transition(transition) => Some(transition.cause),
@@ -123,8 +123,19 @@ fn answered_calls_do_not_forgive_failed_listings() {
     for _ in 0..3 {
         assert_eq!(server.kind(), StateKind::Connected);
         server.give(Input::CallAnswered(generation));
-        server.give(Input::ListFailed(generation));
+        server.give(Input::ListFailed(generation, Recovery::Retry));
         server.pass(seconds(1));
     }
     assert_eq!(server.kind(), StateKind::Reconnecting);
+}
+
+#[test]
+fn a_listing_that_was_put_off_is_made_again_when_the_server_said_and_not_before() {
+    let mut server = Server::connected(Policy::default());
+    let generation = server.generation();
+    server.pass(seconds(5));
+    server.give(Input::ListChanged(generation));
+    server.give(Input::ListFailed(generation, Recovery::RetryAfter(seconds(9))));
+    assert_eq!(server.pass(seconds(8)), [], "too soon");
+    assert_eq!(server.pass(seconds(1)), [Effect::List(generation)]);
 }

@@ -222,16 +222,16 @@ fn calls_that_fail_in_a_row_condemn_a_connection() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
     for _ in 0..2 {
-        server.give(Input::CallFailed(generation));
+        server.give(Input::CallFailed(generation, Recovery::Retry));
     }
     server.give(Input::CallAnswered(generation));
     for _ in 0..2 {
-        server.give(Input::CallFailed(generation));
+        server.give(Input::CallFailed(generation, Recovery::Retry));
         assert_eq!(server.kind(), StateKind::Connected);
     }
-    server.give(Input::CallFailed(generation));
+    server.give(Input::CallFailed(generation, Recovery::Retry));
     assert_eq!(server.kind(), StateKind::Reconnecting);
-    let again = server.give(Input::CallFailed(generation));
+    let again = server.give(Input::CallFailed(generation, Recovery::Retry));
     assert_eq!(
         again,
         [Effect::CountStale(generation)],
@@ -295,4 +295,44 @@ fn a_slow_probe_as_late_as_time_can_tell_overflows_nothing() {
     server.give(Input::Enable { dormant: false });
     server.fail(Recovery::Retry);
     assert_eq!(server.kind(), StateKind::Disconnected);
+}
+
+#[test]
+fn a_call_that_needs_a_login_ends_the_connection_at_once_and_costs_no_budget() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    server.give(Input::CallFailed(generation, Recovery::Login));
+    assert_eq!(*server.machine.state(), State::Disconnected(Rest::AuthRequired));
+    assert_eq!(server.machine.failures(), 0);
+}
+
+#[test]
+fn a_server_condemned_by_its_calls_is_left_alone_as_long_as_it_asked_for() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    let throttled = Input::CallFailed(generation, Recovery::RetryAfter(seconds(40)));
+    for _ in 0..2 {
+        server.give(throttled.clone());
+        assert_eq!(
+            server.kind(),
+            StateKind::Connected,
+            "one refusal is its call's own"
+        );
+    }
+    server.give(throttled);
+    assert_eq!(server.pause(), Some((seconds(40), Pause::Backoff)));
+}
+
+#[test]
+fn a_doubt_is_answered_by_one_probe_at_once() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    let doubted = server.give(Input::Doubted(generation));
+    assert_eq!(doubted, [Effect::Probe(generation)]);
+    assert_eq!(server.give(Input::Doubted(generation)), [], "one probe is out");
+    server.give(Input::ProbeAnswered(generation));
+    assert_eq!(
+        server.give(Input::Doubted(generation)),
+        [Effect::Probe(generation)]
+    );
 }

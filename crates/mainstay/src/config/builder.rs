@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,13 @@ use super::server::{
     DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAITERS, Replay,
     ServerConfig,
 };
-use super::target::{CustomTarget, StdioTarget, Target, Text};
+use super::target::{
+    ClientCertificate, CustomTarget, HttpKind, HttpTarget, Provider, StdioTarget, Target, Text,
+};
 use super::view::ToolView;
+use crate::protocol::Era;
 use crate::transport::Connector;
+use crate::transport::http::Credentials;
 
 /// A server being configured. Values are taken as they are: variables are expanded in files only.
 #[derive(Clone, Debug)]
@@ -24,6 +29,7 @@ use crate::transport::Connector;
 pub struct ServerBuilder {
     name: String,
     target: Target,
+    era: Option<Era>,
     enabled: bool,
     required: bool,
     lazy: bool,
@@ -56,6 +62,10 @@ impl ServerBuilder {
         )
     }
 
+    pub(super) fn http(name: String, url: Text) -> Self {
+        Self::new(name, Target::Http(HttpTarget::new(url)))
+    }
+
     pub(super) fn custom(name: String, identity: String, connector: Arc<dyn Connector>) -> Self {
         Self::new(name, Target::Custom(CustomTarget { identity, connector }))
     }
@@ -64,6 +74,7 @@ impl ServerBuilder {
         Self {
             name,
             target,
+            era: None,
             enabled: true,
             required: false,
             lazy: false,
@@ -77,11 +88,20 @@ impl ServerBuilder {
         }
     }
 
-    /// Changes the program to start; a custom transport has none.
+    /// Changes the program to start; nothing else has one.
     fn program(mut self, change: impl FnOnce(&mut StdioTarget)) -> Self {
         match &mut self.target {
             Target::Stdio(program) => change(program),
-            Target::Custom(_) => {}
+            Target::Http(_) | Target::Custom(_) => {}
+        }
+        self
+    }
+
+    /// Changes how an address is spoken to; nothing else has one.
+    fn address(mut self, change: impl FnOnce(&mut HttpTarget)) -> Self {
+        match &mut self.target {
+            Target::Http(address) => change(address),
+            Target::Stdio(_) | Target::Custom(_) => {}
         }
         self
     }
@@ -111,6 +131,63 @@ impl ServerBuilder {
     /// Sets the directory it runs in. Without it, the working directory of this process.
     pub fn cwd(self, cwd: impl Into<Text>) -> Self {
         self.program(|program| program.cwd = Some(cwd.into()))
+    }
+
+    /// Which transport over HTTP it speaks (default: that is found out).
+    pub fn http_kind(self, kind: HttpKind) -> Self {
+        self.address(|address| address.kind = kind)
+    }
+
+    /// Adds a header to every request over HTTP.
+    pub fn header(self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.address(|address| address.headers.push((name.into(), value.into())))
+    }
+
+    /// Sets the bearer token of every request over HTTP.
+    pub fn bearer_token(self, token: impl Into<Secret>) -> Self {
+        self.address(|address| address.bearer_token = Some(token.into()))
+    }
+
+    /// Asks this provider what every request over HTTP is allowed in with, in place of a fixed token. It is no part of the
+    /// server's identity: another provider is used from the next connection on.
+    pub fn credentials(self, credentials: Arc<dyn Credentials>) -> Self {
+        self.address(|address| address.credentials = Some(Provider(credentials)))
+    }
+
+    /// Trusts the certificates of this PEM file too, beside those of the system.
+    pub fn root_certificates(self, path: impl Into<PathBuf>) -> Self {
+        self.address(|address| address.root_certificates = Some(path.into()))
+    }
+
+    /// Shows this certificate to the server; the PEM files of certificate and key may be one.
+    pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let files = ClientCertificate {
+            certificate: certificate.into(),
+            key: key.into(),
+        };
+        self.address(|address| address.client_certificate = Some(files))
+    }
+
+    /// Connects to this unix-domain socket instead of the host in the address.
+    pub fn unix_socket(self, path: impl Into<PathBuf>) -> Self {
+        self.address(|address| address.unix_socket = Some(path.into()))
+    }
+
+    /// How long making a connection to an address may take (default: 10 s).
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        self.address(|address| address.connect_timeout = Some(timeout))
+    }
+
+    /// How long the head of an answer over HTTP may take (default: as long as the call). Many servers send it only with
+    /// the whole answer.
+    pub fn first_byte_timeout(self, timeout: Duration) -> Self {
+        self.address(|address| address.first_byte_timeout = Some(timeout))
+    }
+
+    /// Pins the era that it is spoken to in (default: that is found out).
+    pub fn era(mut self, era: Era) -> Self {
+        self.era = Some(era);
+        self
     }
 
     /// Whether it should run (default: yes).
@@ -204,6 +281,7 @@ impl ServerBuilder {
         let mut config = ServerConfig {
             name: self.name,
             target: self.target,
+            era: self.era,
             enabled: self.enabled,
             required: self.required,
             lazy: self.lazy,

@@ -8,7 +8,8 @@ use super::duration::LONGEST;
 use super::problem::{Severity, dotted};
 use super::report::Fault;
 use super::server::{DEFAULT_CALL_IDLE_TIMEOUT, ServerConfig};
-use super::target::{StdioTarget, Target};
+use super::target::{HttpTarget, StdioTarget, Target};
+use crate::transport::http::{Endpoint, HttpConfigError};
 
 /// The longest name of a server: it becomes part of every tool name, which model APIs hold to 64.
 const MAX_NAME_CHARS: usize = 64;
@@ -43,6 +44,7 @@ pub(super) fn server(config: &ServerConfig) -> Vec<Flaw> {
     name(&config.name, &mut flaws);
     match &config.target {
         Target::Stdio(target) => stdio(target, &mut flaws),
+        Target::Http(target) => http(target, &mut flaws),
         Target::Custom(_) => {}
     }
     durations(config, &mut flaws);
@@ -122,6 +124,22 @@ fn stdio(target: &StdioTarget, flaws: &mut Vec<Flaw>) {
             "holds a NUL character, which cannot be passed to a program",
         ));
     }
+}
+
+/// An address is checked by what would be made of it.
+fn http(target: &HttpTarget, flaws: &mut Vec<Flaw>) {
+    let Err(error) = Endpoint::new(target.url.value(), target.options()) else {
+        return;
+    };
+    let key = match &error {
+        HttpConfigError::NotAnAddress { .. } | HttpConfigError::UnknownScheme { .. } => "url".to_owned(),
+        HttpConfigError::BadHeader { name, .. } => dotted("headers", name),
+        HttpConfigError::Unreadable { .. }
+        | HttpConfigError::NoPem { .. }
+        | HttpConfigError::Tls(_)
+        | HttpConfigError::Client(_) => String::new(),
+    };
+    flaws.push(Flaw::error(key, error.to_string()));
 }
 
 /// Whether a command looks like a whole command line: `npx -y server`, but not `/opt/my tools/server`.

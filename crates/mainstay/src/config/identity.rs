@@ -3,16 +3,19 @@
 //! Two configurations with the same identity start the same thing, so a running connection and a stored catalog stay
 //! good. Names, views, timeouts and policies are no part of it: changing them reconnects nothing.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::target::{StdioTarget, Target};
+use super::target::{HttpTarget, StdioTarget, Target};
 
 /// Names the encoding below. Another encoding needs another name, or old stores would be taken for new ones.
 const ENCODING: &[u8] = b"mainstay identity 1";
 
-/// SHA-256 over how a server is reached: command, arguments, environment, working directory. Prints as hex.
+/// SHA-256 over how a server is reached: command, arguments, environment and working directory, or address, transport,
+/// headers, token, certificates and socket. Prints as hex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity([u8; 32]);
 
@@ -22,6 +25,7 @@ impl Identity {
         hash.bytes(ENCODING);
         match target {
             Target::Stdio(stdio) => hash.stdio(stdio),
+            Target::Http(http) => hash.http(http),
             Target::Custom(custom) => {
                 hash.bytes(b"custom");
                 hash.bytes(custom.identity.as_bytes());
@@ -59,9 +63,41 @@ impl Canonical {
             self.bytes(name.as_bytes());
             self.bytes(value.expose().as_bytes());
         }
-        self.count(usize::from(target.cwd.is_some()));
-        if let Some(cwd) = &target.cwd {
-            self.bytes(cwd.value().as_bytes());
+        self.optional(target.cwd.as_ref().map(|cwd| cwd.value().as_bytes()));
+    }
+
+    /// Who asks is part of it: a server may show every client tools of its own.
+    fn http(&mut self, target: &HttpTarget) {
+        self.bytes(b"http");
+        self.bytes(target.url.value().as_bytes());
+        self.bytes(target.kind.as_str().as_bytes());
+        self.count(target.headers.len());
+        for (name, value) in &target.headers {
+            self.bytes(name.to_ascii_lowercase().as_bytes());
+            self.bytes(value.expose().as_bytes());
+        }
+        self.optional(
+            target
+                .bearer_token
+                .as_ref()
+                .map(|token| token.expose().as_bytes()),
+        );
+        let certificate = target.client_certificate.as_ref();
+        let paths = [
+            target.root_certificates.as_deref(),
+            certificate.map(|files| files.certificate.as_path()),
+            certificate.map(|files| files.key.as_path()),
+            target.unix_socket.as_deref(),
+        ];
+        for path in paths {
+            self.optional(path.map(Path::as_os_str).map(OsStr::as_encoded_bytes));
+        }
+    }
+
+    fn optional(&mut self, bytes: Option<&[u8]>) {
+        self.count(usize::from(bytes.is_some()));
+        if let Some(bytes) = bytes {
+            self.bytes(bytes);
         }
     }
 

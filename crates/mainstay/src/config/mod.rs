@@ -44,5 +44,5 @@ pub use nearest::nearest;
 pub use problem::{Place, Problem, Severity};
 pub use secret::Secret;
 pub use server::{Replay, ServerConfig};
-pub use target::{CustomTarget, StdioTarget, Target, Text};
+pub use target::{CustomTarget, HttpKind, HttpTarget, StdioTarget, Target, Text};
 pub use view::ToolView;

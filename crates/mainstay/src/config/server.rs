@@ -9,6 +9,7 @@ use super::builder::ServerBuilder;
 use super::identity::Identity;
 use super::target::{Target, Text};
 use super::view::ToolView;
+use crate::protocol::Era;
 use crate::transport::Connector;
 
 /// How long a server may be silent while it starts. What it writes to stderr counts as a sign of life.
@@ -34,6 +35,7 @@ pub(super) const DEFAULT_WAITERS: u32 = 256;
 pub struct ServerConfig {
     pub(super) name: String,
     pub(super) target: Target,
+    pub(super) era: Option<Era>,
     pub(super) enabled: bool,
     pub(super) required: bool,
     pub(super) lazy: bool,
@@ -63,6 +65,12 @@ impl ServerConfig {
         ServerBuilder::stdio(name.into(), command.into())
     }
 
+    /// Starts the configuration of a server that is reached by an address. Which transport and which era it speaks is
+    /// found out.
+    pub fn http(name: impl Into<String>, url: impl Into<Text>) -> ServerBuilder {
+        ServerBuilder::http(name.into(), url.into())
+    }
+
     /// Starts the configuration of a server that is reached by a transport of the embedder's own. `identity` says which
     /// server it is: as long as it stays the same, a changed configuration keeps the connection.
     pub fn custom(
@@ -81,6 +89,11 @@ impl ServerConfig {
     /// How the server is reached.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The era that the server is pinned to; without one it is found out.
+    pub fn era(&self) -> Option<Era> {
+        self.era
     }
 
     /// Whether the server should run.

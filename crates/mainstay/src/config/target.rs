@@ -1,9 +1,14 @@
 //! What a server is reached by.
 
+mod http;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+
+pub(super) use http::{ClientCertificate, Provider};
+pub use http::{HttpKind, HttpTarget};
 
 use super::secret::Secret;
 use crate::transport::Connector;
@@ -14,6 +19,8 @@ use crate::transport::Connector;
 pub enum Target {
     /// A program started by Mainstay that speaks on its standard input and output.
     Stdio(StdioTarget),
+    /// An address, spoken to over HTTP.
+    Http(HttpTarget),
     /// A transport that the embedder opens.
     Custom(CustomTarget),
 }

@@ -6,6 +6,7 @@
 mod answering;
 mod callers;
 mod input_required;
+mod listening;
 mod reception;
 mod subscriptions;
 
@@ -18,7 +19,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
-use crate::protocol::{Era, Greeting, MODERN_VERSIONS, RequestMeta};
+use crate::protocol::{Dialect, Era, Greeting, MODERN_VERSIONS, RequestMeta};
+use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Peer, RawJson, RequestError, RequestOptions};
 
 pub(crate) use reception::{FrontDesk, Reception};
@@ -29,6 +31,7 @@ pub(crate) struct Connection {
     pub(crate) generation: Generation,
     pub(crate) peer: Peer,
     pub(crate) greeting: Greeting,
+    pub(crate) dialect: Dialect,
     pub(crate) pid: Option<i32>,
     reception: Arc<Reception>,
     /// What every request of a modern connection carries.
@@ -64,6 +67,7 @@ impl Connection {
     pub(crate) fn new(
         peer: Peer,
         greeting: Greeting,
+        dialect: Dialect,
         reception: Arc<Reception>,
         clock: Clock,
         pid: Option<i32>,
@@ -84,6 +88,7 @@ impl Connection {
             generation: reception.generation(),
             peer,
             greeting,
+            dialect,
             pid,
             reception,
             meta,
@@ -155,8 +160,8 @@ impl Connection {
         }
     }
 
-    /// Asks for a sign of life. Any answer is one, "method not found" included.
-    pub(crate) async fn probe(&self, timeout: Duration) -> bool {
+    /// Asks for a sign of life. Any answer is one, "method not found" and an error of HTTP included.
+    pub(crate) async fn probe(&self, timeout: Duration) -> Result<(), RequestError> {
         let deadline = Instant::now() + timeout;
         let answer = match &self.meta {
             None => {
@@ -171,8 +176,11 @@ impl Connection {
             }
         };
         match answer {
-            Ok(_) | Err(RequestError::Rpc(_) | RequestError::BadAnswer(_)) => true,
-            Err(RequestError::Lost { .. } | RequestError::TimedOut { .. } | RequestError::Send(_)) => false,
+            Ok(_) | Err(RequestError::Rpc(_) | RequestError::BadAnswer(_)) => Ok(()),
+            Err(RequestError::Send(failure)) if is_sign_of_life(&failure) => Ok(()),
+            Err(
+                error @ (RequestError::Lost { .. } | RequestError::TimedOut { .. } | RequestError::Send(_)),
+            ) => Err(error),
         }
     }
 
@@ -217,6 +225,17 @@ impl Connection {
     /// A listing starts: a change that is told from now on is a new one.
     pub(crate) fn listing_starts(&self) {
         self.reception.listing_starts();
+    }
+}
+
+/// Whether a failure of HTTP shows that the server is there, and needs nothing but time.
+fn is_sign_of_life(failure: &SendFailure) -> bool {
+    match failure.error().downcast_ref() {
+        Some(
+            HttpFailure::Status { .. } | HttpFailure::Throttled { .. } | HttpFailure::BodyTooLarge { .. },
+        ) => true,
+        Some(HttpFailure::AuthRequired { status, .. }) => *status != 401,
+        Some(_) | None => false,
     }
 }
 

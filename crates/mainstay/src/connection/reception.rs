@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use serde::Deserialize;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::callers::{Callers, Whose};
 use crate::handler::{ClientHandler, ServerNotification};
-use crate::keeper::{Inbox, Report};
+use crate::keeper::Report;
 use crate::protocol::Introduction;
 use crate::server::Slot;
 use crate::wire::{Handler, Peer, RawJson, RpcError};
@@ -33,6 +34,8 @@ pub(crate) struct Reception {
     change_told: AtomicBool,
     answering: Mutex<HashMap<RawJson, AbortHandle>>,
     listens: Mutex<Listens>,
+    /// The server ended a listen by `notifications/cancelled`.
+    listen_cancelled: Notify,
 }
 
 /// The long requests that carry a modern server's notifications. The one before the last is cancelled only when the
@@ -53,6 +56,7 @@ impl Reception {
             change_told: AtomicBool::new(false),
             answering: Mutex::new(HashMap::new()),
             listens: Mutex::default(),
+            listen_cancelled: Notify::new(),
         }
     }
 
@@ -72,6 +76,11 @@ impl Reception {
         if let Some(old) = old {
             old.abort();
         }
+    }
+
+    /// Comes back when the server ends the listen that stands.
+    pub(super) async fn listen_cancelled(&self) {
+        self.listen_cancelled.notified().await;
     }
 
     fn listens(&self) -> MutexGuard<'_, Listens> {
@@ -126,9 +135,10 @@ impl Reception {
             .unwrap_or_else(|_| Err(otherwise()))
     }
 
-    fn list_changed(&self, inbox: &Inbox) {
+    /// Tells the keeper, once until it looks.
+    pub(super) fn list_changed(&self) {
         if !self.change_told.swap(true, Ordering::AcqRel) {
-            inbox.report(Report::ListChanged(self.generation));
+            self.slot.inbox.report(Report::ListChanged(self.generation));
         }
     }
 
@@ -162,7 +172,7 @@ impl Handler for FrontDesk {
         match method {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
-            | "notifications/resources/list_changed" => this.list_changed(&this.slot.inbox),
+            | "notifications/resources/list_changed" => this.list_changed(),
             "notifications/cancelled" => this.cancelled(params.as_ref()),
             "notifications/subscriptions/acknowledged" => this.listen_acknowledged(),
             _ => this.tell(method, params),
@@ -181,8 +191,10 @@ impl Reception {
             return;
         };
         let task = self.answering().remove(&cancelled.request_id);
-        if let Some(task) = task {
-            task.abort();
+        match task {
+            Some(task) => task.abort(),
+            // A modern server has asked nothing that it could cancel: it ends the listen.
+            None => self.listen_cancelled.notify_waiters(),
         }
     }
 

@@ -2,9 +2,7 @@
 //! restored on each new generation.
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use serde_json::json;
@@ -76,34 +74,6 @@ impl Connection {
 
     pub(crate) async fn set_log_level(&self, level: &RawJson) -> Result<(), RequestError> {
         self.wish("logging/setLevel", json!({ "level": level })).await
-    }
-
-    /// Opens the long answer that carries a modern server's notifications, in place of the one before it. It is queued
-    /// before this returns, so that whatever is listed afterwards is listed by a server that listens.
-    pub(crate) fn listen(&self, interests: &Interests) {
-        let Some(meta) = &self.meta else { return };
-        let offers = self.greeting.offers;
-        let filter = json!({ "notifications": {
-            "toolsListChanged": offers.tools,
-            "promptsListChanged": offers.prompts,
-            "resourcesListChanged": offers.resources,
-            "resourceSubscriptions": interests.resources,
-        }});
-        let Ok(filter) = RawJson::from_value(&filter) else {
-            return;
-        };
-        let params = meta.stamp(Some(&filter), None, None);
-        let peer = self.peer.clone();
-        let options = RequestOptions::within(super::LONGEST_REQUEST);
-        let mut listening = Box::pin(async move {
-            // A result, an error and the end of the connection are all ends of a listen; none of them is a failure.
-            let _ = peer.request("subscriptions/listen", Some(params), options).await;
-        });
-        let begun = listening.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        if begun.is_pending() {
-            self.reception
-                .replace_listen(tokio::spawn(listening).abort_handle());
-        }
     }
 
     async fn wish(&self, method: &str, params: serde_json::Value) -> Result<(), RequestError> {

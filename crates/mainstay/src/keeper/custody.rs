@@ -126,13 +126,13 @@ async fn live(
 async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> Arc<Trouble> {
     let Some(process) = tree else {
         let end = connection.peer.closed().await;
-        return Trouble::of(slot, Some(connection.generation), end.to_string(), None);
+        return Arc::new(Trouble::new(slot, Some(connection.generation), end.to_string()));
     };
     let exit = tokio::select! {
         end = connection.peer.closed() => match timeout(TOGETHER, process.exited()).await {
             Ok(exit) => exit,
             // It lives on without its pipe, and is of no use any more.
-            Err(_) => return Trouble::of(slot, Some(connection.generation), end.to_string(), None),
+            Err(_) => return Arc::new(Trouble::new(slot, Some(connection.generation), end.to_string())),
         },
         exit = process.exited() => {
             let _ = timeout(TOGETHER, connection.peer.closed()).await;
@@ -141,12 +141,8 @@ async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> A
         }
     };
     let _ = timeout(TOGETHER, process.last_words()).await;
-    Trouble::of(
-        slot,
-        Some(connection.generation),
-        format!("the server's process ended: {exit}"),
-        Some(exit),
-    )
+    let message = format!("the server's process ended: {exit}");
+    Arc::new(Trouble::new(slot, Some(connection.generation), message).with_exit(Some(exit)))
 }
 
 async fn failed_to_open(
@@ -157,7 +153,8 @@ async fn failed_to_open(
 ) -> Arc<Trouble> {
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = tree.filter(|_| error.is_loss()) else {
-        return Trouble::of(slot, Some(generation), error.to_string(), None);
+        let trouble = Trouble::new(slot, Some(generation), error.to_string());
+        return Arc::new(trouble.asking_for(error.challenge()));
     };
     let exit = timeout(TOGETHER, process.exited()).await.ok();
     if exit.is_some() {
@@ -167,7 +164,7 @@ async fn failed_to_open(
         Some(exit) => format!("the server's process ended while starting: {exit}"),
         None => error.to_string(),
     };
-    Trouble::of(slot, Some(generation), message, exit)
+    Arc::new(Trouble::new(slot, Some(generation), message).with_exit(exit))
 }
 
 /// Lets the running calls finish, as far as the deadline and the connection last.

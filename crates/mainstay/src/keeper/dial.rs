@@ -1,23 +1,28 @@
-//! The opening of one connection: start the process, find out its era, shake hands.
+//! The opening of one connection: start the process or reach the address, find out its dialect, shake hands.
+//!
+//! The dialect of a server over HTTP is found out from the newest to the oldest: a modern request, `initialize`, and the
+//! stream of HTTP+SSE. What an earlier connection found out is tried first, and alone.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::{Generation, Recovery};
+use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::config::{StdioTarget, Target};
+use super::recovery;
+use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
 use crate::process::{self, Ladder, Process, SpawnError, Spec};
-use crate::protocol::{Era, HandshakeError, greet};
-use crate::server::Slot;
-use crate::transport::{Limits, Lines, Transport};
+use crate::protocol::{Approach, Dialect, Era, HandshakeError, greet};
+use crate::server::{Settings, Slot};
+use crate::transport::http::{Challenge, HttpConfigError};
+use crate::transport::{HttpFailure, Limits, Lines, Transport};
 use crate::wire::{Peer, RequestError};
 
 /// How long the restoration of all subscriptions and of the log level may take.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a connection could not be opened. This is the one place that decides what can mend it.
+/// Why a connection could not be opened. `recovery` says what can mend it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
     #[error(transparent)]
@@ -25,44 +30,96 @@ pub(crate) enum DialError {
     #[error("the transport could not be opened: {0}")]
     Connect(#[from] std::io::Error),
     #[error(transparent)]
+    Config(Arc<HttpConfigError>),
+    #[error(transparent)]
     Handshake(#[from] HandshakeError),
     #[error("no sign of life for {0:?} while starting")]
     Silent(Duration),
     #[error("not ready {0:?} after its start")]
     TooSlow(Duration),
+    /// The server went away when it was asked in the modern way, and this is what became of the old way.
+    #[error(transparent)]
+    AfterProbe(Box<DialError>),
+}
+
+/// What a failed dial teaches about the server's dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lesson {
+    /// Nothing: whatever was known is as good as before.
+    None,
+    /// What was remembered may have caused it, and is to be found out anew.
+    Forget,
+    /// This is to be tried next.
+    Try(Dialect),
 }
 
 impl DialError {
-    pub(crate) fn recovery(&self) -> Recovery {
-        match self {
-            Self::Spawn(error) if error.is_permanent() => Recovery::GiveUp,
-            Self::Handshake(HandshakeError::UnsupportedVersion { .. }) => Recovery::GiveUp,
-            Self::Spawn(_) | Self::Connect(_) | Self::Handshake(_) | Self::Silent(_) | Self::TooSlow(_) => {
-                Recovery::Retry
-            }
-        }
-    }
-
     /// Whether the connection ended by itself, before anybody here gave up on it.
     pub(super) fn is_loss(&self) -> bool {
         match self {
             Self::Handshake(
                 HandshakeError::LostWhenProbed | HandshakeError::Failed(RequestError::Lost { .. }),
             ) => true,
-            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Silent(_) | Self::TooSlow(_) => {
-                false
-            }
+            Self::AfterProbe(error) => error.is_loss(),
+            Self::Handshake(_)
+            | Self::Spawn(_)
+            | Self::Connect(_)
+            | Self::Config(_)
+            | Self::Silent(_)
+            | Self::TooSlow(_) => false,
         }
     }
 
-    /// Whether what was remembered of the server's era may have caused it.
-    pub(crate) fn questions_era(&self) -> bool {
+    pub(crate) fn lesson(&self) -> Lesson {
         match self {
-            Self::Handshake(HandshakeError::UnsupportedVersion { .. })
+            Self::AfterProbe(_) => Lesson::Try(Dialect::Legacy),
+            Self::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_))
             | Self::Spawn(_)
             | Self::Connect(_)
-            | Self::TooSlow(_) => false,
-            Self::Handshake(_) | Self::Silent(_) => true,
+            | Self::Config(_)
+            | Self::TooSlow(_) => Lesson::None,
+            Self::Handshake(HandshakeError::Failed(RequestError::Send(_))) => match self.http() {
+                Some(
+                    HttpFailure::ConnectFailed { .. }
+                    | HttpFailure::AuthRequired { .. }
+                    | HttpFailure::Throttled { .. }
+                    | HttpFailure::NoCredential { .. },
+                ) => Lesson::None,
+                Some(_) | None => Lesson::Forget,
+            },
+            Self::Handshake(_) | Self::Silent(_) => Lesson::Forget,
+        }
+    }
+
+    /// Whether a server that answers so may speak HTTP+SSE instead.
+    fn suggests_sse(&self) -> bool {
+        matches!(
+            self.http(),
+            Some(HttpFailure::Status {
+                status: 400 | 404 | 405,
+                ..
+            })
+        )
+    }
+
+    fn http(&self) -> Option<&HttpFailure> {
+        match self {
+            Self::Handshake(HandshakeError::Failed(RequestError::Send(failure))) => recovery::http(failure),
+            Self::AfterProbe(error) => error.http(),
+            Self::Handshake(_)
+            | Self::Spawn(_)
+            | Self::Connect(_)
+            | Self::Config(_)
+            | Self::Silent(_)
+            | Self::TooSlow(_) => None,
+        }
+    }
+
+    /// What a login needs, where one is asked for.
+    pub(super) fn challenge(&self) -> Option<&Challenge> {
+        match self.http()? {
+            HttpFailure::AuthRequired { challenge, .. } => Some(challenge),
+            _other => None,
         }
     }
 }
@@ -72,7 +129,8 @@ pub(crate) struct Dial {
     pub(crate) slot: Arc<Slot>,
     pub(crate) generation: Generation,
     pub(crate) clock: Clock,
-    pub(crate) era: Option<Era>,
+    /// What an earlier connection found out.
+    pub(crate) dialect: Option<Dialect>,
     pub(crate) ladder: Ladder,
 }
 
@@ -80,30 +138,77 @@ impl Dial {
     /// Opens the connection. The process is put into `tree` as soon as it runs, so that whoever drops this future still
     /// owns what it started.
     pub(crate) async fn open(&self, tree: &mut Option<Process>) -> Result<Connection, DialError> {
-        match self.open_as(self.era, tree).await {
-            // Asked in the modern way it died: start it again and speak the old way. One connection, two processes.
-            Err(DialError::Handshake(HandshakeError::LostWhenProbed)) => {
-                if let Some(process) = tree.take() {
-                    let _ = process.stop(&self.ladder).await;
-                }
-                self.open_as(Some(Era::Legacy), tree).await
-            }
-            done => done,
+        let settings = self.slot.settings.load_full();
+        let remembered = self.dialect.map(Dialect::era);
+        let approach = settings
+            .era()
+            .map_or(Approach::FindOut(remembered), Approach::Pinned);
+        let way = Way {
+            settings: &settings,
+            approach,
+            sse: false,
+        };
+        match settings.target() {
+            Target::Stdio(_) | Target::Custom(_) => self.ask(&way, tree).await,
+            Target::Http(http) => self.open_http(http, &way, tree).await,
         }
     }
 
-    async fn open_as(&self, era: Option<Era>, tree: &mut Option<Process>) -> Result<Connection, DialError> {
-        let settings = self.slot.settings.load_full();
+    async fn open_http(
+        &self,
+        target: &HttpTarget,
+        way: &Way<'_>,
+        tree: &mut Option<Process>,
+    ) -> Result<Connection, DialError> {
+        let sse = Way {
+            sse: true,
+            approach: Approach::Pinned(Era::Legacy),
+            ..*way
+        };
+        match (target.kind(), self.dialect) {
+            (HttpKind::Sse, _) | (HttpKind::Auto, Some(Dialect::LegacySse)) => self.greeted(&sse, tree).await,
+            (HttpKind::Streamable, _) => self.ask(way, tree).await,
+            (HttpKind::Auto, None | Some(Dialect::Legacy | Dialect::Modern)) => {
+                let error = match self.ask(way, tree).await {
+                    Err(error) if error.suggests_sse() && way.admits(Era::Legacy) => error,
+                    done => return done,
+                };
+                // If that fails too, the answer of the newer transport says more.
+                self.greeted(&sse, tree).await.map_err(|_| error)
+            }
+        }
+    }
+
+    /// Opens it in the way that was chosen, and in the old one where the server goes away when it is asked in the modern
+    /// one: a process is started again, an address reached again. One connection, two dials.
+    async fn ask(&self, way: &Way<'_>, tree: &mut Option<Process>) -> Result<Connection, DialError> {
+        match self.greeted(way, tree).await {
+            Err(DialError::Handshake(HandshakeError::LostWhenProbed)) if way.admits(Era::Legacy) => {}
+            done => return done,
+        }
+        if let Some(process) = tree.take() {
+            let _ = process.stop(&self.ladder).await;
+        }
+        let old = Way {
+            approach: Approach::FindOut(Some(Era::Legacy)),
+            ..*way
+        };
+        let answer = self.greeted(&old, tree).await;
+        answer.map_err(|error| DialError::AfterProbe(Box::new(error)))
+    }
+
+    async fn greeted(&self, way: &Way<'_>, tree: &mut Option<Process>) -> Result<Connection, DialError> {
+        let settings = way.settings;
         let hard_limit = settings.policy().limits.open;
         let started = Instant::now();
-        let transport = self.transport(settings.target(), tree).await?;
+        let transport = self.transport(way, tree).await?;
         let reception = Arc::new(Reception::new(self.slot.clone(), self.generation));
         let peer = Peer::start(transport, Arc::new(FrontDesk(reception.clone())));
         let hanging_up = HangUp(Some(peer.clone()));
         let introduction = &self.slot.shared.introduction;
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
-        let greeting = greet(&peer, introduction, era, last + Duration::from_secs(1));
+        let greeting = greet(&peer, introduction, way.approach, last + Duration::from_secs(1));
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => greeting.map_err(|_| DialError::TooSlow(hard_limit))??,
             () = self.silence(started, settings.startup_timeout()) => {
@@ -111,7 +216,13 @@ impl Dial {
             }
         };
         let pid = tree.as_ref().map(Process::pid);
-        let mut connection = Connection::new(hanging_up.keep(), greeting, reception, self.clock, pid);
+        let dialect = if way.sse {
+            Dialect::LegacySse
+        } else {
+            greeting.era.into()
+        };
+        let mut connection =
+            Connection::new(hanging_up.keep(), greeting, dialect, reception, self.clock, pid);
         // A server that cannot restore a wish is still worth more than none.
         if timeout(RESTORE_TIMEOUT, connection.restore(self.slot.interests()))
             .await
@@ -124,10 +235,10 @@ impl Dial {
 
     async fn transport(
         &self,
-        target: &Target,
+        way: &Way<'_>,
         tree: &mut Option<Process>,
     ) -> Result<Box<dyn Transport>, DialError> {
-        match target {
+        match way.settings.target() {
             Target::Stdio(stdio) => {
                 let spawned = process::spawn(&spec(stdio), self.generation.0, &self.slot.stderr)?;
                 *tree = Some(spawned.process);
@@ -136,6 +247,14 @@ impl Dial {
                     spawned.stdin,
                     Limits::default(),
                 )))
+            }
+            Target::Http(target) => {
+                let endpoint = way.settings.endpoint(target).map_err(DialError::Config)?;
+                Ok(if way.sse {
+                    endpoint.sse()
+                } else {
+                    endpoint.streamable()
+                })
             }
             Target::Custom(custom) => Ok(custom.connector().connect().await?),
         }
@@ -169,6 +288,24 @@ fn spec(target: &StdioTarget) -> Spec {
         args: target.args().iter().map(|arg| arg.value().into()).collect(),
         env: env.collect(),
         cwd: target.cwd().map(Into::into),
+    }
+}
+
+/// One way to open a connection.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    settings: &'a Settings,
+    approach: Approach,
+    /// Over HTTP+SSE.
+    sse: bool,
+}
+
+impl Way<'_> {
+    fn admits(&self, era: Era) -> bool {
+        match self.approach {
+            Approach::FindOut(_) => true,
+            Approach::Pinned(pinned) => pinned == era,
+        }
     }
 }
 

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mainstay_lifecycle::{Attempt, Cause, Effect, Generation, Manner, Rest, State, StateKind, Transition};
+use mainstay_lifecycle::{
+    Attempt, Cause, Effect, Generation, Manner, Recovery, Rest, State, StateKind, Transition,
+};
 
 use super::custody::Custody;
 use super::dial::Dial;
+use super::login::LoginWatch;
+use super::recovery::{self, Consequence};
 use super::{Keeper, Report, draw, listing};
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
@@ -55,7 +59,7 @@ impl Keeper {
             slot: self.slot.clone(),
             generation,
             clock: self.clock,
-            era: self.era,
+            dialect: self.dialect,
             ladder: Ladder::default(),
         };
         let before = std::mem::take(&mut self.abandoned);
@@ -86,11 +90,26 @@ impl Keeper {
         let Some(probe) = &self.machine.policy().probe else {
             return;
         };
-        let (timeout, inbox) = (probe.timeout, self.slot.inbox.clone());
+        let (timeout, slot) = (probe.timeout, self.slot.clone());
         tokio::spawn(async move {
-            if connection.probe(timeout).await {
-                inbox.report(Report::ProbeAnswered(generation));
-            }
+            let report = match connection.probe(timeout).await {
+                Ok(()) => Report::ProbeAnswered(generation),
+                Err(error) => match recovery::of_call(&error) {
+                    // It is there, and would not let a call in either.
+                    Consequence::Counts(recovery @ Recovery::Login) => {
+                        let trouble = Trouble::new(&slot, Some(generation), error.to_string())
+                            .asking_for(recovery::challenge(&error));
+                        Report::CallFailed(generation, recovery, Some(Arc::new(trouble)))
+                    }
+                    Consequence::Nothing
+                    | Consequence::Seen
+                    | Consequence::Counts(_)
+                    | Consequence::Doubt => {
+                        return;
+                    }
+                },
+            };
+            slot.inbox.report(report);
         });
     }
 
@@ -108,6 +127,16 @@ impl Keeper {
             cause,
         } = transition;
         self.since = SystemTime::now();
+        self.login = match self.machine.state() {
+            State::Disconnected(Rest::AuthRequired) => LoginWatch::start(&self.slot),
+            State::Disconnected(Rest::Idle | Rest::BudgetSpent(_))
+            | State::Disabled
+            | State::Connecting(_)
+            | State::Connected(_)
+            | State::Reconnecting(_)
+            | State::Disabling
+            | State::PermanentlyFailed => None,
+        };
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a wish is either in here, or finds the connection itself.
@@ -147,6 +176,7 @@ impl Keeper {
             Cause::OpenTimedOut => format!("not ready {:?} after its start", policy.limits.open),
             Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
             Cause::Lost => "the connection ended".to_owned(),
+            Cause::LoginRequired => "the server asks for a login".to_owned(),
             Cause::CallsFailed => format!("{} calls in a row were not answered", policy.call_failures),
             Cause::ProbesMissed => match &policy.probe {
                 Some(probe) => format!("{} probes in a row were not answered", probe.misses),
@@ -167,7 +197,7 @@ impl Keeper {
         let trouble = self
             .told
             .take()
-            .unwrap_or_else(|| Trouble::of(&self.slot, generation, message, None));
+            .unwrap_or_else(|| Arc::new(Trouble::new(&self.slot, generation, message)));
         self.trouble = Some(trouble.clone());
         Some(trouble)
     }

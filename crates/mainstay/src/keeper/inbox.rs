@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mainstay_lifecycle::Generation;
+use mainstay_lifecycle::{Generation, Recovery};
 use tokio::sync::{mpsc, oneshot};
 
 use super::dial::DialError;
@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Restart(Taken),
     Configure(Box<ServerConfig>, Taken),
     Demand,
+    /// The login that the server asked for took place.
+    Login,
     /// End for good; answered when nothing is left.
     Stop(oneshot::Sender<Ending>),
     /// End now; whatever is left is killed.
@@ -68,7 +70,10 @@ pub(crate) enum Report {
     ListChanged(Generation),
     Lost(Generation, Arc<Trouble>),
     CallAnswered(Generation),
-    CallFailed(Generation),
+    /// A call failed; what would mend it, and what went wrong where that ends the connection.
+    CallFailed(Generation, Recovery, Option<Arc<Trouble>>),
+    /// Something broke that may have broken with the server.
+    Doubted(Generation),
     ProbeAnswered(Generation),
     Closed(Generation, Option<Stopped>),
 }
@@ -117,7 +122,8 @@ impl std::fmt::Debug for Report {
             Self::ListChanged(generation) => ("list_changed", *generation),
             Self::Lost(generation, _) => ("lost", *generation),
             Self::CallAnswered(generation) => ("call_answered", *generation),
-            Self::CallFailed(generation) => ("call_failed", *generation),
+            Self::CallFailed(generation, ..) => ("call_failed", *generation),
+            Self::Doubted(generation) => ("doubted", *generation),
             Self::ProbeAnswered(generation) => ("probe_answered", *generation),
             Self::Closed(generation, _) => ("closed", *generation),
         };

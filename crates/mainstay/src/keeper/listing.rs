@@ -8,10 +8,12 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::inbox::Report;
+use super::recovery;
 use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step};
 use crate::connection::{Asking, Connection};
 use crate::handler::METHOD_NOT_FOUND;
 use crate::server::Slot;
+use crate::transport::http::Challenge;
 use crate::wire::{RawJson, RequestError};
 
 /// How long one page may take.
@@ -27,6 +29,16 @@ pub(crate) enum ListError {
     },
     #[error("{0}")]
     Page(#[from] PageError),
+}
+
+impl ListError {
+    /// What a login needs, where one is asked for.
+    pub(super) fn challenge(&self) -> Option<&Challenge> {
+        match self {
+            Self::Request { error, .. } => recovery::challenge(error),
+            Self::Page(_) => None,
+        }
+    }
 }
 
 /// Lists in a task of its own, which ends with a report. It ends no later than the machine stops to wait for it, so that

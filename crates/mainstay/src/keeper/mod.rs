@@ -9,7 +9,9 @@ mod dial;
 mod execute;
 mod inbox;
 mod listing;
+mod login;
 mod published;
+pub(crate) mod recovery;
 #[cfg(test)]
 mod tests;
 
@@ -26,15 +28,18 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep_until;
 
+use dial::Lesson;
 pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
+pub(crate) use recovery::Consequence;
 
 use crate::config::ServerConfig;
 use crate::connection::{Clock, Connection};
 use crate::event::Trouble;
 use crate::process::Stopped;
-use crate::protocol::Era;
+use crate::protocol::Dialect;
 use crate::server::{Settings, Slot};
 use custody::Custody;
+use login::LoginWatch;
 use published::LastGood;
 
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
@@ -66,7 +71,10 @@ pub(crate) struct Keeper {
     /// The listing that runs, or ran last.
     listing: Option<AbortHandle>,
     last_good: LastGood,
-    era: Option<Era>,
+    /// How the server was last spoken to with success.
+    dialect: Option<Dialect>,
+    /// Waits for another credential, while the server asks for a login.
+    login: Option<LoginWatch>,
     /// What went wrong last.
     trouble: Option<Arc<Trouble>>,
     /// What the report that is being handled says went wrong.
@@ -84,7 +92,7 @@ impl Keeper {
     /// Starts to keep a server. The first step is taken before this returns: what the disk remembers of the server is
     /// published, and its state is no longer the one before its birth.
     pub(crate) fn start(slot: Arc<Slot>, inbox: mpsc::Receiver<Message>, config: &ServerConfig) {
-        let (last_good, era) = LastGood::load(&slot);
+        let (last_good, dialect) = LastGood::load(&slot);
         let mut keeper = Self {
             machine: Machine::new(config.policy().clone()),
             clock: Clock::start(),
@@ -95,7 +103,8 @@ impl Keeper {
             draining: None,
             listing: None,
             last_good,
-            era,
+            dialect,
+            login: None,
             trouble: None,
             told: None,
             last_stop: None,
@@ -204,6 +213,10 @@ impl Keeper {
                 self.take(Input::Demand);
                 None
             }
+            Command::Login => {
+                self.take(Input::Login);
+                None
+            }
             Command::Stop(reply) => {
                 // From here on counts how this stop goes, not an earlier one.
                 self.last_stop = None;
@@ -252,8 +265,11 @@ impl Keeper {
         self.take(Input::Adjust(policy));
         if replaced {
             self.last_good.forget(&self.slot);
-            self.era = None;
+            self.dialect = None;
             self.take(Input::Replace);
+        } else {
+            // It may hold another credential.
+            self.take(Input::Login);
         }
         if is_enabled && !was_enabled && self.stopping.is_empty() {
             let enable = self.enable();
@@ -268,24 +284,26 @@ impl Keeper {
             Report::Opened(connection) => {
                 let generation = connection.generation;
                 if current == Some(generation) {
-                    self.era = Some(connection.greeting.era);
+                    self.dialect = Some(connection.dialect);
                     self.connection = Some(connection);
                 }
                 Input::Opened(generation)
             }
             Report::OpenFailed(generation, error, trouble) => {
-                let recovery = error.recovery();
+                let recovery = recovery::of_dial(&error);
                 if current == Some(generation) {
                     self.hear_trouble(trouble);
-                    if error.questions_era() {
-                        self.era = None;
+                    match error.lesson() {
+                        Lesson::None => {}
+                        Lesson::Forget => self.dialect = None,
+                        Lesson::Try(dialect) => self.dialect = Some(dialect),
                     }
                 }
                 Input::OpenFailed(generation, recovery)
             }
             Report::Listed(generation, catalog) => {
                 let worth = if current == Some(generation) {
-                    self.last_good.take(&self.slot, *catalog, self.era)
+                    self.last_good.take(&self.slot, *catalog, self.dialect)
                 } else {
                     Listing::Good
                 };
@@ -294,17 +312,14 @@ impl Keeper {
             Report::ListFailed(generation, error) => {
                 if current == Some(generation) {
                     tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
-                    let trouble = Trouble::of(
-                        &self.slot,
-                        Some(generation),
-                        format!("listing failed: {error}"),
-                        None,
-                    );
+                    let trouble =
+                        Trouble::new(&self.slot, Some(generation), format!("listing failed: {error}"))
+                            .asking_for(error.challenge());
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);
-                    self.hear_trouble(trouble);
+                    self.hear_trouble(Arc::new(trouble));
                 }
-                Input::ListFailed(generation)
+                Input::ListFailed(generation, recovery::of_listing(&error))
             }
             Report::ListChanged(generation) => Input::ListChanged(generation),
             Report::Lost(generation, trouble) => {
@@ -314,7 +329,15 @@ impl Keeper {
                 Input::Lost(generation)
             }
             Report::CallAnswered(generation) => Input::CallAnswered(generation),
-            Report::CallFailed(generation) => Input::CallFailed(generation),
+            Report::CallFailed(generation, recovery, trouble) => {
+                if current == Some(generation)
+                    && let Some(trouble) = trouble
+                {
+                    self.hear_trouble(trouble);
+                }
+                Input::CallFailed(generation, recovery)
+            }
+            Report::Doubted(generation) => Input::Doubted(generation),
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
             Report::Closed(generation, stopped) => {
                 self.custodies.remove(&generation);

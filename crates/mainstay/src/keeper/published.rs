@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::catalog::{Doubt, Freshness, Publisher, Replacement, ServerCatalog, Stored};
-use crate::protocol::Era;
+use crate::protocol::Dialect;
 use crate::server::Slot;
 
 /// How long the end of a server waits for its catalog to be on disk.
@@ -28,7 +28,7 @@ pub(super) struct LastGood {
 
 impl LastGood {
     /// What the disk remembers. It is published by the machine's first effect, and stale from the start.
-    pub(super) fn load(slot: &Slot) -> (Self, Option<Era>) {
+    pub(super) fn load(slot: &Slot) -> (Self, Option<Dialect>) {
         let identity = slot.settings.load().identity().to_string();
         let stored = slot.shared.store.as_ref().map(|store| store.load(&identity));
         let stored = match stored {
@@ -42,7 +42,7 @@ impl LastGood {
         let Some(stored) = stored else {
             return (Self::default(), None);
         };
-        let era = stored.era.as_deref().and_then(Era::from_word);
+        let dialect = stored.era.as_deref().and_then(Dialect::from_word);
         let catalog = Arc::new(stored.catalog);
         slot.catalog.store(Some(catalog.clone()));
         let last_good = Self {
@@ -51,7 +51,7 @@ impl LastGood {
             stale_since: Some(stored.listed_at),
             ..Self::default()
         };
-        (last_good, era)
+        (last_good, dialect)
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -67,7 +67,7 @@ impl LastGood {
     }
 
     /// Takes a fresh listing: publishes it, or asks for a second one where it came back empty.
-    pub(super) fn take(&mut self, slot: &Slot, fresh: ServerCatalog, era: Option<Era>) -> Listing {
+    pub(super) fn take(&mut self, slot: &Slot, fresh: ServerCatalog, dialect: Option<Dialect>) -> Listing {
         let doubt = std::mem::take(&mut self.doubt);
         let catalog = match Replacement::decide(self.catalog.as_deref(), fresh, &doubt) {
             Replacement::Confirm(doubt) => {
@@ -84,7 +84,7 @@ impl LastGood {
         self.stale_since = None;
         slot.catalog.store(Some(catalog.clone()));
         self.publish(slot);
-        self.save(slot, &catalog, era);
+        self.save(slot, &catalog, dialect);
         Listing::Good
     }
 
@@ -138,14 +138,14 @@ impl LastGood {
         }
     }
 
-    fn save(&mut self, slot: &Slot, catalog: &ServerCatalog, era: Option<Era>) {
+    fn save(&mut self, slot: &Slot, catalog: &ServerCatalog, dialect: Option<Dialect>) {
         let Some(store) = slot.shared.store.clone() else {
             return;
         };
         let stored = Stored {
             identity: slot.settings.load().identity().to_string(),
             server: slot.name.to_string(),
-            era: era.map(|era| era.as_str().to_owned()),
+            era: dialect.map(|dialect| dialect.as_str().to_owned()),
             listed_at: SystemTime::now(),
             catalog: catalog.clone(),
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::{Cause, Desired, StateKind};
+use mainstay_lifecycle::{Cause, Desired, Recovery, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Step};
 use serde_json::json;
@@ -158,7 +158,7 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     assert!(gone < new.generation);
     let (before, catalog) = (server.status(), server.catalog().expect("listed"));
 
-    let trouble = || Trouble::of(&server.0, Some(gone), "late".to_owned(), None);
+    let trouble = || Arc::new(Trouble::new(&server.0, Some(gone), "late".to_owned()));
     let empty = ServerCatalog::new("kept", About::default(), [Listing::empty(Kind::Tool)]);
     let failed = ListError::Request {
         method: "tools/list",
@@ -172,9 +172,9 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
         Report::ListChanged(gone),
         Report::Lost(gone, trouble()),
         Report::CallAnswered(gone),
-        Report::CallFailed(gone),
-        Report::CallFailed(gone),
-        Report::CallFailed(gone),
+        Report::CallFailed(gone, Recovery::Retry, None),
+        Report::CallFailed(gone, Recovery::Login, Some(trouble())),
+        Report::Doubted(gone),
         Report::ProbeAnswered(gone),
         Report::Closed(gone, None),
     ];

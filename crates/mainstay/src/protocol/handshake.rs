@@ -9,6 +9,8 @@ use tokio::time::{Instant, timeout};
 use super::greeting::{Era, Greeting, Offers};
 use super::meta::RequestMeta;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
+use crate::transport::http::Step;
+use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
 
 /// How long a server may be silent on the modern question before it is spoken to in the old way as well. A server that
@@ -36,6 +38,8 @@ pub(crate) enum HandshakeError {
         known_versions()
     )]
     UnsupportedVersion { offered: String },
+    #[error("the server does not speak the {0} era, which the configuration pins it to")]
+    NotOfEra(Era),
     #[error("the server refused to initialize: {0}")]
     Refused(RpcError),
     #[error("the answer to {method} is not valid: {reason}")]
@@ -44,17 +48,35 @@ pub(crate) enum HandshakeError {
     Failed(RequestError),
 }
 
-/// Opens the conversation. `remembered` is what an earlier connection to this server found out.
+/// What is known of a server's era before the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Approach {
+    /// Nothing, or what an earlier connection found out.
+    FindOut(Option<Era>),
+    /// A person said so, and no other will do.
+    Pinned(Era),
+}
+
+/// Opens the conversation.
 ///
 /// Cancel safety: dropping it leaves the peer with an answer that nobody wants; the connection must then be closed.
 pub(crate) async fn greet(
     peer: &Peer,
     introduction: &Introduction,
-    remembered: Option<Era>,
+    approach: Approach,
     deadline: Instant,
 ) -> Result<Greeting, HandshakeError> {
-    if remembered == Some(Era::Legacy) {
-        return initialize(peer, introduction, deadline).await;
+    match approach {
+        Approach::FindOut(Some(Era::Legacy)) | Approach::Pinned(Era::Legacy) => {
+            return initialize(peer, introduction, deadline).await;
+        }
+        Approach::Pinned(Era::Modern) => {
+            return match discover(peer, introduction, deadline).await? {
+                Discovered::Modern(greeting) => Ok(greeting),
+                Discovered::NotModern => Err(HandshakeError::NotOfEra(Era::Modern)),
+            };
+        }
+        Approach::FindOut(None | Some(Era::Modern)) => {}
     }
     let probe = discover(peer, introduction, deadline);
     tokio::pin!(probe);
@@ -98,12 +120,37 @@ async fn discover(
         Ok(result) => discovered(&result),
         Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => not_this_version(&error),
         Err(RequestError::Lost { .. }) => Err(HandshakeError::LostWhenProbed),
-        Err(
-            RequestError::Rpc(_)
-            | RequestError::BadAnswer(_)
-            | RequestError::TimedOut { .. }
-            | RequestError::Send(_),
-        ) => Ok(Discovered::NotModern),
+        Err(RequestError::Send(failure)) => not_carried(failure),
+        Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
+            Ok(Discovered::NotModern)
+        }
+    }
+}
+
+/// What became of a question that a transport over HTTP could not carry: whatever the server says to it, but for what
+/// it would say to any, means that it is not modern.
+fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
+    let Some(http) = failure.error().downcast_ref() else {
+        return Ok(Discovered::NotModern);
+    };
+    match http {
+        HttpFailure::Broken { .. } | HttpFailure::StreamEnded => Err(HandshakeError::LostWhenProbed),
+        HttpFailure::Status { .. }
+        | HttpFailure::WrongContentType { .. }
+        | HttpFailure::BodyTooLarge { .. }
+        | HttpFailure::TimedOut {
+            step: Step::FirstByte,
+            ..
+        } => Ok(Discovered::NotModern),
+        HttpFailure::SessionLost { .. }
+        | HttpFailure::AuthRequired { .. }
+        | HttpFailure::Throttled { .. }
+        | HttpFailure::Redirect { .. }
+        | HttpFailure::ForeignAddress { .. }
+        | HttpFailure::ConnectFailed { .. }
+        | HttpFailure::TimedOut { .. }
+        | HttpFailure::NoCredential { .. }
+        | HttpFailure::Aborted => Err(HandshakeError::Failed(RequestError::Send(failure))),
     }
 }
 

@@ -4,13 +4,15 @@
 //! asked with `server/discover`. A server that is not known yet is asked in the modern way first; any answer but a
 //! modern one, and silence too, means that it is spoken to in the old way.
 
+mod dialect;
 mod greeting;
 mod handshake;
 mod meta;
 
+pub(crate) use dialect::Dialect;
 pub use greeting::Era;
 pub(crate) use greeting::Greeting;
-pub(crate) use handshake::{HandshakeError, Introduction, greet};
+pub(crate) use handshake::{Approach, HandshakeError, Introduction, greet};
 pub(crate) use meta::RequestMeta;
 
 /// The versions with `initialize`, newest first. The first is the one asked for.

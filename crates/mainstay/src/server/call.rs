@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::Generation;
+use mainstay_lifecycle::{Generation, Recovery};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
@@ -17,8 +17,8 @@ use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::{Asking, Connection};
 use crate::event::Trouble;
-use crate::keeper::Report;
-use crate::wire::{Outcome, RawJson, RequestError, TimeoutKind, with_meta};
+use crate::keeper::{Consequence, Report, recovery};
+use crate::wire::{Outcome, RawJson, RequestError, with_meta};
 
 /// How long a call that lost its connection waits to learn why.
 const LAST_WORDS: Duration = Duration::from_millis(75);
@@ -135,21 +135,7 @@ impl Slot {
                 Ok(Reply { generation, result })
             }
             Err(error) => {
-                match &error {
-                    // The server answered, if not what the caller hoped for: the connection is as good as ever.
-                    RequestError::Rpc(_) | RequestError::BadAnswer(_) => self.answered(connection),
-                    // It was not the server that let the caller wait.
-                    RequestError::TimedOut {
-                        kind: TimeoutKind::Person,
-                        ..
-                    } => {}
-                    RequestError::TimedOut { .. } | RequestError::Send(_) => {
-                        connection.call_failed();
-                        self.inbox.report(Report::CallFailed(generation));
-                    }
-                    // The end of the connection is seen by its owner; N calls that see it cause one reconnect.
-                    RequestError::Lost { .. } => {}
-                }
+                self.judge(connection, &error);
                 let trouble = match &error {
                     RequestError::Lost { .. } => self.trouble_of(generation, deadline).await,
                     RequestError::Rpc(_)
@@ -158,6 +144,31 @@ impl Slot {
                     | RequestError::Send(_) => None,
                 };
                 Err(CallError::of(error, self.name.clone(), generation, trouble))
+            }
+        }
+    }
+
+    /// Tells the keeper what a failed call means for its connection.
+    fn judge(&self, connection: &Connection, error: &RequestError) {
+        let generation = connection.generation;
+        match recovery::of_call(error) {
+            // The server answered, if not what the caller hoped for: the connection is as good as ever.
+            Consequence::Nothing if error.outcome() == Outcome::Answered => self.answered(connection),
+            Consequence::Nothing | Consequence::Seen => {}
+            Consequence::Counts(recovery) => {
+                connection.call_failed();
+                let trouble = recovery::challenge(error).map(|challenge| {
+                    let trouble = Trouble::new(self, Some(generation), error.to_string());
+                    Arc::new(trouble.asking_for(Some(challenge)))
+                });
+                self.inbox
+                    .report(Report::CallFailed(generation, recovery, trouble));
+            }
+            Consequence::Doubt => {
+                connection.call_failed();
+                self.inbox
+                    .report(Report::CallFailed(generation, Recovery::Retry, None));
+                self.inbox.report(Report::Doubted(generation));
             }
         }
     }

@@ -7,6 +7,7 @@ use mainstay_lifecycle::{Generation, StateKind};
 
 use super::{Reason, Status};
 use crate::event::Trouble;
+use crate::transport::http::Challenge;
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{BadAnswer, Outcome, RequestError, RpcError, TimeoutKind};
 
@@ -71,6 +72,26 @@ pub enum CallError {
         reason: String,
         /// Whether it may have run.
         outcome: Outcome,
+    },
+    /// The server lets in only who has logged in, or who may do more; the call did not run.
+    #[error("server {server} asks for a login{}; the call did not run", scopes(.challenge))]
+    AuthRequired {
+        /// Which server.
+        server: Arc<str>,
+        /// On which connection.
+        generation: Generation,
+        /// What a login needs.
+        challenge: Box<Challenge>,
+    },
+    /// The server has too much to do; the call did not run.
+    #[error("server {server} asks to be left alone{}; the call did not run", pause(*.retry_after))]
+    Throttled {
+        /// Which server.
+        server: Arc<str>,
+        /// On which connection.
+        generation: Generation,
+        /// For how long, where it says so.
+        retry_after: Option<Duration>,
     },
     /// The server answered with an error.
     #[error("server {server} answered with an error: {error}")]
@@ -158,6 +179,7 @@ impl CallError {
             Self::TimedOut { outcome, .. }
             | Self::Lost { outcome, .. }
             | Self::NotCarried { outcome, .. } => *outcome,
+            Self::AuthRequired { .. } | Self::Throttled { .. } => Outcome::Refused,
             Self::Rpc { .. } | Self::BadAnswer { .. } => Outcome::Answered,
         }
     }
@@ -168,9 +190,11 @@ impl CallError {
             Self::NotConnected(now) | Self::WaitTimedOut { now, .. } | Self::TooManyWaiting { now, .. } => {
                 now.next_retry?
             }
+            Self::Throttled { retry_after, .. } => return *retry_after,
             Self::TimedOut { .. }
             | Self::Lost { .. }
             | Self::NotCarried { .. }
+            | Self::AuthRequired { .. }
             | Self::Rpc { .. }
             | Self::BadAnswer { .. }
             | Self::Hidden { .. }
@@ -206,25 +230,49 @@ impl CallError {
                 kind,
                 outcome,
             },
-            RequestError::Send(failure) if ends_connection(&failure) => Self::Lost {
-                server,
-                generation,
-                reason: failure.to_string(),
-                trouble,
-                outcome,
-            },
-            RequestError::Send(failure) => Self::NotCarried {
-                server,
-                generation,
-                reason: failure.to_string(),
-                outcome,
-            },
+            RequestError::Send(failure) => Self::of_send(&failure, server, generation, trouble),
             RequestError::Lost { end, .. } => Self::Lost {
                 server,
                 generation,
                 reason: end.to_string(),
                 trouble,
                 outcome,
+            },
+        }
+    }
+}
+
+impl CallError {
+    fn of_send(
+        failure: &SendFailure,
+        server: Arc<str>,
+        generation: Generation,
+        trouble: Option<Arc<Trouble>>,
+    ) -> Self {
+        match failure.error().downcast_ref() {
+            // The next connection may carry it.
+            Some(HttpFailure::SessionLost { .. } | HttpFailure::ConnectFailed { .. }) => Self::Lost {
+                server,
+                generation,
+                reason: failure.to_string(),
+                trouble,
+                outcome: failure.outcome(),
+            },
+            Some(HttpFailure::AuthRequired { challenge, .. }) => Self::AuthRequired {
+                server,
+                generation,
+                challenge: Box::new(challenge.clone()),
+            },
+            Some(HttpFailure::Throttled { retry_after, .. }) => Self::Throttled {
+                server,
+                generation,
+                retry_after: *retry_after,
+            },
+            Some(_) | None => Self::NotCarried {
+                server,
+                generation,
+                reason: failure.to_string(),
+                outcome: failure.outcome(),
             },
         }
     }
@@ -263,12 +311,15 @@ impl std::fmt::Display for NotConnected {
     }
 }
 
-/// Whether what kept one call from being carried is the end of the connection: the next one may carry it.
-fn ends_connection(failure: &SendFailure) -> bool {
-    match failure.error().downcast_ref::<HttpFailure>() {
-        Some(HttpFailure::SessionLost { .. } | HttpFailure::ConnectFailed { .. }) => true,
-        Some(_) | None => false,
+fn scopes(challenge: &Challenge) -> String {
+    if challenge.scopes.is_empty() {
+        return String::new();
     }
+    format!(" (scopes: {})", challenge.scopes.join(" "))
+}
+
+fn pause(retry_after: Option<Duration>) -> String {
+    retry_after.map_or_else(String::new, |pause| format!(" for {} s", pause.as_secs()))
 }
 
 fn why(reason: &str, trouble: Option<&Trouble>) -> String {

@@ -122,6 +122,12 @@ impl Server {
         self.command(Command::Restart).await
     }
 
+    /// Says that the login which the server asked for took place: it is tried again at once. Means nothing to a server
+    /// that asks for none.
+    pub fn logged_in(&self) {
+        self.0.inbox.command(Command::Login);
+    }
+
     /// Wants the server connected. The latest wish wins.
     ///
     /// Cancel safety: dropped, the wish is either taken whole or not at all.

@@ -1,15 +1,18 @@
 //! A server's configuration, with what is derived from it worked out once.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::config::{Identity, ServerConfig, ToolView};
+use crate::config::{HttpTarget, Identity, ServerConfig, ToolView};
+use crate::transport::http::{Endpoint, HttpConfigError};
 
 pub(crate) struct Settings {
     config: ServerConfig,
     identity: Identity,
     /// The part of the configuration that the published catalog shares.
     pub(crate) view: Arc<ToolView>,
+    /// The HTTP client, made at its first use. Its connections are of use to every generation.
+    endpoint: OnceLock<Endpoint>,
 }
 
 impl Settings {
@@ -18,7 +21,17 @@ impl Settings {
             identity: config.identity(),
             view: Arc::new(config.tools().clone()),
             config,
+            endpoint: OnceLock::new(),
         }
+    }
+
+    /// The way to a server over HTTP. One that cannot be made, for want of a file say, is tried again the next time.
+    pub(crate) fn endpoint(&self, target: &HttpTarget) -> Result<&Endpoint, Arc<HttpConfigError>> {
+        if let Some(endpoint) = self.endpoint.get() {
+            return Ok(endpoint);
+        }
+        let endpoint = Endpoint::new(target.url().value(), target.options()).map_err(Arc::new)?;
+        Ok(self.endpoint.get_or_init(|| endpoint))
     }
 
     pub(crate) fn config(&self) -> &ServerConfig {

@@ -29,7 +29,7 @@ async fn a_call_that_the_server_throttles_is_refused_once_and_costs_no_connectio
         .call("echo", &json!({}), CallOptions::default())
         .await
         .unwrap_err();
-    assert!(matches!(error, CallError::NotCarried { .. }), "{error:?}");
+    assert!(matches!(error, CallError::Throttled { .. }), "{error:?}");
     assert_eq!(error.outcome(), Outcome::Refused);
     assert_eq!(posts(), before + 1, "sent once");
     assert_eq!(server.status().generation, generation);

@@ -86,13 +86,17 @@ impl Current {
         Verdict::default()
     }
 
-    pub(super) fn list_failed(&mut self, policy: &Policy) -> Verdict {
+    pub(super) fn list_failed(&mut self, recovery: Recovery, now: Moment, policy: &Policy) -> Verdict {
         if self.listing.take().is_none() {
             return Verdict::default();
         }
         self.list_failures += 1;
         self.owed = true;
-        Verdict::lost(self.list_failures >= policy.discovery_failures.get())
+        if let Recovery::RetryAfter(pause) = recovery {
+            self.list_from = self.list_from.max(now + pause);
+        }
+        let condemned = self.list_failures >= policy.discovery_failures.get();
+        Verdict::lost_until(condemned || is_hopeless(recovery), recovery)
     }
 
     pub(super) fn list_changed(&mut self) -> Verdict {
@@ -109,9 +113,21 @@ impl Current {
         Verdict::default()
     }
 
-    pub(super) fn call_failed(&mut self, policy: &Policy) -> Verdict {
+    pub(super) fn call_failed(&mut self, recovery: Recovery, policy: &Policy) -> Verdict {
         self.call_failures += u32::from(self.is_listed());
-        Verdict::lost(self.call_failures >= policy.call_failures.get())
+        let condemned = self.call_failures >= policy.call_failures.get();
+        let hopeless = self.is_listed() && is_hopeless(recovery);
+        Verdict::lost_until(condemned || hopeless, recovery)
+    }
+
+    /// A doubt is answered by a probe at once, unless one is out.
+    pub(super) fn doubted(&mut self, policy: &Policy) -> Verdict {
+        let examined = self.is_listed() && policy.probe.is_some() && self.asked.is_none();
+        Verdict {
+            may_probe: examined,
+            must_probe: examined,
+            ..Verdict::default()
+        }
     }
 
     /// The examination begins anew: the server gave a sign of life, or the rules changed.
@@ -126,7 +142,7 @@ impl Current {
             return Verdict::lost(by <= now);
         }
         let mut verdict = if self.listing.is_some_and(|by| by <= now) {
-            self.list_failed(policy)
+            self.list_failed(Recovery::Retry, now, policy)
         } else {
             Verdict::default()
         };
@@ -195,4 +211,9 @@ impl Current {
         self.list_from = shift(self.list_from).max(now);
         self.asked = self.asked.map(|(at, by)| (shift(at), shift(by)));
     }
+}
+
+/// Whether no passing of time mends it.
+fn is_hopeless(recovery: Recovery) -> bool {
+    matches!(recovery, Recovery::Login | Recovery::GiveUp)
 }

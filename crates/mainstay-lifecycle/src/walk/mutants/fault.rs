@@ -45,6 +45,9 @@ pub(in crate::walk) enum Fault {
     RetriesWhatNeedsALogin,
     RetriesWhatNobodyMends,
     IgnoresRetryAfter,
+    IgnoresTheLoginOfACall,
+    ListsBeforeItsTime,
+    HasNoDoubts,
     IgnoresChangesWhileListing,
     ListsAnOldGeneration,
     TrustsAnEmptyListing,
@@ -148,6 +151,17 @@ impl Fault {
             | (Self::RetriesWhatNobodyMends, Input::OpenFailed(generation, Recovery::GiveUp))
             | (Self::IgnoresRetryAfter, Input::OpenFailed(generation, Recovery::RetryAfter(_))) => {
                 Some(Input::OpenFailed(generation, Recovery::Retry))
+            }
+            (Self::IgnoresTheLoginOfACall, Input::CallFailed(generation, Recovery::Login)) => {
+                Some(Input::CallFailed(generation, Recovery::Retry))
+            }
+            (Self::ListsBeforeItsTime, Input::ListFailed(generation, Recovery::RetryAfter(_))) => {
+                Some(Input::ListFailed(generation, Recovery::Retry))
+            }
+            (Self::HasNoDoubts, Input::Doubted(generation))
+                if machine.state.generation() == Some(generation) =>
+            {
+                None
             }
             (Self::BelievesNoCall, Input::CallAnswered(generation))
                 if machine.state.generation() == Some(generation) =>
@@ -273,11 +287,12 @@ fn renumbered(input: Input, generation: Generation) -> Input {
         Input::Opened(_) => Input::Opened(generation),
         Input::OpenFailed(_, recovery) => Input::OpenFailed(generation, recovery),
         Input::Listed(_, listing) => Input::Listed(generation, listing),
-        Input::ListFailed(_) => Input::ListFailed(generation),
+        Input::ListFailed(_, recovery) => Input::ListFailed(generation, recovery),
         Input::ListChanged(_) => Input::ListChanged(generation),
         Input::Lost(_) => Input::Lost(generation),
         Input::CallAnswered(_) => Input::CallAnswered(generation),
-        Input::CallFailed(_) => Input::CallFailed(generation),
+        Input::CallFailed(_, recovery) => Input::CallFailed(generation, recovery),
+        Input::Doubted(_) => Input::Doubted(generation),
         Input::ProbeAnswered(_) => Input::ProbeAnswered(generation),
         Input::Enable { .. }
         | Input::Disable

@@ -12,7 +12,7 @@ use crate::config::{Configuration, Replay, ServerConfig, StdioTarget, Target, Te
 fn stdio(server: &ServerConfig) -> &StdioTarget {
     match server.target() {
         Target::Stdio(stdio) => stdio,
-        Target::Custom(_) => panic!("read from a file"),
+        Target::Http(_) | Target::Custom(_) => panic!("a program was configured"),
     }
 }
 

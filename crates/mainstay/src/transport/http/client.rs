@@ -17,10 +17,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::Verifier;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::Http;
+use super::credentials::Credentials;
 use super::failure::{HttpFailure, Step};
 use super::options::{HttpConfigError, HttpOptions, Identity};
+use crate::transport::{Sse, Transport};
 
 /// Redirects in a row: a path that moved, and a slash that was forgotten.
 const REDIRECTS: usize = 3;
@@ -37,17 +41,40 @@ const CREDENTIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where a server is, and how it is spoken to. Clones share the connections.
 #[derive(Clone)]
-pub(in crate::transport) struct Endpoint {
+pub(crate) struct Endpoint {
     pub(in crate::transport) url: Url,
     pub(in crate::transport) options: HttpOptions,
     client: Client,
+    /// One request at a time looks for the credential: the others find what it found.
+    credential: Arc<Mutex<()>>,
 }
 
 impl Endpoint {
-    pub(in crate::transport) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
+    pub(crate) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
         let url = address(url)?;
         let client = client(&url, &options)?;
-        Ok(Self { url, options, client })
+        let credential = Arc::default();
+        Ok(Self {
+            url,
+            options,
+            client,
+            credential,
+        })
+    }
+
+    /// What its requests are allowed in with.
+    pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
+        self.options.credentials.clone()
+    }
+
+    /// A connection of Streamable HTTP.
+    pub(crate) fn streamable(&self) -> Box<dyn Transport> {
+        Box::new(Http::over(self.clone()))
+    }
+
+    /// A connection of HTTP+SSE.
+    pub(crate) fn sse(&self) -> Box<dyn Transport> {
+        Box::new(Sse::over(self.clone()))
     }
 
     /// A request to the server, allowed in with the credential of the moment.
@@ -60,7 +87,11 @@ impl Endpoint {
         let Some(credentials) = &self.options.credentials else {
             return Ok(request);
         };
-        let value = timeout(CREDENTIAL_TIMEOUT, credentials.authorization())
+        let authorization = async {
+            let _turn = self.credential.lock().await;
+            credentials.authorization().await
+        };
+        let value = timeout(CREDENTIAL_TIMEOUT, authorization)
             .await
             .map_err(|_| HttpFailure::TimedOut {
                 step: Step::Credential,

@@ -1,9 +1,8 @@
 //! Opens Streamable HTTP connections to one server.
 
-use super::Http;
 use super::client::Endpoint;
 use super::options::{HttpConfigError, HttpOptions};
-use crate::transport::{Connecting, Connector, Transport};
+use crate::transport::{Connecting, Connector};
 
 /// Opens Streamable HTTP connections to one server. They share the TCP connections, and nothing else.
 #[derive(Debug)]
@@ -21,7 +20,6 @@ impl HttpConnector {
 
 impl Connector for HttpConnector {
     fn connect(&self) -> Connecting<'_> {
-        let http: Box<dyn Transport> = Box::new(Http::over(self.endpoint.clone()));
-        Box::pin(std::future::ready(Ok(http)))
+        Box::pin(std::future::ready(Ok(self.endpoint.streamable())))
     }
 }

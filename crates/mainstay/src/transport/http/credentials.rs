@@ -3,18 +3,128 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::header::HeaderValue;
+use tokio::sync::watch;
 
 /// The value of an `Authorization` header, being looked up.
 pub type Authorizing<'a> = Pin<Box<dyn Future<Output = io::Result<Option<HeaderValue>>> + Send + 'a>>;
 
+/// A change of a credential, being waited for.
+pub type Changing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// Gives each request the credential of the moment, so that one that was renewed is used from the next request on.
 ///
-/// It is asked once for each request, from many tasks at once: a provider that has to fetch something makes the others
-/// wait for the one fetch.
+/// It is asked once for each request, and by one request of a server at a time: a provider that has to fetch something
+/// and keeps it fetches it once, however many requests wait for it.
 pub trait Credentials: Send + Sync + 'static {
     /// The whole value of `Authorization`, or `None` to send the request without. An error fails the request before
     /// it leaves. A value that is to be kept out of logs is marked with `HeaderValue::set_sensitive`.
     fn authorization(&self) -> Authorizing<'_>;
+
+    /// Comes back when the credential is another than the one last given out. It brings back a server that asked for
+    /// a login. The default never does: such a server waits for [`Server::logged_in`](crate::Server::logged_in).
+    fn changed(&self) -> Changing<'_> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A bearer token that can be exchanged for another at any time; the next request uses it, and a server that refused the
+/// old one is tried again.
+#[derive(Debug)]
+pub struct BearerToken {
+    token: watch::Sender<Numbered>,
+    /// The number of the token that was last given out.
+    given: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Numbered {
+    number: u64,
+    /// `None` when no header can hold the token.
+    value: Option<HeaderValue>,
+}
+
+impl BearerToken {
+    /// A provider of this token.
+    pub fn new(token: &str) -> Self {
+        let token = Numbered {
+            number: 1,
+            value: bearer(token),
+        };
+        Self {
+            token: watch::Sender::new(token),
+            given: AtomicU64::new(0),
+        }
+    }
+
+    /// Exchanges the token.
+    pub fn set(&self, token: &str) {
+        self.token.send_modify(|current| {
+            current.number += 1;
+            current.value = bearer(token);
+        });
+    }
+}
+
+impl Credentials for BearerToken {
+    fn authorization(&self) -> Authorizing<'_> {
+        let token = self.token.borrow();
+        self.given.store(token.number, Ordering::Relaxed);
+        let value = token.value.clone().map(Some).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the token holds a character that no header may hold",
+            )
+        });
+        Box::pin(std::future::ready(value))
+    }
+
+    fn changed(&self) -> Changing<'_> {
+        Box::pin(async {
+            let mut token = self.token.subscribe();
+            let given = || self.given.load(Ordering::Relaxed);
+            // It cannot be closed: its sender is here.
+            let _ = token.wait_for(|token| token.number != given()).await;
+        })
+    }
+}
+
+fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_has_changed_when_it_is_not_the_one_last_given_out() {
+        let token = BearerToken::new("one");
+        assert_eq!(token.authorization().await.unwrap().unwrap(), "Bearer one");
+        let soon = std::time::Duration::from_secs(1);
+        assert!(
+            tokio::time::timeout(soon, token.changed()).await.is_err(),
+            "given out"
+        );
+        token.set("two");
+        token.changed().await;
+        token.changed().await;
+        assert_eq!(token.authorization().await.unwrap().unwrap(), "Bearer two");
+        assert!(
+            tokio::time::timeout(soon, token.changed()).await.is_err(),
+            "given out"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_token_that_no_header_can_hold_fails_the_request_and_is_not_shown() {
+        let token = BearerToken::new("se\ncret");
+        let error = token.authorization().await.unwrap_err();
+        assert!(!error.to_string().contains("cret"), "{error}");
+        assert!(!format!("{token:?}").contains("cret"));
+    }
 }

@@ -30,15 +30,16 @@ use std::sync::Arc;
 
 pub use challenge::Challenge;
 pub use connector::HttpConnector;
-pub use credentials::{Authorizing, Credentials};
+pub use credentials::{Authorizing, BearerToken, Changing, Credentials};
 pub use failure::{HttpFailure, Step};
 pub use options::{HttpConfigError, HttpOptions};
 pub use params::ParamHeaders;
 
 use super::{Inbound, Outbound, Transport};
-use client::Endpoint;
+pub(crate) use client::Endpoint;
 use courier::Courier;
 use crew::{Crew, Sender};
+pub(crate) use pace::Pace;
 
 /// A Streamable HTTP connection, ready to be started. Nothing is sent before the first message.
 pub struct Http(Arc<Courier>);

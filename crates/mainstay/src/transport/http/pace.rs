@@ -11,7 +11,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// The pauses between tries, growing while they are vain.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// What the server asked for.
     retry: Option<Duration>,
     vain: u32,
@@ -19,23 +19,23 @@ pub(super) struct Pace {
 
 impl Pace {
     /// The server asks for this pause.
-    pub(super) fn ask(&mut self, retry: Duration) {
+    pub(crate) fn ask(&mut self, retry: Duration) {
         self.retry = Some(retry.min(LONGEST));
     }
 
     /// The stream gave something.
-    pub(super) fn gained(&mut self) {
+    pub(crate) fn gained(&mut self) {
         self.vain = 0;
     }
 
     /// Tries since the stream last gave something.
-    pub(super) fn vain(&self) -> u32 {
+    pub(crate) fn vain(&self) -> u32 {
         self.vain
     }
 
     /// The pause before the next try: never shorter than the server asks for, and never the same for all clients.
     /// Where the connection broke, which no server asks for, the first try is made at once.
-    pub(super) fn next(&mut self, broken: bool) -> Duration {
+    pub(crate) fn next(&mut self, broken: bool) -> Duration {
         let tries = self.vain;
         self.vain = tries.saturating_add(1);
         if broken && tries == 0 {

@@ -1,9 +1,8 @@
 //! Opens HTTP+SSE connections to one server.
 
-use super::Sse;
 use crate::transport::http::client::Endpoint;
 use crate::transport::http::{HttpConfigError, HttpOptions};
-use crate::transport::{Connecting, Connector, Transport};
+use crate::transport::{Connecting, Connector};
 
 /// Opens HTTP+SSE connections to one server. They share the TCP connections, and nothing else.
 #[derive(Debug)]
@@ -21,7 +20,6 @@ impl SseConnector {
 
 impl Connector for SseConnector {
     fn connect(&self) -> Connecting<'_> {
-        let sse: Box<dyn Transport> = Box::new(Sse::over(self.endpoint.clone()));
-        Box::pin(std::future::ready(Ok(sse)))
+        Box::pin(std::future::ready(Ok(self.endpoint.sse())))
     }
 }

@@ -35,7 +35,7 @@ impl Sse {
         Ok(Self::over(Endpoint::new(url.as_ref(), options)?))
     }
 
-    fn over(endpoint: Endpoint) -> Self {
+    pub(super) fn over(endpoint: Endpoint) -> Self {
         Self(Arc::new(Stream {
             crew: Crew::new(),
             endpoint,

@@ -1,0 +1,147 @@
+//! A server that is reached by an address.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Text;
+use crate::config::secret::Secret;
+use crate::transport::HttpOptions;
+use crate::transport::http::{BearerToken, Credentials};
+
+/// A server that is reached over HTTP: everything that makes it this server, and how patiently it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpTarget {
+    pub(in crate::config) url: Text,
+    pub(in crate::config) kind: HttpKind,
+    pub(in crate::config) headers: Vec<(String, Secret)>,
+    pub(in crate::config) bearer_token: Option<Secret>,
+    pub(in crate::config) credentials: Option<Provider>,
+    pub(in crate::config) root_certificates: Option<PathBuf>,
+    pub(in crate::config) client_certificate: Option<ClientCertificate>,
+    pub(in crate::config) unix_socket: Option<PathBuf>,
+    pub(in crate::config) connect_timeout: Option<Duration>,
+    pub(in crate::config) first_byte_timeout: Option<Duration>,
+}
+
+/// Which of the transports over HTTP a server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HttpKind {
+    /// Found out: Streamable HTTP in either era, then HTTP+SSE.
+    #[default]
+    Auto,
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP+SSE, of 2024-11-05.
+    Sse,
+}
+
+/// The files of the certificate that this client shows; they may be one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct ClientCertificate {
+    pub(in crate::config) certificate: PathBuf,
+    pub(in crate::config) key: PathBuf,
+}
+
+/// A provider of credentials. Two are the same if they are one and the same object.
+#[derive(Clone)]
+pub(in crate::config) struct Provider(pub(in crate::config) Arc<dyn Credentials>);
+
+impl HttpTarget {
+    pub(in crate::config) fn new(url: Text) -> Self {
+        Self {
+            url,
+            kind: HttpKind::default(),
+            headers: Vec::new(),
+            bearer_token: None,
+            credentials: None,
+            root_certificates: None,
+            client_certificate: None,
+            unix_socket: None,
+            connect_timeout: None,
+            first_byte_timeout: None,
+        }
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &Text {
+        &self.url
+    }
+
+    /// Which transport it speaks.
+    pub fn kind(&self) -> HttpKind {
+        self.kind
+    }
+
+    /// The headers of every request.
+    pub fn headers(&self) -> &[(String, Secret)] {
+        &self.headers
+    }
+
+    /// The unix-domain socket that is connected to instead of the host of the address.
+    pub fn unix_socket(&self) -> Option<&Path> {
+        self.unix_socket.as_deref()
+    }
+
+    /// What its requests are allowed in with: the embedder's provider, or else the token.
+    pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
+        if let Some(Provider(credentials)) = &self.credentials {
+            return Some(credentials.clone());
+        }
+        let token = self.bearer_token.as_ref()?;
+        Some(Arc::new(BearerToken::new(token.expose())))
+    }
+
+    /// How its transports are made.
+    pub(crate) fn options(&self) -> HttpOptions {
+        let mut options = HttpOptions::new();
+        for (name, value) in &self.headers {
+            options = options.header(name, value.expose());
+        }
+        if let Some(credentials) = self.credentials() {
+            options = options.credentials(credentials);
+        }
+        if let Some(path) = &self.root_certificates {
+            options = options.root_certificates(path);
+        }
+        if let Some(files) = &self.client_certificate {
+            options = options.client_certificate(&files.certificate, &files.key);
+        }
+        if let Some(path) = &self.unix_socket {
+            options = options.unix_socket(path);
+        }
+        if let Some(timeout) = self.connect_timeout {
+            options = options.connect_timeout(timeout);
+        }
+        if let Some(timeout) = self.first_byte_timeout {
+            options = options.first_byte_timeout(timeout);
+        }
+        options
+    }
+}
+
+impl HttpKind {
+    /// The kind as one word, as configuration files have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Streamable => "http",
+            Self::Sse => "sse",
+        }
+    }
+}
+
+impl PartialEq for Provider {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Provider {}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Provider")
+    }
+}

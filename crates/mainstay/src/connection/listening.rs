@@ -1,0 +1,117 @@
+//! The standing question of a modern connection, whose long answer carries the server's notifications.
+//!
+//! It stands as long as the connection does: a server that ends it, by a result or by `notifications/cancelled`, and a
+//! stream that breaks, are asked again, ever more slowly while that is vain. What changed meanwhile went unheard, so
+//! everything is listed again.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::reception::Reception;
+use super::{Connection, Interests, LONGEST_REQUEST};
+use crate::transport::HttpFailure;
+use crate::transport::http::Pace;
+use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
+
+/// An answer that stood this long was not vain.
+const STOOD: Duration = Duration::from_secs(30);
+
+/// How a long answer ended.
+enum Ended {
+    /// The server does not listen so, or the connection is gone.
+    ForGood,
+    /// As the server wished.
+    Gracefully,
+    /// Its stream broke, and the server perhaps with it.
+    Broken,
+}
+
+struct Listening {
+    peer: Peer,
+    params: RawJson,
+    reception: Arc<Reception>,
+}
+
+impl Connection {
+    /// Opens the long answer, in place of the one before it. It is queued before this returns, so that whatever is listed
+    /// afterwards is listed by a server that listens.
+    pub(crate) fn listen(&self, interests: &Interests) {
+        let Some(meta) = &self.meta else { return };
+        let offers = self.greeting.offers;
+        let filter = json!({ "notifications": {
+            "toolsListChanged": offers.tools,
+            "promptsListChanged": offers.prompts,
+            "resourcesListChanged": offers.resources,
+            "resourceSubscriptions": interests.resources,
+        }});
+        let Ok(filter) = RawJson::from_value(&filter) else {
+            return;
+        };
+        let listening = Listening {
+            peer: self.peer.clone(),
+            params: meta.stamp(Some(&filter), None, None),
+            reception: self.reception.clone(),
+        };
+        let mut listening = Box::pin(listening.keep());
+        let begun = listening.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if begun.is_pending() {
+            self.reception
+                .replace_listen(tokio::spawn(listening).abort_handle());
+        }
+    }
+}
+
+impl Listening {
+    async fn keep(self) {
+        let mut pace = Pace::default();
+        let mut again = false;
+        loop {
+            let asked = Instant::now();
+            let ended = self.once(again).await;
+            if asked.elapsed() >= STOOD {
+                pace.gained();
+            }
+            match ended {
+                Ended::ForGood => return,
+                Ended::Gracefully => sleep(pace.next(false)).await,
+                Ended::Broken => sleep(pace.next(true)).await,
+            }
+            again = true;
+        }
+    }
+
+    async fn once(&self, again: bool) -> Ended {
+        let options = RequestOptions::within(LONGEST_REQUEST);
+        let params = Some(self.params.clone());
+        let mut answer = pin!(self.peer.request("subscriptions/listen", params, options));
+        let begun = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
+        if again {
+            self.reception.list_changed();
+        }
+        match begun {
+            Poll::Ready(answer) => how(&answer),
+            Poll::Pending => tokio::select! {
+                answer = answer => how(&answer),
+                () = self.reception.listen_cancelled() => Ended::Gracefully,
+            },
+        }
+    }
+}
+
+fn how(answer: &Result<RawJson, RequestError>) -> Ended {
+    match answer {
+        Ok(_) | Err(RequestError::TimedOut { .. } | RequestError::BadAnswer(_)) => Ended::Gracefully,
+        Err(RequestError::Rpc(_) | RequestError::Lost { .. }) => Ended::ForGood,
+        Err(RequestError::Send(failure)) => match failure.error().downcast_ref() {
+            Some(HttpFailure::Status { status, .. }) if *status < 500 => Ended::ForGood,
+            Some(HttpFailure::Status { .. } | HttpFailure::Throttled { .. }) => Ended::Gracefully,
+            Some(_) | None => Ended::Broken,
+        },
+    }
+}
