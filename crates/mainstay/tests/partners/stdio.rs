@@ -361,6 +361,7 @@ impl ClientHandler for Person {
             sampling: true,
             elicitation: true,
             roots: true,
+            ..ClientCapabilities::default()
         }
     }
 
