@@ -39,6 +39,9 @@ impl Connection {
                 .peer
                 .request(method, Some(params.clone()), self.options(asking))
                 .await?;
+            if asking.hand_on_input {
+                return Ok(result);
+            }
             let Some(needed) = InputRequired::read(method, &result) else {
                 return Ok(result);
             };
