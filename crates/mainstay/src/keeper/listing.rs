@@ -13,7 +13,7 @@ use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step
 use crate::connection::{Asking, Connection};
 use crate::handler::METHOD_NOT_FOUND;
 use crate::server::Slot;
-use crate::transport::http::Challenge;
+use crate::transport::http::{Challenge, HttpFailure};
 use crate::wire::{RawJson, RequestError};
 
 /// How long one page may take.
@@ -37,6 +37,17 @@ impl ListError {
         match self {
             Self::Request { error, .. } => recovery::challenge(error),
             Self::Page(_) => None,
+        }
+    }
+
+    /// The failure of a request over HTTP, if it was one.
+    pub(super) fn http(&self) -> Option<&HttpFailure> {
+        match self {
+            Self::Request {
+                error: RequestError::Send(failure),
+                ..
+            } => recovery::http(failure),
+            Self::Request { .. } | Self::Page(_) => None,
         }
     }
 }

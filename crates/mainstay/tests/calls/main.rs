@@ -12,6 +12,7 @@ mod http;
 mod losing;
 mod names;
 mod person;
+mod ping;
 mod rounds;
 mod timing;
 mod waiting;

@@ -94,6 +94,14 @@ impl HttpTarget {
         self.unix_socket.as_ref().map(FilePath::path)
     }
 
+    /// Whether its requests carry something to be let in with: a token, or a header `Authorization`.
+    pub fn has_credentials(&self) -> bool {
+        let mut names = self.headers.iter().map(|(name, _)| name);
+        self.credentials.is_some()
+            || self.bearer_token.is_some()
+            || names.any(|name| name.eq_ignore_ascii_case("authorization"))
+    }
+
     /// What its requests are allowed in with: the embedder's provider, or else the token.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         if let Some(Provider(credentials)) = &self.credentials {
