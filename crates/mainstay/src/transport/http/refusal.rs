@@ -211,15 +211,20 @@ fn innermost(error: &dyn Error) -> String {
     innermost.to_string()
 }
 
+/// What the system said: the innermost failure of input or output. Each may be wrapped in others that say less.
 fn io_kind(error: &dyn Error) -> Option<io::ErrorKind> {
+    let mut kind = None;
     let mut next = error.source();
     while let Some(source) = next {
-        if let Some(io) = source.downcast_ref::<io::Error>() {
-            return Some(io.kind());
+        let mut io = source.downcast_ref::<io::Error>();
+        while let Some(error) = io {
+            kind = Some(error.kind());
+            // Its `source` would be that of what it wraps.
+            io = error.get_ref().and_then(|inner| inner.downcast_ref());
         }
         next = source.source();
     }
-    None
+    kind
 }
 
 #[cfg(test)]
