@@ -36,6 +36,7 @@ mod event;
 mod fleet;
 mod handler;
 mod keeper;
+pub mod message;
 mod process;
 mod protocol;
 mod server;

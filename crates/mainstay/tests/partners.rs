@@ -364,6 +364,7 @@ impl ClientHandler for Person {
             sampling: true,
             elicitation: true,
             roots: true,
+            ..ClientCapabilities::default()
         }
     }
 

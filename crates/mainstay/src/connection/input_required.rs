@@ -39,16 +39,23 @@ impl Connection {
                 .peer
                 .request(method, Some(params.clone()), self.options(asking))
                 .await?;
+            if asking.hand_on_input {
+                return Ok(result);
+            }
             let Some(needed) = InputRequired::read(method, &result) else {
                 return Ok(result);
             };
-            let answers = self.answer_in_time(needed.input_requests, asking).await?;
             let Some(mut again) = Object::parse(&params) else {
                 return Ok(result);
             };
-            again.set("inputResponses", answers);
-            if let Some(state) = needed.request_state {
-                again.set("requestState", state);
+            // Each round stands for itself: what the last one carried and this one does not must go.
+            match needed.input_requests {
+                Some(requests) => again.set("inputResponses", self.answer_in_time(requests, asking).await?),
+                None => drop(again.remove("inputResponses")),
+            }
+            match needed.request_state {
+                Some(state) => again.set("requestState", state),
+                None => drop(again.remove("requestState")),
             }
             params = again.to_raw();
         }
@@ -106,8 +113,7 @@ impl Connection {
 #[serde(rename_all = "camelCase")]
 struct InputRequired {
     result_type: String,
-    #[serde(default)]
-    input_requests: BTreeMap<String, InputRequest>,
+    input_requests: Option<BTreeMap<String, InputRequest>>,
     request_state: Option<RawJson>,
 }
 

@@ -126,6 +126,7 @@ impl Slot {
             deadline: Some(deadline),
             progress: options.progress.clone(),
             handler: options.handler.clone(),
+            hand_on_input: options.hand_on_input,
             hold: None,
         };
         let generation = connection.generation;

@@ -9,6 +9,7 @@ mod fidelity;
 mod health;
 mod hostile;
 mod losing;
+mod mirrors;
 mod names;
 mod person;
 mod rounds;

@@ -24,6 +24,7 @@ use super::Http;
 use super::credentials::Credentials;
 use super::failure::{HttpFailure, Step};
 use super::options::{HttpConfigError, HttpOptions, Identity};
+use super::params::ParamHeaders;
 use crate::transport::{Sse, Transport};
 
 /// Redirects in a row: a path that moved, and a slash that was forgotten.
@@ -65,6 +66,15 @@ impl Endpoint {
     /// What its requests are allowed in with.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         self.options.credentials.clone()
+    }
+
+    /// The same for calls that show these arguments in headers.
+    pub(crate) fn showing(&self, params: Arc<dyn ParamHeaders>) -> Self {
+        let options = self.options.clone().param_headers(params);
+        Self {
+            options,
+            ..self.clone()
+        }
     }
 
     /// A connection of Streamable HTTP.
