@@ -5,11 +5,15 @@
 mod support;
 
 mod closing;
+mod credentials;
+mod dialects;
 mod fidelity;
 mod hostile;
+mod login;
 mod losing;
 mod probing;
 mod sessions;
 mod starting;
 mod throttling;
 mod timing;
+mod wishes;

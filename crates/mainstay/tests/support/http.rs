@@ -158,11 +158,6 @@ impl Notes {
         Arc::default()
     }
 
-    /// What was told so far.
-    pub(crate) fn so_far(&self, method: &str) -> Vec<ServerNotification> {
-        of_method(&self.0.borrow(), method)
-    }
-
     /// The notifications of this method, once there are so many.
     pub(crate) async fn told(&self, method: &str, count: usize) -> Vec<ServerNotification> {
         let mut told = self.0.subscribe();
