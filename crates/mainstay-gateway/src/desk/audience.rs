@@ -52,15 +52,10 @@ pub(crate) struct Hearing {
 }
 
 impl Audience {
-    /// A session hears of every change of a list, and of the resources that it subscribes to.
+    /// A session hears of the resources that it subscribes to and, once it is open, of every change of a list.
     pub(crate) fn seat_session(self: &Arc<Self>, client: &Arc<Client>) -> Hearing {
-        let filter = Filter {
-            tools: true,
-            prompts: true,
-            resources: true,
-            uris: BTreeSet::new(),
-        };
-        self.seat(client.scope.clone(), Way::Session(Arc::downgrade(client)), filter)
+        let way = Way::Session(Arc::downgrade(client));
+        self.seat(client.scope.clone(), way, Filter::default())
     }
 
     /// A listen hears of what it asked for.
@@ -132,6 +127,14 @@ impl Audience {
 }
 
 impl Hearing {
+    /// Hears of every change of a list from now on: what came before, the client's own first listing shows.
+    pub(crate) fn open(&self) {
+        if let Some(hearer) = self.audience.seats().hearers.get_mut(&self.seat) {
+            let filter = &mut hearer.filter;
+            (filter.tools, filter.prompts, filter.resources) = (true, true, true);
+        }
+    }
+
     /// The resources that are subscribed to.
     pub(crate) fn uris(&self) -> Vec<String> {
         let seats = self.audience.seats();
