@@ -52,7 +52,7 @@ pub(crate) struct Hearing {
 }
 
 impl Audience {
-    /// A session hears of the resources that it subscribes to and, once it is open, of every change of a list.
+    /// A session hears of the resources that it subscribes to, and of every change of a list that it has seen.
     pub(crate) fn seat_session(self: &Arc<Self>, client: &Arc<Client>) -> Hearing {
         let way = Way::Session(Arc::downgrade(client));
         self.seat(client.scope.clone(), way, Filter::default())
@@ -127,11 +127,14 @@ impl Audience {
 }
 
 impl Hearing {
-    /// Hears of every change of a list from now on: what came before, the client's own first listing shows.
-    pub(crate) fn open(&self) {
+    /// Hears of every change of this list from now on: it is about to be seen.
+    pub(crate) fn sees(&self, kind: Kind) {
         if let Some(hearer) = self.audience.seats().hearers.get_mut(&self.seat) {
-            let filter = &mut hearer.filter;
-            (filter.tools, filter.prompts, filter.resources) = (true, true, true);
+            match kind {
+                Kind::Tool => hearer.filter.tools = true,
+                Kind::Prompt => hearer.filter.prompts = true,
+                Kind::Resource | Kind::Template => hearer.filter.resources = true,
+            }
         }
     }
 

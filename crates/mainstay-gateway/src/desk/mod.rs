@@ -104,11 +104,6 @@ impl Desk {
                     client.running.cancel(&id);
                 }
             }
-            "notifications/initialized" => {
-                if let Some(hearing) = client.hearing() {
-                    hearing.open();
-                }
-            }
             // The servers ask again, and are answered by whoever calls then.
             "notifications/roots/list_changed" => self.fleet.roots_changed(),
             _other => tracing::debug!(method, "not passed on"),
