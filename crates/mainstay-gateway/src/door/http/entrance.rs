@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::{Notify, watch};
@@ -35,11 +36,13 @@ pub(super) struct Entrance {
 }
 
 /// Whether clients may come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Open,
     /// What runs is finished; nothing new begins.
     Draining,
+    /// What runs was cancelled, and connections end.
+    Closing,
 }
 
 impl Entrance {
@@ -69,6 +72,10 @@ impl Entrance {
         };
         if let Some(origin) = origin {
             readable_by(origin, &mut response);
+        }
+        if self.is_draining() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
         }
         response
     }
@@ -100,24 +107,39 @@ impl Entrance {
         self.phase.send_replace(Phase::Draining);
     }
 
+    /// Ends connections from now on.
+    pub(super) fn close(&self) {
+        self.phase.send_replace(Phase::Closing);
+    }
+
     /// Comes back when nothing new is begun any more.
     pub(super) async fn draining(&self) {
+        self.reached(Phase::Draining).await;
+    }
+
+    /// Comes back when connections end.
+    pub(super) async fn closing(&self) {
+        self.reached(Phase::Closing).await;
+    }
+
+    async fn reached(&self, wanted: Phase) {
         let mut phase = self.phase.subscribe();
         // The sender is in `self`, so the wait cannot fail.
-        let _ = phase.wait_for(|phase| *phase == Phase::Draining).await;
+        let _ = phase.wait_for(|phase| *phase >= wanted).await;
     }
 
     /// Refuses to begin something while the door is being closed.
     pub(super) fn check_open(&self) -> Result<(), Refusal> {
-        let phase = *self.phase.borrow();
-        match phase {
-            Phase::Open => Ok(()),
-            Phase::Draining => {
-                let what = "the gateway is being shut down";
-                let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
-                Err(refusal.retry_after(BACK_SOON))
-            }
+        if !self.is_draining() {
+            return Ok(());
         }
+        let what = "the gateway is being shut down";
+        let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
+        Err(refusal.retry_after(BACK_SOON))
+    }
+
+    fn is_draining(&self) -> bool {
+        *self.phase.borrow() >= Phase::Draining
     }
 }
 

@@ -28,6 +28,9 @@ const BETWEEN_REQUESTS: Duration = Duration::from_secs(60);
 /// How long a client may take to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// How long connections may take to send what is answered already, when everything else has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Pause when the system has no connection to give: it is short of descriptors, and others must end first.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 
@@ -119,10 +122,16 @@ impl Connections {
 
     /// Ends everything that is left.
     async fn end(mut self) {
+        self.entrance.close();
         self.entrance.sessions.end_all();
-        self.tasks.shutdown().await;
-        // What ran for a session was cancelled, and needs a moment to notice.
-        let _ = timeout(HANDSHAKE, self.entrance.busy.idle()).await;
+        let last_words = async {
+            while self.tasks.join_next().await.is_some() {}
+            // What ran for a session was cancelled, and needs a moment to notice.
+            self.entrance.busy.idle().await;
+        };
+        if timeout(LAST_WORDS, last_words).await.is_err() {
+            self.tasks.shutdown().await;
+        }
     }
 }
 
@@ -148,7 +157,8 @@ where
     let mut talk = pin!(talk);
     let over = tokio::select! {
         over = talk.as_mut() => over,
-        () = entrance.draining() => {
+        () = entrance.closing() => {
+            // What is answered already is still sent.
             talk.as_mut().graceful_shutdown();
             talk.await
         }
