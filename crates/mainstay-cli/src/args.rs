@@ -6,6 +6,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+/// The times of all answers are kept for the figures at the end.
+const MAX_PINGS: i64 = 100_000;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0    all is well
@@ -53,6 +56,9 @@ pub(crate) enum Command {
     Check(Check),
     Tools(Tools),
     Call(Call),
+    Serve(Serve),
+    Wrap(Wrap),
+    Ping(Ping),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }
@@ -116,6 +122,66 @@ pub(crate) struct Call {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Print one JSON document, with the result as the server sent it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Serve all servers as one MCP server
+///
+/// Tools and prompts are named `server__name`. Servers may crash, hang and come back: the client keeps its session.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Serve one client on stdin and stdout, until it closes stdin
+    #[arg(long)]
+    pub(crate) stdio: bool,
+}
+
+/// Serve one server under its own names on stdin and stdout, supervised
+///
+/// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "--", "npx",
+/// …]`. It ends when the host closes stdin, and leaves nothing behind.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay wrap -- npx -y @modelcontextprotocol/server-everything
+  mainstay wrap --url https://example.com/mcp --bearer-token-env TOKEN")]
+pub(crate) struct Wrap {
+    /// The server's name in messages [default: from its command or address]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The address of a server over HTTP, in place of a command
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) url: Option<String>,
+    /// The variable that holds the bearer token of the address
+    #[arg(long, value_name = "VARIABLE", requires = "url")]
+    pub(crate) bearer_token_env: Option<String>,
+    /// The server's command and its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    pub(crate) command: Vec<String>,
+}
+
+/// Measure how long a server takes to connect, and to give a sign of life
+///
+/// The exit code is 0 if it came up and every question was answered in time.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay ping demo
+  mainstay ping http://localhost:3000/mcp --count 10 --interval 100ms")]
+pub(crate) struct Ping {
+    /// The server's name, or an address: http://… or https://…
+    #[arg(value_name = "SERVER|URL")]
+    pub(crate) server: String,
+    /// How often it is asked
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=MAX_PINGS))]
+    pub(crate) count: u32,
+    /// The pause between an answer and the next question
+    #[arg(long, short, value_name = "DURATION", default_value = "200ms", value_parser = parse_duration)]
+    pub(crate) interval: Duration,
+    /// How long it may take to come up, and then each answer
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -26,14 +26,23 @@ pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(
 }
 
 async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
-    let mut signals = Signals::listen()?;
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
     let fleet = builder.start(setup.servers.iter().cloned());
+    until_signalled(&fleet, screen, work(&fleet)).await
+}
+
+/// Works until it is done or a signal comes, and closes the fleet.
+pub(crate) async fn until_signalled(
+    fleet: &Fleet,
+    screen: &Screen,
+    work: impl Future<Output = Done>,
+) -> Done {
+    let mut signals = Signals::listen()?;
     let done = tokio::select! {
-        done = work(&fleet) => done,
+        done = work => done,
         exit = signals.next() => {
             screen.note("stopping the servers; interrupt once more to force");
             Ok(exit)

@@ -52,15 +52,10 @@ pub(crate) struct Hearing {
 }
 
 impl Audience {
-    /// A session hears of every change of a list, and of the resources that it subscribes to.
+    /// A session hears of the resources that it subscribes to, and of every change of a list that it has seen.
     pub(crate) fn seat_session(self: &Arc<Self>, client: &Arc<Client>) -> Hearing {
-        let filter = Filter {
-            tools: true,
-            prompts: true,
-            resources: true,
-            uris: BTreeSet::new(),
-        };
-        self.seat(client.scope.clone(), Way::Session(Arc::downgrade(client)), filter)
+        let way = Way::Session(Arc::downgrade(client));
+        self.seat(client.scope.clone(), way, Filter::default())
     }
 
     /// A listen hears of what it asked for.
@@ -132,6 +127,17 @@ impl Audience {
 }
 
 impl Hearing {
+    /// Hears of every change of this list from now on: it is about to be seen.
+    pub(crate) fn sees(&self, kind: Kind) {
+        if let Some(hearer) = self.audience.seats().hearers.get_mut(&self.seat) {
+            match kind {
+                Kind::Tool => hearer.filter.tools = true,
+                Kind::Prompt => hearer.filter.prompts = true,
+                Kind::Resource | Kind::Template => hearer.filter.resources = true,
+            }
+        }
+    }
+
     /// The resources that are subscribed to.
     pub(crate) fn uris(&self) -> Vec<String> {
         let seats = self.audience.seats();

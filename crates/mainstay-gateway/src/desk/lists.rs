@@ -40,6 +40,10 @@ impl Desk {
     pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
         let page = page_of(request.params.as_ref())?;
         self.first_listing(&request.client.scope).await;
+        // Before the list is looked up: a change in between is told for nothing at worst, and never missed.
+        if let Some(hearing) = request.client.hearing() {
+            hearing.sees(kind);
+        }
         let pages = self.pages(&request.client.scope, kind, request.client.era);
         pages
             .get(page)

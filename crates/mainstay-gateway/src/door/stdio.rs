@@ -56,7 +56,10 @@ impl Gateway {
             queue,
         };
         let mut answering = JoinSet::new();
-        visit.take_all(input, &mut answering).await;
+        // Listens have no end of their own: they end with the visit.
+        let mut listening = JoinSet::new();
+        visit.take_all(input, &mut answering, &mut listening).await;
+        listening.abort_all();
         let last = async { while answering.join_next().await.is_some() {} };
         let _ = timeout(LAST_ANSWERS, last).await;
         drop((answering, visit));
@@ -74,14 +77,20 @@ struct Visit {
 }
 
 impl Visit {
-    async fn take_all(&self, input: impl AsyncRead + Unpin, answering: &mut JoinSet<()>) {
+    async fn take_all(
+        &self,
+        input: impl AsyncRead + Unpin,
+        answering: &mut JoinSet<()>,
+        listening: &mut JoinSet<()>,
+    ) {
         let mut lines = Lines::new(input);
         loop {
-            let has_room = answering.len() < MAX_ANSWERING;
+            let has_room = answering.len() + listening.len() < MAX_ANSWERING;
             tokio::select! {
                 Some(_) = answering.join_next() => {}
+                Some(_) = listening.join_next() => {}
                 read = lines.next(), if has_room => match read {
-                    Read::Line(line) => self.take(&line, answering),
+                    Read::Line(line) => self.take(&line, answering, listening),
                     Read::TooLong(length) => {
                         self.refuse(RpcError::INVALID_REQUEST, &format!("the message has {length} bytes, which is too long"));
                     }
@@ -93,7 +102,7 @@ impl Visit {
         }
     }
 
-    fn take(&self, line: &Bytes, answering: &mut JoinSet<()>) {
+    fn take(&self, line: &Bytes, answering: &mut JoinSet<()>, listening: &mut JoinSet<()>) {
         match Message::read(line) {
             Message::Request { id, method, params } => {
                 let request = Owned {
@@ -102,7 +111,11 @@ impl Visit {
                     method: method.into_owned(),
                     params,
                 };
-                answering.spawn(self.answer(request));
+                let tasks = match request.method.as_str() {
+                    "subscriptions/listen" => listening,
+                    _other => answering,
+                };
+                tasks.spawn(self.answer(request));
             }
             Message::Notification { method, params } => {
                 self.desk.hear(&self.session, &method, params.as_ref());

@@ -1,0 +1,54 @@
+//! Standard input and output, without a thread between them and the runtime where that can be.
+//!
+//! Hosts start servers with pipes or, as Node does, with sockets; both can be waited for. Anything else, a terminal or a
+//! file, is read and written by threads of the runtime.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+
+use rustix::fs::FileType;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+
+/// Where the client writes.
+pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
+    let stdin = std::io::stdin();
+    if let Some(pipe) =
+        owned(&stdin, FileType::Fifo).and_then(|fd| pipe::Receiver::from_file(File::from(fd)).ok())
+    {
+        return Box::new(pipe);
+    }
+    match owned(&stdin, FileType::Socket).and_then(stream) {
+        Some(stream) => Box::new(stream),
+        None => Box::new(tokio::io::stdin()),
+    }
+}
+
+/// Where the client reads.
+pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
+    let stdout = std::io::stdout();
+    if let Some(pipe) =
+        owned(&stdout, FileType::Fifo).and_then(|fd| pipe::Sender::from_file(File::from(fd)).ok())
+    {
+        return Box::new(pipe);
+    }
+    match owned(&stdout, FileType::Socket).and_then(stream) {
+        Some(stream) => Box::new(stream),
+        None => Box::new(tokio::io::stdout()),
+    }
+}
+
+/// A descriptor of its own for what is of this kind.
+fn owned(standard: &impl AsFd, kind: FileType) -> Option<OwnedFd> {
+    let fd = standard.as_fd();
+    let status = rustix::fs::fstat(fd).ok()?;
+    (FileType::from_raw_mode(status.st_mode) == kind).then(|| fd.try_clone_to_owned().ok())?
+}
+
+fn stream(fd: OwnedFd) -> Option<UnixStream> {
+    let stream = StdStream::from(fd);
+    stream.set_nonblocking(true).ok()?;
+    UnixStream::from_std(stream).ok()
+}

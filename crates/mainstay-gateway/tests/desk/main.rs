@@ -1,0 +1,48 @@
+//! What the gateway answers, seen by clients of both eras in front of servers of both.
+
+#[path = "../../../mainstay/tests/support/memory.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the library, which use more of it"
+)]
+mod memory;
+
+mod asking;
+mod bad_input;
+mod client;
+mod outliving;
+mod passing;
+mod union;
+mod wishes;
+
+use std::sync::Arc;
+
+use mainstay::Fleet;
+use mainstay_gateway::{Gateway, Scope};
+use mainstay_testkit::{Script, Speaks};
+use memory::Memory;
+
+/// A gateway in front of servers in memory, all of them connected.
+async fn gateway(servers: &[(&str, &Arc<Memory>)]) -> Gateway {
+    let configs: Vec<_> = servers
+        .iter()
+        .map(|(name, memory)| memory.config(name).build().unwrap())
+        .collect();
+    let gateway = Gateway::start(Fleet::builder(), configs);
+    for (name, _) in servers {
+        memory::connected(&gateway.fleet().server(name).unwrap()).await;
+    }
+    gateway
+}
+
+fn one(name: &str) -> Scope {
+    Scope::Server(name.into())
+}
+
+/// A server of one era.
+fn speaking(speaks: Speaks) -> Arc<Memory> {
+    Memory::new(Script {
+        speaks,
+        ..Script::default()
+    })
+}

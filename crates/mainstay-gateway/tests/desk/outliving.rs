@@ -1,0 +1,124 @@
+//! The session outlives the server.
+
+use std::time::Duration;
+
+use mainstay::Policy;
+use mainstay::lifecycle::WhenSpent;
+use mainstay_gateway::{Gateway, Scope};
+use mainstay_testkit::{Script, Speaks};
+use serde_json::json;
+
+use crate::client::{Client, LONG};
+use crate::memory::Memory;
+use crate::{gateway, one, speaking};
+
+#[tokio::test]
+async fn a_session_calls_again_when_its_server_is_back_and_lists_all_the_while() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let before = client.ask("tools/list", json!({})).await["result"].clone();
+    a.set_down(true);
+    a.side(1).await.cut();
+    let server = gateway.fleet().server("a").unwrap();
+    server
+        .wait_until(LONG, |status| status.state == mainstay::StateKind::Reconnecting)
+        .await
+        .expect("lost");
+    assert_eq!(
+        client.ask("tools/list", json!({})).await["result"],
+        before,
+        "the last good list"
+    );
+    let id = client
+        .begin(
+            "tools/call",
+            json!({ "name": "a__echo", "arguments": { "x": 1 } }),
+        )
+        .await;
+    a.set_down(false);
+    assert_eq!(
+        client.answer(id).await["result"]["structuredContent"]["x"],
+        1,
+        "it waited"
+    );
+    client.leave().await;
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_wait_says_what_a_model_can_act_on() {
+    let a = Memory::new(Script::default());
+    a.set_down(true);
+    let policy = Policy {
+        budget: 1.try_into().unwrap(),
+        when_spent: WhenSpent::ProbeEvery(Duration::from_secs(300)),
+        ..Policy::default()
+    };
+    let config = a.config("a").policy(policy).build().unwrap();
+    let gateway = Gateway::start(mainstay::Fleet::builder(), [config]);
+    let server = gateway.fleet().server("a").unwrap();
+    server
+        .wait_until(LONG, |status| status.state == mainstay::StateKind::Disconnected)
+        .await
+        .expect("out of budget");
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let answer = client
+        .ask("tools/call", json!({ "name": "echo", "arguments": {} }))
+        .await;
+    let result = &answer["result"];
+    assert_eq!(result["isError"], true, "{answer}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    for word in ["server a", "disconnected", "did not run", "in "] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let facts = &result["_meta"]["mainstay"];
+    assert_eq!(facts["outcome"], "not_sent");
+    assert_eq!(facts["state"], "disconnected");
+    assert!(facts["retryAfterMs"].as_u64().unwrap() > 1000);
+    let prompt = client.ask("prompts/get", json!({ "name": "greet" })).await;
+    assert_eq!(prompt["error"]["code"], -32000);
+    client.leave().await;
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_run_says_so_and_is_made_once() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let call = json!({ "name": "commit_then_die", "arguments": { "key": "k" } });
+    let answer = client.ask("tools/call", call).await;
+    assert_eq!(
+        answer["result"]["_meta"]["mainstay"]["outcome"], "unknown",
+        "{answer}"
+    );
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("may have run"), "{text}");
+    assert_eq!(a.side(1).await.noted("call commit_then_die k"), 1);
+    let again = client
+        .ask("tools/call", json!({ "name": "echo", "arguments": {} }))
+        .await;
+    assert!(
+        again["result"]["content"].is_array(),
+        "the same session goes on: {again}"
+    );
+    client.leave().await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_comes_up_keeps_nobody_from_the_others() {
+    let (good, bad) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
+    bad.set_down(true);
+    let configs = [
+        good.config("good").build().unwrap(),
+        bad.config("bad").build().unwrap(),
+    ];
+    let gateway = Gateway::start(mainstay::Fleet::builder(), configs);
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let tools = client.ask("tools/list", json!({})).await;
+    assert!(tools.to_string().contains("good__echo"), "{tools}");
+    let answer = client
+        .ask("tools/call", json!({ "name": "good__echo", "arguments": {} }))
+        .await;
+    assert!(answer["result"]["content"].is_array());
+    client.leave().await;
+}

@@ -1,0 +1,89 @@
+//! Progress, cancellation, logs: what belongs to a call on its way.
+
+use mainstay_gateway::Scope;
+use mainstay_testkit::Speaks;
+use serde_json::json;
+
+use crate::client::{Client, modern};
+use crate::{gateway, one, speaking};
+
+#[tokio::test]
+async fn progress_comes_under_the_client_s_own_token_and_before_the_answer() {
+    for (speaks, client_is_modern) in [
+        (Speaks::Legacy, false),
+        (Speaks::Modern, false),
+        (Speaks::Legacy, true),
+        (Speaks::Modern, true),
+    ] {
+        let a = speaking(speaks);
+        let gateway = gateway(&[("a", &a)]).await;
+        let mut client = Client::connect(&gateway, one("a"));
+        let mut meta = if client_is_modern {
+            modern(&json!({}))
+        } else {
+            json!({})
+        };
+        meta["progressToken"] = json!("mine");
+        let params = json!({ "name": "progress", "arguments": { "steps": 3 }, "_meta": meta });
+        let id = client.begin("tools/call", params).await;
+        for _ in 0..3 {
+            let progress = client.message().await;
+            assert_eq!(
+                progress["method"], "notifications/progress",
+                "{speaks:?} {progress}"
+            );
+            assert_eq!(progress["params"]["progressToken"], "mine");
+        }
+        assert_eq!(client.message().await["id"], id);
+        client.leave().await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_request_is_cancelled_at_the_server_and_not_answered() {
+    for client_is_modern in [false, true] {
+        let a = speaking(Speaks::Legacy);
+        let gateway = gateway(&[("a", &a)]).await;
+        let side = a.side(1).await;
+        let mut client = Client::connect(&gateway, one("a"));
+        let meta = if client_is_modern {
+            modern(&json!({}))
+        } else {
+            json!({})
+        };
+        let params = json!({ "name": "sleep_ms", "arguments": { "ms": 600_000 }, "_meta": meta });
+        let id = client.begin("tools/call", params).await;
+        side.wait_for("tools/call", 1).await;
+        client
+            .tell("notifications/cancelled", json!({ "requestId": id }))
+            .await;
+        side.wait_for("notifications/cancelled", 1).await;
+        let next = client.begin("ping", json!({})).await;
+        assert_eq!(
+            client.message().await["id"],
+            next,
+            "no answer to what was cancelled"
+        );
+        client.leave().await;
+    }
+}
+
+#[tokio::test]
+async fn a_log_message_goes_to_the_client_whose_call_caused_it_at_the_level_it_wants() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let (mut caller, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut bystander, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let log = |level: &str| json!({ "name": "a__log", "arguments": { "level": level, "text": level } });
+    caller
+        .ask("logging/setLevel", json!({ "level": "warning" }))
+        .await;
+    caller.ask("tools/call", log("info")).await;
+    caller.ask("tools/call", log("error")).await;
+    let heard = caller.heard("notifications/message").await;
+    assert_eq!(heard["params"]["level"], "error", "info is below what it wants");
+    let next = bystander.begin("ping", json!({})).await;
+    assert_eq!(bystander.message().await["id"], next, "a bystander hears nothing");
+    let unknown = caller.ask("logging/setLevel", json!({ "level": "loud" })).await;
+    assert_eq!(unknown["error"]["code"], -32602);
+}
