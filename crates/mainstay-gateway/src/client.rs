@@ -16,7 +16,7 @@ use crate::desk::{Hearing, Level};
 use crate::protocol::RequestMeta;
 use crate::scope::Scope;
 use asks::Asks;
-pub(crate) use running::Running;
+pub(crate) use running::{Busy, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
 pub(crate) trait Line: Send + Sync + 'static {
@@ -49,31 +49,41 @@ struct Lines {
 
 impl Client {
     pub(crate) fn new(scope: Scope, era: Era) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::build(scope, era, Arc::default()))
+    }
+
+    /// A client of one modern request.
+    pub(crate) fn of_request(scope: Scope, meta: &RequestMeta) -> Arc<Self> {
+        Arc::new(Self::build(scope, Era::Modern, Arc::default()).described(meta))
+    }
+
+    /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others.
+    pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
+        let client = Self::build(self.scope.clone(), Era::Modern, self.running.clone());
+        Arc::new(client.described(meta))
+    }
+
+    fn build(scope: Scope, era: Era, running: Arc<Running>) -> Self {
+        Self {
             scope,
             era,
-            running: Arc::default(),
+            running,
             capabilities: Mutex::new(RawJson::EMPTY_OBJECT),
             level: Mutex::default(),
             asks: Asks::default(),
             lines: Mutex::default(),
             hearing: OnceLock::new(),
-        })
+        }
     }
 
-    /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others.
-    pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
-        let capabilities = meta.capabilities.clone().unwrap_or(RawJson::EMPTY_OBJECT);
-        Arc::new(Self {
-            scope: self.scope.clone(),
-            era: Era::Modern,
-            running: self.running.clone(),
-            capabilities: Mutex::new(capabilities),
-            level: Mutex::default(),
-            asks: Asks::default(),
-            lines: Mutex::default(),
-            hearing: OnceLock::new(),
-        })
+    /// The client as its request describes it.
+    fn described(self, meta: &RequestMeta) -> Self {
+        let capabilities = meta.capabilities.clone();
+        Self {
+            capabilities: Mutex::new(capabilities.unwrap_or(RawJson::EMPTY_OBJECT)),
+            level: Mutex::new(meta.log_level),
+            ..self
+        }
     }
 
     /// Notes what the client can answer.
@@ -161,8 +171,13 @@ impl ClientHandler for Client {
     fn notification(&self, notification: ServerNotification) {
         let ServerNotification { method, params, .. } = notification;
         if method == "notifications/message" {
-            let wanted = *lock(&self.level);
-            if wanted.is_some_and(|wanted| Level::of_message(params.as_ref()) < wanted) {
+            let wanted = match (self.era, *lock(&self.level)) {
+                // A legacy client that does not say takes what the server sends.
+                (Era::Legacy, None) => true,
+                (Era::Modern, None) => false,
+                (Era::Legacy | Era::Modern, Some(least)) => Level::of_message(params.as_ref()) >= least,
+            };
+            if !wanted {
                 return;
             }
         }

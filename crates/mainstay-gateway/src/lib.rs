@@ -15,5 +15,6 @@ mod gateway;
 mod protocol;
 mod scope;
 
+pub use door::{DoorError, HttpDoor};
 pub use gateway::Gateway;
 pub use scope::Scope;

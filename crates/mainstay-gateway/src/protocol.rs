@@ -3,6 +3,8 @@
 use mainstay::Era;
 use mainstay::message::{Object, RawJson, RpcError};
 
+use crate::desk::Level;
+
 /// The versions that open with `initialize`, newest first. The first is offered to a client that asks for an unknown one.
 pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
@@ -14,6 +16,15 @@ pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
 
 /// What a server's failure is told as: the range that JSON-RPC leaves to servers.
 pub(crate) const SERVER_UNAVAILABLE: i64 = -32000;
+
+/// The headers of a request do not say what its body says.
+pub(crate) const HEADER_MISMATCH: i64 = -32020;
+
+/// The client cannot answer what the request would make a server ask.
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
+
+/// The version of a request is not spoken.
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
 pub(crate) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 pub(crate) const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -30,6 +41,8 @@ pub(crate) struct RequestMeta {
     pub(crate) capabilities: Option<RawJson>,
     /// What the client wants its progress to be told under.
     pub(crate) progress_token: Option<RawJson>,
+    /// The least severe log message that a modern client wants; without it, it wants none.
+    pub(crate) log_level: Option<Level>,
 }
 
 impl RequestMeta {
@@ -44,6 +57,10 @@ impl RequestMeta {
             version: meta.get(VERSION_KEY).and_then(|version| version.parse().ok()),
             capabilities: meta.get(CAPABILITIES_KEY).cloned(),
             progress_token: meta.get("progressToken").cloned(),
+            log_level: meta
+                .get(LOG_LEVEL_KEY)
+                .and_then(|level| level.parse::<String>().ok())
+                .and_then(|word| Level::from_word(&word)),
         }
     }
 

@@ -19,18 +19,20 @@ pub(crate) struct Run<'a> {
     cancel: Arc<Notify>,
 }
 
+/// Why a request cannot begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Busy {
+    #[error("the id is used by a request that still runs")]
+    IdInUse,
+    #[error("{MAX_RUNNING} requests of this client run already")]
+    TooMany,
+}
+
 impl Running {
     /// Notes a request, unless its id is in use or there are too many.
     pub(crate) fn begin(&self, id: &RawJson) -> Result<Run<'_>, RpcError> {
         let mut running = self.table();
-        if running.contains_key(id) {
-            let what = format!("the id {id} is used by a request that still runs");
-            return Err(RpcError::new(RpcError::INVALID_REQUEST, what));
-        }
-        if running.len() >= MAX_RUNNING {
-            let what = format!("{MAX_RUNNING} requests of this client run already");
-            return Err(RpcError::new(RpcError::INVALID_REQUEST, what));
-        }
+        check(&running, id).map_err(|busy| RpcError::new(RpcError::INVALID_REQUEST, busy.to_string()))?;
         let cancel = Arc::new(Notify::new());
         running.insert(id.clone(), cancel.clone());
         Ok(Run {
@@ -40,6 +42,11 @@ impl Running {
         })
     }
 
+    /// Whether a request of this id could begin now.
+    pub(crate) fn check(&self, id: &RawJson) -> Result<(), Busy> {
+        check(&self.table(), id)
+    }
+
     /// The client does not want the answer any more.
     pub(crate) fn cancel(&self, id: &RawJson) {
         if let Some(cancel) = self.table().get(id) {
@@ -47,9 +54,24 @@ impl Running {
         }
     }
 
+    /// The client does not want any answer any more.
+    pub(crate) fn cancel_all(&self) {
+        self.table().values().for_each(|cancel| cancel.notify_one());
+    }
+
     fn table(&self) -> MutexGuard<'_, HashMap<RawJson, Arc<Notify>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn check(running: &HashMap<RawJson, Arc<Notify>>, id: &RawJson) -> Result<(), Busy> {
+    if running.contains_key(id) {
+        return Err(Busy::IdInUse);
+    }
+    if running.len() >= MAX_RUNNING {
+        return Err(Busy::TooMany);
+    }
+    Ok(())
 }
 
 impl Run<'_> {

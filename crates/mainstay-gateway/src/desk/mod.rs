@@ -20,6 +20,7 @@ use mainstay::{Era, Fleet, Kind};
 
 pub(crate) use audience::{Audience, Hearing};
 pub(crate) use level::Level;
+pub(crate) use wishes::ended;
 
 use crate::client::{Client, Line};
 use crate::protocol::{RequestMeta, invalid_params, method_not_found};
@@ -72,6 +73,7 @@ impl Desk {
     /// The client is gone: nothing of it is left at the servers.
     pub(crate) fn part(&self, client: &Client) {
         client.stand_by(None);
+        client.running.cancel_all();
         if let Some(hearing) = client.hearing() {
             self.end_subscriptions(&client.scope, hearing.uris());
         }
@@ -120,7 +122,13 @@ impl Desk {
         match request.method {
             "initialize" if era == Era::Legacy => self.initialize(&request),
             "server/discover" if era == Era::Modern => Ok(self.discover(request.client)),
-            "ping" => Ok(RawJson::EMPTY_OBJECT),
+            "ping" if era == Era::Legacy => Ok(RawJson::EMPTY_OBJECT),
+            // The modern era has no such methods, whatever the server behind may still know.
+            "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+                if era == Era::Modern =>
+            {
+                Err(method_not_found(request.method))
+            }
             "tools/list" => self.list(&request, Kind::Tool).await,
             "prompts/list" => self.list(&request, Kind::Prompt).await,
             "resources/list" => self.list(&request, Kind::Resource).await,

@@ -1,0 +1,206 @@
+//! Who may come in.
+//!
+//! `Host` and `Origin` keep web pages out: a page that a browser on this machine shows may name this machine as it likes
+//! (DNS rebinding), but not lie about the name. The token keeps everybody else out.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
+use hyper::{Method, Response, StatusCode};
+use mainstay::config::Secret;
+use mainstay::message::RpcError;
+use ring::hmac;
+use ring::rand::SystemRandom;
+
+use super::body::Body;
+use super::options::HttpDoor;
+use super::refusal::{Refusal, empty};
+
+/// Whoever makes a request, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Caller {
+    /// Who shows this token.
+    Token(usize),
+    /// Who comes from there, and need not show a token.
+    Peer(IpAddr),
+}
+
+impl Caller {
+    /// Who comes from there. The addresses that one network gives its host count as one.
+    pub(super) fn from_peer(peer: IpAddr) -> Self {
+        match peer.to_canonical() {
+            IpAddr::V4(peer) => Self::Peer(IpAddr::V4(peer)),
+            IpAddr::V6(peer) => Self::Peer(IpAddr::V6(Ipv6Addr::from_bits(peer.to_bits() >> 64 << 64))),
+        }
+    }
+
+    /// Whether what this caller opened may be used by that one: a token must be the same, an address may change.
+    pub(super) fn may_use(self, by: Self) -> bool {
+        match (self, by) {
+            (Self::Token(mine), Self::Token(theirs)) => mine == theirs,
+            (Self::Peer(_), Self::Peer(_)) => true,
+            (Self::Token(_), Self::Peer(_)) | (Self::Peer(_), Self::Token(_)) => false,
+        }
+    }
+}
+
+pub(super) struct Guard {
+    /// Listens where only this machine reaches it.
+    is_local: bool,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    tokens: Tokens,
+}
+
+impl Guard {
+    pub(super) fn new(door: &HttpDoor, address: IpAddr) -> Self {
+        Self {
+            is_local: address.is_loopback(),
+            hosts: door
+                .hosts
+                .iter()
+                .map(|host| without_port(host).to_owned())
+                .collect(),
+            origins: door.origins.clone(),
+            tokens: Tokens::new(&door.tokens),
+        }
+    }
+
+    /// Checks under which name the request was sent.
+    pub(super) fn check_host(&self, head: &Parts) -> Result<(), Refusal> {
+        let named = head.uri.authority().map(Authority::as_str).or_else(|| {
+            let host = head.headers.get(header::HOST)?;
+            host.to_str().ok()
+        });
+        let Some(named) = named else {
+            let what = "the Host header is missing";
+            return Err(Refusal::new(
+                StatusCode::BAD_REQUEST,
+                RpcError::INVALID_REQUEST,
+                what,
+            ));
+        };
+        let host = without_port(named).to_ascii_lowercase();
+        let is_own = match ip(&host) {
+            // Nobody can make an address mean another machine.
+            Some(address) => address.is_loopback() || !self.is_local,
+            None => host == "localhost",
+        };
+        if is_own || self.hosts.contains(&host) {
+            return Ok(());
+        }
+        let what = format!("{named} is not a name of this server");
+        Err(Refusal::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            RpcError::INVALID_REQUEST,
+            what,
+        ))
+    }
+
+    /// Checks which page the request comes from; the origin, when it comes from one.
+    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+        let Some(origin) = headers.get(header::ORIGIN) else {
+            return Ok(None);
+        };
+        let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+        let is_local = || {
+            let host = text.split_once("://").map(|(_, host)| without_port(host));
+            host.is_some_and(|host| host == "localhost" || ip(host).is_some_and(|ip| ip.is_loopback()))
+        };
+        if self.origins.contains(&text) || is_local() {
+            return Ok(Some(origin.clone()));
+        }
+        let what = "pages of this origin are not answered";
+        Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            RpcError::INVALID_REQUEST,
+            what,
+        ))
+    }
+
+    /// Checks the token.
+    pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Refusal> {
+        if self.tokens.tags.is_empty() {
+            return Ok(Caller::from_peer(peer));
+        }
+        let refusal = |what| {
+            Refusal::new(StatusCode::UNAUTHORIZED, RpcError::INVALID_REQUEST, what)
+                .header(header::WWW_AUTHENTICATE, "Bearer")
+        };
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        let shown = shown.ok_or_else(|| refusal("a bearer token is needed"))?;
+        let token = self.tokens.find(shown);
+        token
+            .map(Caller::Token)
+            .ok_or_else(|| refusal("the bearer token is not known"))
+    }
+}
+
+/// What a browser asks before it lets a page of an allowed origin make a request.
+pub(super) fn preflight(head: &Parts) -> Option<Response<Body>> {
+    if head.method != Method::OPTIONS {
+        return None;
+    }
+    let mut response = empty(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    if let Some(wanted) = head.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+    }
+    Some(response)
+}
+
+/// Lets a page of this origin read a response.
+pub(super) fn readable_by(origin: HeaderValue, response: &mut Response<Body>) {
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    let exposed = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate, Retry-After");
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+}
+
+/// The tokens, as what they become under a key of this process: to compare is to compare these, in constant time.
+struct Tokens {
+    key: hmac::Key,
+    tags: Vec<hmac::Tag>,
+}
+
+impl Tokens {
+    fn new(tokens: &[Secret]) -> Self {
+        let random = SystemRandom::new();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system has random numbers");
+        let tags = tokens
+            .iter()
+            .map(|token| hmac::sign(&key, token.expose().as_bytes()))
+            .collect();
+        Self { key, tags }
+    }
+
+    fn find(&self, shown: &str) -> Option<usize> {
+        let is_it = |tag: &hmac::Tag| hmac::verify(&self.key, shown.as_bytes(), tag.as_ref()).is_ok();
+        self.tags.iter().position(is_it)
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address;
+    }
+    match host.split_once(':') {
+        Some((name, port)) if !port.contains(':') => name,
+        Some(_) | None => host,
+    }
+}
+
+fn ip(host: &str) -> Option<IpAddr> {
+    host.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! The door for clients over HTTP: Streamable HTTP in both eras, and HTTP+SSE.
+//!
+//! The walk of a request: `listening` accepts its connection, `entrance` lets it in (`guard`, `rate`) and finds out where
+//! it wants to go (`route`), `post` reads the message. A `legacy` one belongs to one of the `sessions`, a `modern` one
+//! stands alone; `answering` gives either its answer, on a `stream` where one body is not enough.
+//!
+//! Invariants: nothing here waits for a client that does not read; whatever a client can make grow has a bound; a
+//! request that is refused is told why, and touches nobody else's.
+
+mod answering;
+mod body;
+mod entrance;
+mod guard;
+mod legacy;
+mod listening;
+mod modern;
+mod options;
+mod patient;
+mod post;
+mod rate;
+mod reading;
+mod refusal;
+mod route;
+mod session;
+mod sessions;
+mod sse;
+mod stream;
+
+pub use options::{DoorError, HttpDoor};

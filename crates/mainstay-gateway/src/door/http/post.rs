@@ -1,0 +1,227 @@
+//! One message by POST: what it is, and in which era.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use mainstay::message::{Message, RawJson, RpcError};
+use serde::de::IgnoredAny;
+
+use super::answering::Accepts;
+use super::body::{self, Body};
+use super::entrance::Entrance;
+use super::guard::Caller;
+use super::modern;
+use super::refusal::{Refusal, empty};
+use super::session::InUse;
+use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, RequestMeta};
+use crate::scope::Scope;
+
+/// A request, as it was posted.
+pub(super) struct Asked {
+    pub(super) id: RawJson,
+    pub(super) method: String,
+    pub(super) params: Option<RawJson>,
+    pub(super) meta: RequestMeta,
+}
+
+/// The version that a client names in a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named<'a> {
+    Nothing,
+    Legacy(&'a str),
+    Modern(&'a str),
+    Unknown(&'a str),
+}
+
+impl Entrance {
+    pub(super) async fn post(
+        self: &Arc<Self>,
+        scope: Scope,
+        caller: Caller,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Body>, Refusal> {
+        check_content_type(&head.headers)?;
+        let accepts = Accepts::of(&head.headers)?;
+        let body = body::read(body, self.bounds.body).await?;
+        let named = Named::of(&head.headers);
+        match Message::read(&body) {
+            Message::Request { id, method, params } => {
+                let asked = Asked {
+                    meta: RequestMeta::read(params.as_ref()),
+                    id,
+                    method: method.into_owned(),
+                    params,
+                };
+                let id = asked.id.clone();
+                let answered = self.request(scope, caller, head, asked, accepts).await;
+                answered.map_err(|refusal| refusal.of_request(&id))
+            }
+            Message::Notification { method, params } => {
+                // A modern client has nothing to say by itself: it cancels by going away.
+                if !matches!(named, Named::Modern(_)) {
+                    let session = self.session(&scope, caller, &head.headers)?;
+                    self.desk.hear(&session.client, &method, params.as_ref());
+                }
+                Ok(empty(StatusCode::ACCEPTED))
+            }
+            Message::Response { id, result } => {
+                let session = self.session(&scope, caller, &head.headers)?;
+                session.client.answered(&id, result);
+                Ok(empty(StatusCode::ACCEPTED))
+            }
+            unreadable @ (Message::Batch(_) | Message::Garbage(_)) => Err(refuse(&unreadable, &body)),
+        }
+    }
+
+    async fn request(
+        self: &Arc<Self>,
+        scope: Scope,
+        caller: Caller,
+        head: &Parts,
+        asked: Asked,
+        accepts: Accepts,
+    ) -> Result<Response<Body>, Refusal> {
+        self.check_open()?;
+        match Named::of(&head.headers) {
+            Named::Modern(_) => self.answer_modern(scope, head, asked, accepts).await,
+            _ if asked.meta.version.is_some() => self.answer_modern(scope, head, asked, accepts).await,
+            Named::Unknown(version) => Err(modern::unsupported(version)),
+            Named::Nothing | Named::Legacy(_) => {
+                self.answer_legacy(scope, caller, head, asked, accepts).await
+            }
+        }
+    }
+
+    /// A message of a client over HTTP+SSE: what comes of it goes to the client's one stream.
+    pub(super) async fn post_sse(
+        self: &Arc<Self>,
+        session: &str,
+        caller: Caller,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Body>, Refusal> {
+        check_content_type(&head.headers)?;
+        let session = self.sse_session(session, caller)?;
+        let body = body::read(body, self.bounds.body).await?;
+        match Message::read(&body) {
+            Message::Request { id, method, params } => {
+                self.check_open().map_err(|refusal| refusal.of_request(&id))?;
+                let asked = Asked {
+                    meta: RequestMeta::read(params.as_ref()),
+                    id,
+                    method: method.into_owned(),
+                    params,
+                };
+                self.answer_sse(session, asked);
+            }
+            Message::Notification { method, params } => self.hear(&session, &method, params.as_ref()),
+            Message::Response { id, result } => {
+                session.client.answered(&id, result);
+            }
+            unreadable @ (Message::Batch(_) | Message::Garbage(_)) => {
+                return Err(refuse(&unreadable, &body));
+            }
+        }
+        Ok(empty(StatusCode::ACCEPTED))
+    }
+
+    fn hear(&self, session: &InUse, method: &str, params: Option<&RawJson>) {
+        self.desk.hear(&session.client, method, params);
+    }
+}
+
+fn refuse(unreadable: &Message<'_>, body: &Bytes) -> Refusal {
+    let (code, what) = match unreadable {
+        Message::Batch(_) => (
+            RpcError::INVALID_REQUEST,
+            "batches are not supported: send one message by each POST".to_owned(),
+        ),
+        _ if serde_json::from_slice::<IgnoredAny>(body).is_ok() => (
+            RpcError::INVALID_REQUEST,
+            "the body is no JSON-RPC message".to_owned(),
+        ),
+        Message::Garbage(what) => (RpcError::PARSE_ERROR, format!("the body cannot be read: {what}")),
+        Message::Request { .. } | Message::Notification { .. } | Message::Response { .. } => {
+            unreachable!("it was read")
+        }
+    };
+    Refusal::new(StatusCode::BAD_REQUEST, code, what)
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn of(headers: &'a HeaderMap) -> Self {
+        let Some(version) = headers.get("mcp-protocol-version") else {
+            return Self::Nothing;
+        };
+        let version = version.to_str().unwrap_or("");
+        if MODERN_VERSIONS.contains(&version) {
+            Self::Modern(version)
+        } else if LEGACY_VERSIONS.contains(&version) {
+            Self::Legacy(version)
+        } else {
+            Self::Unknown(version)
+        }
+    }
+}
+
+impl Accepts {
+    /// What a client takes. One that does not say takes everything.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let mut accepts = Self {
+            json: !headers.contains_key(header::ACCEPT),
+            events: !headers.contains_key(header::ACCEPT),
+        };
+        let listed = headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        for kind in listed.flat_map(|value| value.split(',')) {
+            match media_type(kind).as_str() {
+                "*/*" => {
+                    accepts = Self {
+                        json: true,
+                        events: true,
+                    };
+                }
+                "application/json" | "application/*" => accepts.json = true,
+                "text/event-stream" | "text/*" => accepts.events = true,
+                _ => {}
+            }
+        }
+        if accepts.json || accepts.events {
+            return Ok(accepts);
+        }
+        let what = "accept application/json and text/event-stream: answers are one or the other";
+        Err(Refusal::new(
+            StatusCode::NOT_ACCEPTABLE,
+            RpcError::INVALID_REQUEST,
+            what,
+        ))
+    }
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
+    let named = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    if named.is_some_and(|named| media_type(named) == "application/json") {
+        return Ok(());
+    }
+    let what = "the body must be application/json";
+    Err(Refusal::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        RpcError::INVALID_REQUEST,
+        what,
+    ))
+}
+
+/// A media type without its parameters.
+fn media_type(text: &str) -> String {
+    let (kind, _parameters) = text.split_once(';').unwrap_or((text, ""));
+    kind.trim().to_ascii_lowercase()
+}

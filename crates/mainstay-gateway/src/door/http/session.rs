@@ -1,0 +1,143 @@
+//! The session of a legacy client: what is kept of it between its requests.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::guard::Caller;
+use super::stream::{STANDING, Stream};
+use crate::client::Client;
+
+/// Streams of requests that a session keeps for a client that lost them; with one more the oldest is forgotten.
+const MAX_KEPT: usize = 32;
+
+/// How long a stream is kept after its end.
+const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
+
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) way: Way,
+    pub(super) caller: Caller,
+    pub(super) client: Arc<Client>,
+    /// For what belongs to no request.
+    pub(super) standing: Arc<Stream>,
+    kept: Mutex<VecDeque<Arc<Stream>>>,
+    last_stream: AtomicU64,
+    /// Requests and open streams.
+    uses: AtomicUsize,
+    used_at: Mutex<Instant>,
+}
+
+/// How the client reaches its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP+SSE.
+    Sse,
+}
+
+impl Session {
+    pub(super) fn new(id: String, way: Way, caller: Caller, client: Arc<Client>) -> Arc<Self> {
+        let standing = match way {
+            Way::Streamable => Stream::standing(),
+            Way::Sse => Stream::passing(),
+        };
+        let standing = Arc::new(standing);
+        client.stand_by(Some(standing.clone()));
+        Arc::new(Self {
+            id,
+            way,
+            caller,
+            client,
+            standing,
+            kept: Mutex::default(),
+            last_stream: AtomicU64::new(STANDING),
+            uses: AtomicUsize::new(0),
+            used_at: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// The number of a new stream.
+    pub(super) fn next_stream(&self) -> u64 {
+        self.last_stream.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Keeps a stream for a client that loses it.
+    pub(super) fn keep(&self, stream: Arc<Stream>) {
+        let mut kept = self.kept();
+        if kept.len() >= MAX_KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(stream);
+    }
+
+    /// The stream of this number, if it is kept.
+    pub(super) fn find(&self, number: u64) -> Option<Arc<Stream>> {
+        if number == STANDING {
+            return Some(self.standing.clone());
+        }
+        let kept = self.kept();
+        kept.iter().find(|stream| stream.number() == number).cloned()
+    }
+
+    /// Forgets streams that ended long ago.
+    pub(super) fn forget_old(&self, now: Instant) {
+        let is_young = |stream: &Arc<Stream>| {
+            let closed = stream.closed_at();
+            closed.is_none_or(|closed| now.duration_since(closed) < KEPT_FOR)
+        };
+        self.kept().retain(is_young);
+    }
+
+    /// Whether nobody has used it for this long.
+    pub(super) fn is_idle(&self, now: Instant, idle: Duration) -> bool {
+        let used_at = *self.used_at.lock().unwrap_or_else(PoisonError::into_inner);
+        self.uses.load(Ordering::Relaxed) == 0 && now.duration_since(used_at) >= idle
+    }
+
+    /// Ends all its streams.
+    pub(super) fn close(&self) {
+        self.standing.close();
+        self.kept().clear();
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<Stream>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session that is in use, as long as this lives.
+pub(super) struct InUse(Arc<Session>);
+
+impl InUse {
+    pub(super) fn new(session: Arc<Session>) -> Self {
+        session.uses.fetch_add(1, Ordering::Relaxed);
+        Self(session)
+    }
+}
+
+impl Deref for InUse {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.0
+    }
+}
+
+impl Clone for InUse {
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        *self.0.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.uses.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,66 @@
+//! HTTP+SSE, for clients of 2024-11-05: one stream carries everything to the client, and is its session.
+
+use std::sync::Arc;
+
+use hyper::Response;
+
+use super::answering::events;
+use super::body::Body;
+use super::entrance::Entrance;
+use super::guard::Caller;
+use super::legacy::no_session;
+use super::post::Asked;
+use super::reading::Reading;
+use super::refusal::Refusal;
+use super::session::{InUse, Way};
+use crate::client::Line;
+use crate::scope::Scope;
+
+impl Entrance {
+    /// Opens a session, and tells the client where to send its messages.
+    pub(super) fn open_sse(
+        self: &Arc<Self>,
+        scope: Scope,
+        caller: Caller,
+    ) -> Result<Response<Body>, Refusal> {
+        self.check_open()?;
+        let session = self.sessions.open(scope, Way::Sse, caller)?;
+        let stream = session.standing.clone();
+        let address = format!("/messages?session={}", session.id);
+        let place = stream.open(None);
+        let connected = Connected {
+            entrance: self.clone(),
+            session,
+        };
+        let reading = Reading::new(stream, place, Box::new(connected));
+        Ok(events(reading.introduced("endpoint", &address)))
+    }
+
+    pub(super) fn sse_session(&self, id: &str, caller: Caller) -> Result<InUse, Refusal> {
+        let session = self.sessions.find_any(id, Way::Sse, caller);
+        session.ok_or_else(no_session)
+    }
+
+    /// Answers a request on the stream of its session, however long that takes.
+    pub(super) fn answer_sse(self: &Arc<Self>, session: InUse, asked: Asked) {
+        let stream = session.standing.clone();
+        let work = self.work(session, stream.clone(), asked);
+        tokio::spawn(async move {
+            if let Some(answer) = work.await {
+                stream.send(answer.message);
+            }
+        });
+    }
+}
+
+/// A client that is connected; its session ends with the connection.
+struct Connected {
+    entrance: Arc<Entrance>,
+    session: InUse,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.entrance.sessions.end(&self.session.id);
+    }
+}

@@ -1,0 +1,264 @@
+//! A stream of messages to one client, and what is kept of it.
+//!
+//! The writer puts messages in and never waits; a reader takes them out when its client can take more. So one bounded
+//! log is queue and memory at once: a reader that falls behind what is kept has lost the stream, and a client that lost
+//! its connection takes the stream up again where it left off.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::client::Line;
+
+/// Messages in a log, read or not. A client that is so far behind does not read.
+const MAX_EVENTS: usize = 1024;
+
+/// Bytes in a log, read or not; the latest message is kept whatever its size.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes that are kept of what was read already, for a client that did not get them after all.
+const MAX_READ_BYTES: usize = 256 * 1024;
+
+/// The number of the stream for what belongs to no request.
+pub(super) const STANDING: u64 = 0;
+
+pub(super) struct Stream {
+    number: u64,
+    kind: Kind,
+    log: Mutex<Log>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Of one request, and forgotten as it is read.
+    Passing,
+    /// Of one request; what was read is kept for a while.
+    Kept,
+    /// Of a session. Nothing is put in before somebody has come to read.
+    Standing,
+}
+
+struct Log {
+    events: VecDeque<Bytes>,
+    bytes: usize,
+    /// The number of the first event that is there; the first of all is 1.
+    first: u64,
+    /// The number of the first event that was never read.
+    unread: u64,
+    /// Readers so far; the latest one reads.
+    readers: u64,
+    closed: Option<Instant>,
+    waker: Option<Waker>,
+}
+
+/// Where in a stream a reader is.
+pub(super) struct Place {
+    reader: u64,
+    next: u64,
+}
+
+/// What a reader gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The event of this number.
+    Event(u64, Bytes),
+    /// There is no more, or somebody else reads now.
+    End,
+    /// The reader was too slow: what it should get next is not there any more.
+    Lost,
+}
+
+impl Stream {
+    /// A stream that can be read once.
+    pub(super) fn passing() -> Self {
+        Self::new(STANDING, Kind::Passing)
+    }
+
+    /// A stream that can be taken up again.
+    pub(super) fn kept(number: u64) -> Self {
+        Self::new(number, Kind::Kept)
+    }
+
+    /// The stream of a session for what belongs to no request.
+    pub(super) fn standing() -> Self {
+        Self::new(STANDING, Kind::Standing)
+    }
+
+    fn new(number: u64, kind: Kind) -> Self {
+        Self {
+            number,
+            kind,
+            log: Mutex::new(Log {
+                events: VecDeque::new(),
+                bytes: 0,
+                first: 1,
+                unread: 1,
+                readers: 0,
+                closed: None,
+                waker: None,
+            }),
+        }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether a client may come back for what it missed.
+    pub(super) fn resumes(&self) -> bool {
+        match self.kind {
+            Kind::Passing => false,
+            Kind::Kept | Kind::Standing => true,
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn close(&self) {
+        let mut log = self.log();
+        log.closed.get_or_insert_with(Instant::now);
+        log.wake();
+    }
+
+    /// Since when nothing more comes.
+    pub(super) fn closed_at(&self) -> Option<Instant> {
+        self.log().closed
+    }
+
+    /// Reads from here on, after the event of this number or after all that was read; whoever read before reads no more.
+    pub(super) fn open(&self, after: Option<u64>) -> Place {
+        let mut log = self.log();
+        log.readers += 1;
+        log.wake();
+        let next = after.map_or(log.unread, |after| after.saturating_add(1));
+        Place {
+            reader: log.readers,
+            // What is not there any more is left out: the client knows by the numbers, and can do nothing about it.
+            next: next.clamp(log.first, log.unread.max(log.first)),
+        }
+    }
+
+    /// The name of an event, by which a client takes up the stream after it.
+    pub(super) fn name(&self, event: u64) -> String {
+        format!("{}-{event}", self.number)
+    }
+
+    /// The event that such a name names: the stream, and the event in it.
+    pub(super) fn named(name: &str) -> Option<(u64, u64)> {
+        let (stream, event) = name.trim().split_once('-')?;
+        Some((stream.parse().ok()?, event.parse().ok()?))
+    }
+
+    /// Takes the next event.
+    pub(super) fn poll_take(&self, place: &mut Place, context: &Context<'_>) -> Poll<Taken> {
+        let mut log = self.log();
+        if log.readers != place.reader {
+            return Poll::Ready(Taken::End);
+        }
+        let Some(at) = place.next.checked_sub(log.first) else {
+            return Poll::Ready(Taken::Lost);
+        };
+        let event = usize::try_from(at)
+            .ok()
+            .and_then(|at| log.events.get(at))
+            .cloned();
+        let Some(event) = event else {
+            if log.closed.is_some() {
+                return Poll::Ready(Taken::End);
+            }
+            log.wait(context);
+            return Poll::Pending;
+        };
+        let number = place.next;
+        place.next += 1;
+        log.unread = log.unread.max(place.next);
+        let room = match self.kind {
+            Kind::Passing => 0,
+            Kind::Kept | Kind::Standing => MAX_READ_BYTES,
+        };
+        log.forget_read(room);
+        Poll::Ready(Taken::Event(number, event))
+    }
+
+    /// Comes back when there is something to read.
+    pub(super) async fn has_something(&self) {
+        std::future::poll_fn(|context| {
+            let mut log = self.log();
+            if !log.events.is_empty() {
+                return Poll::Ready(());
+            }
+            log.wait(context);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.log().events.is_empty()
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// The event before the next one.
+    pub(super) fn after(&self) -> u64 {
+        self.next - 1
+    }
+}
+
+impl Line for Stream {
+    fn send(&self, message: Bytes) -> bool {
+        let mut log = self.log();
+        let unheard = self.kind == Kind::Standing && log.readers == 0;
+        if log.closed.is_some() || unheard {
+            return false;
+        }
+        log.put(message);
+        true
+    }
+}
+
+impl Log {
+    fn put(&mut self, event: Bytes) {
+        self.bytes += event.len();
+        self.events.push_back(event);
+        while self.events.len() > 1 && (self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES) {
+            self.forget_first();
+        }
+        self.wake();
+    }
+
+    fn forget_read(&mut self, room: usize) {
+        while self.first < self.unread && self.bytes > room {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(event) = self.events.pop_front() {
+            self.bytes -= event.len();
+            self.first += 1;
+        }
+    }
+
+    fn wait(&mut self, context: &Context<'_>) {
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => self.waker = Some(context.waker().clone()),
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! What one client may take, and what is left for the others.
+
+use std::time::Duration;
+
+use mainstay_gateway::HttpDoor;
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use crate::support::{World, initialize, request};
+use crate::wire::{Ask, Reply};
+
+fn hello() -> Ask {
+    Ask::post("/mcp", &initialize(json!({})))
+}
+
+#[tokio::test]
+async fn there_are_so_many_sessions_and_one_that_ends_makes_room() {
+    let world = World::open(HttpDoor::new().max_sessions(2, 10)).await;
+    let first = world.session("/mcp").await;
+    world.session("/mcp").await;
+    let refused = world.send(hello()).await;
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(refused.refusal().await, (503, -32000));
+    assert_eq!(first.end().await.status, 204);
+    assert_eq!(world.send(hello()).await.status, 200);
+}
+
+#[tokio::test]
+async fn one_client_cannot_take_the_sessions_of_the_others() {
+    let door = HttpDoor::new().max_sessions(10, 1).token("alpha").token("beta");
+    let world = World::open(door).await;
+    let of = |token: &str| hello().header("authorization", &format!("Bearer {token}"));
+    assert_eq!(world.send(of("alpha")).await.status, 200);
+    assert_eq!(world.send(of("alpha")).await.refusal().await, (429, -32000));
+    assert_eq!(world.send(of("beta")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_flood_of_one_client_is_slowed_and_others_go_on() {
+    let door = HttpDoor::new().rate(1, 3).token("alpha").token("beta");
+    let world = World::open(door).await;
+    let of = |token: &str| Ask::new("GET", "/mcp").header("authorization", &format!("Bearer {token}"));
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        statuses.push(world.send(of("alpha")).await.status);
+    }
+    assert_eq!(statuses[..3], [400, 400, 400]);
+    assert!(statuses.contains(&429), "{statuses:?}");
+    let slowed = world.send(of("alpha")).await;
+    assert_eq!(slowed.header("retry-after"), Some("1"));
+    assert_eq!(slowed.refusal().await, (429, -32000));
+    assert_eq!(world.send(of("beta")).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_uses_ends_and_one_with_an_open_stream_does_not() {
+    let idle = Duration::from_millis(200);
+    let world = World::open(HttpDoor::new().session_idle(idle)).await;
+    let (forgotten, open) = (world.session("/mcp").await, world.session("/mcp").await);
+    let mut standing = open.listen(None).await;
+    assert_eq!(standing.status, 200);
+    tokio::time::sleep(3 * idle).await;
+    assert_eq!(
+        forgotten.ask(1, "ping", json!({})).await.refusal().await,
+        (404, -32001)
+    );
+    assert_eq!(open.ask(1, "ping", json!({})).await.status, 200);
+    assert_eq!(open.end().await.status, 204);
+    assert_eq!(standing.event().await, None, "its stream ends with it");
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_told_so() {
+    let world = World::open(HttpDoor::new().max_connections(2)).await;
+    let held = [
+        TcpStream::connect(world.address).await.unwrap(),
+        TcpStream::connect(world.address).await.unwrap(),
+    ];
+    let third = TcpStream::connect(world.address).await.unwrap();
+    let refused = Reply::read(tokio::io::BufReader::new(third)).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
+    drop(held);
+    let ping = || Ask::post("/mcp", &request(1, "ping", json!({})));
+    // The gateway sees the end of the others in its own time.
+    while world.send(ping()).await.status == 503 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

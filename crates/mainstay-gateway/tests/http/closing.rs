@@ -1,0 +1,73 @@
+//! How the door is closed.
+
+use std::time::Duration;
+
+use mainstay_gateway::HttpDoor;
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::support::{World, initialize, modern, text};
+use crate::wire::{Ask, LONG};
+
+#[tokio::test]
+async fn what_runs_is_finished_listens_are_ended_and_nothing_new_begins() {
+    let mut world = World::open(HttpDoor::new()).await;
+    let session = world.session("/mcp/one").await;
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let mut listen = world
+        .send(modern("/mcp/one", 1, "subscriptions/listen", wanted))
+        .await;
+    listen.message().await;
+    let mut running = session.call(2, "ask", json!({ "kind": "elicitation" })).await;
+    let asked = running.message().await;
+    world.stop();
+    let ended = listen.message().await;
+    assert_eq!(
+        (&ended["id"], &ended["result"]["resultType"]),
+        (&json!(1), &json!("complete"))
+    );
+    assert_eq!(listen.event().await, None);
+    let refused = [
+        Ask::post("/mcp", &initialize(json!({}))),
+        modern("/mcp", 3, "server/discover", json!({})),
+        session.sign(Ask::post(
+            "/mcp/one",
+            &crate::support::request(4, "ping", json!({})),
+        )),
+        Ask::new("GET", "/sse"),
+    ];
+    for ask in refused {
+        let reply = world.send(ask).await;
+        assert!(reply.header("retry-after").is_some());
+        assert_eq!(reply.refusal().await, (503, -32000));
+    }
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept", "content": { "name": "Ada" } } });
+    assert_eq!(
+        session.tell(&answer).await.status,
+        202,
+        "what a running call waits for comes in"
+    );
+    assert!(text(&running.message().await).contains("Ada"));
+    let closed = timeout(LONG, world.serving).await.expect("closed in time");
+    closed.unwrap().unwrap();
+    assert!(
+        tokio::net::TcpStream::connect(world.address).await.is_err(),
+        "nobody listens"
+    );
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_is_cut_and_cancelled() {
+    let mut world = World::open(HttpDoor::new().drain_within(Duration::from_millis(100))).await;
+    let session = world.session("/mcp/one").await;
+    let mut standing = session.listen(None).await;
+    let arguments = json!({ "steps": 1000, "interval_ms": 50 });
+    let mut running = session.call_with_progress(1, "progress", arguments).await;
+    running.message().await;
+    world.stop();
+    while running.event().await.is_some() {}
+    assert_eq!(standing.event().await, None);
+    let closed = timeout(LONG, world.serving).await.expect("closed in time");
+    closed.unwrap().unwrap();
+    world.server.side().wait_for("notifications/cancelled", 1).await;
+}

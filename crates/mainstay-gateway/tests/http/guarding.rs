@@ -1,0 +1,133 @@
+//! Who may come in.
+
+use mainstay_gateway::{DoorError, HttpDoor};
+use serde_json::json;
+
+use crate::support::{World, initialize, modern};
+use crate::wire::Ask;
+
+fn discover() -> Ask {
+    modern("/mcp", 1, "server/discover", json!({}))
+}
+
+#[tokio::test]
+async fn only_names_of_this_machine_are_answered() {
+    let world = World::open(HttpDoor::new().allowed_host("gateway.test")).await;
+    for host in [
+        "localhost",
+        "localhost:7332",
+        "127.0.0.1",
+        "127.9.9.9:1",
+        "[::1]:80",
+        "gateway.test:80",
+    ] {
+        assert_eq!(
+            world.send(discover().header("host", host)).await.status,
+            200,
+            "{host}"
+        );
+    }
+    for host in [
+        "evil.example",
+        "localhost.evil.example",
+        "192.168.0.7",
+        "127.0.0.1.evil.example",
+        "",
+    ] {
+        let reply = world.send(discover().header("host", host)).await;
+        assert_eq!(reply.refusal().await, (421, -32600), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn only_pages_of_this_machine_and_of_allowed_origins_are_answered() {
+    let world = World::open(HttpDoor::new().allowed_origin("https://inspector.test")).await;
+    for origin in [
+        "http://localhost:6274",
+        "http://127.0.0.1",
+        "http://[::1]:3000",
+        "https://inspector.test",
+    ] {
+        let reply = world.send(discover().header("origin", origin)).await;
+        assert_eq!(reply.status, 200, "{origin}");
+        assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
+    }
+    for origin in [
+        "http://evil.example",
+        "null",
+        "http://localhost.evil.example",
+        "https://inspector.test.evil",
+    ] {
+        let reply = world.send(discover().header("origin", origin)).await;
+        assert_eq!(reply.header("access-control-allow-origin"), None);
+        assert_eq!(reply.refusal().await, (403, -32600), "{origin}");
+    }
+    let asks = |origin: &str| {
+        Ask::new("OPTIONS", "/mcp")
+            .header("origin", origin)
+            .header("access-control-request-headers", "mcp-session-id")
+    };
+    let reply = world.send(asks("http://localhost:6274")).await;
+    assert_eq!(reply.status, 204);
+    assert_eq!(
+        reply.header("access-control-allow-headers"),
+        Some("mcp-session-id")
+    );
+    assert_eq!(world.send(asks("http://evil.example")).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_token_is_needed_where_one_is_set_and_a_session_belongs_to_its_token() {
+    let world = World::open(HttpDoor::new().token("alpha").token("beta")).await;
+    let bearing = |ask: Ask, token: &str| ask.header("authorization", &format!("Bearer {token}"));
+    for ask in [
+        discover(),
+        bearing(discover(), "gamma"),
+        bearing(discover(), "alph"),
+        bearing(discover(), ""),
+    ] {
+        let reply = world.send(ask).await;
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+        assert_eq!(reply.refusal().await, (401, -32600));
+    }
+    assert_eq!(
+        world
+            .send(discover().header("authorization", "bearer alpha"))
+            .await
+            .status,
+        200
+    );
+    let opened = world
+        .send(bearing(Ask::post("/mcp", &initialize(json!({}))), "alpha"))
+        .await;
+    let id = opened.header("mcp-session-id").unwrap().to_owned();
+    let ping =
+        || Ask::post("/mcp", &crate::support::request(1, "ping", json!({}))).header("mcp-session-id", &id);
+    assert_eq!(
+        world.send(bearing(ping(), "beta")).await.refusal().await,
+        (404, -32001)
+    );
+    assert_eq!(world.send(bearing(ping(), "alpha")).await.status, 200);
+}
+
+#[tokio::test]
+async fn listening_where_others_can_reach_it_takes_a_token() {
+    let world = World::open(HttpDoor::new()).await;
+    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let open = world
+        .gateway
+        .serve_http(listener, HttpDoor::new(), std::future::ready(()));
+    assert!(matches!(open.await, Err(DoorError::TokenRequired(_))));
+    let public = "192.0.2.1:80".parse().unwrap();
+    assert!(HttpDoor::new().check(public).is_err());
+    assert!(HttpDoor::new().token("t").check(public).is_ok());
+    assert!(HttpDoor::new().check("[::1]:80".parse().unwrap()).is_ok());
+}
+
+#[tokio::test]
+async fn ids_of_sessions_differ_and_are_long() {
+    let world = World::open(HttpDoor::new()).await;
+    let (one, other) = (world.session("/mcp").await, world.session("/mcp").await);
+    assert_ne!(one.id, other.id);
+    assert!(one.id.len() >= 32 && one.id.chars().all(|c| c.is_ascii_graphic()));
+}

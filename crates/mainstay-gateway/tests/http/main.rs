@@ -1,0 +1,14 @@
+//! The door over HTTP, against real sockets: clients of both eras, what they may do, and what they may not.
+
+mod support;
+mod wire;
+
+mod bounds;
+mod closing;
+mod guarding;
+mod old_sse;
+mod outliving;
+mod refusing;
+mod sessions;
+mod stateless;
+mod streams;

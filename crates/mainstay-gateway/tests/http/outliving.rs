@@ -1,0 +1,53 @@
+//! A session outlives the servers behind it.
+
+use std::time::Duration;
+
+use mainstay::{Fleet, ServerConfig};
+use mainstay_gateway::HttpDoor;
+use mainstay_testkit::FaultyServer;
+use serde_json::json;
+
+use crate::support::{World, text};
+
+#[tokio::test]
+async fn a_session_calls_again_when_its_server_was_lost_and_lists_all_the_time() {
+    let world = World::open(HttpDoor::new()).await;
+    let session = world.session("/mcp/one").await;
+    for round in 0..3 {
+        world.server.set_down(true);
+        world.server.side().cut();
+        let listed = session.ask(1, "tools/list", json!({})).await.json().await;
+        assert!(
+            !listed["result"]["tools"].as_array().unwrap().is_empty(),
+            "{round}"
+        );
+        let calling = session.call(2, "echo", json!({ "round": round }));
+        let back = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            world.server.set_down(false);
+        };
+        let (called, ()) = tokio::join!(calling, back);
+        assert_eq!(text(&called.json().await), format!(r#"{{"round":{round}}}"#));
+    }
+}
+
+#[tokio::test]
+async fn a_session_calls_again_when_the_process_of_its_server_was_killed() {
+    let process = FaultyServer::new();
+    let mut config = ServerConfig::stdio("one", process.command()).args(process.args());
+    for (name, value) in process.env() {
+        config = config.env(name, value);
+    }
+    let world = World::before(HttpDoor::new(), Fleet::builder(), config.build().unwrap()).await;
+    let session = world.session("/mcp/one").await;
+    let before = session.call(1, "pid", json!({})).await.json().await;
+    let killed = session
+        .call(2, "crash", json!({ "kill": true }))
+        .await
+        .json()
+        .await;
+    assert_eq!(killed["result"]["isError"], true);
+    assert!(text(&killed).contains("may have run"), "{killed}");
+    let after = session.call(3, "pid", json!({})).await.json().await;
+    assert_ne!(text(&before), text(&after));
+}
