@@ -2,7 +2,9 @@
 //! with the input.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use tokio::time::timeout_at;
 
@@ -33,25 +35,28 @@ impl Connection {
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
         let level = self.reception.log_level();
-        let mut params = meta.stamp(params.as_ref(), capabilities, level);
+        let meta = meta.of_request(capabilities, level);
+        let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
         for _ in 0..MAX_ROUNDS {
-            let result = self
-                .peer
-                .request(method, Some(params.clone()), self.options(asking))
-                .await?;
+            let options = self.options(asking).meta(meta.clone());
+            let result = self.peer.request(method, Some(params.clone()), options).await?;
             if asking.hand_on_input {
                 return Ok(result);
             }
             let Some(needed) = InputRequired::read(method, &result) else {
                 return Ok(result);
             };
-            let answers = self.answer_in_time(needed.input_requests, asking).await?;
             let Some(mut again) = Object::parse(&params) else {
                 return Ok(result);
             };
-            again.set("inputResponses", answers);
-            if let Some(state) = needed.request_state {
-                again.set("requestState", state);
+            // Each round stands for itself: what the last one carried and this one does not must go.
+            match needed.input_requests {
+                Some(requests) => again.set("inputResponses", self.answer_in_time(requests, asking).await?),
+                None => drop(again.remove("inputResponses")),
+            }
+            match needed.request_state {
+                Some(state) => again.set("requestState", state),
+                None => drop(again.remove("requestState")),
             }
             params = again.to_raw();
         }
@@ -109,8 +114,7 @@ impl Connection {
 #[serde(rename_all = "camelCase")]
 struct InputRequired {
     result_type: String,
-    #[serde(default)]
-    input_requests: BTreeMap<String, InputRequest>,
+    input_requests: Option<BTreeMap<String, InputRequest>>,
     request_state: Option<RawJson>,
 }
 
@@ -125,8 +129,10 @@ impl InputRequired {
     /// a look into a large result, and a result without it cannot be one.
     fn read(method: &str, result: &RawJson) -> Option<Self> {
         const WORD: &str = "input_required";
+        // Made once: for a result of ordinary length it takes longer to prepare than to search.
+        static FIND: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(WORD));
         let may_ask = matches!(method, "tools/call" | "prompts/get" | "resources/read");
-        if !may_ask || memchr::memmem::find(result.as_bytes(), WORD.as_bytes()).is_none() {
+        if !may_ask || FIND.find(result.as_bytes()).is_none() {
             return None;
         }
         result

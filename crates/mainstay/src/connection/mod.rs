@@ -172,7 +172,7 @@ impl Connection {
                     .await
             }
             Some(meta) => {
-                let params = meta.stamp(None, None, None);
+                let params = meta.stamp(None);
                 let options = RequestOptions::until(deadline).not_cancellable();
                 self.peer.request("server/discover", Some(params), options).await
             }

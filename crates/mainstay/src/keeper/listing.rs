@@ -10,8 +10,10 @@ use tokio::time::Instant;
 use super::inbox::Report;
 use super::recovery;
 use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step};
+use crate::config::Target;
 use crate::connection::{Asking, Connection};
 use crate::handler::METHOD_NOT_FOUND;
+use crate::protocol::Era;
 use crate::server::Slot;
 use crate::transport::http::{Challenge, HttpFailure};
 use crate::wire::{RawJson, RequestError};
@@ -59,7 +61,7 @@ pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle
     let deadline = Instant::now() + slot.settings.load().policy().limits.list;
     let task = tokio::spawn(async move {
         let generation = connection.generation;
-        let report = match list_all(&slot.name, &connection, deadline).await {
+        let report = match list_all(&slot, &connection, deadline).await {
             Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
             Err(error) => Report::ListFailed(generation, error),
         };
@@ -69,7 +71,7 @@ pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle
 }
 
 async fn list_all(
-    server: &str,
+    slot: &Slot,
     connection: &Connection,
     deadline: Instant,
 ) -> Result<ServerCatalog, ListError> {
@@ -94,7 +96,11 @@ async fn list_all(
         };
         listings.push(listing);
     }
-    Ok(ServerCatalog::new(server, about, listings))
+    let over_http = matches!(slot.settings.load().target(), Target::Http(_));
+    Ok(match greeting.era {
+        Era::Modern if over_http => ServerCatalog::over_http(&slot.name, about, listings),
+        Era::Modern | Era::Legacy => ServerCatalog::new(&slot.name, about, listings),
+    })
 }
 
 async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Result<Listing, ListError> {

@@ -112,13 +112,18 @@ async fn discover(
         introduction.capabilities.clone(),
         introduction.client.clone(),
     );
-    let params = meta.stamp(None, None, None);
-    match peer
-        .request("server/discover", Some(params), opening(deadline))
-        .await
+    let params = meta.stamp(None);
+    let ask = || peer.request("server/discover", Some(params.clone()), opening(deadline));
+    let mut answer = ask().await;
+    // Of several servers behind one address some may not be upgraded yet: one that refuses a version and offers the same
+    // is asked once more.
+    if matches!(&answer, Err(RequestError::Rpc(error)) if offered(error).iter().any(|offered| offered == version))
     {
+        answer = ask().await;
+    }
+    match answer {
         Ok(result) => discovered(&result),
-        Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => not_this_version(&error),
+        Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => none_of(&offered(&error)),
         Err(RequestError::Lost { .. }) => Err(HandshakeError::LostWhenProbed),
         Err(RequestError::Send(failure)) => not_carried(failure),
         Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
@@ -175,14 +180,11 @@ fn discovered(result: &RawJson) -> Result<Discovered, HandshakeError> {
     }))
 }
 
-fn not_this_version(error: &RpcError) -> Result<Discovered, HandshakeError> {
-    let supported = error
-        .data()
-        .and_then(|data| data.parse::<UnsupportedVersion>().ok());
-    match supported {
-        Some(answer) => none_of(&answer.supported),
-        None => Ok(Discovered::NotModern),
-    }
+/// What a server offers instead of the version it refuses.
+fn offered(error: &RpcError) -> Vec<String> {
+    let data = error.data().filter(|_| error.code() == UNSUPPORTED_VERSION);
+    let answer = data.and_then(|data| data.parse::<UnsupportedVersion>().ok());
+    answer.map(|answer| answer.supported).unwrap_or_default()
 }
 
 /// The server is not of the modern version that Mainstay speaks: an older one may do, otherwise it is refused.

@@ -10,6 +10,7 @@ mod health;
 mod hostile;
 mod http;
 mod losing;
+mod mirrors;
 mod names;
 mod person;
 mod ping;

@@ -18,6 +18,7 @@ use super::Http;
 use super::credentials::Credentials;
 use super::failure::{HttpFailure, Step};
 use super::options::{HttpConfigError, HttpOptions};
+use super::params::ParamHeaders;
 use super::tls;
 use crate::transport::{Sse, Transport};
 
@@ -60,6 +61,15 @@ impl Endpoint {
     /// What its requests are allowed in with.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         self.options.credentials.clone()
+    }
+
+    /// The same for calls that show these arguments in headers.
+    pub(crate) fn showing(&self, params: Arc<dyn ParamHeaders>) -> Self {
+        let options = self.options.clone().param_headers(params);
+        Self {
+            options,
+            ..self.clone()
+        }
     }
 
     /// A connection of Streamable HTTP.
@@ -138,6 +148,8 @@ fn client(url: &Url, options: &HttpOptions) -> Result<Client, HttpConfigError> {
         .default_headers(headers)
         .redirect(within_the_origin())
         .referer(false)
+        // Whether a request is made again is decided above, by what is known of it; and so no copy of it is kept.
+        .retry(reqwest::retry::never().max_retries_per_request(0))
         .connect_timeout(options.connect_timeout)
         .pool_idle_timeout(POOL_IDLE)
         .tcp_nodelay(true)
