@@ -35,7 +35,7 @@ impl Connection {
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
         let level = self.reception.log_level();
-        let meta = meta.of_request(capabilities, level);
+        let meta = meta.of_request(capabilities.as_ref(), level);
         let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
         for _ in 0..MAX_ROUNDS {
             let options = self.options(asking).meta(meta.clone());

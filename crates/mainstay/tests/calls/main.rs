@@ -8,7 +8,6 @@ mod asking;
 mod fidelity;
 mod health;
 mod hostile;
-mod http;
 mod losing;
 mod mirrors;
 mod names;
