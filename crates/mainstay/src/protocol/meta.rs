@@ -28,11 +28,11 @@ impl RequestMeta {
         if capabilities.is_none() && log_level.is_none() {
             return self.0.clone();
         }
-        let own = |key: &str| capabilities.clone().filter(|_| key == CAPABILITIES_KEY);
-        let usual = self.0.entries().iter();
-        let mut entries: Vec<_> = usual
-            .map(|(key, value)| (*key, own(key).unwrap_or_else(|| value.clone())))
-            .collect();
+        let mut entries = self.0.entries().to_vec();
+        if let Some(capabilities) = capabilities {
+            entries.retain(|(key, _)| *key != CAPABILITIES_KEY);
+            entries.push((CAPABILITIES_KEY, capabilities));
+        }
         entries.extend(log_level.map(|level| (LOG_LEVEL_KEY, level)));
         Arc::new(Meta::new(entries))
     }
