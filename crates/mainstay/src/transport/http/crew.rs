@@ -305,3 +305,6 @@ impl<C: Carrier> Drop for Tether<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
