@@ -7,10 +7,13 @@ Usage: cargo xtask CHORE
 
   test [--quick] [--keep-going] [-- ARGS]
                       everything that must hold before a change is merged: format, lints, docs,
-                      tests, purity. ARGS go to the test runner, for instance a part of a test's name
-      --quick         leaves out the real MCP servers: no network, nothing installed
+                      tests, conformance, purity. ARGS go to the test runner, for instance a part of
+                      a test's name
+      --quick         leaves out the real MCP servers and the conformance suite: no network, nothing
+                      installed
       --keep-going    goes on after a failed step
   partners            installs the real MCP servers that tests talk to, under target/partners
+  conformance         the MCP conformance suite against the library as a client
   bench [ARGS]        the library's benchmarks
   chaos [--seconds N] [--seed S]
                       the chaos test for N seconds (default 60); the seed replays a run
@@ -23,6 +26,7 @@ pub(crate) enum Chore {
     Help,
     Test(TestOptions),
     Partners,
+    Conformance,
     Bench { passed_on: Vec<String> },
     Chaos(ChaosOptions),
 }
@@ -47,15 +51,21 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
     match chore.as_str() {
         "help" | "--help" | "-h" => Ok(Chore::Help),
         "test" => parse_test(arguments).map(Chore::Test),
-        "partners" => match arguments.next() {
-            Some(unknown) => bail!("partners takes no argument, and got {unknown:?}"),
-            None => Ok(Chore::Partners),
-        },
+        "partners" => alone(Chore::Partners, &chore, arguments),
+        "conformance" => alone(Chore::Conformance, &chore, arguments),
         "bench" => Ok(Chore::Bench {
             passed_on: arguments.collect(),
         }),
         "chaos" => parse_chaos(arguments).map(Chore::Chaos),
         unknown => bail!("no chore is named {unknown:?}"),
+    }
+}
+
+/// A chore that takes no argument.
+fn alone(chore: Chore, name: &str, mut arguments: impl Iterator<Item = String>) -> Result<Chore> {
+    match arguments.next() {
+        Some(unknown) => bail!("{name} takes no argument, and got {unknown:?}"),
+        None => Ok(chore),
     }
 }
 
@@ -126,6 +136,7 @@ mod tests {
         assert!(parsed("test --quik").is_err());
         assert!(parsed("chaos --second 3").is_err());
         assert!(parsed("partners now").is_err());
+        assert!(parsed("conformance now").is_err());
         assert!(parsed("tset").is_err());
     }
 

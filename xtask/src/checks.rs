@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::arguments::TestOptions;
 use crate::project::Project;
-use crate::{child, partners, purity, tools};
+use crate::{child, conformance, partners, purity, tools};
 
 /// No step should come near this, not even on a cold and busy machine; it is there so that nothing hangs for ever.
 const STEP_WITHIN: Duration = Duration::from_secs(2400);
@@ -17,7 +17,7 @@ pub(crate) fn run(project: &Project, options: &TestOptions) -> Result<()> {
     let started = Instant::now();
     let mut summary = Vec::new();
     for &step in Step::ALL {
-        let end = if options.quick && step == Step::Partners {
+        let end = if options.quick && step.needs_network() {
             End::Skipped
         } else if !options.keep_going && summary.iter().any(|(_, end)| matches!(end, End::Failed(_))) {
             End::NotReached
@@ -47,6 +47,7 @@ enum Step {
     Docs,
     Tests,
     Doctests,
+    Conformance,
     Purity,
 }
 
@@ -68,8 +69,14 @@ impl Step {
         Self::Docs,
         Self::Tests,
         Self::Doctests,
+        Self::Conformance,
         Self::Purity,
     ];
+
+    /// Whether it installs something from elsewhere.
+    fn needs_network(self) -> bool {
+        matches!(self, Self::Partners | Self::Conformance)
+    }
 
     fn title(self) -> &'static str {
         match self {
@@ -81,6 +88,7 @@ impl Step {
             Self::Docs => "docs",
             Self::Tests => "tests",
             Self::Doctests => "doctests",
+            Self::Conformance => "conformance",
             Self::Purity => "purity",
         }
     }
@@ -155,6 +163,7 @@ fn attempt(step: Step, project: &Project, options: &TestOptions) -> Result<()> {
             )
         }
         Step::Doctests => child::run(cargo.args(["test", "--workspace", "--doc"]), STEP_WITHIN),
+        Step::Conformance => conformance::run(project),
         Step::Purity => purity::check(project),
     }
 }

@@ -25,7 +25,8 @@ const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(3);
 /// Runs a command with our own output and no input; anything but success within the time is an error.
 pub(crate) fn run(command: &mut Command, within: Duration) -> Result<()> {
     let child = spawn(command.stdin(Stdio::null()))?;
-    succeeded(command, wait(child, within))
+    let status = in_time(command, wait(child, within)?)?;
+    succeeded(command, status)
 }
 
 /// Like [`run`], but tries again when it fails: for commands that need the network.
@@ -46,17 +47,25 @@ pub(crate) fn run_with_retries(command: &mut Command, within: Duration) -> Resul
 
 /// Runs a command and returns what it writes to stdout.
 pub(crate) fn output(command: &mut Command, within: Duration) -> Result<String> {
+    let (text, status) = said(command, within)?;
+    succeeded(command, status)?;
+    Ok(text)
+}
+
+/// Runs a command and returns what it writes to stdout and how it ended, which is up to the caller to judge.
+pub(crate) fn said(command: &mut Command, within: Duration) -> Result<(String, ExitStatus)> {
     let mut child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
     let mut stdout = child.stdout.take().context("stdout is piped")?;
     let reader = thread::spawn(move || {
         let mut text = String::new();
         stdout.read_to_string(&mut text).map(|_| text)
     });
-    succeeded(command, wait(child, within))?;
-    reader
+    let status = in_time(command, wait(child, within)?)?;
+    let text = reader
         .join()
         .map_err(|_| anyhow!("the reader of stdout panicked"))?
-        .context("stdout is not text")
+        .context("stdout is not text")?;
+    Ok((text, status))
 }
 
 /// Whether a command can be started and succeeds; what it says is thrown away.
@@ -76,8 +85,19 @@ fn spawn(command: &mut Command) -> Result<Child> {
         .with_context(|| format!("cannot start {}", command.get_program().display()))
 }
 
-fn succeeded(command: &Command, end: Result<Option<ExitStatus>>) -> Result<()> {
-    let end = end?;
+fn in_time(command: &Command, end: Option<ExitStatus>) -> Result<ExitStatus> {
+    end.with_context(|| format!("`{}`: took too long and was ended", line(command)))
+}
+
+fn succeeded(command: &Command, status: ExitStatus) -> Result<()> {
+    if status.success() {
+        return Ok(());
+    }
+    bail!("`{}`: {status}", line(command))
+}
+
+/// The command as a person would type it, its program without a path.
+fn line(command: &Command) -> String {
     let program = Path::new(command.get_program())
         .file_name()
         .unwrap_or(command.get_program());
@@ -86,11 +106,7 @@ fn succeeded(command: &Command, end: Result<Option<ExitStatus>>) -> Result<()> {
         .chain(command.get_args())
         .map(OsStr::to_string_lossy)
         .collect();
-    match end {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => bail!("`{}`: {status}", words.join(" ")),
-        None => bail!("`{}`: took too long and was ended", words.join(" ")),
-    }
+    words.join(" ")
 }
 
 /// Waits for the end of a child; `None` when it had to be ended.

@@ -6,9 +6,12 @@ mod arguments;
 mod chaos;
 mod checks;
 mod child;
+mod conformance;
+mod npm;
 mod partners;
 mod project;
 mod purity;
+mod stamp;
 mod tools;
 
 use std::process::ExitCode;
@@ -46,6 +49,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         }
         Chore::Test(options) => checks::run(&project, &options),
         Chore::Partners => partners::install(&project).and_then(|()| partners::build_rmcp_server(&project)),
+        Chore::Conformance => conformance::run(&project),
         Chore::Bench { passed_on } => child::run(
             project
                 .cargo()

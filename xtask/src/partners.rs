@@ -1,19 +1,19 @@
 //! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, installed below
 //! `target/partners`.
 //!
-//! Nothing is installed twice: a stamp holds the manifests that were installed and where, and is written last.
 //! `partners.json` says how each partner is started; the crate `mainstay-partner` reads it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::project::Project;
-use crate::{child, tools};
+use crate::stamp::{Stamp, write};
+use crate::{child, npm, tools};
 
+const SOURCE: &str = "tests/partners";
 const INSTALL_WITHIN: Duration = Duration::from_secs(600);
 const LOCAL_WITHIN: Duration = Duration::from_secs(120);
 const BUILD_WITHIN: Duration = Duration::from_secs(1200);
@@ -21,7 +21,8 @@ const BUILD_WITHIN: Duration = Duration::from_secs(1200);
 /// Installs what is missing and writes `partners.json`.
 pub(crate) fn install(project: &Project) -> Result<()> {
     tools::ensure_partner_tools()?;
-    install_npm(project).context("cannot install the partners from npm")?;
+    npm::install(project, SOURCE, &project.built("partners/npm"))
+        .context("cannot install the partners from npm")?;
     install_python(project).context("cannot install the partners from PyPI")?;
     prepare_files(project).context("cannot prepare what the partners serve")?;
     let file = file(project);
@@ -44,23 +45,9 @@ pub(crate) fn build_rmcp_server(project: &Project) -> Result<()> {
     )
 }
 
-fn install_npm(project: &Project) -> Result<()> {
-    let home = project.built("partners/npm");
-    let stamp = Stamp::of(project, &home, &["package.json", "package-lock.json"])?;
-    if stamp.is_current() {
-        return Ok(());
-    }
-    stamp.copy_manifests()?;
-    let mut npm = Command::new("npm");
-    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .current_dir(&home);
-    child::run_with_retries(&mut npm, INSTALL_WITHIN)?;
-    stamp.write()
-}
-
 fn install_python(project: &Project) -> Result<()> {
     let home = project.built("partners/python");
-    let stamp = Stamp::of(project, &home, &["requirements.txt"])?;
+    let stamp = Stamp::of(project, SOURCE, &home, &["requirements.txt"])?;
     let python = home.join("bin/python");
     // An upgrade of the machine's Python can leave an environment behind that no longer starts.
     let starts = || child::succeeds(Command::new(&python).args(["-c", ""]), LOCAL_WITHIN);
@@ -133,6 +120,7 @@ fn prepare_files(project: &Project) -> Result<()> {
 /// The text of `partners.json`.
 fn describe(project: &Project) -> String {
     let built = |path: &str| project.built(path).to_string_lossy().into_owned();
+    let source = |path: &str| project.source(path).to_string_lossy().into_owned();
     let npm = |program: &str| built(&format!("partners/npm/node_modules/.bin/{program}"));
     let python = |program: &str| built(&format!("partners/python/bin/{program}"));
     let memory = ("MEMORY_FILE_PATH", built("partners/memory.jsonl"));
@@ -155,6 +143,12 @@ fn describe(project: &Project) -> String {
             "git",
             &python("mcp-server-git"),
             &["--repository", &built("partners/repository")],
+            None,
+        ),
+        entry(
+            "python",
+            &python("python"),
+            &[&source("tests/partners/python_server.py")],
             None,
         ),
         entry("rmcp", &built("debug/rmcp-server"), &[], None),
@@ -186,68 +180,6 @@ fn json_string(text: &str) -> String {
     }
     json.push('"');
     json
-}
-
-/// What is, or is to be, installed in one directory: the manifests, and the directory itself, because what npm and
-/// pip install does not survive being moved.
-struct Stamp {
-    home: PathBuf,
-    manifests: Vec<(&'static str, String)>,
-}
-
-impl Stamp {
-    fn of(project: &Project, home: &Path, names: &[&'static str]) -> Result<Self> {
-        let read = |&name: &&'static str| {
-            let path = project.source("tests/partners").join(name);
-            let text =
-                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            Ok((name, text))
-        };
-        Ok(Self {
-            home: home.to_owned(),
-            manifests: names.iter().map(read).collect::<Result<_>>()?,
-        })
-    }
-
-    fn is_current(&self) -> bool {
-        fs::read_to_string(self.path()).is_ok_and(|installed| installed == self.text())
-    }
-
-    /// Puts the manifests where the installer runs, and withdraws the old stamp: from here on the directory is in
-    /// between.
-    fn copy_manifests(&self) -> Result<()> {
-        if self.path().exists() {
-            fs::remove_file(self.path()).context("cannot remove an old stamp")?;
-        }
-        self.manifests
-            .iter()
-            .try_for_each(|(name, text)| write(&self.home.join(name), text))
-    }
-
-    fn write(&self) -> Result<()> {
-        write(&self.path(), &self.text())
-    }
-
-    fn path(&self) -> PathBuf {
-        self.home.join("installed.stamp")
-    }
-
-    fn text(&self) -> String {
-        let manifests = self
-            .manifests
-            .iter()
-            .map(|(_, text)| text.as_str())
-            .collect::<String>();
-        format!("{}\n{manifests}", self.home.display())
-    }
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    let parent = path
-        .parent()
-        .with_context(|| format!("{} has no parent", path.display()))?;
-    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

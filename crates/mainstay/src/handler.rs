@@ -47,6 +47,8 @@ pub struct ClientCapabilities {
     pub elicitation: bool,
     /// `roots/list`.
     pub roots: bool,
+    /// The whole object as the protocol has it, in place of the above: for whoever passes on what another client said.
+    pub raw: Option<RawJson>,
 }
 
 /// A request that a server made.
@@ -86,6 +88,9 @@ pub(crate) fn decline(method: &str) -> RpcError {
 
 impl ClientCapabilities {
     pub(crate) fn to_json(&self) -> RawJson {
+        if let Some(raw) = &self.raw {
+            return raw.clone();
+        }
         #[derive(Serialize)]
         struct Empty {}
         #[derive(Serialize)]

@@ -36,6 +36,7 @@ mod event;
 mod fleet;
 mod handler;
 mod keeper;
+pub mod message;
 mod process;
 mod protocol;
 mod server;
@@ -58,6 +59,7 @@ pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use process::{Exit, StderrLine};
 pub use protocol::Era;
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, Reason, Reply, Server, Status, Waiting, WishError,
+    CallError, CallOptions, CommandError, NotConnected, Pong, Reason, Reply, Server, Status, TransportKind,
+    Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

@@ -42,7 +42,7 @@ fn the_partners_on_the_typescript_sdk_refuse_the_modern_handshake() {
 #[test]
 fn the_partners_on_the_python_sdk_and_on_rmcp_speak_the_modern_era() {
     let Some(partners) = partners() else { return };
-    for partner in [&partners.time, &partners.git, &partners.rmcp] {
+    for partner in [&partners.time, &partners.git, &partners.python, &partners.rmcp] {
         let discovered = Stdio::start(partner).request("server/discover", &modern(json!({})));
         let versions = &discovered["result"]["supportedVersions"];
         assert!(
@@ -58,7 +58,10 @@ fn the_partners_on_the_python_sdk_and_on_rmcp_speak_the_modern_era() {
 fn the_rmcp_server_answers_calls_prompts_and_resources() {
     let mut server = Stdio::start(&rmcp_server());
     server.initialize();
-    assert_eq!(tool_names(&mut server), ["echo", "pid", "sleep", "toggle"]);
+    assert_eq!(
+        tool_names(&mut server),
+        ["echo", "pid", "sleep", "level", "touch", "toggle"]
+    );
 
     let echoed = server.request(
         "tools/call",
@@ -98,7 +101,7 @@ fn the_rmcp_server_tells_a_legacy_client_when_its_tools_change() {
     server.request("tools/call", &json!({ "name": "toggle" }));
     assert_eq!(
         tool_names(&mut server),
-        ["echo", "pid", "sleep", "toggle", "extra"]
+        ["echo", "pid", "sleep", "level", "touch", "toggle", "extra"]
     );
     assert_eq!(
         server.notifications("notifications/tools/list_changed").count(),

@@ -225,6 +225,11 @@ impl Route {
             ("/message", "POST") if sse => Ok(Self::Message),
             ("/mcp" | "/moved", _) if streamable => Err(405),
             ("/sse" | "/message", _) if sse => Err(405),
+            ("/either", "GET") if !streamable => Ok(Self::Sse),
+            ("/either", "POST") if streamable => Ok(Self::Post),
+            ("/either", "GET") => Ok(Self::Get),
+            ("/either", "DELETE") if streamable => Ok(Self::Delete),
+            ("/either", _) => Err(405),
             _ => Err(404),
         }
     }

@@ -120,6 +120,14 @@ impl FaultyHttpServer {
         }
     }
 
+    /// Says a message of the test's own making where it belongs: an answer to whoever awaits it, a notification of a
+    /// subscription to its listener, anything else on the standalone and HTTP+SSE streams.
+    pub fn say(&self, message: &Value) {
+        for session in self.server.sessions() {
+            session.say(message.to_string().as_bytes(), None);
+        }
+    }
+
     /// Forgets all sessions and ends their streams, without a restart.
     pub fn forget_sessions(&self) {
         for session in self.server.sessions() {

@@ -1,6 +1,7 @@
 //! A scripted MCP server over HTTP that fails as it is told, and a network that does.
 //!
-//! [`FaultyHttpServer`] plays a [`crate::Script`] over Streamable HTTP in both eras (`/mcp`) and over HTTP+SSE (`/sse`).
+//! [`FaultyHttpServer`] plays a [`crate::Script`] over Streamable HTTP in both eras (`/mcp`) and over HTTP+SSE (`/sse`);
+//! `/either` is the former where it is served, and the latter otherwise.
 //! Its answers come from the same [`crate::Responder`] as on any other stage; an [`HttpScript`] says how they travel, and
 //! its [`HttpRule`]s where that goes wrong. HTTP/1.1 is written by hand, so that any byte of it can be wrong.
 //!

@@ -17,6 +17,7 @@ pub struct Traffic {
     pub(super) sessions_deleted: usize,
     pub(super) live_streams: usize,
     requests: BTreeMap<String, usize>,
+    sent: BTreeMap<String, usize>,
     /// The headers of the last request, by the method of HTTP and by that of JSON-RPC.
     headers: BTreeMap<String, Vec<(String, String)>>,
     pub(super) seen: Seen,
@@ -65,6 +66,18 @@ impl Traffic {
         self.seen.count(method)
     }
 
+    /// Messages of this JSON-RPC method that were sent, those a fault refused included.
+    #[must_use]
+    pub fn sent(&self, method: &str) -> usize {
+        self.sent.get(method).copied().unwrap_or_default()
+    }
+
+    /// The id of the last message of this JSON-RPC method that reached the server proper.
+    #[must_use]
+    pub fn last_id(&self, method: &str) -> Option<Value> {
+        self.last(method).map(|message| message.id().clone())
+    }
+
     /// How many ledger lines begin with these words, as in [`crate::Ledger::count`].
     #[must_use]
     pub fn noted(&self, words: &str) -> usize {
@@ -74,11 +87,7 @@ impl Traffic {
     /// The params of the last message of this JSON-RPC method that reached the server proper.
     #[must_use]
     pub fn last_params(&self, method: &str) -> Option<Value> {
-        self.seen
-            .messages()
-            .rev()
-            .find(|message| message.method() == method)
-            .map(|message| message.params().clone())
+        self.last(method).map(|message| message.params().clone())
     }
 
     /// All headers of the last request of this method, of HTTP (`GET`) or of JSON-RPC (`tools/call`).
@@ -93,11 +102,17 @@ impl Traffic {
         wire::header(self.last_headers(method)?, name)
     }
 
+    fn last(&self, method: &str) -> Option<&Incoming> {
+        let mut newest_first = self.seen.messages().rev();
+        newest_first.find(|message| message.method() == method)
+    }
+
     pub(super) fn arrived(&mut self, request: &Request, message: Option<&Incoming>) {
         *self.requests.entry(request.method.clone()).or_default() += 1;
         self.headers
             .insert(request.method.clone(), request.headers.clone());
         if let Some(message) = message {
+            *self.sent.entry(message.method().to_owned()).or_default() += 1;
             self.headers
                 .insert(message.method().to_owned(), request.headers.clone());
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::Kind;
+use super::mirror::{self, Mirror};
 use super::object::fields;
 use crate::wire::RawJson;
 
@@ -15,6 +16,8 @@ pub struct Item {
     raw: RawJson,
     hints: Hints,
     has_description: bool,
+    /// The arguments that a tool wants mirrored in headers, or what is wrong with its wish; none for most.
+    mirrors: Option<Arc<Result<Vec<Mirror>, String>>>,
 }
 
 /// What a tool says of its effects. A hint is the server's word, not a proof; what it does not say is read with the
@@ -53,6 +56,19 @@ impl Item {
         self.has_description
     }
 
+    /// The arguments that a tool wants mirrored in headers.
+    pub(super) fn mirrors(&self) -> &[Mirror] {
+        match self.mirrors.as_deref() {
+            Some(Ok(mirrors)) => mirrors,
+            Some(Err(_)) | None => &[],
+        }
+    }
+
+    /// What is wrong with its wish for headers.
+    pub(super) fn bad_mirror(&self) -> Option<&str> {
+        self.mirrors.as_deref()?.as_ref().err().map(String::as_str)
+    }
+
     /// Reads an item, or says what it lacks.
     ///
     /// What the protocol requires is required here: many clients refuse a whole list for one item that lacks it, so a
@@ -86,10 +102,15 @@ impl Item {
                 message,
             });
         }
+        let mirrors = match kind {
+            Kind::Tool => schema.map(|schema| mirror::read(schema.get())),
+            Kind::Prompt | Kind::Resource | Kind::Template => None,
+        };
         Ok(Self {
             key: key.into(),
             hints: annotations.map_or_else(Hints::default, Hints::read),
             has_description: description.is_some_and(|text| text.get() != "null"),
+            mirrors: mirrors.filter(|read| *read != Ok(Vec::new())).map(Arc::new),
             raw,
         })
     }

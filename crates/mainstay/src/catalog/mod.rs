@@ -13,6 +13,7 @@ mod diagnostic;
 mod hash;
 mod item;
 mod kind;
+mod mirror;
 mod names;
 mod object;
 mod offer;
@@ -38,6 +39,7 @@ pub use self::publisher::CatalogReader;
 pub use self::server::{About, ServerCatalog};
 pub(crate) use self::view::View;
 
+pub(crate) use self::mirror::CallHeaders;
 pub(crate) use self::pages::{Listing, PageError, Pager, Step};
 pub(crate) use self::publisher::Publisher;
 pub(crate) use self::replacement::{Doubt, Replacement};

@@ -38,6 +38,23 @@ impl ServerCatalog {
     /// Items are sorted by key. A server may list in any order, and another one each time; but callers put the list at
     /// the head of a model's prompt, and a prompt cache is lost with the first byte that moves.
     pub(crate) fn new(server: &str, about: About, listings: impl IntoIterator<Item = Listing>) -> Self {
+        Self::admitting(server, about, listings, |_item| Ok(()))
+    }
+
+    /// The same for a server whose calls go over HTTP in the modern era. A tool that breaks the rules of headers is set
+    /// aside: no call to it could be made as the protocol wants it.
+    pub(crate) fn over_http(server: &str, about: About, listings: impl IntoIterator<Item = Listing>) -> Self {
+        Self::admitting(server, about, listings, |item| {
+            item.bad_mirror().map_or(Ok(()), |why| Err(why.to_owned()))
+        })
+    }
+
+    fn admitting(
+        server: &str,
+        about: About,
+        listings: impl IntoIterator<Item = Listing>,
+        admit: impl Fn(&Item) -> Result<(), String>,
+    ) -> Self {
         let mut findings = Findings::of(server);
         let mut items: [Vec<Item>; Kind::ALL.len()] = Default::default();
         let mut private = false;
@@ -51,7 +68,10 @@ impl ServerCatalog {
             }
             for raw in listing.items {
                 match Item::read(kind, raw) {
-                    Ok(item) => items[kind.index()].push(item),
+                    Ok(item) => match admit(&item) {
+                        Ok(()) => items[kind.index()].push(item),
+                        Err(why) => findings.add(kind, Fault::Malformed, Some(item.key()), why),
+                    },
                     Err(flaw) => findings.add(kind, Fault::Malformed, flaw.item.as_deref(), flaw.message),
                 }
             }

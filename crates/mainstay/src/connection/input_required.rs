@@ -35,21 +35,28 @@ impl Connection {
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
         let level = self.reception.log_level();
-        let meta = meta.of_request(capabilities, level);
+        let meta = meta.of_request(capabilities.as_ref(), level);
         let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
         for _ in 0..MAX_ROUNDS {
             let options = self.options(asking).meta(meta.clone());
             let result = self.peer.request(method, Some(params.clone()), options).await?;
+            if asking.hand_on_input {
+                return Ok(result);
+            }
             let Some(needed) = InputRequired::read(method, &result) else {
                 return Ok(result);
             };
-            let answers = self.answer_in_time(needed.input_requests, asking).await?;
             let Some(mut again) = Object::parse(&params) else {
                 return Ok(result);
             };
-            again.set("inputResponses", answers);
-            if let Some(state) = needed.request_state {
-                again.set("requestState", state);
+            // Each round stands for itself: what the last one carried and this one does not must go.
+            match needed.input_requests {
+                Some(requests) => again.set("inputResponses", self.answer_in_time(requests, asking).await?),
+                None => drop(again.remove("inputResponses")),
+            }
+            match needed.request_state {
+                Some(state) => again.set("requestState", state),
+                None => drop(again.remove("requestState")),
             }
             params = again.to_raw();
         }
@@ -107,8 +114,7 @@ impl Connection {
 #[serde(rename_all = "camelCase")]
 struct InputRequired {
     result_type: String,
-    #[serde(default)]
-    input_requests: BTreeMap<String, InputRequest>,
+    input_requests: Option<BTreeMap<String, InputRequest>>,
     request_state: Option<RawJson>,
 }
 

@@ -28,6 +28,8 @@ enum Ended {
     ForGood,
     /// As the server wished.
     Gracefully,
+    /// The server has too much to do, perhaps for this long.
+    Throttled(Option<Duration>),
     /// Its stream broke, and the server perhaps with it.
     Broken,
 }
@@ -80,6 +82,10 @@ impl Listening {
             match ended {
                 Ended::ForGood => return,
                 Ended::Gracefully => sleep(pace.next(false)).await,
+                Ended::Throttled(pause) => {
+                    pace.ask(pause.unwrap_or_default());
+                    sleep(pace.next(false)).await;
+                }
                 Ended::Broken => sleep(pace.next(true)).await,
             }
             again = true;
@@ -110,7 +116,14 @@ fn how(answer: &Result<RawJson, RequestError>) -> Ended {
         Err(RequestError::Rpc(_) | RequestError::Lost { .. }) => Ended::ForGood,
         Err(RequestError::Send(failure)) => match failure.error().downcast_ref() {
             Some(HttpFailure::Status { status, .. }) if *status < 500 => Ended::ForGood,
-            Some(HttpFailure::Status { .. } | HttpFailure::Throttled { .. }) => Ended::Gracefully,
+            Some(
+                HttpFailure::AuthRequired { status: 403, .. }
+                | HttpFailure::Redirect { .. }
+                | HttpFailure::WrongContentType { .. },
+            ) => Ended::ForGood,
+            // Whatever is asked next learns of a login that is wanted, too.
+            Some(HttpFailure::Status { .. } | HttpFailure::AuthRequired { .. }) => Ended::Gracefully,
+            Some(HttpFailure::Throttled { retry_after, .. }) => Ended::Throttled(*retry_after),
             Some(_) | None => Ended::Broken,
         },
     }

@@ -56,6 +56,8 @@ pub(crate) struct Asking {
     pub(crate) deadline: Option<Instant>,
     pub(crate) progress: Option<mpsc::Sender<RawJson>>,
     pub(crate) handler: Option<Arc<dyn ClientHandler>>,
+    /// Whether a wish for input is the caller's own affair.
+    pub(crate) hand_on_input: bool,
     /// Stops the idle time while the client answers what this request made the server ask.
     pub(crate) hold: Option<Arc<Hold>>,
 }

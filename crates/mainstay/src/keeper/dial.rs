@@ -10,6 +10,7 @@ use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::recovery;
+use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
 use crate::process::{self, Ladder, Process, SpawnError, Spec};
@@ -102,7 +103,8 @@ impl DialError {
         )
     }
 
-    fn http(&self) -> Option<&HttpFailure> {
+    /// The failure of the request over HTTP that the dial hung on.
+    pub(super) fn http(&self) -> Option<&HttpFailure> {
         match self {
             Self::Handshake(HandshakeError::Failed(RequestError::Send(failure))) => recovery::http(failure),
             Self::AfterProbe(error) => error.http(),
@@ -253,7 +255,8 @@ impl Dial {
                 Ok(if way.sse {
                     endpoint.sse()
                 } else {
-                    endpoint.streamable()
+                    let headers = CallHeaders::of(self.slot.catalog.clone());
+                    endpoint.showing(Arc::new(headers)).streamable()
                 })
             }
             Target::Custom(custom) => Ok(custom.connector().connect().await?),

@@ -10,10 +10,12 @@ use tokio::time::Instant;
 use super::inbox::Report;
 use super::recovery;
 use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step};
+use crate::config::Target;
 use crate::connection::{Asking, Connection};
 use crate::handler::METHOD_NOT_FOUND;
+use crate::protocol::Era;
 use crate::server::Slot;
-use crate::transport::http::Challenge;
+use crate::transport::http::{Challenge, HttpFailure};
 use crate::wire::{RawJson, RequestError};
 
 /// How long one page may take.
@@ -39,6 +41,17 @@ impl ListError {
             Self::Page(_) => None,
         }
     }
+
+    /// The failure of a request over HTTP, if it was one.
+    pub(super) fn http(&self) -> Option<&HttpFailure> {
+        match self {
+            Self::Request {
+                error: RequestError::Send(failure),
+                ..
+            } => recovery::http(failure),
+            Self::Request { .. } | Self::Page(_) => None,
+        }
+    }
 }
 
 /// Lists in a task of its own, which ends with a report. It ends no later than the machine stops to wait for it, so that
@@ -48,7 +61,7 @@ pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle
     let deadline = Instant::now() + slot.settings.load().policy().limits.list;
     let task = tokio::spawn(async move {
         let generation = connection.generation;
-        let report = match list_all(&slot.name, &connection, deadline).await {
+        let report = match list_all(&slot, &connection, deadline).await {
             Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
             Err(error) => Report::ListFailed(generation, error),
         };
@@ -58,7 +71,7 @@ pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle
 }
 
 async fn list_all(
-    server: &str,
+    slot: &Slot,
     connection: &Connection,
     deadline: Instant,
 ) -> Result<ServerCatalog, ListError> {
@@ -83,7 +96,11 @@ async fn list_all(
         };
         listings.push(listing);
     }
-    Ok(ServerCatalog::new(server, about, listings))
+    let over_http = matches!(slot.settings.load().target(), Target::Http(_));
+    Ok(match greeting.era {
+        Era::Modern if over_http => ServerCatalog::over_http(&slot.name, about, listings),
+        Era::Modern | Era::Legacy => ServerCatalog::new(&slot.name, about, listings),
+    })
 }
 
 async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Result<Listing, ListError> {

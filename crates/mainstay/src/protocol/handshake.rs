@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::greeting::{Era, Greeting, Offers};
 use super::meta::RequestMeta;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
+use crate::handler::METHOD_NOT_FOUND;
 use crate::transport::http::Step;
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
@@ -67,13 +68,22 @@ pub(crate) async fn greet(
     deadline: Instant,
 ) -> Result<Greeting, HandshakeError> {
     match approach {
-        Approach::FindOut(Some(Era::Legacy)) | Approach::Pinned(Era::Legacy) => {
+        Approach::FindOut(Some(Era::Legacy)) => {
             return initialize(peer, introduction, deadline).await;
+        }
+        Approach::Pinned(Era::Legacy) => {
+            return match initialize(peer, introduction, deadline).await {
+                Err(HandshakeError::Refused(error)) if is_of_modern(&error) => {
+                    Err(HandshakeError::NotOfEra(Era::Legacy))
+                }
+                done => done,
+            };
         }
         Approach::Pinned(Era::Modern) => {
             return match discover(peer, introduction, deadline).await? {
                 Discovered::Modern(greeting) => Ok(greeting),
                 Discovered::NotModern => Err(HandshakeError::NotOfEra(Era::Modern)),
+                Discovered::Unclear(failure) => Err(HandshakeError::Failed(RequestError::Send(failure))),
             };
         }
         Approach::FindOut(None | Some(Era::Modern)) => {}
@@ -83,14 +93,16 @@ pub(crate) async fn greet(
     if let Ok(answer) = timeout(PROBE_SILENCE, probe.as_mut()).await {
         return match answer? {
             Discovered::Modern(greeting) => Ok(greeting),
-            Discovered::NotModern => initialize(peer, introduction, deadline).await,
+            Discovered::NotModern | Discovered::Unclear(_) => initialize(peer, introduction, deadline).await,
         };
     }
     // Both questions stand now. The old one decides; if it is refused, a late modern answer still counts.
     match initialize(peer, introduction, deadline).await {
         Err(HandshakeError::Refused(error)) => match probe.await {
             Ok(Discovered::Modern(greeting)) => Ok(greeting),
-            Ok(Discovered::NotModern) | Err(_) => Err(HandshakeError::Refused(error)),
+            Ok(Discovered::NotModern | Discovered::Unclear(_)) | Err(_) => {
+                Err(HandshakeError::Refused(error))
+            }
         },
         done => done,
     }
@@ -99,6 +111,9 @@ pub(crate) async fn greet(
 enum Discovered {
     Modern(Greeting),
     NotModern,
+    /// What answered may not have been the server: a gateway in its place, say. An old server is as likely as a modern one
+    /// that is ill.
+    Unclear(SendFailure),
 }
 
 async fn discover(
@@ -113,12 +128,17 @@ async fn discover(
         introduction.client.clone(),
     );
     let params = meta.stamp(None);
-    match peer
-        .request("server/discover", Some(params), opening(deadline))
-        .await
+    let ask = || peer.request("server/discover", Some(params.clone()), opening(deadline));
+    let mut answer = ask().await;
+    // Of several servers behind one address some may not be upgraded yet: one that refuses a version and offers the same
+    // is asked once more.
+    if matches!(&answer, Err(RequestError::Rpc(error)) if offered(error).iter().any(|offered| offered == version))
     {
+        answer = ask().await;
+    }
+    match answer {
         Ok(result) => discovered(&result),
-        Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => not_this_version(&error),
+        Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => none_of(&offered(&error)),
         Err(RequestError::Lost { .. }) => Err(HandshakeError::LostWhenProbed),
         Err(RequestError::Send(failure)) => not_carried(failure),
         Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
@@ -135,13 +155,16 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
     };
     match http {
         HttpFailure::Broken { .. } | HttpFailure::StreamEnded => Err(HandshakeError::LostWhenProbed),
+        HttpFailure::Status {
+            status: 400..=499, ..
+        } => Ok(Discovered::NotModern),
         HttpFailure::Status { .. }
         | HttpFailure::WrongContentType { .. }
         | HttpFailure::BodyTooLarge { .. }
         | HttpFailure::TimedOut {
             step: Step::FirstByte,
             ..
-        } => Ok(Discovered::NotModern),
+        } => Ok(Discovered::Unclear(failure)),
         HttpFailure::SessionLost { .. }
         | HttpFailure::AuthRequired { .. }
         | HttpFailure::Throttled { .. }
@@ -175,14 +198,11 @@ fn discovered(result: &RawJson) -> Result<Discovered, HandshakeError> {
     }))
 }
 
-fn not_this_version(error: &RpcError) -> Result<Discovered, HandshakeError> {
-    let supported = error
-        .data()
-        .and_then(|data| data.parse::<UnsupportedVersion>().ok());
-    match supported {
-        Some(answer) => none_of(&answer.supported),
-        None => Ok(Discovered::NotModern),
-    }
+/// What a server offers instead of the version it refuses.
+fn offered(error: &RpcError) -> Vec<String> {
+    let data = error.data().filter(|_| error.code() == UNSUPPORTED_VERSION);
+    let answer = data.and_then(|data| data.parse::<UnsupportedVersion>().ok());
+    answer.map(|answer| answer.supported).unwrap_or_default()
 }
 
 /// The server is not of the modern version that Mainstay speaks: an older one may do, otherwise it is refused.
@@ -237,6 +257,11 @@ async fn initialize(
         server_info: answer.server_info,
         instructions: answer.instructions,
     })
+}
+
+/// Whether this is how a server of the modern era refuses `initialize`.
+fn is_of_modern(refusal: &RpcError) -> bool {
+    matches!(refusal.code(), UNSUPPORTED_VERSION | METHOD_NOT_FOUND)
 }
 
 /// The protocol forbids to cancel `initialize`, and nobody waits for an abandoned probe.

@@ -24,15 +24,15 @@ impl RequestMeta {
     }
 
     /// The entries of one request, which may have capabilities of its own.
-    pub(crate) fn of_request(&self, capabilities: Option<RawJson>, log_level: Option<RawJson>) -> Arc<Meta> {
+    pub(crate) fn of_request(&self, capabilities: Option<&RawJson>, log_level: Option<RawJson>) -> Arc<Meta> {
         if capabilities.is_none() && log_level.is_none() {
             return self.0.clone();
         }
-        let mut entries = self.0.entries().to_vec();
-        if let Some(capabilities) = capabilities {
-            entries.retain(|(key, _)| *key != CAPABILITIES_KEY);
-            entries.push((CAPABILITIES_KEY, capabilities));
-        }
+        let own = |key: &str| capabilities.filter(|_| key == CAPABILITIES_KEY);
+        let usual = self.0.entries().iter();
+        let mut entries: Vec<_> = usual
+            .map(|(key, value)| (*key, own(key).unwrap_or(value).clone()))
+            .collect();
         entries.extend(log_level.map(|level| (LOG_LEVEL_KEY, level)));
         Arc::new(Meta::new(entries))
     }

@@ -9,7 +9,7 @@ use super::error::CallError;
 use super::options::CallOptions;
 use crate::connection::MAX_SUBSCRIPTIONS;
 use crate::protocol::Era;
-use crate::wire::{RawJson, RequestError};
+use crate::wire::{Object, RawJson, RequestError};
 
 /// A resource subscription or a log level could not be set.
 pub type WishError = CallError;
@@ -124,6 +124,53 @@ impl Server {
                 &options,
             )
             .await
+    }
+
+    /// Passes a request on as it is, names and all. Its method tells whether it may be made again when it may have run:
+    /// what only lists, gets, reads or completes may; a tool may as it hints; nothing else.
+    ///
+    /// Cancel safety: dropping it cancels the request at the server.
+    pub async fn forward(
+        &self,
+        method: &str,
+        params: Option<RawJson>,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        let tool = match method {
+            "tools/call" => Some(named(params.as_ref())),
+            _other => None,
+        };
+        if let Some(tool) = &tool
+            && !self.0.settings.load().view.admits(tool)
+        {
+            return Err(CallError::Hidden {
+                server: self.0.name.clone(),
+                tool: tool.clone(),
+            });
+        }
+        let repeatable = match (&tool, method) {
+            (Some(tool), _) => Repeatable::AsHinted(tool),
+            (
+                None,
+                "tools/list"
+                | "prompts/list"
+                | "resources/list"
+                | "resources/templates/list"
+                | "prompts/get"
+                | "resources/read"
+                | "completion/complete"
+                | "tasks/get"
+                | "tasks/list"
+                | "ping",
+            ) => Repeatable::Always,
+            (None, _other) => Repeatable::Never,
+        };
+        let call = Call {
+            method,
+            params,
+            repeatable,
+        };
+        self.0.call(call, &options).await
     }
 
     async fn read(
@@ -244,6 +291,14 @@ impl Server {
 struct Named<'a, A> {
     name: &'a str,
     arguments: &'a A,
+}
+
+/// The name in the parameters of a call; nothing has the empty one.
+fn named(params: Option<&RawJson>) -> String {
+    let name = params
+        .and_then(Object::parse)
+        .and_then(|params| params.get("name")?.parse().ok());
+    name.unwrap_or_default()
 }
 
 fn bad_arguments(error: &serde_json::Error) -> CallError {

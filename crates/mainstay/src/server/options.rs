@@ -19,6 +19,7 @@ pub struct CallOptions {
     pub(crate) progress: Option<mpsc::Sender<RawJson>>,
     pub(crate) meta: Vec<(String, RawJson)>,
     pub(crate) handler: Option<Arc<dyn ClientHandler>>,
+    pub(crate) hand_on_input: bool,
 }
 
 /// What a call does while its server is not connected.
@@ -71,6 +72,14 @@ impl CallOptions {
     #[must_use]
     pub fn meta(mut self, key: impl Into<String>, value: RawJson) -> Self {
         self.meta.push((key.into(), value));
+        self
+    }
+
+    /// Hands a modern server's wish for input on to the caller, as the result that it is, instead of having it answered.
+    /// The caller makes the request again with the input.
+    #[must_use]
+    pub fn hand_on_input_required(mut self) -> Self {
+        self.hand_on_input = true;
         self
     }
 

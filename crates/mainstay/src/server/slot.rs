@@ -25,7 +25,8 @@ pub(crate) struct Slot {
     /// The live generation: what a call leases.
     pub(crate) current: ArcSwapOption<Connection>,
     pub(crate) status: watch::Sender<Arc<Status>>,
-    pub(crate) catalog: ArcSwapOption<ServerCatalog>,
+    /// Shared with the transport, which reads there what a call shows in headers.
+    pub(crate) catalog: Arc<ArcSwapOption<ServerCatalog>>,
     pub(crate) stderr: Arc<StderrRing>,
     /// Calls that wait for a connection.
     pub(crate) waiting: AtomicUsize,
@@ -55,6 +56,7 @@ impl Slot {
             protocol: None,
             listed_at: None,
             stale_since: None,
+            transport: None,
             stale_reports: 0,
             starts: 0,
             keeper_failures: 0,
@@ -66,7 +68,7 @@ impl Slot {
             settings: ArcSwap::from_pointee(Settings::new(config.clone())),
             current: ArcSwapOption::empty(),
             status: watch::Sender::new(Arc::new(status)),
-            catalog: ArcSwapOption::empty(),
+            catalog: Arc::default(),
             stderr: Arc::default(),
             waiting: AtomicUsize::new(0),
             stale: AtomicU64::new(0),

@@ -19,20 +19,30 @@ use super::rpc_error::RpcError;
 /// Messages in one batch. Nobody is asked for batches, so a longer one is no use and only takes memory.
 const BATCH: usize = 4096;
 
-/// What a message is.
+/// What a message is. Its payloads share the memory of the message.
 #[derive(Debug, PartialEq)]
-pub(super) enum Message<'a> {
+pub enum Message<'a> {
+    /// It wants an answer.
     Request {
+        /// What the answer must name: a string or a number, as it came.
         id: RawJson,
+        /// What is asked for.
         method: Cow<'a, str>,
+        /// With which parameters.
         params: Option<RawJson>,
     },
+    /// It wants none.
     Notification {
+        /// What is told.
         method: Cow<'a, str>,
+        /// With which parameters.
         params: Option<RawJson>,
     },
+    /// It is an answer.
     Response {
+        /// To which request.
         id: RawJson,
+        /// The answer itself.
         result: Result<RawJson, RpcError>,
     },
     /// Several messages, to be read one by one; none of them is a batch.
@@ -42,7 +52,8 @@ pub(super) enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn read(message: &'a Bytes) -> Self {
+    /// Reads the envelope of a message.
+    pub fn read(message: &'a Bytes) -> Self {
         let read = match message.trim_ascii_start().first() {
             Some(b'{') => Self::read_one(message),
             Some(b'[') => read_batch(message).map(Self::Batch),

@@ -24,16 +24,18 @@ mod receive;
 mod rpc_error;
 mod salvage;
 mod vitals;
-mod write;
+pub(crate) mod write;
 
+pub use envelope::Message;
 pub(crate) use failure::RequestError;
 pub use failure::{BadAnswer, TimeoutKind};
 pub(crate) use hold::Hold;
+pub use object::Object;
 pub use outcome::Outcome;
 pub use raw::RawJson;
 pub use rpc_error::RpcError;
 
 pub(crate) use meta::Meta;
-pub(crate) use object::{Object, with_meta};
+pub(crate) use object::with_meta;
 pub(crate) use options::RequestOptions;
 pub(crate) use peer::{Handler, Peer};

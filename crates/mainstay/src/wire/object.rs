@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 
 use super::raw::RawJson;
 
-/// The top level of one object.
+/// The top level of one JSON object. What is not edited stays byte-equal.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Object {
+pub struct Object {
     members: Vec<Member>,
     /// White space of an object that has no members.
     blank: Bytes,
@@ -32,7 +32,7 @@ struct Member {
 
 impl Object {
     /// Reads the top level; `None` when the value is no object.
-    pub(crate) fn parse(raw: &RawJson) -> Option<Self> {
+    pub fn parse(raw: &RawJson) -> Option<Self> {
         let text = raw.bytes();
         if text.first() != Some(&b'{') {
             return None;
@@ -42,13 +42,13 @@ impl Object {
     }
 
     /// The value of a member; of members with the same name the last one counts.
-    pub(crate) fn get(&self, name: &str) -> Option<&RawJson> {
+    pub fn get(&self, name: &str) -> Option<&RawJson> {
         let member = self.members.iter().rev().find(|member| member.is(name))?;
         Some(&member.value)
     }
 
     /// Replaces a member where it stands, or adds it at the end. There is one of that name afterwards.
-    pub(crate) fn set(&mut self, name: &str, value: RawJson) {
+    pub fn set(&mut self, name: &str, value: RawJson) {
         let Some(at) = self.members.iter().position(|member| member.is(name)) else {
             return self.members.push(Member::new(name, value));
         };
@@ -59,14 +59,14 @@ impl Object {
     }
 
     /// Takes a member out, and any other of the same name.
-    pub(crate) fn remove(&mut self, name: &str) -> Option<RawJson> {
+    pub fn remove(&mut self, name: &str) -> Option<RawJson> {
         let value = self.get(name).cloned()?;
         self.members.retain(|member| !member.is(name));
         Some(value)
     }
 
     /// The object as text.
-    pub(crate) fn to_raw(&self) -> RawJson {
+    pub fn to_raw(&self) -> RawJson {
         let length: usize = self.members.iter().map(Member::length).sum();
         let mut text = Vec::with_capacity(length + self.blank.len() + 2);
         text.push(b'{');

@@ -13,7 +13,8 @@ const ENVELOPE: usize = 80;
 /// What a progress token of its own adds to the parameters, at most.
 const TOKEN: usize = 60;
 
-pub(super) fn request(id: u64, method: &str, params: Option<&RawJson>) -> Bytes {
+/// A request, as one line.
+pub fn request(id: u64, method: &str, params: Option<&RawJson>) -> Bytes {
     let mut line = start(method.len() + params.map_or(0, length));
     put_number(&mut line, id);
     finish_call(line, method, params)
@@ -47,12 +48,14 @@ pub(super) fn request_with_meta(
     finish(line)
 }
 
-pub(super) fn notification(method: &str, params: Option<&RawJson>) -> Bytes {
+/// A notification, as one line.
+pub fn notification(method: &str, params: Option<&RawJson>) -> Bytes {
     let line = start(method.len() + params.map_or(0, length));
     finish_call(line, method, params)
 }
 
-pub(super) fn response(id: &RawJson, result: &Result<RawJson, RpcError>) -> Bytes {
+/// An answer, as one line.
+pub fn response(id: &RawJson, result: &Result<RawJson, RpcError>) -> Bytes {
     let (key, value) = match result {
         Ok(result) => ("result", result),
         Err(error) => ("error", error.raw()),

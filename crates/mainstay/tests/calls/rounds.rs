@@ -8,7 +8,7 @@ use mainstay::{
     Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Fleet, FleetBuilder, Server,
     ServerRequest, TimeoutKind,
 };
-use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
+use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
 use crate::support::{Memory, Notes, connected, fleet_with, raw};
@@ -80,6 +80,57 @@ async fn input_that_nobody_gives_ends_the_call_and_not_the_connection() {
     }
     assert_eq!(memory.side(1).await.count("tools/call"), 5, "one round each");
     assert_eq!(server.status().generation, before.generation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_carries_what_the_last_answer_asked_for_and_nothing_of_an_earlier_one() {
+    let question = json!({ "question": { "method": "roots/list" } });
+    let needs = |input: Value| {
+        let mut result = json!({ "resultType": "input_required" });
+        let fields = result.as_object_mut().unwrap();
+        fields.extend(input.as_object().unwrap().clone());
+        Fault::Result(result)
+    };
+    let script = Script::new()
+        .rule(
+            Rule::new(
+                Step::Call,
+                needs(json!({ "inputRequests": question, "requestState": "one" })),
+            )
+            .occurrence(Occurrence::Nth(1)),
+        )
+        .rule(
+            Rule::new(Step::Call, needs(json!({ "inputRequests": question }))).occurrence(Occurrence::Nth(2)),
+        )
+        .rule(
+            Rule::new(Step::Call, needs(json!({ "requestState": "three" }))).occurrence(Occurrence::Nth(3)),
+        );
+    let (_fleet, server, memory) = stage(Fleet::builder().handler(Notes::answering("{}")), script).await;
+    server
+        .call("echo", &json!({}), CallOptions::default())
+        .await
+        .unwrap();
+    let received = memory.side(1).await.received();
+    let rounds: Vec<_> = received
+        .iter()
+        .filter(|message| message.method() == "tools/call")
+        .map(|message| {
+            (
+                message.params()["inputResponses"].clone(),
+                message.params()["requestState"].clone(),
+            )
+        })
+        .collect();
+    let answered = json!({ "question": {} });
+    assert_eq!(
+        rounds,
+        [
+            (Value::Null, Value::Null),
+            (answered.clone(), json!("one")),
+            (answered, Value::Null),
+            (Value::Null, json!("three")),
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]

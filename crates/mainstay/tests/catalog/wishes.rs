@@ -219,3 +219,44 @@ async fn roots_are_offered_and_answered_on_every_connection_and_their_changes_ar
     }
     assert_eq!(notes.asked(), ["roots/list"; 3]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_listen_that_the_server_ends_is_opened_again_and_everything_is_listed_again() {
+    for cancels in [false, true] {
+        let memory = Memory::new(Script::new().speaks(Speaks::Modern));
+        let notes = Notes::answering("{}");
+        let (_fleet, server) = heard_by(&notes, &memory);
+        let first = connected(&server).await;
+        let side = memory.side(1).await;
+        side.wait_for("subscriptions/listen", 1).await;
+        let listed = side.count("tools/list");
+        let received = side.received();
+        let listen = received
+            .iter()
+            .find(|message| message.method() == "subscriptions/listen");
+        let id = listen.expect("a listen").id();
+        let ending = if cancels {
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+        } else {
+            json!({ "jsonrpc": "2.0", "id": id, "result": { "resultType": "complete" } })
+        };
+        side.inject_message(&ending).await;
+        side.wait_for("subscriptions/listen", 2).await;
+        side.wait_for("tools/list", listed + 1).await;
+        server.subscribe(URI).await.unwrap();
+        call(&server, "touch", json!({ "uri": URI })).await;
+        notes.told(UPDATED, 1).await;
+        assert_eq!(server.status().generation, first.generation);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_to_be_listened_to_is_not_asked_again() {
+    let refuses = Rule::new(Step::Other, Fault::method_not_found()).method("subscriptions/listen");
+    let memory = Memory::new(Script::new().speaks(Speaks::Modern).rule(refuses));
+    let notes = Notes::answering("{}");
+    let (_fleet, server) = heard_by(&notes, &memory);
+    connected(&server).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(memory.side(1).await.count("subscriptions/listen"), 1);
+}

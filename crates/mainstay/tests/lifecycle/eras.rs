@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Era, Fleet, StateKind};
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Speaks, Step};
+use mainstay::{CallOptions, Era, Fleet, ServerConfig, StateKind};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Occurrence, Script, Speaks, Step};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::Instant;
@@ -102,6 +103,43 @@ async fn a_server_of_an_unknown_version_is_refused_with_a_clear_error_for_good()
         tokio::time::sleep(LONG).await;
         assert_eq!(memory.attempts(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_a_version_and_offers_the_same_is_asked_once_more() {
+    let refusal = json!({ "jsonrpc": "2.0", "error": {
+        "code": -32022, "message": "not this version",
+        "data": { "supported": ["2026-07-28"], "requested": "2026-07-28" },
+    } });
+    let refusing = |occurrence: Occurrence| {
+        let fault = HttpFault::Status {
+            code: 400,
+            headers: Vec::new(),
+            body: refusal.to_string(),
+        };
+        HttpScript::new().rule(HttpRule::on("server/discover", fault).occurrence(occurrence))
+    };
+    let dial = async |occurrence: Occurrence| {
+        let script = Script::new().speaks(Speaks::Modern);
+        let far = FaultyHttpServer::start(script, refusing(occurrence))
+            .await
+            .unwrap();
+        let (fleet, server) = keep(ServerConfig::http("web", far.url("/mcp")));
+        (far, fleet, server)
+    };
+
+    let (far, _fleet, server) = dial(Occurrence::Nth(1)).await;
+    connected(&server).await;
+    assert_eq!(era(&server), Some((Era::Modern, "2026-07-28".to_owned())));
+    assert_eq!(far.traffic(|traffic| traffic.count("initialize")), 0);
+
+    let (far, _fleet, server) = dial(Occurrence::Always).await;
+    reaches(&server, StateKind::PermanentlyFailed).await;
+    assert_eq!(
+        far.traffic(|traffic| traffic.requests("POST")),
+        2,
+        "asked twice, and no more"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -142,6 +142,7 @@ impl ClientHandler for Notes {
             sampling: true,
             elicitation: true,
             roots: true,
+            ..ClientCapabilities::default()
         }
     }
 

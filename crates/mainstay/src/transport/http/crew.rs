@@ -60,7 +60,8 @@ enum Life {
     Ready(Vec<Load>),
     Running {
         inbound: Arc<dyn Inbound>,
-        tasks: HashMap<Errand, AbortHandle>,
+        /// Without a handle for the moment in which a task is started.
+        tasks: HashMap<Errand, Option<AbortHandle>>,
         errands: u64,
     },
     Ended,
@@ -135,24 +136,45 @@ impl Crew {
     }
 
     fn spawn<C: Carrier>(carrier: &Arc<C>, request: Option<u64>, load: Option<Load>, work: Work) {
-        let mut life = carrier.crew().life();
-        let Life::Running { tasks, errands, .. } = &mut *life else {
+        let Some(errand) = carrier.crew().enlist(request) else {
             return;
         };
-        *errands += 1;
-        let errand = request.map_or(Errand::Other(*errands), Errand::Request);
         let tether = Tether {
             carrier: carrier.clone(),
             errand,
             _place: load.map(|load| load.permit),
         };
+        // Not under the lock: a runtime that shuts down drops the task, and with it the tether, before this returns.
         let task = tokio::spawn(async move {
             // Dropped last, when the work is done or gone.
             let _tether = tether;
             work.await;
         });
-        // Under the lock: a task that ends at once must find itself registered.
-        tasks.insert(errand, task.abort_handle());
+        carrier.crew().tie(errand, task.abort_handle());
+    }
+
+    /// Puts a task on the list before it runs, so that one that ends at once finds itself there.
+    fn enlist(&self, request: Option<u64>) -> Option<Errand> {
+        match &mut *self.life() {
+            Life::Running { tasks, errands, .. } => {
+                *errands += 1;
+                let errand = request.map_or(Errand::Other(*errands), Errand::Request);
+                tasks.insert(errand, None);
+                Some(errand)
+            }
+            Life::Ready(_) | Life::Ended => None,
+        }
+    }
+
+    /// Makes a task that runs abortable. One that is off the list already was withdrawn meanwhile, or is done.
+    fn tie(&self, errand: Errand, task: AbortHandle) {
+        if let Life::Running { tasks, .. } = &mut *self.life()
+            && let Some(place) = tasks.get_mut(&errand)
+        {
+            *place = Some(task);
+            return;
+        }
+        task.abort();
     }
 
     /// Drops what is done for a request; its answer is not wanted.
@@ -161,7 +183,7 @@ impl Crew {
             Life::Running { tasks, .. } => tasks.remove(&Errand::Request(id)),
             Life::Ready(_) | Life::Ended => None,
         };
-        if let Some(task) = task {
+        if let Some(Some(task)) = task {
             task.abort();
         }
     }
@@ -209,7 +231,7 @@ impl Crew {
         self.urgent.close();
         match before {
             Life::Running { inbound, tasks, .. } => {
-                tasks.values().for_each(AbortHandle::abort);
+                tasks.values().flatten().for_each(AbortHandle::abort);
                 inbound.ended(end);
                 true
             }

@@ -9,7 +9,6 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::params::{ParamHeaders, header_value};
-use crate::wire::RawJson;
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -80,9 +79,7 @@ impl<'a> Headline<'a> {
             if let (Some(params), Some(arguments), "tools/call") =
                 (params, modern.arguments, self.method.as_ref())
             {
-                let arguments = RawJson::from_text(arguments.get());
-                let of_call = arguments.map(|arguments| params.of_call(name, &arguments));
-                let of_call = of_call.unwrap_or_default().into_iter();
+                let of_call = params.of_call(name, arguments.get()).into_iter();
                 let name = |name| HeaderName::try_from(format!("{PARAM}{name}")).ok();
                 headers.extend(of_call.map(|(param, value)| (name(param), header_value(&value))));
             }
@@ -178,8 +175,8 @@ mod tests {
     fn arguments_that_a_tool_wants_in_headers_are_repeated_there() {
         struct Region;
         impl ParamHeaders for Region {
-            fn of_call(&self, tool: &str, arguments: &RawJson) -> Vec<(String, String)> {
-                assert_eq!((tool, arguments.as_str()), ("t", r#"{"r": 1}"#));
+            fn of_call(&self, tool: &str, arguments: &str) -> Vec<(String, String)> {
+                assert_eq!((tool, arguments), ("t", r#"{"r": 1}"#));
                 vec![("Region".to_owned(), "é".to_owned())]
             }
         }

@@ -4,12 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::header::HeaderValue;
 
-use crate::wire::RawJson;
-
 /// Says which arguments of a call are repeated in `Mcp-Param-` headers; tools ask for it with `x-mcp-header`.
 pub trait ParamHeaders: Send + Sync + 'static {
-    /// The names after `Mcp-Param-` and their values, unencoded, for one call of a tool.
-    fn of_call(&self, tool: &str, arguments: &RawJson) -> Vec<(String, String)>;
+    /// The names after `Mcp-Param-` and their values, unencoded, for one call of a tool with these arguments (JSON).
+    fn of_call(&self, tool: &str, arguments: &str) -> Vec<(String, String)>;
 }
 
 /// The longest value of a header: what is longer is left out, since servers refuse long headers.

@@ -1,0 +1,7 @@
+//! JSON-RPC messages over raw JSON, for whoever stands between a client and a server.
+//!
+//! A message is read no deeper than its envelope, and written around payloads that stay as they came. What a gateway
+//! need not read, it does not parse.
+
+pub use crate::wire::write::{notification, request, response};
+pub use crate::wire::{Message, Object, RawJson, RpcError};

@@ -1,0 +1,81 @@
+//! Calls over HTTP show in headers what their tool wants to be seen there.
+
+use mainstay::{CallOptions, Fleet, Server, ServerConfig};
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::{Script, Speaks};
+use serde_json::{Value, json};
+
+use crate::support::{LONG, Memory, connected, fleet_with};
+
+fn tool(name: &str, its_type: &str) -> Value {
+    let property = json!({ "type": its_type, "x-mcp-header": "Region" });
+    json!({ "name": name, "inputSchema": { "type": "object", "properties": { "region": property } } })
+}
+
+fn script(speaks: Speaks) -> Script {
+    let script = Script::new().speaks(speaks).without_builtin_tools();
+    script
+        .tool_json(tool("sound", "string"))
+        .tool_json(tool("broken", "number"))
+}
+
+async fn over_http(speaks: Speaks) -> (FaultyHttpServer, Fleet, Server) {
+    let far = FaultyHttpServer::start(script(speaks), HttpScript::new())
+        .await
+        .unwrap();
+    let (fleet, server) = fleet_with(Fleet::builder(), ServerConfig::http("web", far.url("/mcp")));
+    connected(&server).await;
+    (far, fleet, server)
+}
+
+fn tools(fleet: &Fleet) -> Vec<String> {
+    let catalog = fleet.catalog();
+    let tools = catalog.tools().iter();
+    tools.map(|tool| tool.original().to_owned()).collect()
+}
+
+/// What the last call showed in the header.
+fn shown(far: &FaultyHttpServer) -> Option<String> {
+    far.traffic(|traffic| {
+        traffic
+            .last_header("tools/call", "mcp-param-region")
+            .map(str::to_owned)
+    })
+}
+
+async fn call(server: &Server, arguments: Value) {
+    let options = CallOptions::default().timeout(LONG);
+    server.call("sound", &arguments, options).await.expect("answered");
+}
+
+#[tokio::test]
+async fn a_modern_server_finds_the_arguments_it_names_in_the_headers_of_a_call() {
+    let (far, _fleet, server) = over_http(Speaks::Modern).await;
+    call(&server, json!({ "region": "us-west1" })).await;
+    assert_eq!(shown(&far).as_deref(), Some("us-west1"));
+    call(&server, json!({ "region": "世界" })).await;
+    assert_eq!(shown(&far).as_deref(), Some("=?base64?5LiW55WM?="));
+    call(&server, json!({ "region": null })).await;
+    assert_eq!(shown(&far), None);
+}
+
+#[tokio::test]
+async fn an_annotation_that_is_not_valid_costs_a_tool_its_place_only_where_headers_are_sent() {
+    let (_far, fleet, _server) = over_http(Speaks::Modern).await;
+    assert_eq!(tools(&fleet), ["sound"]);
+    let diagnostics = fleet.catalog().diagnostics().to_vec();
+    assert!(
+        matches!(&diagnostics[..], [one] if one.item.as_deref() == Some("broken")),
+        "{diagnostics:?}"
+    );
+
+    let (far, fleet, server) = over_http(Speaks::Legacy).await;
+    assert_eq!(tools(&fleet), ["broken", "sound"]);
+    call(&server, json!({ "region": "us-west1" })).await;
+    assert_eq!(shown(&far), None);
+
+    let memory = Memory::new(script(Speaks::Modern));
+    let (fleet, server) = fleet_with(Fleet::builder(), memory.config("s"));
+    connected(&server).await;
+    assert_eq!(tools(&fleet), ["broken", "sound"]);
+}

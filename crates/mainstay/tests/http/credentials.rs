@@ -1,0 +1,93 @@
+//! The credential of each request is that of the moment, and one request at a time asks for it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mainstay::CallError;
+use mainstay::transport::http::{Authorizing, Credentials};
+use mainstay_testkit::Script;
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use tokio::task::JoinSet;
+
+use crate::support::{connected, echo, keep, serve, web_at};
+
+/// Gives out a new number each time, after a while, and notes who asks at once.
+#[derive(Default)]
+struct Numbers {
+    given: AtomicUsize,
+    asking: AtomicUsize,
+    most: AtomicUsize,
+    broken: AtomicUsize,
+}
+
+impl Credentials for Numbers {
+    fn authorization(&self) -> Authorizing<'_> {
+        Box::pin(async {
+            let asking = self.asking.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(asking, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            self.asking.fetch_sub(1, Ordering::SeqCst);
+            if self.broken.load(Ordering::SeqCst) > 0 {
+                return Err(io::Error::other("the key ring is locked"));
+            }
+            let number = self.given.fetch_add(1, Ordering::SeqCst);
+            Ok(Some(format!("Bearer {number}").parse().expect("a header")))
+        })
+    }
+}
+
+fn last_authorization(far: &FaultyHttpServer) -> String {
+    let header = far.traffic(|traffic| {
+        traffic
+            .last_header("tools/call", "authorization")
+            .map(str::to_owned)
+    });
+    header.expect("a credential")
+}
+
+#[tokio::test]
+async fn every_request_is_let_in_with_the_credential_of_the_moment_and_one_at_a_time_asks_for_it() {
+    let far = serve(Script::new(), HttpScript::new()).await;
+    let numbers = Arc::new(Numbers::default());
+    let (_fleet, server) = keep(web_at(&far).credentials(numbers.clone()));
+    connected(&server).await;
+    assert!(echo(&server).await.is_ok());
+    let first = last_authorization(&far);
+    assert!(echo(&server).await.is_ok());
+    assert_ne!(last_authorization(&far), first);
+
+    let mut calls = JoinSet::new();
+    for _ in 0..30 {
+        let server = server.clone();
+        calls.spawn(async move { echo(&server).await });
+    }
+    while let Some(reply) = calls.join_next().await {
+        assert!(reply.unwrap().is_ok());
+    }
+    assert_eq!(numbers.most.load(Ordering::SeqCst), 1);
+    let requests = far.traffic(|traffic| traffic.requests("POST") + traffic.requests("GET"));
+    assert_eq!(
+        numbers.given.load(Ordering::SeqCst),
+        requests,
+        "asked once for each"
+    );
+}
+
+#[tokio::test]
+async fn a_credential_that_cannot_be_had_fails_the_call_before_it_leaves() {
+    let far = serve(Script::new(), HttpScript::new()).await;
+    let numbers = Arc::new(Numbers::default());
+    let (_fleet, server) = keep(web_at(&far).credentials(numbers.clone()));
+    let generation = connected(&server).await;
+    numbers.broken.store(1, Ordering::SeqCst);
+    let error = echo(&server).await.expect_err("no credential");
+    assert!(
+        matches!(&error, CallError::NotCarried { reason, .. } if reason.contains("locked")),
+        "{error:?}"
+    );
+    assert_eq!(error.outcome(), mainstay::Outcome::NotSent);
+    numbers.broken.store(0, Ordering::SeqCst);
+    assert_eq!(echo(&server).await.unwrap().generation.0, generation);
+}

@@ -1,0 +1,233 @@
+//! Every version and transport of the protocol behind one client, found out from the newest to the oldest.
+
+use mainstay::config::HttpKind;
+use mainstay::{Cause, Era, Server, StateKind};
+use mainstay_testkit::http::{FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpRule, HttpScript, Serves};
+use mainstay_testkit::{Fault, LEGACY_VERSIONS, MODERN_VERSION, Occurrence, Script, Speaks, Step};
+
+use crate::support::{SOON, connected, echo, keep, next_event, reaches, sent, serve, web, web_at, well};
+
+/// What the live connection speaks.
+fn spoken(server: &Server) -> (Era, String) {
+    let (era, version) = server.status().protocol.expect("a live connection");
+    (era, version.to_string())
+}
+
+fn on_sse() -> HttpScript {
+    HttpScript::new().serves(Serves::Sse)
+}
+
+#[tokio::test]
+async fn servers_of_every_version_are_spoken_to_over_streamable_http() {
+    for version in LEGACY_VERSIONS {
+        let far = serve(Script::new().version(version), HttpScript::new()).await;
+        let (_fleet, server) = keep(web_at(&far));
+        connected(&server).await;
+        assert!(echo(&server).await.is_ok());
+        assert_eq!(spoken(&server), (Era::Legacy, version.to_owned()));
+        let header = |traffic: &mainstay_testkit::http::Traffic| {
+            traffic
+                .last_header("tools/call", "mcp-protocol-version")
+                .map(str::to_owned)
+        };
+        assert_eq!(far.traffic(header).as_deref(), Some(version));
+    }
+    for speaks in [Speaks::Modern, Speaks::Both] {
+        let far = well(speaks).await;
+        let (_fleet, server) = keep(web_at(&far));
+        connected(&server).await;
+        assert!(echo(&server).await.is_ok());
+        assert_eq!(spoken(&server), (Era::Modern, MODERN_VERSION.to_owned()));
+        assert_eq!(sent(&far, "initialize"), 0);
+    }
+}
+
+#[tokio::test]
+async fn servers_of_http_with_sse_are_found_out_or_named() {
+    for version in LEGACY_VERSIONS {
+        for kind in [HttpKind::Auto, HttpKind::Sse] {
+            let far = serve(Script::new().version(version), on_sse()).await;
+            let (_fleet, server) = keep(web("web", &far.url("/sse")).http_kind(kind));
+            connected(&server).await;
+            assert!(echo(&server).await.is_ok());
+            assert_eq!(spoken(&server), (Era::Legacy, version.to_owned()));
+            let asked = match kind {
+                HttpKind::Auto => 1,
+                HttpKind::Sse | HttpKind::Streamable => 0,
+            };
+            assert_eq!(sent(&far, "server/discover"), asked, "{kind:?}");
+            assert_eq!(server.status().starts, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_said_to_stream_is_not_asked_for_http_with_sse() {
+    let far = serve(Script::new(), on_sse()).await;
+    let (_fleet, server) = keep(web("web", &far.url("/sse")).http_kind(HttpKind::Streamable));
+    let tried = server.wait_until(SOON, |status| status.attempt >= 2).await;
+    let error = tried.expect("in vain").last_error.unwrap();
+    assert!(error.message.contains("405"), "{error}");
+    assert_eq!(far.traffic(|traffic| traffic.requests("GET")), 0);
+}
+
+#[tokio::test]
+async fn where_neither_transport_is_served_the_answer_of_the_newer_one_is_told() {
+    let far = serve(Script::new(), on_sse()).await;
+    let (_fleet, server) = keep(web("web", &far.url("/nowhere")));
+    let tried = server.wait_until(SOON, |status| status.attempt >= 1).await;
+    let error = tried.expect("in vain").last_error.unwrap();
+    assert!(error.message.contains("404"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_on_the_modern_question_is_spoken_to_in_the_old_way() {
+    for fault in [HttpFault::Close, HttpFault::Reset, HttpFault::NotHttp] {
+        let http = HttpScript::new().on("server/discover", fault);
+        let far = serve(Script::new(), http).await;
+        let (_fleet, server) = keep(web_at(&far));
+        connected(&server).await;
+        assert!(echo(&server).await.is_ok());
+        let status = server.status();
+        assert_eq!((status.starts, status.attempt), (1, 0), "one connection");
+        assert_eq!(sent(&far, "server/discover"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_the_modern_question_kills_is_spoken_to_in_the_old_way_once_it_is_back() {
+    let script = Script::new().on(Step::Discover, Fault::Exit(1));
+    // Its sessions are none: a question outside of one is played, and not refused.
+    let http = HttpScript::new().without_sessions();
+    let mut process = FaultyHttpProcess::start(0, &script, &http);
+    let (fleet, server) = keep(web("web", &process.url("/mcp")));
+    let mut events = fleet.events();
+    let failed = next_event(&mut events, |event| event.cause == Cause::OpenFailed).await;
+    assert!(failed.error.is_some());
+    assert!(process.wait(SOON).is_some(), "it is dead");
+
+    // One that is asked again dies again.
+    let _process = FaultyHttpProcess::start(process.port(), &script, &http);
+    connected(&server).await;
+    assert!(echo(&server).await.is_ok());
+    assert_eq!(spoken(&server).0, Era::Legacy);
+}
+
+#[tokio::test]
+async fn a_server_of_an_unknown_version_is_refused_for_good() {
+    let far = serve(Script::new().version("2099-01-01"), HttpScript::new()).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let status = reaches(&server, StateKind::PermanentlyFailed).await;
+    let error = status.last_error.expect("it says why").message.clone();
+    assert!(
+        error.contains("2099-01-01") && error.contains("2025-11-25"),
+        "{error}"
+    );
+    assert_eq!(sent(&far, "initialize"), 1, "asked once");
+}
+
+#[tokio::test]
+async fn a_server_is_spoken_to_in_the_era_it_is_pinned_to() {
+    let far = well(Speaks::Both).await;
+    for (era, method) in [(Era::Legacy, "server/discover"), (Era::Modern, "initialize")] {
+        let before = sent(&far, method);
+        let (fleet, server) = keep(web_at(&far).era(era));
+        connected(&server).await;
+        assert!(echo(&server).await.is_ok());
+        assert_eq!(spoken(&server).0, era);
+        assert_eq!(sent(&far, method), before, "never asked in the other way");
+        fleet.close(SOON).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_pinned_to_an_era_it_does_not_speak_is_refused_for_good() {
+    for (speaks, era) in [(Speaks::Legacy, Era::Modern), (Speaks::Modern, Era::Legacy)] {
+        let far = well(speaks).await;
+        let (_fleet, server) = keep(web_at(&far).era(era));
+        let status = reaches(&server, StateKind::PermanentlyFailed).await;
+        let error = status.last_error.expect("it says why").message.clone();
+        assert!(
+            error.contains(&format!("does not speak the {era} era")),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pinned_server_that_is_only_ill_is_not_given_up() {
+    for (speaks, era) in [(Speaks::Modern, Era::Modern), (Speaks::Legacy, Era::Legacy)] {
+        let method = match era {
+            Era::Modern => "server/discover",
+            Era::Legacy => "initialize",
+        };
+        for fault in [
+            HttpFault::status(502),
+            HttpFault::ContentType("text/html".to_owned()),
+        ] {
+            let twice = HttpRule::on(method, fault).occurrence(Occurrence::Until(2));
+            let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(twice)).await;
+            let (_fleet, server) = keep(web_at(&far).era(era));
+            connected(&server).await;
+            assert_eq!(spoken(&server).0, era);
+        }
+    }
+}
+
+/// A server on this port, which stands for the same address as another before it.
+async fn at(port: u16, script: Script, http: HttpScript) -> FaultyHttpServer {
+    FaultyHttpServer::start_on(port, script, http)
+        .await
+        .expect("the port is free")
+}
+
+#[tokio::test]
+async fn what_was_learnt_of_a_server_is_remembered_across_starts() {
+    let stages = [
+        (Speaks::Legacy, HttpScript::new(), [1, 1], [1, 2]),
+        (Speaks::Legacy, on_sse(), [1, 1], [2, 3]),
+        (Speaks::Modern, HttpScript::new(), [1, 2], [0, 0]),
+    ];
+    for (speaks, http, discovers, initializes) in stages {
+        let store = tempfile::tempdir().unwrap();
+        let far = serve(Script::new().speaks(speaks), http).await;
+        for start in 0..2 {
+            let builder = mainstay::Fleet::builder().store(store.path());
+            let (fleet, server) = crate::support::keep_with(builder, web("web", &far.url("/either")));
+            connected(&server).await;
+            assert!(echo(&server).await.is_ok());
+            assert_eq!(sent(&far, "server/discover"), discovers[start], "{speaks:?}");
+            assert_eq!(sent(&far, "initialize"), initializes[start], "{speaks:?}");
+            fleet.close(SOON).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_changes_its_era_or_transport_at_its_address_is_learnt_anew() {
+    let parts = [
+        (Speaks::Legacy, HttpScript::new()),
+        (Speaks::Modern, HttpScript::new()),
+        (Speaks::Legacy, on_sse()),
+        (Speaks::Legacy, HttpScript::new()),
+        (Speaks::Legacy, on_sse()),
+        (Speaks::Modern, HttpScript::new()),
+        (Speaks::Legacy, HttpScript::new()),
+    ];
+    let mut far = well(Speaks::Both).await;
+    let port = far.port();
+    let (_fleet, server) = keep(web("web", &far.url("/either")));
+    let mut generation = connected(&server).await;
+    for (speaks, http) in parts {
+        far.stop().await;
+        reaches(&server, StateKind::Reconnecting).await;
+        far = at(port, Script::new().speaks(speaks), http).await;
+        generation = crate::support::beyond(&server, generation).await;
+        assert!(echo(&server).await.is_ok());
+    }
+    // Nothing is left to learn: the last part plays again.
+    let before = sent(&far, "server/discover");
+    server.restart().await.unwrap();
+    crate::support::beyond(&server, generation).await;
+    assert_eq!(sent(&far, "server/discover"), before);
+}

@@ -1,0 +1,243 @@
+//! Whatever a server answers with: the call ends in time with an answer or with an error of a kind, and no other server
+//! is disturbed.
+
+use std::time::{Duration, Instant};
+
+use mainstay::{CallError, CallOptions, Fleet, Reply, Server};
+use mainstay_testkit::http::{BadStream, FaultyHttpServer, HttpFault, HttpRule, HttpScript, Redirect};
+use mainstay_testkit::{Script, Speaks};
+use serde_json::json;
+
+use crate::support::{ERAS, SOON, beyond, connected, echo, fleet, seen, serve, web, web_at, well};
+
+/// How long the calls here may take. What is answered takes a fraction of it.
+const DEADLINE: Duration = Duration::from_millis(700);
+
+/// How a call ended, without its particulars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Answered,
+    NotCarried,
+    TimedOut,
+    Lost,
+    AuthRequired,
+    Throttled,
+    BadAnswer,
+    Other,
+}
+use Ending::{Answered, AuthRequired, BadAnswer, Lost, NotCarried, Throttled, TimedOut};
+
+impl Ending {
+    fn of(result: &Result<Reply, CallError>) -> Self {
+        match result {
+            Ok(_) => Answered,
+            Err(CallError::NotCarried { .. }) => NotCarried,
+            Err(CallError::TimedOut { .. }) => TimedOut,
+            Err(CallError::Lost { .. }) => Lost,
+            Err(CallError::AuthRequired { .. }) => AuthRequired,
+            Err(CallError::Throttled { .. }) => Throttled,
+            Err(CallError::BadAnswer { .. }) => BadAnswer,
+            Err(_) => Self::Other,
+        }
+    }
+}
+
+struct Stage {
+    _fleet: Fleet,
+    far: FaultyHttpServer,
+    server: Server,
+    _well: FaultyHttpServer,
+    bystander: Server,
+}
+
+/// A server that answers calls with this fault, beside one that is well.
+async fn stage(speaks: Speaks, fault: HttpFault) -> Stage {
+    let far = serve(
+        Script::new().speaks(speaks),
+        HttpScript::new().on("tools/call", fault),
+    )
+    .await;
+    let well = well(speaks).await;
+    let fleet = fleet([web_at(&far), web("bystander", &well.url("/mcp"))]);
+    let (server, bystander) = (fleet.server("web").unwrap(), fleet.server("bystander").unwrap());
+    Stage {
+        _fleet: fleet,
+        far,
+        server,
+        _well: well,
+        bystander,
+    }
+}
+
+/// Makes one call that meets this fault, and looks after the others.
+async fn meets(speaks: Speaks, fault: HttpFault, expected: &[Ending]) {
+    let stage = stage(speaks, fault.clone()).await;
+    let undisturbed = connected(&stage.bystander).await;
+    connected(&stage.server).await;
+    let began = Instant::now();
+    let options = CallOptions::default().timeout(DEADLINE);
+    let arguments = json!({ "key": "k" });
+    let (met, beside) = tokio::join!(
+        stage.server.call("append", &arguments, options),
+        echo(&stage.bystander),
+    );
+    assert!(
+        expected.contains(&Ending::of(&met)),
+        "{speaks:?}, {fault:?}: {met:?}"
+    );
+    assert!(began.elapsed() < SOON, "{fault:?}: {:?}", began.elapsed());
+    assert_eq!(beside.expect("answered").generation.0, undisturbed);
+
+    stage.far.edit_http(|http| http.rules.clear());
+    stage.server.logged_in();
+    beyond(&stage.server, 0).await;
+    let after = echo(&stage.server).await;
+    assert!(after.is_ok(), "well again after {fault:?}: {after:?}");
+    assert_eq!(connected(&stage.bystander).await, undisturbed);
+}
+
+#[tokio::test]
+async fn a_call_that_meets_a_bad_head_ends_in_time() {
+    let an_hour = 3_600_000;
+    for speaks in ERAS {
+        meets(speaks, HttpFault::Delay { ms: an_hour }, &[TimedOut]).await;
+        meets(speaks, HttpFault::SlowHead { ms: an_hour }, &[TimedOut]).await;
+        meets(speaks, HttpFault::NoHead, &[TimedOut]).await;
+        meets(speaks, HttpFault::HugeHeader(4 << 20), &[NotCarried]).await;
+        meets(
+            speaks,
+            HttpFault::ContentType("text/html".to_owned()),
+            &[NotCarried],
+        )
+        .await;
+        meets(speaks, HttpFault::NotHttp, &[NotCarried]).await;
+        meets(speaks, HttpFault::Close, &[NotCarried]).await;
+        meets(speaks, HttpFault::Reset, &[NotCarried]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_meets_a_bad_body_ends_in_time() {
+    for speaks in ERAS {
+        meets(speaks, HttpFault::DropAfter(20), &[NotCarried]).await;
+        meets(speaks, HttpFault::BadFraming, &[NotCarried]).await;
+        meets(speaks, HttpFault::InvalidUtf8, &[Answered, BadAnswer]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_meets_a_bad_stream_ends_in_time() {
+    use BadStream::{InvalidUtf8, NoAnswer, NoBlankLine, NoData, NotJson};
+    for speaks in ERAS {
+        for (bad, expected) in [
+            (NoData, Answered),
+            (InvalidUtf8, Answered),
+            (NotJson, Answered),
+            (NoBlankLine, NotCarried),
+            (NoAnswer, NotCarried),
+        ] {
+            meets(speaks, HttpFault::Stream(bad), &[expected]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_meets_a_status_fails_by_its_kind() {
+    let login = || HttpFault::unauthorized("http://127.0.0.1/metadata", "mcp");
+    for speaks in ERAS {
+        let lost = match speaks {
+            // Met twice: the second time by a new session.
+            Speaks::Legacy => Lost,
+            Speaks::Modern | Speaks::Both => NotCarried,
+        };
+        meets(speaks, HttpFault::status(404), &[lost]).await;
+        meets(speaks, HttpFault::status(400), &[lost]).await;
+        meets(speaks, login(), &[AuthRequired]).await;
+        meets(speaks, HttpFault::insufficient_scope("more"), &[AuthRequired]).await;
+        meets(speaks, HttpFault::status(429), &[Throttled]).await;
+        meets(speaks, HttpFault::status(500), &[NotCarried]).await;
+        meets(speaks, HttpFault::status(503), &[NotCarried]).await;
+        meets(speaks, HttpFault::retry_after(503, "5"), &[Throttled]).await;
+        meets(speaks, HttpFault::moved(), &[Answered]).await;
+        meets(
+            speaks,
+            HttpFault::moved_to("http://127.0.0.1:1/mcp"),
+            &[NotCarried],
+        )
+        .await;
+        let circle = HttpFault::Redirect {
+            code: 307,
+            to: Redirect::Itself,
+        };
+        meets(speaks, circle, &[NotCarried]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_falls_silent_or_breaks_before_its_answer_ends_the_call_in_time() {
+    for speaks in ERAS {
+        for (fault, expected) in [
+            (HttpFault::Silent, TimedOut),
+            (HttpFault::DropAfterEvents(0), NotCarried),
+            (HttpFault::EndAfterEvents(0), NotCarried),
+        ] {
+            let far = serve(Script::new().speaks(speaks), HttpScript::new().streams()).await;
+            let (_fleet, server) = crate::support::keep(web_at(&far));
+            connected(&server).await;
+            far.edit_http(|http| http.rules.push(HttpRule::on("tools/call", fault.clone())));
+            let options = CallOptions::default().timeout(DEADLINE);
+            let met = server.call("append", &json!({}), options).await;
+            assert_eq!(Ending::of(&met), expected, "{speaks:?}, {fault:?}: {met:?}");
+            far.edit_http(|http| http.rules.clear());
+            assert!(echo(&server).await.is_ok());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_past_the_bound_is_given_up_and_nothing_else_is() {
+    let over = mainstay::transport::Limits::DEFAULT_MESSAGE + 1;
+    for fault in [
+        HttpFault::HugeBody(over),
+        HttpFault::Stream(BadStream::HugeEvent(over)),
+    ] {
+        let stage = stage(Speaks::Legacy, fault.clone()).await;
+        let generation = connected(&stage.server).await;
+        let met = crate::support::call(&stage.server, "append", json!({})).await;
+        assert_eq!(Ending::of(&met), NotCarried, "{fault:?}: {met:?}");
+        stage.far.edit_http(|http| http.rules.clear());
+        assert_eq!(echo(&stage.server).await.unwrap().generation.0, generation);
+        assert!(echo(&stage.bystander).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn answers_that_the_server_gives_to_the_wrong_session_reach_nobody() {
+    let far = serve(Script::new(), HttpScript::new()).await;
+    let url = far.url("/mcp");
+    let fleet = fleet([web("one", &url), web("two", &url)]);
+    let (one, two) = (fleet.server("one").unwrap(), fleet.server("two").unwrap());
+    connected(&one).await;
+    connected(&two).await;
+    // Their requests have different numbers from here on.
+    assert!(echo(&two).await.is_ok());
+    far.edit_http(|http| {
+        http.rules
+            .push(HttpRule::on("tools/call", HttpFault::SwapAnswers));
+    });
+    let options = || CallOptions::default().timeout(SOON);
+    let (of_one, of_two) = (json!({ "key": "one" }), json!({ "key": "two" }));
+    let (first, second) = tokio::join!(
+        one.call("append", &of_one, options()),
+        two.call("append", &of_two, options()),
+    );
+    assert_eq!(
+        (Ending::of(&first), Ending::of(&second)),
+        (NotCarried, NotCarried),
+        "{first:?}, {second:?}"
+    );
+    far.edit_http(|http| http.rules.clear());
+    seen(&far, |traffic| traffic.noted("call append") == 2).await;
+    assert!(echo(&one).await.unwrap().result.as_str().contains(r#""key":"k""#));
+    assert!(echo(&two).await.is_ok());
+}

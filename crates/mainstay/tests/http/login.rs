@@ -1,0 +1,198 @@
+//! Servers that want a login: no attempt is wasted on them, and whatever may have been the login brings them back.
+
+use std::sync::Arc;
+
+use mainstay::transport::http::{BearerToken, Challenge};
+use mainstay::{CallError, CallOptions, Cause, Fleet, Outcome, Reason, Server, StateKind, Status, Trouble};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::{Occurrence, Script, Speaks};
+use serde_json::json;
+
+use crate::support::{
+    ERAS, SOON, connected, echo, generation_of, keep, next_event, probing, sent, serve, web_at,
+};
+
+const METADATA: &str = "http://127.0.0.1/.well-known/oauth-protected-resource/mcp";
+
+fn unauthorized() -> HttpFault {
+    HttpFault::unauthorized(METADATA, "files:read files:write")
+}
+
+/// Waits until the server waits for a login.
+async fn asks_for_login(server: &Server) -> Status {
+    let asks = |status: &Status| status.reason == Some(Reason::AuthRequired);
+    let status = server.wait_until(SOON, asks).await;
+    let status = status.unwrap_or_else(|| panic!("no login wanted: {:?}", server.status()));
+    assert_eq!(status.state, StateKind::Disconnected);
+    assert_eq!(
+        (status.attempt, status.next_retry),
+        (0, None),
+        "no attempt is spent"
+    );
+    status
+}
+
+fn challenge(trouble: Option<&Arc<Trouble>>) -> &Challenge {
+    let trouble = trouble.expect("it says why");
+    trouble.challenge.as_ref().expect("it says what for")
+}
+
+fn assert_names_the_login(challenge: &Challenge) {
+    assert_eq!(challenge.resource_metadata.as_deref(), Some(METADATA));
+    assert_eq!(challenge.scopes, ["files:read", "files:write"]);
+}
+
+/// Who waits for a login is called in vain, and not for long.
+async fn assert_calls_fail_at_once(server: &Server, far: &FaultyHttpServer) {
+    let before = far.traffic(|traffic| traffic.requests("POST"));
+    let error = echo(server).await.expect_err("not logged in");
+    let CallError::NotConnected(now) = &error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(now.reason, Some(Reason::AuthRequired));
+    challenge(now.last_error.as_ref());
+    assert_eq!(error.outcome(), Outcome::NotSent);
+    assert_eq!(far.traffic(|traffic| traffic.requests("POST")), before);
+}
+
+#[tokio::test]
+async fn a_login_that_is_asked_for_at_any_request_is_waited_for_and_told_of() {
+    for speaks in ERAS {
+        let (probe, from) = match speaks {
+            Speaks::Legacy => ("ping", Occurrence::Always),
+            Speaks::Modern | Speaks::Both => ("server/discover", Occurrence::From(2)),
+        };
+        for (method, occurrence) in [
+            ("server/discover", Occurrence::Always),
+            ("initialize", Occurrence::Always),
+            ("tools/list", Occurrence::Always),
+            ("tools/call", Occurrence::Always),
+            (probe, from),
+        ] {
+            if speaks == Speaks::Modern && method == "initialize" {
+                continue;
+            }
+            let rule = HttpRule::on(method, unauthorized()).occurrence(occurrence);
+            let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(rule)).await;
+            let (fleet, server) = keep(web_at(&far).policy(probing(300, 5000, 2)));
+            let mut events = fleet.events();
+            if method == "tools/call" {
+                connected(&server).await;
+                let error = echo(&server).await.expect_err("not let in");
+                let CallError::AuthRequired { challenge, .. } = &error else {
+                    panic!("{error:?}")
+                };
+                assert_names_the_login(challenge);
+                assert_eq!(error.outcome(), Outcome::Refused);
+            }
+            let status = asks_for_login(&server).await;
+            assert_names_the_login(challenge(status.last_error.as_ref()));
+            let event = next_event(&mut events, |event| event.cause == Cause::LoginRequired).await;
+            assert_eq!((event.to, event.attempt), (StateKind::Disconnected, 0));
+            assert_names_the_login(challenge(event.error.as_ref()));
+            assert_calls_fail_at_once(&server, &far).await;
+
+            far.edit_http(|http| http.rules.clear());
+            server.logged_in();
+            connected(&server).await;
+            assert!(echo(&server).await.is_ok(), "{speaks:?}, {method}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_token_brings_a_server_back_that_refused_the_old_one() {
+    for speaks in ERAS {
+        let http = HttpScript::new().bearer("good");
+        let far = serve(Script::new().speaks(speaks), http).await;
+        let token = Arc::new(BearerToken::new("expired"));
+        let (_fleet, server) = keep(web_at(&far).credentials(token.clone()));
+        asks_for_login(&server).await;
+        token.set("wrong");
+        let again = server.wait_until(SOON, |status| {
+            status.starts == 2 && status.reason == Some(Reason::AuthRequired)
+        });
+        again.await.expect("tried once, and refused");
+        token.set("good");
+        let generation = connected(&server).await;
+        assert!(echo(&server).await.is_ok());
+
+        // It expires again, and is renewed before anybody is refused.
+        far.edit_http(|http| http.bearer = Some("better".to_owned()));
+        token.set("better");
+        assert_eq!(echo(&server).await.unwrap().generation.0, generation);
+    }
+}
+
+#[tokio::test]
+async fn another_configuration_brings_a_server_back_that_refused_the_old_one() {
+    for speaks in ERAS {
+        let http = HttpScript::new().bearer("good");
+        let far = serve(Script::new().speaks(speaks), http).await;
+        let refused = || web_at(&far).bearer_token("expired");
+        let good: [mainstay::config::ServerBuilder; 3] = [
+            web_at(&far).header("Authorization", "Bearer good"),
+            web_at(&far).bearer_token("good"),
+            refused().credentials(Arc::new(BearerToken::new("good"))),
+        ];
+        for config in good {
+            let (fleet, server) = keep(refused());
+            asks_for_login(&server).await;
+            fleet.apply([config.build().unwrap()]).await;
+            connected(&server).await;
+            assert!(echo(&server).await.is_ok());
+            fleet.close(SOON).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_may_not_do_so_much_is_its_own_failure() {
+    for speaks in ERAS {
+        let rule = HttpRule::on("tools/call", HttpFault::insufficient_scope("admin")).named("append");
+        let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(rule)).await;
+        let (_fleet, server) = keep(web_at(&far));
+        let generation = connected(&server).await;
+        for _ in 0..5 {
+            let error = server.call("append", &json!({}), CallOptions::default()).await;
+            let error = error.expect_err("not allowed");
+            let CallError::AuthRequired { challenge, .. } = &error else {
+                panic!("{error:?}")
+            };
+            assert_eq!(challenge.scopes, ["admin"]);
+            assert_eq!(challenge.error.as_deref(), Some("insufficient_scope"));
+        }
+        assert_eq!(sent(&far, "tools/call"), 5);
+        assert_eq!(echo(&server).await.unwrap().generation.0, generation);
+        assert_eq!(server.status().state, StateKind::Connected);
+    }
+}
+
+#[tokio::test]
+async fn a_dial_that_is_forbidden_waits_for_a_login() {
+    for method in ["server/discover", "tools/list"] {
+        let http = HttpScript::new().on(method, HttpFault::insufficient_scope("mcp"));
+        let far = serve(Script::new().speaks(Speaks::Modern), http).await;
+        let (_fleet, server) = keep(web_at(&far));
+        let status = asks_for_login(&server).await;
+        assert_eq!(challenge(status.last_error.as_ref()).scopes, ["mcp"]);
+    }
+}
+
+#[tokio::test]
+async fn an_expired_token_keeps_the_tools_in_sight() {
+    let far = serve(Script::new(), HttpScript::new().bearer("good")).await;
+    let token = Arc::new(BearerToken::new("good"));
+    let (fleet, server): (Fleet, Server) = keep(web_at(&far).credentials(token.clone()));
+    let first = connected(&server).await;
+    let tools = fleet.catalog().tools().len();
+    far.edit_http(|http| http.bearer = Some("better".to_owned()));
+    assert!(matches!(echo(&server).await, Err(CallError::AuthRequired { .. })));
+    asks_for_login(&server).await;
+    assert_eq!(fleet.catalog().tools().len(), tools);
+    assert!(fleet.catalog().freshness("web").unwrap().stale_since.is_some());
+    token.set("better");
+    let second = crate::support::beyond(&server, first).await;
+    assert_eq!(generation_of(&server.status()), second);
+    assert_eq!(fleet.catalog().freshness("web").unwrap().stale_since, None);
+}

@@ -1,0 +1,103 @@
+//! A server that goes away: missed without a call, and found again where it was.
+
+use std::time::{Duration, Instant};
+
+use mainstay::{Cause, Outcome, StateKind};
+use mainstay_testkit::Script;
+use mainstay_testkit::http::{FaultyHttpProcess, HttpScript};
+use serde_json::json;
+
+use crate::support::{ERAS, beyond, call, connected, echo, keep, next_event, seen, serve, web, web_at};
+
+#[tokio::test]
+async fn a_killed_process_is_missed_by_its_stream_alone_and_found_again_on_its_port() {
+    for speaks in ERAS {
+        let (script, http) = (Script::new().speaks(speaks), HttpScript::new());
+        let mut process = FaultyHttpProcess::start(0, &script, &http);
+        let (fleet, server) = keep(web("web", &process.url("/mcp")));
+        let first = connected(&server).await;
+        let mut events = fleet.events();
+
+        process.kill();
+        // Nobody calls, and the policy has no probe.
+        let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
+        assert_eq!((lost.to, lost.cause), (StateKind::Reconnecting, Cause::Lost));
+        assert!(lost.error.is_some(), "it says why");
+
+        let _process = FaultyHttpProcess::start(process.port(), &script, &http);
+        let second = beyond(&server, first).await;
+        assert_eq!(echo(&server).await.unwrap().generation.0, second);
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_server_dies_before_it_answers_fails_at_once_and_may_have_run() {
+    for speaks in ERAS {
+        for http in [HttpScript::new(), HttpScript::new().streams()] {
+            let mut far = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&far));
+            connected(&server).await;
+            let asked = Instant::now();
+            let error = call(&server, "commit_then_die", json!({ "key": "k" })).await;
+            let error = error.expect_err("it died");
+            assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+            assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+
+            far.restart().await.unwrap();
+            assert!(echo(&server).await.is_ok());
+            let committed = far.traffic(|traffic| traffic.noted("call commit_then_die k"));
+            assert_eq!(committed, 1, "made once");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_tools_of_a_server_that_is_down_stay_and_are_marked_stale() {
+    for speaks in ERAS {
+        let mut far = serve(Script::new().speaks(speaks), HttpScript::new()).await;
+        let (fleet, server) = keep(web_at(&far));
+        let first = connected(&server).await;
+        let listed = fleet.catalog().tools().len();
+        assert!(listed > 0);
+        assert_eq!(fleet.catalog().freshness("web").unwrap().stale_since, None);
+
+        far.stop().await;
+        let down = server.wait_until(crate::support::SOON, |status| status.stale_since.is_some());
+        down.await.expect("marked stale");
+        let catalog = fleet.catalog();
+        assert_eq!(catalog.tools().len(), listed);
+        assert!(catalog.freshness("web").unwrap().stale_since.is_some());
+
+        far.restart().await.unwrap();
+        beyond(&server, first).await;
+        assert_eq!(fleet.catalog().tools().len(), listed);
+        assert_eq!(fleet.catalog().freshness("web").unwrap().stale_since, None);
+    }
+}
+
+#[tokio::test]
+async fn a_listing_that_fails_leaves_the_last_good_one_and_is_tried_again() {
+    use mainstay_testkit::http::{HttpFault, HttpRule};
+    for speaks in ERAS {
+        let far = serve(Script::new().speaks(speaks).tool("old"), HttpScript::new()).await;
+        let (fleet, server) = keep(web_at(&far));
+        let first = connected(&server).await;
+        seen(&far, |traffic| traffic.live_streams() > 0).await;
+
+        far.edit(|script| script.tools[0] = json!({ "name": "new", "inputSchema": { "type": "object" } }));
+        let twice = mainstay_testkit::Occurrence::Until(2);
+        let failing = HttpRule::on("tools/list", HttpFault::status(500)).occurrence(twice);
+        far.edit_http(|http| http.rules.push(failing));
+        far.notify("notifications/tools/list_changed", &json!({}));
+        let stale = server.wait_until(crate::support::SOON, |status| status.stale_since.is_some());
+        stale.await.expect("marked stale");
+        assert!(fleet.catalog().tool("web__old").is_some(), "it stays");
+        let fresh = server.wait_until(crate::support::SOON, |status| status.stale_since.is_none());
+        assert_eq!(
+            crate::support::generation_of(&fresh.await.expect("listed")),
+            first
+        );
+        assert!(fleet.catalog().tool("web__new").is_some());
+        assert!(fleet.catalog().tool("web__old").is_none());
+    }
+}

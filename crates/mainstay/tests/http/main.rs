@@ -1,0 +1,19 @@
+//! Servers over HTTP, through the fleet: what ends a connection that is none, what brings it back, and what becomes of
+//! calls and subscriptions meanwhile. Everything is on the loopback, and times are kept short by the policy.
+
+#[path = "../support/http.rs"]
+mod support;
+
+mod closing;
+mod credentials;
+mod dialects;
+mod fidelity;
+mod hostile;
+mod login;
+mod losing;
+mod probing;
+mod sessions;
+mod starting;
+mod throttling;
+mod timing;
+mod wishes;

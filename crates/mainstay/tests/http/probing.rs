@@ -1,0 +1,97 @@
+//! A server that says nothing: asked for a sign of life. Whatever it answers is one.
+
+use std::time::Duration;
+
+use mainstay::{CallOptions, Cause, StateKind};
+use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
+use serde_json::json;
+
+use crate::support::{
+    ERAS, beyond, connected, echo, keep, next_event, probing, seen, sent, serve, web, web_at,
+};
+
+/// The method that a server of this era is probed with.
+fn probe_of(speaks: Speaks) -> &'static str {
+    match speaks {
+        Speaks::Legacy => "ping",
+        Speaks::Modern | Speaks::Both => "server/discover",
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_process_is_given_up_after_the_set_number_of_missed_probes() {
+    for speaks in ERAS {
+        let process = FaultyHttpProcess::start(0, &Script::new().speaks(speaks), &HttpScript::new());
+        let config = web("web", &process.url("/mcp"))
+            .policy(probing(200, 300, 2))
+            .startup_timeout(Duration::from_secs(1));
+        let (fleet, server) = keep(config);
+        let first = connected(&server).await;
+        let mut events = fleet.events();
+
+        process.freeze();
+        let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
+        assert_eq!(
+            (lost.to, lost.cause),
+            (StateKind::Reconnecting, Cause::ProbesMissed)
+        );
+        assert_eq!(
+            lost.error.expect("it says why").message,
+            "2 probes in a row were not answered"
+        );
+        process.thaw();
+        beyond(&server, first).await;
+        assert!(echo(&server).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_the_probe_is_alive() {
+    let refusals = [
+        HttpFault::status(429),
+        HttpFault::status(500),
+        HttpFault::insufficient_scope("ping"),
+    ];
+    for speaks in ERAS {
+        let probe = probe_of(speaks);
+        // The first modern one is the handshake's.
+        let occurrence = match speaks {
+            Speaks::Legacy => Occurrence::Always,
+            Speaks::Modern | Speaks::Both => Occurrence::From(2),
+        };
+        let unknown = Rule::new(Step::of(probe), Fault::method_not_found()).occurrence(occurrence);
+        let mut scripts = vec![(Script::new().rule(unknown), HttpScript::new())];
+        scripts.extend(refusals.iter().map(|refusal| {
+            let rule = HttpRule::on(probe, refusal.clone()).occurrence(occurrence);
+            (Script::new(), HttpScript::new().rule(rule))
+        }));
+        for (script, http) in scripts {
+            let far = serve(script.speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&far).policy(probing(20, 5000, 1)));
+            let generation = connected(&server).await;
+            seen(&far, |traffic| traffic.sent(probe) >= 5).await;
+            assert_eq!(connected(&server).await, generation);
+            assert_eq!(server.status().starts, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_busy_server_is_left_alone() {
+    for speaks in ERAS {
+        let deaf = HttpRule::on(probe_of(speaks), HttpFault::NoHead).occurrence(match speaks {
+            Speaks::Legacy => Occurrence::Always,
+            Speaks::Modern | Speaks::Both => Occurrence::From(2),
+        });
+        let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(deaf)).await;
+        let (_fleet, server) = keep(web_at(&far).policy(probing(200, 100, 1)));
+        let generation = connected(&server).await;
+        let before = sent(&far, probe_of(speaks));
+        let reply = server
+            .call("sleep_ms", &json!({ "ms": 1000 }), CallOptions::default())
+            .await;
+        assert_eq!(sent(&far, probe_of(speaks)), before, "not probed meanwhile");
+        assert_eq!(reply.expect("answered").generation.0, generation);
+    }
+}

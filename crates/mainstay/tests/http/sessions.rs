@@ -1,0 +1,105 @@
+//! A session that the server has forgotten: one new one for all who meet it, and no call that need not fail does.
+
+use mainstay::{CallError, Cause, Outcome, StateKind};
+use mainstay_testkit::Occurrence;
+use mainstay_testkit::Script;
+use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::support::{beyond, call, connected, echo, keep, next_event, sent, serve, web_at};
+
+const CALLS: usize = 20;
+
+#[tokio::test]
+async fn many_calls_that_meet_an_expired_session_share_one_new_one_and_succeed() {
+    let said = [
+        HttpScript::new(),
+        HttpScript::new().loses_sessions_as_400(),
+        HttpScript::new().streams(),
+    ];
+    for http in said {
+        // No stream would tell of the loss: it is the calls that meet it.
+        let far = serve(Script::new(), http.without_standalone_stream()).await;
+        let (fleet, server) = keep(web_at(&far));
+        let first = connected(&server).await;
+        assert!(echo(&server).await.is_ok());
+        let mut events = fleet.events();
+        let before = sent(&far, "tools/call");
+
+        far.forget_sessions();
+        let mut calls = JoinSet::new();
+        for n in 0..CALLS {
+            let server = server.clone();
+            calls.spawn(async move { call(&server, "append", json!({ "key": n.to_string() })).await });
+        }
+        let mut generations = Vec::new();
+        while let Some(reply) = calls.join_next().await {
+            generations.push(reply.unwrap().expect("it did not run, and runs now").generation.0);
+        }
+        generations.dedup();
+        let [second] = generations[..] else {
+            panic!("one generation, not {generations:?}")
+        };
+        assert!(second > first);
+        assert!(
+            sent(&far, "tools/call") > before + CALLS,
+            "some met the lost session"
+        );
+        assert_eq!(sent(&far, "initialize"), 2, "one new session");
+        assert_eq!(far.traffic(|traffic| traffic.noted("call append")), CALLS);
+        let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
+        assert_eq!(lost.cause, Cause::Lost);
+        assert_eq!((server.status().attempt, server.status().starts), (0, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_lost_twice_in_one_call_is_that_calls_failure() {
+    for lost in [HttpFault::status(404), HttpFault::session_lost_as_400()] {
+        let far = serve(Script::new(), HttpScript::new().on("tools/call", lost)).await;
+        let (_fleet, server) = keep(web_at(&far));
+        let first = connected(&server).await;
+        let error = echo(&server).await.expect_err("both times");
+        let CallError::Lost { generation, .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(generation.0 > first, "met by a new session");
+        assert_eq!(error.outcome(), Outcome::Refused);
+        assert_eq!(sent(&far, "tools/call"), 2);
+        far.edit_http(|http| http.rules.clear());
+        beyond(&server, generation.0).await;
+        assert!(echo(&server).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_session_is_missed_by_its_stream_without_a_call() {
+    let far = serve(Script::new(), HttpScript::new()).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let first = connected(&server).await;
+    crate::support::seen(&far, |traffic| traffic.live_streams() == 1).await;
+    far.forget_sessions();
+    beyond(&server, first).await;
+    assert_eq!(sent(&far, "initialize"), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_ran_is_not_made_again_when_its_session_is_lost_beside_it() {
+    let forgets = HttpRule::on("ping", HttpFault::ForgetSession).occurrence(Occurrence::Nth(1));
+    let http = HttpScript::new().without_standalone_stream().rule(forgets);
+    let far = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let first = connected(&server).await;
+    let running = tokio::spawn({
+        let server = server.clone();
+        async move { call(&server, "append", json!({ "key": "once" })).await }
+    });
+    assert!(running.await.unwrap().is_ok());
+    let ping = server
+        .request("ping", None, mainstay::CallOptions::default())
+        .await;
+    assert!(ping.is_ok(), "{ping:?}");
+    assert!(beyond(&server, first).await > first);
+    assert_eq!(far.traffic(|traffic| traffic.noted("call append once")), 1);
+}

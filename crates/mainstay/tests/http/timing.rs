@@ -1,0 +1,144 @@
+//! The time of a call over HTTP: what ends it, what extends it, and what its server hears of it.
+
+use std::time::Duration;
+
+use mainstay::{CallError, CallOptions, Outcome, TimeoutKind};
+use mainstay_testkit::Script;
+use mainstay_testkit::Speaks;
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::support::{ERAS, SOON, call, connected, keep, seen, serve, web_at};
+
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// Both eras, and both forms of an answer.
+fn stages() -> impl Iterator<Item = (Speaks, HttpScript)> {
+    let forms = || [HttpScript::new(), HttpScript::new().streams()];
+    ERAS.into_iter()
+        .flat_map(move |speaks| forms().map(|http| (speaks, http)))
+}
+
+/// The server hears of the cancellation of its last call in the way of its era.
+async fn assert_cancelled(far: &FaultyHttpServer, speaks: Speaks) {
+    let call = far
+        .traffic(|traffic| traffic.last_id("tools/call"))
+        .expect("a call");
+    seen(far, |traffic| traffic.noted(&format!("cancelled {call}")) == 1).await;
+    let told = far.traffic(|traffic| traffic.count("notifications/cancelled"));
+    match speaks {
+        Speaks::Legacy => {
+            assert_eq!(told, 1);
+            let session = |method: &str| {
+                far.traffic(|traffic| traffic.last_header(method, "mcp-session-id").map(str::to_owned))
+            };
+            assert!(session("tools/call").is_some());
+            assert_eq!(session("notifications/cancelled"), session("tools/call"));
+        }
+        // The end of the stream says it.
+        Speaks::Modern | Speaks::Both => assert_eq!(told, 0),
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late_answer() {
+    for (speaks, http) in stages() {
+        let far = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&far));
+        let generation = connected(&server).await;
+        let options = CallOptions::default().idle_timeout(MOMENT);
+        let error = server
+            .call("slow_then_answer", &json!({ "ms": 600 }), options)
+            .await;
+        let error = error.expect_err("too slow");
+        let idle = TimeoutKind::Idle;
+        assert!(
+            matches!(error, CallError::TimedOut { kind, .. } if kind == idle),
+            "{error:?}"
+        );
+        assert_eq!(error.outcome(), Outcome::Unknown);
+        assert_cancelled(&far, speaks).await;
+
+        // The late answer would come while another call waits.
+        let reply = call(&server, "sleep_ms", json!({ "ms": 800 }))
+            .await
+            .expect("its own answer");
+        assert!(reply.result.as_str().contains("slept"), "{}", reply.result);
+        assert_eq!(reply.generation.0, generation);
+        assert_eq!(server.status().starts, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
+    for (speaks, http) in stages() {
+        let far = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&far));
+        let generation = connected(&server).await;
+        let calling = tokio::spawn({
+            let server = server.clone();
+            async move { call(&server, "sleep_ms", json!({ "ms": 60_000 })).await }
+        });
+        seen(&far, |traffic| traffic.count("tools/call") == 1).await;
+        calling.abort();
+        assert_cancelled(&far, speaks).await;
+        assert_eq!(connected(&server).await, generation);
+    }
+}
+
+#[tokio::test]
+async fn progress_extends_the_idle_timeout_and_reaches_the_caller() {
+    for (speaks, http) in stages() {
+        // A modern server can tell of progress on the stream of the call only.
+        let http = match speaks {
+            Speaks::Legacy => http,
+            Speaks::Modern | Speaks::Both => http.streams(),
+        };
+        let far = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&far));
+        connected(&server).await;
+        seen(&far, |traffic| traffic.live_streams() > 0).await;
+        let (progress, mut steps) = mpsc::channel(64);
+        let options = CallOptions::default()
+            .idle_timeout(Duration::from_millis(700))
+            .timeout(SOON);
+        let arguments = json!({ "steps": 8, "interval_ms": 150 });
+        let reply = server
+            .call("progress", &arguments, options.progress(progress))
+            .await;
+        assert!(
+            reply
+                .expect("it worked all along")
+                .result
+                .as_str()
+                .contains("finished")
+        );
+        let mut told = 0;
+        while steps.try_recv().is_ok() {
+            told += 1;
+        }
+        assert_eq!(told, 8);
+    }
+}
+
+#[tokio::test]
+async fn progress_never_extends_the_total_timeout() {
+    for speaks in ERAS {
+        let far = serve(Script::new().speaks(speaks), HttpScript::new().streams()).await;
+        let (_fleet, server) = keep(web_at(&far));
+        connected(&server).await;
+        let options = CallOptions::default().idle_timeout(SOON).timeout(2 * MOMENT);
+        let arguments = json!({ "steps": 1000, "interval_ms": 20 });
+        let error = server
+            .call("progress", &arguments, options)
+            .await
+            .expect_err("too long");
+        let total = TimeoutKind::Total;
+        assert!(
+            matches!(error, CallError::TimedOut { kind, .. } if kind == total),
+            "{error:?}"
+        );
+        assert_cancelled(&far, speaks).await;
+    }
+}
