@@ -224,11 +224,13 @@ impl Dial {
         };
         let mut connection =
             Connection::new(hanging_up.keep(), greeting, dialect, reception, self.clock, pid);
+        let in_order = match settings.target() {
+            Target::Stdio(_) => true,
+            Target::Http(_) | Target::Custom(_) => false,
+        };
         // A server that cannot restore a wish is still worth more than none.
-        if timeout(RESTORE_TIMEOUT, connection.restore(self.slot.interests()))
-            .await
-            .is_err()
-        {
+        let restoring = connection.restore(self.slot.interests(), in_order);
+        if timeout(RESTORE_TIMEOUT, restoring).await.is_err() {
             tracing::warn!(server = %self.slot.name, "subscriptions and log level were not restored in time");
         }
         Ok(connection)
