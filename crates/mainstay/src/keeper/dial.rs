@@ -103,6 +103,20 @@ impl DialError {
         )
     }
 
+    /// Whether a server that answers so to a request for its stream has none.
+    fn denies_sse(&self) -> bool {
+        matches!(
+            self.http(),
+            Some(
+                HttpFailure::Status {
+                    status: 400..=499,
+                    ..
+                } | HttpFailure::Redirect { .. }
+                    | HttpFailure::StreamEnded
+            )
+        )
+    }
+
     fn http(&self) -> Option<&HttpFailure> {
         match self {
             Self::Handshake(HandshakeError::Failed(RequestError::Send(failure))) => recovery::http(failure),
@@ -174,8 +188,9 @@ impl Dial {
                     Err(error) if error.suggests_sse() && way.admits(Era::Legacy) => error,
                     done => return done,
                 };
-                // If that fails too, the answer of the newer transport says more.
-                self.greeted(&sse, tree).await.map_err(|_| error)
+                // Where there is no stream either, the answer of the newer transport says more.
+                let answer = self.greeted(&sse, tree).await;
+                answer.map_err(|of_sse| if of_sse.denies_sse() { error } else { of_sse })
             }
         }
     }
