@@ -223,7 +223,7 @@ async fn answers_that_the_server_gives_to_the_wrong_session_reach_nobody() {
     assert!(echo(&two).await.is_ok());
     far.edit_http(|http| {
         http.rules
-            .push(HttpRule::on("tools/call", HttpFault::SwapAnswers))
+            .push(HttpRule::on("tools/call", HttpFault::SwapAnswers));
     });
     let options = || CallOptions::default().timeout(SOON);
     let (of_one, of_two) = (json!({ "key": "one" }), json!({ "key": "two" }));

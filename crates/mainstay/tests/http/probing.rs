@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay::{CallOptions, Cause, StateKind};
-use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpRule, HttpScript, Proxy};
+use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpRule, HttpScript, Proxy, Traffic};
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::json;
 
@@ -128,7 +128,7 @@ async fn probes_that_are_never_answered_leave_no_connection_behind() {
         let (_fleet, server) = keep(web_at(&far).policy(probing(10, 20, 1000)));
         connected(&server).await;
         seen(&far, |traffic| traffic.sent(probe) >= 20).await;
-        let open = far.traffic(|traffic| traffic.open_connections());
+        let open = far.traffic(Traffic::open_connections);
         assert!(open <= 8, "{open} connections");
     }
 }

@@ -109,7 +109,7 @@ async fn an_error_of_the_server_is_one_calls_failure_and_three_in_a_row_are_the_
 
         far.edit_http(|http| {
             http.rules
-                .push(HttpRule::on("tools/call", HttpFault::status(502)))
+                .push(HttpRule::on("tools/call", HttpFault::status(502)));
         });
         for _ in 0..3 {
             fails().await;
