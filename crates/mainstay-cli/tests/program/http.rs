@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::sandbox::{Sandbox, finish};
 
-/// A port on which nothing listens: it was free a moment ago.
 /// Where nothing listens: a port that was free a moment ago may be another test's by now, and this one is nobody's.
 fn dead_address() -> String {
     "http://127.0.0.1:1/mcp".to_owned()
