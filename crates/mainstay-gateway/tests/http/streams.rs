@@ -14,7 +14,7 @@ async fn change_tools(world: &World, name: &str) {
     side.edit(|script| {
         script
             .tools
-            .push(json!({ "name": name, "inputSchema": { "type": "object" } }))
+            .push(json!({ "name": name, "inputSchema": { "type": "object" } }));
     });
     side.inject_message(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }))
         .await;
