@@ -1,5 +1,6 @@
 //! What can be asked of the program.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -128,12 +129,43 @@ pub(crate) struct Call {
 
 /// Serve all servers as one MCP server
 ///
-/// Tools and prompts are named `server__name`. Servers may crash, hang and come back: the client keeps its session.
+/// Servers may crash, hang and come back: a client keeps its session, its tools and its answers. At `/mcp` all servers are
+/// one, with tools and prompts named `server__name`; `/mcp/SERVER` is one of them under its own names; `/sse` is for
+/// clients of HTTP+SSE.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay serve
+  mainstay serve --listen 0.0.0.0:7332 --token-file token.txt --tls-cert cert.pem --tls-key key.pem
+  mainstay serve --stdio")]
 pub(crate) struct Serve {
-    /// Serve one client on stdin and stdout, until it closes stdin
-    #[arg(long)]
+    /// The address to listen on; one that others can reach needs a token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7332")]
+    pub(crate) listen: SocketAddr,
+    /// Serve one client on stdin and stdout instead, until it closes stdin
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "token_env", "tls_cert", "allow_host", "allow_origin"])]
     pub(crate) stdio: bool,
+    /// A file that holds the bearer token which clients must show
+    #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The variable that holds it
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) token_env: Option<String>,
+    /// Speak TLS with this certificate: a PEM file, the chain included
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate: a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Answer under this host name too; may be given more than once
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
+    /// Answer web pages of this origin too; may be given more than once
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+    /// How long running calls may take when the program is told to end
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    pub(crate) drain: Duration,
 }
 
 /// Serve one server under its own names on stdin and stdout, supervised

@@ -13,7 +13,7 @@ use crate::load::Setup;
 use crate::output::Screen;
 
 /// How long closing may take: longer than the ladder that ends a stubborn server, which has about 5 s.
-const CLOSE_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Starts the servers, does the work, and closes them.
 pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
@@ -55,20 +55,20 @@ pub(crate) async fn until_signalled(
 }
 
 /// The signals that end the program.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
             terminate: signal(SignalKind::terminate()).map_err(Failure::failed)?,
         })
     }
 
-    async fn next(&mut self) -> Exit {
+    pub(crate) async fn next(&mut self) -> Exit {
         tokio::select! {
             _ = self.interrupt.recv() => Exit::Interrupted,
             _ = self.terminate.recv() => Exit::Terminated,

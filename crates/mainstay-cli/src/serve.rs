@@ -1,29 +1,47 @@
-//! `mainstay serve`: all servers as one MCP server.
+//! `mainstay serve`: all servers as one MCP server, over HTTP or on standard input and output.
 
-use anyhow::anyhow;
-use mainstay::{Fleet, ServerConfig};
-use mainstay_gateway::{Gateway, Scope};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use mainstay::Fleet;
+use mainstay_gateway::{Gateway, HttpDoor, Scope};
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 
 use crate::args::{Common, Serve};
 use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
 use crate::output::Screen;
-use crate::run::until_signalled;
+use crate::run::{CLOSE_WITHIN, Signals, until_signalled};
 use crate::standard;
 
 pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
-    if !arguments.stdio {
-        return Err(Failure::usage(anyhow!("say how to serve: with --stdio")));
+    if arguments.stdio {
+        let setup = load(common)?;
+        setup.announce(screen);
+        return serve_stdio(&setup, Scope::Union, screen);
     }
+    // Before anything is started: a mistake at the door must not cost the servers a start.
+    let door = door(arguments)?;
+    door.check(arguments.listen).map_err(|error| {
+        Failure::usage(
+            anyhow!(error).context("give one with --token-file or --token-env, or listen on 127.0.0.1"),
+        )
+    })?;
     let setup = load(common)?;
     setup.announce(screen);
-    serve_stdio(&setup, Scope::Union, screen)
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::failed)?;
+    let done = runtime.block_on(serve_http(&setup, arguments, door, screen));
+    runtime.shutdown_background();
+    done
 }
 
 /// Serves one client on stdin and stdout, and closes the servers when it is gone.
 pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, screen: &Screen) -> Done {
     // One client and its servers: everything waits for something else, and one thread wakes nobody.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::failed)?;
     let done = runtime.block_on(async {
         let gateway = start(setup);
@@ -40,13 +58,100 @@ pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, screen: &Screen) -> Done 
     done
 }
 
+/// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
+async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &Screen) -> Done {
+    let mut signals = Signals::listen()?;
+    let listener = TcpListener::bind(arguments.listen).await;
+    let listener = listener
+        .with_context(|| format!("cannot listen on {}", arguments.listen))
+        .map_err(Failure::failed)?;
+    let address = listener.local_addr().map_err(Failure::failed)?;
+    let scheme = if arguments.tls_cert.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let gateway = start(setup);
+    screen.note(&format!(
+        "serving {} at {scheme}://{address}/mcp",
+        counted(setup.servers.len())
+    ));
+    let (told, shutdown) = tokio::sync::oneshot::channel::<()>();
+    let mut served = std::pin::pin!(gateway.serve_http(listener, door, async {
+        let _ = shutdown.await;
+    }));
+    let exit = tokio::select! {
+        served = &mut served => return served.map(|()| Exit::Success).map_err(Failure::failed),
+        exit = signals.next() => exit,
+    };
+    screen.note("finishing what runs; interrupt once more to force");
+    let _ = told.send(());
+    let closing = async {
+        let _ = served.await;
+        gateway.fleet().close(CLOSE_WITHIN).await;
+    };
+    tokio::select! {
+        () = closing => {}
+        _ = signals.next() => {}
+    }
+    Ok(exit)
+}
+
 fn start(setup: &Setup) -> Gateway {
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    Gateway::start(
-        builder,
-        setup.servers.iter().cloned().collect::<Vec<ServerConfig>>(),
-    )
+    Gateway::start(builder, setup.servers.iter().cloned())
+}
+
+fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
+    let mut door = HttpDoor::new().drain_within(arguments.drain);
+    if let Some(token) = token(arguments)? {
+        door = door.token(token);
+    }
+    for host in &arguments.allow_host {
+        door = door.allowed_host(host);
+    }
+    for origin in &arguments.allow_origin {
+        door = door.allowed_origin(origin);
+    }
+    if let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) {
+        door = door
+            .tls(&read(certificate)?, &read(key)?)
+            .map_err(Failure::usage)?;
+    }
+    Ok(door)
+}
+
+/// The token that clients must show. It never stands on the command line, where every user of the machine could read it.
+fn token(arguments: &Serve) -> Result<Option<String>, Failure> {
+    let (token, place) = match (&arguments.token_file, &arguments.token_env) {
+        (Some(file), _) => {
+            let text = String::from_utf8(read(file)?).map_err(Failure::usage)?;
+            (text, file.display().to_string())
+        }
+        (None, Some(variable)) => {
+            let token =
+                std::env::var(variable).with_context(|| format!("the variable {variable} holds no token"));
+            (token.map_err(Failure::usage)?, format!("the variable {variable}"))
+        }
+        (None, None) => return Ok(None),
+    };
+    match token.trim() {
+        "" => Err(Failure::usage(anyhow!("{place} holds no token"))),
+        token => Ok(Some(token.to_owned())),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()));
+    bytes.map_err(Failure::usage)
+}
+
+fn counted(servers: usize) -> String {
+    match servers {
+        1 => "1 server".to_owned(),
+        n => format!("{n} servers"),
+    }
 }

@@ -3,7 +3,9 @@
 mod call;
 mod check;
 mod configuration;
+mod host;
 mod leaving;
 mod sandbox;
 mod terminal;
 mod tools;
+mod wrap;

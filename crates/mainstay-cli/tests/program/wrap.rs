@@ -1,0 +1,134 @@
+use std::time::{Duration, Instant};
+
+use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::host::Host;
+use crate::sandbox::{MAINSTAY, Sandbox, good};
+
+/// A second on a quiet machine; the rest is for a busy one.
+const SOON: Duration = Duration::from_secs(4);
+
+fn wrapped(sandbox: &Sandbox, server: &FaultyServer) -> Host {
+    let command = server.command();
+    let args = server.args();
+    let mut line = vec!["wrap", "--", command.as_str()];
+    line.extend(args.iter().map(String::as_str));
+    Host::start(sandbox, &line)
+}
+
+#[test]
+fn a_wrapped_server_is_served_under_its_own_names_and_ends_with_its_host() {
+    let sandbox = Sandbox::new();
+    let mut host = Host::start(&sandbox, &["wrap", "--", MAINSTAY, "demo-server"]);
+    assert!(host.tools().contains(&"echo".to_owned()));
+    let result = host.call("echo", &json!({ "text": "hello" }));
+    assert_eq!(result["content"][0]["text"], "hello");
+    let ran = host.leave();
+    ran.exits(0);
+    assert_eq!(ran.stderr, "", "it says nothing of its own");
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn the_host_s_session_outlives_the_server() {
+    let sandbox = Sandbox::new();
+    let ledger = Ledger::temporary();
+    let mut host = wrapped(&sandbox, &FaultyServer::new().ledger(&ledger));
+    let tools = host.tools();
+    for round in 1..=3 {
+        let result = host.call("echo", &json!({ "round": round }));
+        assert_eq!(result["structuredContent"]["round"], round);
+        let pid = *ledger.pids().last().expect("a server runs");
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        assert_eq!(host.tools(), tools, "the last good list");
+    }
+    let result = host.call("echo", &json!({ "round": "last" }));
+    assert_eq!(result["structuredContent"]["round"], "last");
+    host.leave().exits(0);
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn nothing_is_left_however_the_program_ends_and_whatever_the_server_does() {
+    let fled = Child {
+        daemon: true,
+        ignores_term: true,
+        ..Child::default()
+    };
+    for end in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+        let sandbox = Sandbox::new();
+        let stubborn = FaultyServer::new()
+            .on(Step::Eof, Fault::Hang)
+            .on(Step::Start, Fault::Spawn(fled.clone()))
+            .ignores_term();
+        let mut host = wrapped(&sandbox, &stubborn);
+        host.tools();
+        assert!(
+            sandbox.tree().pids().len() >= 3,
+            "the program, the server and its child"
+        );
+        let began = Instant::now();
+        match end {
+            None => {
+                host.leave().exits(0);
+            }
+            Some(signal) => {
+                kill_process(Pid::from_child(&host.child), signal).unwrap();
+                let ran = crate::sandbox::finish(host.child);
+                assert_eq!(ran.code, (signal == Signal::TERM).then_some(143));
+            }
+        }
+        assert!(
+            sandbox.tree().wait_until_gone(SOON),
+            "{end:?}: left after {:?}: {:?}",
+            began.elapsed(),
+            sandbox.tree().pids()
+        );
+    }
+}
+
+#[test]
+fn all_servers_are_served_as_one_on_standard_input_and_output() {
+    let sandbox = Sandbox::with(&json!({ "one": good(), "two": good() }));
+    let mut host = Host::start(&sandbox, &["serve", "--stdio", "--quiet"]);
+    // Each is there when it is up; a client is told, and looks again.
+    let began = Instant::now();
+    while !host.tools().contains(&"two__echo".to_owned()) || !host.tools().contains(&"one__echo".to_owned()) {
+        assert!(began.elapsed() < Duration::from_secs(30), "both come up");
+    }
+    let result = host.call("two__add", &json!({ "a": 2, "b": 3 }));
+    assert_eq!(result["structuredContent"]["sum"], 5.0);
+    host.leave().exits(0);
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn without_a_configuration_the_demo_server_is_served() {
+    let sandbox = Sandbox::new();
+    let mut host = Host::start(&sandbox, &["serve", "--stdio", "--quiet"]);
+    assert!(host.tools().contains(&"demo__echo".to_owned()));
+    host.leave().exits(0);
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn what_cannot_be_wrapped_is_said() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["wrap"]).exits(2);
+    sandbox
+        .run(&["wrap", "--url", "ftp://example.com"])
+        .exits(2)
+        .says("scheme");
+    sandbox
+        .run(&[
+            "wrap",
+            "--url",
+            "http://localhost:1/mcp",
+            "--bearer-token-env",
+            "NO_SUCH_VARIABLE",
+        ])
+        .exits(2)
+        .says("NO_SUCH_VARIABLE");
+}
