@@ -11,6 +11,7 @@ mod answering;
 mod body;
 mod entrance;
 mod guard;
+mod headers;
 mod legacy;
 mod listening;
 mod modern;
