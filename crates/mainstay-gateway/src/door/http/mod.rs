@@ -17,6 +17,7 @@ mod listening;
 mod modern;
 mod options;
 mod patient;
+mod peers;
 mod post;
 mod rate;
 mod reading;
