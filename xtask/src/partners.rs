@@ -120,6 +120,7 @@ fn prepare_files(project: &Project) -> Result<()> {
 /// The text of `partners.json`.
 fn describe(project: &Project) -> String {
     let built = |path: &str| project.built(path).to_string_lossy().into_owned();
+    let source = |path: &str| project.source(path).to_string_lossy().into_owned();
     let npm = |program: &str| built(&format!("partners/npm/node_modules/.bin/{program}"));
     let python = |program: &str| built(&format!("partners/python/bin/{program}"));
     let memory = ("MEMORY_FILE_PATH", built("partners/memory.jsonl"));
@@ -142,6 +143,12 @@ fn describe(project: &Project) -> String {
             "git",
             &python("mcp-server-git"),
             &["--repository", &built("partners/repository")],
+            None,
+        ),
+        entry(
+            "python",
+            &python("python"),
+            &[&source("tests/partners/python_server.py")],
             None,
         ),
         entry("rmcp", &built("debug/rmcp-server"), &[], None),

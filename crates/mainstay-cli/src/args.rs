@@ -6,6 +6,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+/// The times of all answers are kept for the figures at the end.
+const MAX_PINGS: i64 = 100_000;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0    all is well
@@ -53,6 +56,7 @@ pub(crate) enum Command {
     Check(Check),
     Tools(Tools),
     Call(Call),
+    Ping(Ping),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }
@@ -116,6 +120,32 @@ pub(crate) struct Call {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Print one JSON document, with the result as the server sent it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Measure how long a server takes to connect, and to give a sign of life
+///
+/// The exit code is 0 if it came up and every question was answered in time.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay ping demo
+  mainstay ping http://localhost:3000/mcp --count 10 --interval 100ms")]
+pub(crate) struct Ping {
+    /// The server's name, or an address: http://… or https://…
+    #[arg(value_name = "SERVER|URL")]
+    pub(crate) server: String,
+    /// How often it is asked
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=MAX_PINGS))]
+    pub(crate) count: u32,
+    /// The pause between an answer and the next question
+    #[arg(long, short, value_name = "DURATION", default_value = "200ms", value_parser = parse_duration)]
+    pub(crate) interval: Duration,
+    /// How long it may take to come up, and then each answer
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
 }

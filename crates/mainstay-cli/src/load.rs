@@ -15,6 +15,9 @@ use crate::output::Screen;
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
 
+/// The name of a server that was given by its address alone.
+const ADDRESSED: &str = "server";
+
 /// The servers to supervise, and where they come from.
 #[derive(Debug)]
 pub(crate) struct Setup {
@@ -32,8 +35,15 @@ pub(crate) struct Setup {
 /// Where the servers come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    File { path: PathBuf, how: Origin },
-    Demo { user_path: Option<PathBuf> },
+    File {
+        path: PathBuf,
+        how: Origin,
+    },
+    Demo {
+        user_path: Option<PathBuf>,
+    },
+    /// An address on the command line.
+    Address,
 }
 
 /// Finds and reads the configuration.
@@ -70,6 +80,30 @@ pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
     })
 }
 
+/// One server, by its address. Nothing is remembered of it.
+pub(crate) fn of_address(url: &str) -> Result<Setup, Failure> {
+    let server = ServerConfig::http(ADDRESSED, url).build().map_err(|invalid| {
+        let said: Vec<_> = invalid.problems().iter().map(in_words).collect();
+        Failure::usage(anyhow!(said.join("\n")))
+    })?;
+    Ok(Setup {
+        source: Source::Address,
+        servers: vec![server],
+        problems: Vec::new(),
+        refused: BTreeSet::new(),
+        mentioned: Vec::new(),
+        store: None,
+    })
+}
+
+/// A problem without the key, which nobody wrote.
+fn in_words(problem: &Problem) -> String {
+    match &problem.mend {
+        Some(mend) => format!("{}; {mend}", problem.message),
+        None => problem.message.clone(),
+    }
+}
+
 impl Setup {
     /// Says what is used, what is not, and what is wrong with it.
     pub(crate) fn announce(&self, screen: &Screen) {
@@ -77,6 +111,7 @@ impl Setup {
             Source::File { path, how } => {
                 screen.note(&format!("using {} ({})", path.display(), found(*how)));
             }
+            Source::Address => {}
             Source::Demo { user_path } => {
                 let place = match user_path {
                     Some(path) => format!("write {}, or name a file with --config", path.display()),
@@ -118,7 +153,7 @@ impl Setup {
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.source {
             Source::File { path, .. } => Some(path),
-            Source::Demo { .. } => None,
+            Source::Demo { .. } | Source::Address => None,
         }
     }
 

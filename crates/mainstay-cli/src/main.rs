@@ -1,7 +1,7 @@
 //! The program: reads its arguments and hands over to one command.
 //!
 //! `args` says what can be asked; `load` finds the configuration; `run` supervises the servers for as long as a command
-//! lasts and leaves nothing behind; `check`, `tools` and `call` are the commands; `output` is what a person sees,
+//! lasts and leaves nothing behind; `check`, `tools`, `call` and `ping` are the commands; `output` is what a person sees,
 //! `json` what a script sees. Results go to stdout, everything else to stderr.
 
 mod args;
@@ -13,6 +13,8 @@ mod json;
 mod load;
 mod log;
 mod output;
+mod ping;
+mod reach;
 mod run;
 mod startup;
 mod tools;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(check, common, &screen),
         Command::Tools(tools) => tools::run(tools, common, &screen),
         Command::Call(call) => call::run(call, common, &screen),
+        Command::Ping(ping) => ping::run(ping, common, &screen),
         Command::DemoServer => demo::run().map(|()| Exit::Success).map_err(Failure::failed),
     };
     done.unwrap_or_else(|failure| {

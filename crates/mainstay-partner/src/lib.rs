@@ -7,6 +7,8 @@
 //! - empty: tests with partners are skipped;
 //! - not set, as in a plain `cargo test`: what is installed is used, and without it the tests are skipped.
 
+mod http;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -14,12 +16,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// The real servers, each ready to be started over stdio.
+pub use http::{HttpPartner, HttpPartners, Running, free_port};
+
+/// The real servers, each ready to be started over stdio; [`Partners::over_http`] has those that speak HTTP too.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partners {
-    /// The reference server with every feature (TypeScript SDK). Over HTTP: argument `streamableHttp` (at `/mcp`) or
-    /// `sse` (at `/sse`) in place of `stdio`, and the port in the environment variable `PORT`.
+    /// The reference server with every feature (TypeScript SDK).
     pub everything: Partner,
     /// Files under one directory (TypeScript SDK). Its last argument is that directory.
     pub filesystem: Partner,
@@ -29,6 +32,8 @@ pub struct Partners {
     pub time: Partner,
     /// One git repository with one commit (Python SDK, both eras). Its last argument is that repository.
     pub git: Partner,
+    /// The project's own server on the Python SDK, both eras.
+    pub python: Partner,
     /// This crate's own program on rmcp, both eras.
     pub rmcp: Partner,
 }
@@ -99,13 +104,14 @@ fn read(file: &Path) -> Result<Partners, String> {
 impl Partners {
     /// Every partner with its name.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, &Partner); 6] {
+    pub fn each(&self) -> [(&'static str, &Partner); 7] {
         let Self {
             everything,
             filesystem,
             memory,
             time,
             git,
+            python,
             rmcp,
         } = self;
         [
@@ -114,6 +120,7 @@ impl Partners {
             ("memory", memory),
             ("time", time),
             ("git", git),
+            ("python", python),
             ("rmcp", rmcp),
         ]
     }

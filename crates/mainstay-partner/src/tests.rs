@@ -28,7 +28,7 @@ fn a_partner_whose_program_is_gone_is_named() {
         let partner = |command: &str| format!(r#"{{"command":"{command}","args":[],"env":{{}}}}"#);
         let fine = partner(here.to_str().unwrap());
         format!(
-            r#"{{"everything":{fine},"filesystem":{fine},"memory":{fine},"time":{fine},"git":{},"rmcp":{fine}}}"#,
+            r#"{{"everything":{fine},"filesystem":{fine},"memory":{fine},"time":{fine},"git":{},"python":{fine},"rmcp":{fine}}}"#,
             partner(git)
         )
     };

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use crate::process::Exit;
 use crate::server::Slot;
-use crate::transport::http::Challenge;
+use crate::transport::http::{Challenge, HttpFailure};
 
 /// How many events a slow reader may fall behind before it is told that it lagged.
 const EVENTS_KEPT: usize = 1024;
@@ -53,6 +53,8 @@ pub struct Trouble {
     pub stderr: Vec<String>,
     /// What a login needs, where the server asks for one.
     pub challenge: Option<Challenge>,
+    /// How the request over HTTP failed that opening the connection or listing hung on, where one did.
+    pub http: Option<Box<HttpFailure>>,
 }
 
 /// Lines of stderr that go with a failure.
@@ -69,6 +71,7 @@ impl Trouble {
             exit: None,
             stderr: lines.map(|line| line.text).collect(),
             challenge: None,
+            http: None,
         }
     }
 
@@ -79,6 +82,13 @@ impl Trouble {
     pub(crate) fn asking_for(self, challenge: Option<&Challenge>) -> Self {
         Self {
             challenge: challenge.cloned(),
+            ..self
+        }
+    }
+
+    pub(crate) fn over_http(self, failure: Option<&HttpFailure>) -> Self {
+        Self {
+            http: failure.cloned().map(Box::new),
             ..self
         }
     }

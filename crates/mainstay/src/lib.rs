@@ -59,6 +59,7 @@ pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use process::{Exit, StderrLine};
 pub use protocol::Era;
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, Reason, Reply, Server, Status, Waiting, WishError,
+    CallError, CallOptions, CommandError, NotConnected, Pong, Reason, Reply, Server, Status, TransportKind,
+    Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

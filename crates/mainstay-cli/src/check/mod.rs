@@ -13,6 +13,7 @@ use crate::run::with_fleet;
 use crate::startup::{Progress, Startup};
 
 pub(crate) use report::{Report, ServerReport};
+pub(crate) use show::server as show_server;
 
 pub(crate) fn run(check: &Check, common: &Common, screen: &Screen) -> Done {
     let setup = load(common)?;

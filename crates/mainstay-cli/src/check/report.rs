@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::mend::{Mend, mend};
 use crate::load::Setup;
+use crate::reach;
 use crate::startup::{Standing, Startup};
 
 /// What a check found.
@@ -28,6 +29,8 @@ pub(crate) struct ServerReport {
     pub(crate) counts: bool,
     /// How long it took to come up, or was waited for.
     pub(crate) took: Duration,
+    /// Where it is reached, over HTTP.
+    pub(crate) address: Option<String>,
     /// What the server calls itself: name and version.
     pub(crate) title: Option<String>,
     pub(crate) offers: Offers,
@@ -62,6 +65,7 @@ impl Report {
                 required,
                 counts: required || (none_required && enabled),
                 took: startup.took(&status),
+                address: config.and_then(reach::address),
                 title: title(&catalog, &status.server),
                 offers: Offers::of(&catalog, &status.server),
                 set_aside: set_aside(&catalog, &status.server),

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use mainstay::transport::http::Challenge;
+
 use super::report::{Report, ServerReport};
 use crate::output::{Ink, Paint, count, labelled, plain, prose, span, wrapped};
 use crate::startup::{Row, Standing, board};
@@ -33,6 +35,11 @@ pub(super) fn text(report: &Report, paint: Paint, width: usize) -> String {
     }
     text.push_str(&page.sum(report));
     text
+}
+
+/// One server alone.
+pub(crate) fn server(report: &ServerReport, paint: Paint, width: usize) -> String {
+    Page { paint, width }.server(report)
 }
 
 fn row(server: &ServerReport) -> Row<'_> {
@@ -74,10 +81,21 @@ impl Page {
 
     fn trouble(&self, server: &ServerReport) -> String {
         let mut text = String::new();
+        // Not wrapped: it is to be copied.
+        text.push_str(&self.labelled("address", server.address.as_slice()));
+        if let (Some(_), Some(transport), Some((era, _))) =
+            (&server.address, server.status.transport, &server.status.protocol)
+        {
+            let spoken = format!("{transport}, {} era", era.as_str());
+            text.push_str(&self.prose("transport", Ink::None, &spoken));
+        }
         if !server.is_up() {
             if let Some(error) = &server.status.last_error {
                 text.push_str(&self.prose("cause", Ink::Red, &error.message));
                 text.push_str(&self.labelled("stderr", &error.stderr));
+                if let Some(challenge) = &error.challenge {
+                    text.push_str(&self.login(challenge));
+                }
             }
             if let Some(at) = server.status.next_retry {
                 let pause = at.duration_since(SystemTime::now()).unwrap_or_default();
@@ -88,6 +106,16 @@ impl Page {
             text.push_str(&self.prose("mend", Ink::None, &mend.advice));
             // Not wrapped: it is to be copied.
             text.push_str(&self.labelled("", mend.command.as_slice()));
+        }
+        text
+    }
+
+    /// Where a login would begin, and what it would ask for.
+    fn login(&self, challenge: &Challenge) -> String {
+        let metadata = challenge.resource_metadata.as_deref().map(plain);
+        let mut text = self.labelled("login", metadata.as_slice());
+        if !challenge.scopes.is_empty() {
+            text.push_str(&self.prose("scopes", Ink::None, &challenge.scopes.join(" ")));
         }
         text
     }

@@ -3,6 +3,7 @@
 
 mod call;
 mod check;
+mod ping;
 mod tools;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 pub(crate) use call::Call;
 pub(crate) use check::Check;
+pub(crate) use ping::Ping;
 pub(crate) use tools::Tools;
 
 use crate::load::{Setup, Source};
@@ -64,6 +66,7 @@ struct Server {
     next_retry_ms: Option<u64>,
     protocol_version: Option<String>,
     era: Option<&'static str>,
+    transport: Option<&'static str>,
     listed_at_ms: Option<u64>,
     stale: bool,
     error: Option<Trouble>,
@@ -76,6 +79,14 @@ struct Trouble {
     exit_code: Option<i32>,
     signal: Option<i32>,
     stderr: Vec<String>,
+    login: Option<Login>,
+}
+
+/// What a login to a server would need.
+#[derive(Serialize)]
+struct Login {
+    resource_metadata: Option<String>,
+    scopes: Vec<String>,
 }
 
 impl Configuration {
@@ -83,6 +94,7 @@ impl Configuration {
         let (source, path, found_by) = match &setup.source {
             Source::File { path, how } => ("file", Some(path.display().to_string()), Some(word(*how))),
             Source::Demo { .. } => ("demo", None, None),
+            Source::Address => ("address", None, None),
         };
         Self {
             source,
@@ -137,6 +149,7 @@ impl Server {
             next_retry_ms: status.next_retry.map(until),
             protocol_version: status.protocol.as_ref().map(|(_, version)| version.to_string()),
             era: status.protocol.as_ref().map(|(era, _)| era.as_str()),
+            transport: status.transport.map(mainstay::TransportKind::as_str),
             listed_at_ms: status.listed_at.map(unix_ms),
             stale: status.stale_since.is_some(),
             // The library remembers what went wrong before a recovery; a script asks what is wrong now.
@@ -152,6 +165,10 @@ impl Trouble {
             exit_code: trouble.exit.and_then(|exit| exit.code),
             signal: trouble.exit.and_then(|exit| exit.signal),
             stderr: trouble.stderr.clone(),
+            login: trouble.challenge.as_ref().map(|challenge| Login {
+                resource_metadata: challenge.resource_metadata.clone(),
+                scopes: challenge.scopes.clone(),
+            }),
         }
     }
 }

@@ -12,7 +12,9 @@ use std::io::{self, ErrorKind, Write};
 pub(crate) use live::Live;
 pub(crate) use paint::{Ink, Paint};
 pub(crate) use table::{Cell, table};
-pub(crate) use text::{count, cut, first_line, labelled, plain, prose, readable, span, width, wrapped};
+pub(crate) use text::{
+    count, cut, fine_span, first_line, labelled, plain, prose, readable, span, width, wrapped,
+};
 
 use crate::exit::Failure;
 

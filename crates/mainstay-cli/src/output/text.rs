@@ -107,6 +107,15 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
+/// A short time as people say it, with as many digits as tell one from another: `0.61 ms`, `8.4 ms`, `31 ms`.
+pub(crate) fn fine_span(time: Duration) -> String {
+    match time.as_micros() {
+        micros @ 0..1_000 => format!("{:.2} ms", micros as f64 / 1e3),
+        micros @ 1_000..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        _ => span(time),
+    }
+}
+
 /// `1 tool`, `2 tools`.
 pub(crate) fn count(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -156,6 +165,9 @@ mod tests {
             (432_000_000, "5 d"),
         ] {
             assert_eq!(span(Duration::from_millis(millis)), said);
+        }
+        for (micros, said) in [(612, "0.61 ms"), (8_440, "8.4 ms"), (31_000, "31 ms")] {
+            assert_eq!(fine_span(Duration::from_micros(micros)), said);
         }
     }
 }

@@ -3,7 +3,9 @@
 mod call;
 mod check;
 mod configuration;
+mod http;
 mod leaving;
+mod ping;
 mod sandbox;
 mod terminal;
 mod tools;

@@ -2,7 +2,10 @@
 
 mod stdio;
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::{self, Command};
 
 use mainstay_partner::{Partner, partners};
 use serde_json::{Value, json};
@@ -42,7 +45,7 @@ fn the_partners_on_the_typescript_sdk_refuse_the_modern_handshake() {
 #[test]
 fn the_partners_on_the_python_sdk_and_on_rmcp_speak_the_modern_era() {
     let Some(partners) = partners() else { return };
-    for partner in [&partners.time, &partners.git, &partners.rmcp] {
+    for partner in [&partners.time, &partners.git, &partners.python, &partners.rmcp] {
         let discovered = Stdio::start(partner).request("server/discover", &modern(json!({})));
         let versions = &discovered["result"]["supportedVersions"];
         assert!(
@@ -58,7 +61,10 @@ fn the_partners_on_the_python_sdk_and_on_rmcp_speak_the_modern_era() {
 fn the_rmcp_server_answers_calls_prompts_and_resources() {
     let mut server = Stdio::start(&rmcp_server());
     server.initialize();
-    assert_eq!(tool_names(&mut server), ["echo", "pid", "sleep", "toggle"]);
+    assert_eq!(
+        tool_names(&mut server),
+        ["echo", "pid", "sleep", "level", "touch", "toggle"]
+    );
 
     let echoed = server.request(
         "tools/call",
@@ -98,7 +104,7 @@ fn the_rmcp_server_tells_a_legacy_client_when_its_tools_change() {
     server.request("tools/call", &json!({ "name": "toggle" }));
     assert_eq!(
         tool_names(&mut server),
-        ["echo", "pid", "sleep", "toggle", "extra"]
+        ["echo", "pid", "sleep", "level", "touch", "toggle", "extra"]
     );
     assert_eq!(
         server.notifications("notifications/tools/list_changed").count(),
@@ -116,6 +122,23 @@ fn the_rmcp_server_tells_a_modern_subscriber_when_its_tools_change() {
     server.await_notification("notifications/subscriptions/acknowledged");
     server.request("tools/call", &modern(json!({ "name": "toggle" })));
     server.await_notification("notifications/tools/list_changed");
+}
+
+#[test]
+fn the_rmcp_server_says_on_which_port_it_serves() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_rmcp-server"))
+        .args(["--http", "0"])
+        .stdout(process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let port = line.trim().parse::<u16>();
+    let connected = port.map(|port| TcpStream::connect(("127.0.0.1", port)));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(matches!(connected, Ok(Ok(_))), "{line:?}: {connected:?}");
 }
 
 fn rmcp_server() -> Partner {

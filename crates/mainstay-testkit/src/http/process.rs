@@ -62,6 +62,8 @@ impl FaultyHttpProcess {
             .args(["--http", &port.to_string(), "--http-script", &http])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            // Servers over stdio have somebody who reads it; this one would talk into the test's own.
+            .stderr(Stdio::null())
             .spawn()
             .expect("start faulty-server");
         let stdout = child.stdout.take().expect("its stdout is a pipe");

@@ -50,6 +50,13 @@ impl Pair {
         self.ours.push(ours);
     }
 
+    /// The same for one of `count` operations that were timed as one.
+    pub(crate) fn each_of(mut self, count: u32) -> Self {
+        let times = self.base.iter_mut().chain(&mut self.ours);
+        times.for_each(|time| *time /= f64::from(count));
+        self
+    }
+
     pub(crate) fn row(
         &self,
         name: &'static str,

@@ -1,7 +1,7 @@
 //! The far side: a server that does next to nothing, in memory or as a process of its own.
 //!
-//! It looks for the id and the method in a line and parses nothing, so that what is timed is the near side. It is a
-//! server of the older era: of the questions it does not know, the modern one is answered with "method not found".
+//! It does as little as possible, so that what is timed is the near side. Unless it is said to be modern it is a server
+//! of the older era, and of the questions it does not know the modern one is answered with "method not found".
 
 use std::fs::File;
 use std::io::{BufRead, Write};
@@ -10,14 +10,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainstay::ServerConfig;
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
-use mainstay::{RawJson, ServerConfig};
-use memchr::memmem;
-use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::process::{Child, Command};
 
 use crate::Fallible;
+use crate::answers::Answers;
 
 /// Starts this program as a server: `SERVE start-up-in-milliseconds result-in-bytes`.
 pub(crate) const SERVE: &str = "serve";
@@ -35,10 +34,18 @@ pub(crate) struct Far {
     /// The length of the text in its results.
     pub(crate) result: usize,
     pub(crate) tools: usize,
+    pub(crate) era: Era,
     /// Its tools change all the time, and it says so.
     pub(crate) restless: bool,
     /// The bytes that either direction holds, in memory.
     pub(crate) buffer: usize,
+}
+
+/// Which way it is to be spoken to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Era {
+    Legacy,
+    Modern,
 }
 
 impl Default for Far {
@@ -47,6 +54,7 @@ impl Default for Far {
             startup: Duration::ZERO,
             result: 40,
             tools: 1,
+            era: Era::Legacy,
             restless: false,
             buffer: 64 * 1024,
         }
@@ -155,91 +163,4 @@ fn answer_lines(mut answer: impl FnMut(&[u8], &mut Vec<u8>)) -> Fallible {
         out.clear();
     }
     Ok(())
-}
-
-/// What a far side says, made ready beforehand.
-struct Answers {
-    far: Far,
-    result: RawJson,
-    /// How often its tools were listed.
-    listings: u64,
-}
-
-impl Answers {
-    fn new(far: Far) -> Self {
-        let text = "x".repeat(far.result);
-        let result = json!({ "content": [{ "type": "text", "text": text }] });
-        Self {
-            far,
-            result: RawJson::from_value(&result).expect("a value can be written"),
-            listings: 0,
-        }
-    }
-
-    fn answer(&mut self, line: &[u8], out: &mut Vec<u8>) {
-        let Some(id) = number_after(line, b"\"id\":") else {
-            return;
-        };
-        let asks = |method: &[u8]| memmem::find(line, method).is_some();
-        if asks(b"\"tools/call\"") {
-            let result = self.result.clone();
-            respond(out, id, "result", &result);
-        } else if asks(b"\"initialize\"") {
-            respond(
-                out,
-                id,
-                "result",
-                &raw(&json!({
-                    "protocolVersion": "2025-06-18",
-                    "capabilities": { "tools": { "listChanged": true } },
-                    "serverInfo": { "name": "far", "version": "1" },
-                })),
-            );
-        } else if asks(b"\"tools/list\"") {
-            let tools = self.tools();
-            respond(out, id, "result", &tools);
-            if self.far.restless {
-                out.extend_from_slice(
-                    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n",
-                );
-            }
-        } else {
-            respond(
-                out,
-                id,
-                "error",
-                &raw(&json!({ "code": -32601, "message": "no" })),
-            );
-        }
-    }
-
-    fn tools(&mut self) -> RawJson {
-        self.listings += 1;
-        let version = if self.far.restless { self.listings } else { 0 };
-        let tool = |n| {
-            json!({
-                "name": format!("tool-{n}"),
-                "description": format!("Does the thing number {n}, as of listing {version}."),
-                "inputSchema": { "type": "object", "properties": { "message": { "type": "string" } } },
-                "annotations": { "readOnlyHint": true },
-            })
-        };
-        raw(&json!({ "tools": (0..self.far.tools).map(tool).collect::<Vec<_>>() }))
-    }
-}
-
-fn raw(value: &serde_json::Value) -> RawJson {
-    RawJson::from_value(value).expect("a value can be written")
-}
-
-fn respond(out: &mut Vec<u8>, id: u64, key: &str, payload: &RawJson) {
-    write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{key}\":").expect("memory takes any text");
-    out.extend_from_slice(payload.as_bytes());
-    out.extend_from_slice(b"}\n");
-}
-
-fn number_after(line: &[u8], key: &[u8]) -> Option<u64> {
-    let at = memmem::find(line, key)? + key.len();
-    let digits = line[at..].iter().take_while(|byte| byte.is_ascii_digit());
-    Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }

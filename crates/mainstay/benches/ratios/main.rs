@@ -7,6 +7,7 @@
 //! The program is also its own far side: it starts itself as the server at the other end of the pipes, and as the
 //! fresh process whose memory is read.
 
+mod answers;
 mod bare;
 mod calls;
 mod catalog;
@@ -17,6 +18,7 @@ mod memory;
 mod pinned;
 mod recovery;
 mod report;
+mod web;
 
 use std::error::Error;
 
@@ -43,6 +45,9 @@ type Benchmark = fn(Effort) -> Fallible<Vec<Row>>;
 
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),
+    ("http-call", web::calls::measure),
+    ("http-death", web::outage::death),
+    ("http-return", web::outage::come_back),
     ("catalog", catalog::measure),
     ("large", large::measure),
     ("recovery", recovery::measure),
@@ -55,6 +60,7 @@ fn main() -> Fallible {
     match words[..] {
         [far::SERVE, ref settings @ ..] => return far::serve(settings),
         [far::PIPE, length] => return far::pipe(length.parse()?),
+        [web::far::SERVE_HTTP, port, era] => return web::far::serve(port.parse()?, era),
         [memory::FRESH, side, count] => return memory::fresh(side, count.parse()?),
         _ => {}
     }

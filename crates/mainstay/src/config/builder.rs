@@ -16,7 +16,7 @@ use super::server::{
     ServerConfig,
 };
 use super::target::{
-    ClientCertificate, CustomTarget, HttpKind, HttpTarget, Provider, StdioTarget, Target, Text,
+    ClientCertificate, CustomTarget, FilePath, HttpKind, HttpTarget, Provider, StdioTarget, Target, Text,
 };
 use super::view::ToolView;
 use crate::protocol::Era;
@@ -156,21 +156,30 @@ impl ServerBuilder {
 
     /// Trusts the certificates of this PEM file too, beside those of the system.
     pub fn root_certificates(self, path: impl Into<PathBuf>) -> Self {
-        self.address(|address| address.root_certificates = Some(path.into()))
+        self.roots(path.into().into())
+    }
+
+    pub(super) fn roots(self, path: FilePath) -> Self {
+        self.address(|address| address.root_certificates = Some(path))
     }
 
     /// Shows this certificate to the server; the PEM files of certificate and key may be one.
     pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        let files = ClientCertificate {
-            certificate: certificate.into(),
-            key: key.into(),
-        };
+        self.shows(certificate.into().into(), key.into().into())
+    }
+
+    pub(super) fn shows(self, certificate: FilePath, key: FilePath) -> Self {
+        let files = ClientCertificate { certificate, key };
         self.address(|address| address.client_certificate = Some(files))
     }
 
     /// Connects to this unix-domain socket instead of the host in the address.
     pub fn unix_socket(self, path: impl Into<PathBuf>) -> Self {
-        self.address(|address| address.unix_socket = Some(path.into()))
+        self.socket(path.into().into())
+    }
+
+    pub(super) fn socket(self, path: FilePath) -> Self {
+        self.address(|address| address.unix_socket = Some(path))
     }
 
     /// How long making a connection to an address may take (default: 10 s).

@@ -1,5 +1,7 @@
 //! What every server must satisfy, whether it was written in a file or built in Rust.
 
+mod http;
+
 use std::time::Duration;
 
 use mainstay_lifecycle::{Policy, WhenSpent};
@@ -8,8 +10,7 @@ use super::duration::LONGEST;
 use super::problem::{Severity, dotted};
 use super::report::Fault;
 use super::server::{DEFAULT_CALL_IDLE_TIMEOUT, ServerConfig};
-use super::target::{HttpTarget, StdioTarget, Target};
-use crate::transport::http::{Endpoint, HttpConfigError};
+use super::target::{StdioTarget, Target};
 
 /// The longest name of a server: it becomes part of every tool name, which model APIs hold to 64.
 const MAX_NAME_CHARS: usize = 64;
@@ -44,7 +45,7 @@ pub(super) fn server(config: &ServerConfig) -> Vec<Flaw> {
     name(&config.name, &mut flaws);
     match &config.target {
         Target::Stdio(target) => stdio(target, &mut flaws),
-        Target::Http(target) => http(target, &mut flaws),
+        Target::Http(target) => http::check(target, config.era, &mut flaws),
         Target::Custom(_) => {}
     }
     durations(config, &mut flaws);
@@ -126,22 +127,6 @@ fn stdio(target: &StdioTarget, flaws: &mut Vec<Flaw>) {
     }
 }
 
-/// An address is checked by what would be made of it.
-fn http(target: &HttpTarget, flaws: &mut Vec<Flaw>) {
-    let Err(error) = Endpoint::new(target.url.value(), target.options()) else {
-        return;
-    };
-    let key = match &error {
-        HttpConfigError::NotAnAddress { .. } | HttpConfigError::UnknownScheme { .. } => "url".to_owned(),
-        HttpConfigError::BadHeader { name, .. } => dotted("headers", name),
-        HttpConfigError::Unreadable { .. }
-        | HttpConfigError::NoPem { .. }
-        | HttpConfigError::Tls(_)
-        | HttpConfigError::Client(_) => String::new(),
-    };
-    flaws.push(Flaw::error(key, error.to_string()));
-}
-
 /// Whether a command looks like a whole command line: `npx -y server`, but not `/opt/my tools/server`.
 fn holds_arguments(command: &str) -> bool {
     command
@@ -156,7 +141,12 @@ fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
         ("call_timeout", config.call_timeout),
         ("call_idle_timeout", config.call_idle_timeout),
     ];
-    for (key, duration) in settings.into_iter().chain(policy_durations(&config.policy)) {
+    let of_target = match &config.target {
+        Target::Http(target) => http::durations(target),
+        Target::Stdio(_) | Target::Custom(_) => Vec::new(),
+    };
+    let all = settings.into_iter().chain(of_target);
+    for (key, duration) in all.chain(policy_durations(&config.policy)) {
         if duration.is_zero() {
             flaws.push(Flaw::error(key, "must be longer than zero"));
         } else if duration > LONGEST {

@@ -2,6 +2,8 @@
 //!
 //! The rest is read even after a mistake, so that a person sees everything that is wrong at once.
 
+mod http;
+
 use std::path::Path;
 
 use jsonc_parser::ast::Value;
@@ -10,12 +12,29 @@ use jsonc_parser::common::Ranged;
 use super::builder::ServerBuilder;
 use super::expand::{self, Lookup};
 use super::fields::{Field, Fields, Keys};
+use super::nearest::nearest;
 use super::paths;
 use super::problem::quoted;
 use super::report::{Fault, Report};
 use super::server::ServerConfig;
 use super::settings::settings;
-use super::target::Text;
+use super::target::{HttpKind, Text};
+
+/// What only a program has.
+const OF_PROGRAMS: [&str; 3] = ["args", "env", "cwd"];
+
+/// What only an address has.
+const OF_ADDRESSES: [&str; 6] = [
+    "headers",
+    "bearer_token_env",
+    "tls",
+    "unix_socket",
+    "connect_timeout",
+    "first_byte_timeout",
+];
+
+/// The values of `type` that a misspelt one is compared with.
+const TYPES: [&str; 4] = ["stdio", "http", "sse", "streamable-http"];
 
 const SERVER: Keys = Keys {
     known: &[
@@ -24,6 +43,14 @@ const SERVER: Keys = Keys {
         "env",
         "cwd",
         "type",
+        "url",
+        "headers",
+        "bearer_token_env",
+        "tls",
+        "unix_socket",
+        "connect_timeout",
+        "first_byte_timeout",
+        "era",
         "enabled",
         "disabled",
         "required",
@@ -37,7 +64,6 @@ const SERVER: Keys = Keys {
         "idle_stop",
         "waiters",
         "tools",
-        "url",
         "server_url",
         "http_url",
         "transport",
@@ -65,7 +91,6 @@ const SERVER: Keys = Keys {
         "alwaysAllow",
         "autoApprove",
         "autoAllow",
-        "headers",
         "oauth",
     ],
     unheeded: &[
@@ -96,15 +121,22 @@ pub(super) fn read(
     report.begin(name);
     report.saw("", &entry.shown, entry.at);
     let fields = Fields::of(entry, entry.object(report)?, &SERVER, report);
-    let server = match transport(&fields, report)? {
-        Transport::Stdio => stdio(name, entry, &fields, scope, report),
-        Transport::Http => {
-            let fault = Fault::new(
-                "servers over HTTP are not supported in this version",
-                "name a `command` instead",
+    let url = ["url", "server_url", "http_url"]
+        .iter()
+        .find_map(|key| fields.get(key));
+    let server = match transport(url, &fields, report)? {
+        Transport::Stdio => {
+            without_effect(&fields, &OF_ADDRESSES, "this server is a program", report);
+            stdio(name, entry, &fields, scope, report)
+        }
+        Transport::Http(kind) => {
+            without_effect(
+                &fields,
+                &OF_PROGRAMS,
+                "this server is reached by its address",
+                report,
             );
-            entry.error(report, fault);
-            return None;
+            http::read(name, url, kind, entry, &fields, scope, report)
         }
     };
     let (config, flaws) = settings(server, &fields, report).finish();
@@ -116,13 +148,10 @@ pub(super) fn read(
 
 enum Transport {
     Stdio,
-    Http,
+    Http(HttpKind),
 }
 
-fn transport(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Transport> {
-    let url = ["url", "server_url", "http_url"]
-        .iter()
-        .find_map(|key| fields.get(key));
+fn transport(url: Option<&Field<'_>>, fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Transport> {
     if let (Some(url), Some(_)) = (url, fields.get("command")) {
         let fault = Fault::new(
             "a server has a `command` or an address, not both",
@@ -135,30 +164,67 @@ fn transport(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Transport> 
         .iter()
         .find_map(|key| fields.get(key))
     else {
-        return Some(if url.is_some() {
-            Transport::Http
-        } else {
-            Transport::Stdio
+        return Some(match url {
+            Some(_) => Transport::Http(HttpKind::Auto),
+            None => Transport::Stdio,
         });
     };
-    match kind.text(report)? {
-        "stdio" | "local" if url.is_some() => {
-            let fault = Fault::new("a stdio server has no address", "name a `command` instead");
-            url?.error(report, fault);
-            None
+    let transport = match kind.text(report)? {
+        "stdio" | "local" => Transport::Stdio,
+        "http" | "streamable-http" | "streamable_http" | "streamableHttp" | "streamable" => {
+            Transport::Http(HttpKind::Streamable)
         }
-        "stdio" | "local" => Some(Transport::Stdio),
-        "http" | "sse" | "streamable-http" | "streamable_http" | "streamableHttp" | "remote" => {
-            Some(Transport::Http)
-        }
+        "sse" => Transport::Http(HttpKind::Sse),
+        "remote" => Transport::Http(HttpKind::Auto),
         other => {
-            let fault = Fault::new(
-                format!("{} is not understood", quoted(other)),
-                r#"write "stdio", or leave it out"#,
+            let mend = match nearest(other, TYPES) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => r#"write "stdio", "http" or "sse", or leave it out"#.to_owned(),
+            };
+            kind.error(
+                report,
+                Fault::new(format!("{} is not understood", quoted(other)), mend),
             );
-            kind.error(report, fault);
+            return None;
+        }
+    };
+    match (&transport, url, fields.get("command")) {
+        (Transport::Stdio, Some(url), _) => {
+            let fault = Fault::new("a stdio server has no address", "name a `command` instead");
+            url.error(report, fault);
             None
         }
+        (Transport::Http(_), _, Some(command)) => {
+            let fault = Fault::new(
+                "a server of this type is not started by a command",
+                r#"name its `url` instead, or write "type": "stdio""#,
+            );
+            command.error(report, fault);
+            None
+        }
+        (Transport::Stdio, None, _) | (Transport::Http(_), _, None) => Some(transport),
+    }
+}
+
+/// Warns of keys that belong to servers of another kind.
+fn without_effect(fields: &Fields<'_>, keys: &[&'static str], why: &str, report: &mut Report<'_>) {
+    for field in keys.iter().filter_map(|key| fields.get(key)) {
+        if says_something(field) {
+            field.warning(
+                report,
+                Fault::new(format!("has no effect, since {why}"), "remove it"),
+            );
+        }
+    }
+}
+
+/// Whether a value says anything: other programs write empty ones for every server.
+fn says_something(field: &Field<'_>) -> bool {
+    match field.value() {
+        Value::Object(object) => !object.properties.is_empty(),
+        Value::Array(array) => !array.elements.is_empty(),
+        Value::NullKeyword(_) => false,
+        Value::StringLit(_) | Value::NumberLit(_) | Value::BooleanLit(_) => true,
     }
 }
 

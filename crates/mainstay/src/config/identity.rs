@@ -1,11 +1,10 @@
 //! Which server a configuration means.
 //!
 //! Two configurations with the same identity start the same thing, so a running connection and a stored catalog stay
-//! good. Names, views, timeouts and policies are no part of it: changing them reconnects nothing.
+//! good. Names, views, timeouts, policies and a pinned era are no part of it: changing them reconnects nothing, and
+//! what of them concerns the opening of a connection counts from the next one on.
 
-use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
@@ -84,13 +83,14 @@ impl Canonical {
         );
         let certificate = target.client_certificate.as_ref();
         let paths = [
-            target.root_certificates.as_deref(),
-            certificate.map(|files| files.certificate.as_path()),
-            certificate.map(|files| files.key.as_path()),
-            target.unix_socket.as_deref(),
+            target.root_certificates.as_ref(),
+            certificate.map(|files| &files.certificate),
+            certificate.map(|files| &files.key),
+            target.unix_socket.as_ref(),
         ];
         for path in paths {
-            self.optional(path.map(Path::as_os_str).map(OsStr::as_encoded_bytes));
+            let bytes = path.map(|path| path.path().as_os_str().as_encoded_bytes());
+            self.optional(bytes);
         }
     }
 
@@ -113,8 +113,9 @@ impl Canonical {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::ServerConfig;
     use crate::config::builder::ServerBuilder;
+    use crate::config::{HttpKind, ServerConfig};
+    use crate::protocol::Era;
     use std::time::Duration;
 
     fn base() -> ServerBuilder {
@@ -168,6 +169,44 @@ mod tests {
         assert_eq!(identity(base()), identity(other));
     }
 
+    fn web() -> ServerBuilder {
+        ServerConfig::http("web", "https://mcp.example/mcp").header("X-Key", "v")
+    }
+
+    #[test]
+    fn everything_that_changes_who_speaks_to_whom_changes_the_identity() {
+        let changed = [
+            ServerConfig::http("web", "https://mcp.example/other").header("X-Key", "v"),
+            ServerConfig::http("web", "https://mcp.example/mcp"),
+            ServerConfig::http("web", "https://mcp.example/mcp").header("X-Key", "w"),
+            ServerConfig::http("web", "https://mcp.example/mcp").header("X-Other", "v"),
+            web().header("X-Other", "v"),
+            web().bearer_token("one"),
+            web().bearer_token("two"),
+            web().http_kind(HttpKind::Sse),
+            web().http_kind(HttpKind::Streamable),
+            web().unix_socket("/run/a.sock"),
+            web().unix_socket("/run/b.sock"),
+            ServerConfig::stdio("web", "https://mcp.example/mcp"),
+        ];
+        let mut seen = vec![identity(web())];
+        for builder in changed {
+            let new = identity(builder);
+            assert!(!seen.contains(&new));
+            seen.push(new);
+        }
+    }
+
+    #[test]
+    fn patience_and_a_pinned_era_leave_the_identity_alone() {
+        let other = ServerConfig::http("other", "https://mcp.example/mcp")
+            .header("x-key", "v")
+            .connect_timeout(Duration::from_secs(3))
+            .first_byte_timeout(Duration::from_secs(3))
+            .era(Era::Legacy);
+        assert_eq!(identity(web()), identity(other));
+    }
+
     #[test]
     fn the_identity_is_stable_across_versions() {
         // A stored catalog is found by this text: a change of the encoding must be a decision, not an accident.
@@ -175,6 +214,9 @@ mod tests {
             identity(base()),
             "2534af8c182a42c5f812f1dbcdc3997df4f5602f3173671e583732b4a0d13dbf"
         );
-        assert_eq!(identity(base()).len(), 64);
+        assert_eq!(
+            identity(web()),
+            "f30c234a786440e7a035e2e075b9b3ca5a5916ef7c7a89eaee807173a84f1e3f"
+        );
     }
 }

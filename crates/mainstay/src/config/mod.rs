@@ -5,8 +5,9 @@
 //! [`ConfigError`]. The walk of a file: `parse` finds the entries, `entry` reads one of them through `fields`, `expand`
 //! and `duration`, and hands the values to the builder that embedders use too, so both pass the same checks.
 //!
-//! Invariants: a `ServerConfig` that exists is valid; values of `env` and expanded variables are in no `Debug`, no
-//! `Display` and no problem; nothing here starts, opens or connects to anything but the one file it was asked to read.
+//! Invariants: a `ServerConfig` that exists is valid; values of `env` and of headers, tokens and expanded variables are
+//! in no `Debug`, no `Display` and no problem; nothing here starts or connects to anything, or opens a file but the one
+//! it was asked to read and the certificates that it names.
 
 mod builder;
 mod check;

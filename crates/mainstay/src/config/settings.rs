@@ -9,6 +9,7 @@ use super::report::{Fault, Report};
 use super::restart;
 use super::server::Replay;
 use super::view::ToolView;
+use crate::protocol::Era;
 
 const TOOLS: Keys = Keys::only(&["include", "exclude", "rename", "describe"]);
 
@@ -45,6 +46,9 @@ pub(super) fn settings(
     {
         server = server.call_idle_timeout(timeout);
     }
+    if let Some(era) = fields.get("era").and_then(|field| era(field, report)) {
+        server = server.era(era);
+    }
     if let Some(waiters) = fields.get("waiters").and_then(|field| field.whole_number(report)) {
         server = server.waiters(waiters);
     }
@@ -68,6 +72,21 @@ fn enabled(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
         field.error(report, Fault::new("contradicts `enabled`", "keep one of the two"));
     }
     !disabled.unwrap_or(false)
+}
+
+fn era(field: &Field<'_>, report: &mut Report<'_>) -> Option<Era> {
+    match field.text(report)? {
+        "legacy" => Some(Era::Legacy),
+        "modern" => Some(Era::Modern),
+        other => {
+            let fault = Fault::new(
+                format!("{} is not understood", quoted(other)),
+                r#"write "legacy" or "modern", or leave it out"#,
+            );
+            field.error(report, fault);
+            None
+        }
+    }
 }
 
 fn replay(field: &Field<'_>, report: &mut Report<'_>) -> Option<Replay> {

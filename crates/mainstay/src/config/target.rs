@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(super) use http::{ClientCertificate, Provider};
+pub(super) use http::{ClientCertificate, FilePath, Provider};
 pub use http::{HttpKind, HttpTarget};
 
 use super::secret::Secret;

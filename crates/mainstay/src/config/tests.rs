@@ -3,6 +3,7 @@
 mod bad_file;
 mod bad_server;
 mod good;
+mod http;
 mod limits;
 mod locating;
 mod secrets;
@@ -48,4 +49,24 @@ fn rendered(configuration: &Configuration) -> Vec<String> {
 fn assert_said(configuration: &Configuration, expected: &[&str]) {
     let expected: Vec<String> = expected.iter().map(|line| format!("mcp.json:{line}")).collect();
     assert_eq!(rendered(configuration), expected);
+}
+
+/// What is wrong with a server, which is therefore not used. Each line begins with its place in `mcp.json`.
+#[track_caller]
+fn refused(body: &str, expected: &[&str]) {
+    let configuration = one(body);
+    assert_said(&configuration, expected);
+    assert_eq!(configuration.servers, []);
+    assert!(configuration.refused.contains("s"));
+    assert!(configuration.errors().count() > 0);
+}
+
+/// What is worth a look about a server, which is used all the same.
+#[track_caller]
+fn warned(body: &str, expected: &[&str]) {
+    let configuration = one(body);
+    assert_said(&configuration, expected);
+    assert_eq!(configuration.servers.len(), 1);
+    assert!(configuration.refused.is_empty());
+    assert_eq!(configuration.errors().count(), 0);
 }

@@ -2,7 +2,9 @@
 //! with the input.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use tokio::time::timeout_at;
 
@@ -33,12 +35,11 @@ impl Connection {
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
         let level = self.reception.log_level();
-        let mut params = meta.stamp(params.as_ref(), capabilities, level);
+        let meta = meta.of_request(capabilities.as_ref(), level);
+        let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
         for _ in 0..MAX_ROUNDS {
-            let result = self
-                .peer
-                .request(method, Some(params.clone()), self.options(asking))
-                .await?;
+            let options = self.options(asking).meta(meta.clone());
+            let result = self.peer.request(method, Some(params.clone()), options).await?;
             if asking.hand_on_input {
                 return Ok(result);
             }
@@ -128,8 +129,10 @@ impl InputRequired {
     /// a look into a large result, and a result without it cannot be one.
     fn read(method: &str, result: &RawJson) -> Option<Self> {
         const WORD: &str = "input_required";
+        // Made once: for a result of ordinary length it takes longer to prepare than to search.
+        static FIND: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(WORD));
         let may_ask = matches!(method, "tools/call" | "prompts/get" | "resources/read");
-        if !may_ask || memchr::memmem::find(result.as_bytes(), WORD.as_bytes()).is_none() {
+        if !may_ask || FIND.find(result.as_bytes()).is_none() {
             return None;
         }
         result

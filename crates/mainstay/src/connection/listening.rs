@@ -57,7 +57,7 @@ impl Connection {
         };
         let listening = Listening {
             peer: self.peer.clone(),
-            params: meta.stamp(Some(&filter), None, None),
+            params: meta.stamp(Some(&filter)),
             reception: self.reception.clone(),
         };
         let mut listening = Box::pin(listening.keep());

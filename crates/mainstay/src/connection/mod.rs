@@ -169,7 +169,7 @@ impl Connection {
         let answer = match &self.meta {
             None => self.peer.request("ping", None, options).await,
             Some(meta) => {
-                let params = meta.stamp(None, None, None);
+                let params = meta.stamp(None);
                 self.peer.request("server/discover", Some(params), options).await
             }
         };

@@ -154,7 +154,7 @@ async fn failed_to_open(
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = tree.filter(|_| error.is_loss()) else {
         let trouble = Trouble::new(slot, Some(generation), error.to_string());
-        return Arc::new(trouble.asking_for(error.challenge()));
+        return Arc::new(trouble.asking_for(error.challenge()).over_http(error.http()));
     };
     let exit = timeout(TOGETHER, process.exited()).await.ok();
     if exit.is_some() {

@@ -117,7 +117,8 @@ impl DialError {
         )
     }
 
-    fn http(&self) -> Option<&HttpFailure> {
+    /// The failure of the request over HTTP that the dial hung on.
+    pub(super) fn http(&self) -> Option<&HttpFailure> {
         match self {
             Self::Handshake(HandshakeError::Failed(RequestError::Send(failure))) => recovery::http(failure),
             Self::AfterProbe(error) => error.http(),

@@ -14,7 +14,7 @@ use super::recovery::{self, Consequence};
 use super::{Keeper, Report, draw, listing};
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
-use crate::server::{Reason, Status};
+use crate::server::{Reason, Status, TransportKind};
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
@@ -224,6 +224,8 @@ impl Keeper {
                     connection.greeting.version.as_str().into(),
                 )
             }),
+            transport: live
+                .map(|connection| TransportKind::of(self.slot.settings.load().target(), connection.dialect)),
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),

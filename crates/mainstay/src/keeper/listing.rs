@@ -15,7 +15,7 @@ use crate::connection::{Asking, Connection};
 use crate::handler::METHOD_NOT_FOUND;
 use crate::protocol::Era;
 use crate::server::Slot;
-use crate::transport::http::Challenge;
+use crate::transport::http::{Challenge, HttpFailure};
 use crate::wire::{RawJson, RequestError};
 
 /// How long one page may take.
@@ -39,6 +39,17 @@ impl ListError {
         match self {
             Self::Request { error, .. } => recovery::challenge(error),
             Self::Page(_) => None,
+        }
+    }
+
+    /// The failure of a request over HTTP, if it was one.
+    pub(super) fn http(&self) -> Option<&HttpFailure> {
+        match self {
+            Self::Request {
+                error: RequestError::Send(failure),
+                ..
+            } => recovery::http(failure),
+            Self::Request { .. } | Self::Page(_) => None,
         }
     }
 }

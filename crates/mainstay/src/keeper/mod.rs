@@ -314,7 +314,8 @@ impl Keeper {
                     tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
                     let trouble =
                         Trouble::new(&self.slot, Some(generation), format!("listing failed: {error}"))
-                            .asking_for(error.challenge());
+                            .asking_for(error.challenge())
+                            .over_http(error.http());
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);
                     self.hear_trouble(Arc::new(trouble));

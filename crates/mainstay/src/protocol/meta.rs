@@ -1,6 +1,8 @@
 //! What every modern request carries about its client.
 
-use crate::wire::{RawJson, with_meta};
+use std::sync::Arc;
+
+use crate::wire::{Meta, RawJson, with_meta};
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -9,39 +11,34 @@ const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 
 /// The `_meta` entries of a modern request, written once for a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestMeta {
-    version: RawJson,
-    capabilities: RawJson,
-    client: RawJson,
-}
+pub(crate) struct RequestMeta(Arc<Meta>);
 
 impl RequestMeta {
     pub(crate) fn new(version: &str, capabilities: RawJson, client: RawJson) -> Self {
         let version = RawJson::from_value(&version).unwrap_or(RawJson::NULL);
-        Self {
-            version,
-            capabilities,
-            client,
-        }
+        Self(Arc::new(Meta::new(vec![
+            (VERSION_KEY, version),
+            (CAPABILITIES_KEY, capabilities),
+            (CLIENT_KEY, client),
+        ])))
     }
 
-    /// The parameters with the client's entries in their `_meta`; `capabilities` are those of the one call, where it
-    /// has its own.
-    pub(crate) fn stamp(
-        &self,
-        params: Option<&RawJson>,
-        capabilities: Option<RawJson>,
-        log_level: Option<RawJson>,
-    ) -> RawJson {
-        let mut entries = vec![
-            (VERSION_KEY, self.version.clone()),
-            (
-                CAPABILITIES_KEY,
-                capabilities.unwrap_or_else(|| self.capabilities.clone()),
-            ),
-            (CLIENT_KEY, self.client.clone()),
-        ];
+    /// The entries of one request, which may have capabilities of its own.
+    pub(crate) fn of_request(&self, capabilities: Option<&RawJson>, log_level: Option<RawJson>) -> Arc<Meta> {
+        if capabilities.is_none() && log_level.is_none() {
+            return self.0.clone();
+        }
+        let own = |key: &str| capabilities.filter(|_| key == CAPABILITIES_KEY);
+        let usual = self.0.entries().iter();
+        let mut entries: Vec<_> = usual
+            .map(|(key, value)| (*key, own(key).unwrap_or(value).clone()))
+            .collect();
         entries.extend(log_level.map(|level| (LOG_LEVEL_KEY, level)));
-        with_meta(params, &entries)
+        Arc::new(Meta::new(entries))
+    }
+
+    /// The parameters with the client's entries in their `_meta`.
+    pub(crate) fn stamp(&self, params: Option<&RawJson>) -> RawJson {
+        with_meta(params, self.0.entries())
     }
 }

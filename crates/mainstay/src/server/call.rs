@@ -150,7 +150,7 @@ impl Slot {
     }
 
     /// Tells the keeper what a failed call means for its connection.
-    fn judge(&self, connection: &Connection, error: &RequestError) {
+    pub(super) fn judge(&self, connection: &Connection, error: &RequestError) {
         let generation = connection.generation;
         match recovery::of_call(error) {
             // The server answered, if not what the caller hoped for: the connection is as good as ever.

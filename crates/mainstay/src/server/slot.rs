@@ -56,6 +56,7 @@ impl Slot {
             protocol: None,
             listed_at: None,
             stale_since: None,
+            transport: None,
             stale_reports: 0,
             starts: 0,
             keeper_failures: 0,

@@ -1,12 +1,14 @@
 //! What can be seen of a server without touching it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use mainstay_lifecycle::{Desired, Generation, StateKind};
 
+use crate::config::Target;
 use crate::event::Trouble;
-use crate::protocol::Era;
+use crate::protocol::{Dialect, Era};
 
 /// A snapshot of one server. Reading it starts nothing.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct Status {
     pub pid: Option<i32>,
     /// The era and version that the live connection speaks.
     pub protocol: Option<(Era, Arc<str>)>,
+    /// How the live connection travels.
+    pub transport: Option<TransportKind>,
     /// When the catalog was last listed with success.
     pub listed_at: Option<SystemTime>,
     /// Since when the catalog is stale, if it is.
@@ -48,6 +52,20 @@ pub struct Status {
     pub keeper_failures: u64,
 }
 
+/// How the messages of a connection travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TransportKind {
+    /// On the standard input and output of a program.
+    Stdio,
+    /// Streamable HTTP.
+    Http,
+    /// HTTP+SSE, of 2024-11-05.
+    Sse,
+    /// A transport of the embedder's own.
+    Custom,
+}
+
 /// Why a server is disconnected with nothing under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -57,6 +75,38 @@ pub enum Reason {
     AuthRequired,
     /// The budget of failures in a row is spent; it is probed slowly.
     BudgetSpent,
+}
+
+impl TransportKind {
+    /// The kind as one word, for logs and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+            Self::Sse => "sse",
+            Self::Custom => "custom",
+        }
+    }
+
+    pub(crate) fn of(target: &Target, dialect: Dialect) -> Self {
+        match (target, dialect) {
+            (Target::Stdio(_), _) => Self::Stdio,
+            (Target::Custom(_), _) => Self::Custom,
+            (Target::Http(_), Dialect::LegacySse) => Self::Sse,
+            (Target::Http(_), Dialect::Legacy | Dialect::Modern) => Self::Http,
+        }
+    }
+}
+
+impl fmt::Display for TransportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stdio => "stdio",
+            Self::Http => "Streamable HTTP",
+            Self::Sse => "HTTP+SSE",
+            Self::Custom => "a transport of its own",
+        })
+    }
 }
 
 impl Reason {

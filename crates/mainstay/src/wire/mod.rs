@@ -12,6 +12,7 @@ mod asked;
 mod envelope;
 mod failure;
 mod hold;
+mod meta;
 mod object;
 mod options;
 mod outcome;
@@ -34,6 +35,7 @@ pub use outcome::Outcome;
 pub use raw::RawJson;
 pub use rpc_error::RpcError;
 
+pub(crate) use meta::Meta;
 pub(crate) use object::with_meta;
 pub(crate) use options::RequestOptions;
 pub(crate) use peer::{Handler, Peer};

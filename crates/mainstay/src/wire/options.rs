@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::hold::Hold;
+use super::meta::Meta;
 use super::progress::ProgressSink;
 
 /// How long a request may take, and what is wanted of it on the way.
@@ -18,6 +19,8 @@ pub(crate) struct RequestOptions {
     /// What stops the idle time while it is held.
     pub(crate) hold: Option<Arc<Hold>>,
     pub(crate) progress: Progress,
+    /// What is added to the `_meta` of its parameters.
+    pub(crate) meta: Option<Arc<Meta>>,
     /// Whether the far side is told when the answer is no longer wanted. The protocol forbids it for `initialize`.
     pub(crate) cancellable: bool,
 }
@@ -41,6 +44,7 @@ impl RequestOptions {
             idle: None,
             hold: None,
             progress: Progress::Unasked,
+            meta: None,
             cancellable: true,
         }
     }
@@ -68,6 +72,11 @@ impl RequestOptions {
     /// Asks for progress that nobody listens to: it keeps the idle time from ending a request that works.
     pub(crate) fn progress_counts(mut self) -> Self {
         self.progress = Progress::Counted;
+        self
+    }
+
+    pub(crate) fn meta(mut self, meta: Arc<Meta>) -> Self {
+        self.meta = Some(meta);
         self
     }
 

@@ -61,10 +61,13 @@ impl Peer {
     ) -> Result<RawJson, RequestError> {
         let shared = self.shared();
         let id = shared.pending.next_id();
-        let (params, listener) = progress::prepare(params, id, options.progress);
+        let meta = options.meta.as_deref();
+        let (params, listener) = progress::prepare(params, id, options.progress, meta);
         let line = match &params {
             Params::Whole(params) => write::request(id, method, params.as_ref()),
-            Params::LackToken(params) => write::request_with_token(id, method, params),
+            Params::LackMeta(params) => {
+                write::request_with_meta(id, method, params, meta, listener.is_some())
+            }
         };
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::envelope::our_number;
-use super::object::Object;
+use super::meta::Meta;
+use super::object::{Object, with_meta};
 use super::options::Progress;
 use super::raw::RawJson;
 
@@ -46,22 +47,39 @@ impl Listener {
 /// The parameters of a request, ready to be written.
 pub(super) enum Params {
     Whole(Option<RawJson>),
-    /// An object to which a `_meta` with the token is added as it is written.
-    LackToken(RawJson),
+    /// An object to which a `_meta` with all that belongs there is added as it is written.
+    LackMeta(RawJson),
 }
 
-/// Puts the token of request `id` into its parameters when progress is wanted. When it is not, a token of the caller's
-/// is taken out: it could be taken for the number of another request.
-pub(super) fn prepare(params: Option<RawJson>, id: u64, progress: Progress) -> (Params, Option<Listener>) {
-    let sink = match progress {
-        Progress::Unasked => return (Params::Whole(params.map(without_token)), None),
-        Progress::Counted => None,
-        Progress::Heard(sink) => Some(sink),
+/// Puts the token of request `id` into its parameters when progress is wanted, beside what else belongs into their
+/// `_meta`. When progress is not wanted, a token of the caller's is taken out: it could be taken for the number of another
+/// request. There is a listener when there is a token.
+pub(super) fn prepare(
+    params: Option<RawJson>,
+    id: u64,
+    progress: Progress,
+    meta: Option<&Meta>,
+) -> (Params, Option<Listener>) {
+    let (wanted, sink) = match progress {
+        Progress::Unasked => (false, None),
+        Progress::Counted => (true, None),
+        Progress::Heard(sink) => (true, Some(sink)),
     };
+    if !wanted && meta.is_none() {
+        return (Params::Whole(params.map(without_token)), None);
+    }
     let params = params.unwrap_or(RawJson::EMPTY_OBJECT);
     if has_no_meta(&params) {
         let callers_token = None;
-        return (Params::LackToken(params), Some(Listener { sink, callers_token }));
+        let listener = wanted.then_some(Listener { sink, callers_token });
+        return (Params::LackMeta(params), listener);
+    }
+    let params = match meta {
+        Some(meta) => with_meta(Some(&params), meta.entries()),
+        None => params,
+    };
+    if !wanted {
+        return (Params::Whole(Some(without_token(params))), None);
     }
     let Some(mut object) = Object::parse(&params) else {
         return (Params::Whole(Some(params)), None);
@@ -115,14 +133,14 @@ mod tests {
 
     fn prepared(params: &str) -> (Params, Option<RawJson>) {
         let params = RawJson::from_text(params).unwrap();
-        let (params, listener) = prepare(Some(params), 7, Progress::Counted);
+        let (params, listener) = prepare(Some(params), 7, Progress::Counted, None);
         (params, listener.and_then(|listener| listener.callers_token))
     }
 
     #[test]
     fn parameters_without_meta_are_left_to_be_completed() {
         for params in ["{}", r#"{"a":[1.0]}"#, r#"{"a":"\"\n"}"#] {
-            let (Params::LackToken(raw), None) = prepared(params) else {
+            let (Params::LackMeta(raw), None) = prepared(params) else {
                 panic!("{params} has no meta");
             };
             assert_eq!(raw.as_str(), params);
@@ -143,5 +161,25 @@ mod tests {
             );
             assert_eq!(callers_token.as_str(), r#""mine""#);
         }
+    }
+
+    #[test]
+    fn entries_join_the_meta_that_is_there() {
+        let meta = Meta::new(vec![("k", RawJson::from(1))]);
+        let params = || RawJson::from_text(r#"{"_meta":{"a":[ ],"progressToken":"mine"}}"#).ok();
+        for (progress, expected) in [
+            (Progress::Unasked, r#"{"_meta":{"a":[ ],"k":1}}"#),
+            (
+                Progress::Counted,
+                r#"{"_meta":{"a":[ ],"progressToken":7,"k":1}}"#,
+            ),
+        ] {
+            let (Params::Whole(Some(raw)), _) = prepare(params(), 7, progress, Some(&meta)) else {
+                panic!("it has a meta");
+            };
+            assert_eq!(raw.as_str(), expected);
+        }
+        let lacking = prepare(None, 7, Progress::Unasked, Some(&meta));
+        assert!(matches!(lacking, (Params::LackMeta(_), None)));
     }
 }

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use super::meta::Meta;
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
 
@@ -19,17 +20,30 @@ pub fn request(id: u64, method: &str, params: Option<&RawJson>) -> Bytes {
     finish_call(line, method, params)
 }
 
-/// A request whose progress token is its number. The parameters must be an object without `_meta`.
-pub(super) fn request_with_token(id: u64, method: &str, params: &RawJson) -> Bytes {
-    let mut line = start(method.len() + length(params) + TOKEN);
+/// A request with these entries in its `_meta` and, if `token`, its number as progress token; at least one of the two. The
+/// parameters must be an object without `_meta`.
+pub(super) fn request_with_meta(
+    id: u64,
+    method: &str,
+    params: &RawJson,
+    meta: Option<&Meta>,
+    token: bool,
+) -> Bytes {
+    let entries = meta.map_or(&[][..], Meta::text);
+    let mut line = start(method.len() + length(params) + entries.len() + TOKEN);
     put_number(&mut line, id);
     put_method(&mut line, method);
     put(&mut line, "params", params);
     line.pop();
     let is_empty = params.as_bytes()[1..].trim_ascii_start() == b"}";
     line.extend_from_slice(if is_empty { b"" } else { b"," });
-    line.extend_from_slice(b"\"_meta\":{\"progressToken\":");
-    push_digits(&mut line, id);
+    line.extend_from_slice(b"\"_meta\":{");
+    line.extend_from_slice(entries);
+    if token {
+        line.extend_from_slice(if entries.is_empty() { b"" } else { b"," });
+        line.extend_from_slice(b"\"progressToken\":");
+        push_digits(&mut line, id);
+    }
     line.extend_from_slice(b"}}");
     finish(line)
 }
@@ -149,11 +163,20 @@ mod tests {
     fn a_progress_token_joins_the_parameters() {
         let token = r#""_meta":{"progressToken":7}}}"#;
         for (params, expected) in [("{}", "{"), ("{ }", "{ "), (r#"{"a": 1.0 }"#, r#"{"a": 1.0 ,"#)] {
-            let line = request_with_token(7, "m", &raw(params));
+            let line = request_with_meta(7, "m", &raw(params), None, true);
             let start = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":"#;
             assert_eq!(line, format!("{start}{expected}{token}"));
             assert!(RawJson::from_bytes(&line).is_ok());
         }
+    }
+
+    #[test]
+    fn entries_of_a_meta_join_the_parameters_on_one_line() {
+        let meta = Meta::new(vec![("a/b", raw("{\"x\":\n1}")), ("c", raw("2"))]);
+        let start = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{"a/b":{"x": 1},"c":2"#;
+        let with = |token| request_with_meta(7, "m", &raw("{}"), Some(&meta), token);
+        assert_eq!(with(true), format!(r#"{start},"progressToken":7}}}}}}"#));
+        assert_eq!(with(false), format!("{start}}}}}}}"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod losing;
 mod mirrors;
 mod names;
 mod person;
+mod ping;
 mod rounds;
 mod timing;
 mod waiting;

@@ -1,12 +1,15 @@
 //! Whoever wants the fleet to break.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use mainstay::{Fleet, Server, ServerConfig, StateKind};
+use mainstay_testkit::http::{FaultyHttpProcess, Proxy};
 use mainstay_testkit::procfs::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::cast::Cast;
 use crate::dice::Dice;
 use crate::support::LONG;
 use crate::{NEVER_DISABLED, SERVERS, name};
@@ -26,33 +29,33 @@ pub(crate) enum Deed {
     Add,
     /// Another server by the same name.
     Replace,
+    /// All its connections are closed, in the middle of whatever they carry.
+    Cut,
+    /// Its connections stay open, and nothing moves on them.
+    Hold,
+    /// They move again.
+    Release,
 }
 
 pub(crate) struct Adversary<'a> {
     fleet: Fleet,
+    cast: &'a Cast,
     tree: Tree,
     dice: Dice,
     deeds: BTreeMap<Deed, usize>,
     /// The configuration as it is now.
     configured: BTreeMap<usize, ServerConfig>,
-    /// Configures a server; another version of it is another server.
-    version: &'a dyn Fn(usize, usize) -> ServerConfig,
 }
 
 impl<'a> Adversary<'a> {
-    pub(crate) fn new(
-        fleet: &Fleet,
-        tree: Tree,
-        seed: u64,
-        version: &'a dyn Fn(usize, usize) -> ServerConfig,
-    ) -> Self {
+    pub(crate) fn new(fleet: &Fleet, cast: &'a Cast, seed: u64) -> Self {
         Self {
             fleet: fleet.clone(),
-            tree,
+            cast,
+            tree: cast.stage().tree(),
             dice: Dice::new(seed, usize::MAX - 1),
             deeds: BTreeMap::new(),
-            configured: (0..SERVERS).map(|at| (at, version(at, 0))).collect(),
-            version,
+            configured: (0..SERVERS).map(|at| (at, cast.config(at, 0))).collect(),
         }
     }
 
@@ -60,15 +63,18 @@ impl<'a> Adversary<'a> {
         while Instant::now() < until {
             let at = self.dice.index(SERVERS);
             let deed = match self.dice.below(100) {
-                0..42 => Deed::Kill,
-                42..50 => Deed::Freeze,
-                50..60 => Deed::Thaw,
-                60..70 => Deed::Restart,
-                70..77 => Deed::Disable,
-                77..90 => Deed::Enable,
-                90..93 => Deed::Remove,
-                93..97 => Deed::Add,
-                _ => Deed::Replace,
+                0..34 => Deed::Kill,
+                34..41 => Deed::Freeze,
+                41..50 => Deed::Thaw,
+                50..59 => Deed::Restart,
+                59..65 => Deed::Disable,
+                65..77 => Deed::Enable,
+                77..79 => Deed::Remove,
+                79..83 => Deed::Add,
+                83..85 => Deed::Replace,
+                85..90 => Deed::Cut,
+                90..92 => Deed::Hold,
+                _ => Deed::Release,
             };
             let pause = self.dice.below(40);
             self.commit(deed, at).await;
@@ -76,25 +82,42 @@ impl<'a> Adversary<'a> {
         }
     }
 
-    /// Lets the fleet be. What is frozen stays so: the fleet must see to that by itself.
+    /// Lets the fleet be. A process of its own that is frozen stays so: the fleet must see to that by itself.
     pub(crate) async fn relent(&mut self) {
         for at in 0..SERVERS {
+            if let Some(host) = self.cast.host(at) {
+                host.mend();
+            }
             self.commit(Deed::Add, at).await;
             self.commit(Deed::Enable, at).await;
         }
     }
 
-    /// Freezes a connected server that nobody calls, so that only its probes can tell, and waits until it is replaced.
-    pub(crate) async fn freeze_for_good(&mut self, at: usize) {
-        let server = self.fleet.server(&name(at)).expect("all servers are back");
-        let frozen = server.status().generation;
-        self.commit(Deed::Freeze, at).await;
-        let replaced = server
-            .wait_until(LONG, |now| {
-                now.state == StateKind::Connected && now.generation > frozen
-            })
-            .await;
-        assert!(replaced.is_some(), "frozen, and kept: {:?}", server.status());
+    /// Freezes connected servers that nobody calls, so that only their probes can tell, and waits until each is noticed
+    /// and back: the fleet's own in another process, those of others as soon as they move again.
+    pub(crate) async fn freeze_for_good(&mut self, servers: Range<usize>) {
+        let mut frozen = Vec::new();
+        for at in servers {
+            let server = self.fleet.server(&name(at)).expect("all servers are back");
+            frozen.push((at, server.status().generation));
+            self.commit(Deed::Freeze, at).await;
+        }
+        for (at, generation) in frozen {
+            let server = self.fleet.server(&name(at)).expect("it was there");
+            if let Some(host) = self.cast.host(at) {
+                let noticed = server
+                    .wait_until(LONG, |now| now.state != StateKind::Connected)
+                    .await;
+                assert!(noticed.is_some(), "frozen, and kept: {:?}", server.status());
+                host.mend();
+            }
+            let back = server
+                .wait_until(LONG, |now| {
+                    now.state == StateKind::Connected && now.generation > generation
+                })
+                .await;
+            assert!(back.is_some(), "frozen, and not back: {:?}", server.status());
+        }
     }
 
     pub(crate) fn deeds(&self) -> BTreeMap<Deed, usize> {
@@ -112,9 +135,12 @@ impl<'a> Adversary<'a> {
         let server = self.fleet.server(&name(at));
         let may_be_missed = at >= NEVER_DISABLED;
         match (deed, server) {
-            (Deed::Kill, Some(server)) => self.signal(&server, Signal::KILL),
-            (Deed::Freeze, Some(server)) => self.signal(&server, Signal::STOP),
-            (Deed::Thaw, Some(server)) => self.signal(&server, Signal::CONT),
+            (Deed::Kill, Some(server)) => self.harm(at, &server, Signal::KILL, FaultyHttpProcess::kill),
+            (Deed::Freeze, Some(server)) => self.harm(at, &server, Signal::STOP, |process| process.freeze()),
+            (Deed::Thaw, Some(server)) => self.harm(at, &server, Signal::CONT, |process| process.thaw()),
+            (Deed::Cut, _) => self.disturb(at, Proxy::cut),
+            (Deed::Hold, _) => self.disturb(at, |network| network.hold(true)),
+            (Deed::Release, _) => self.disturb(at, |network| network.hold(false)),
             // It is refused where the server is disabled, as it should be.
             (Deed::Restart, Some(server)) => server.restart().await.is_ok(),
             (Deed::Disable, Some(server)) => may_be_missed && server.disable().await.is_ok(),
@@ -124,10 +150,10 @@ impl<'a> Adversary<'a> {
             }
             (Deed::Remove, Some(_)) if may_be_missed => self.configure(at, None).await,
             (Deed::Replace, Some(_)) if may_be_missed => {
-                let another = (self.version)(at, self.deeds.values().sum());
+                let another = self.cast.config(at, self.deeds.values().sum());
                 self.configure(at, Some(another)).await
             }
-            (Deed::Add, None) => self.configure(at, Some((self.version)(at, 0))).await,
+            (Deed::Add, None) => self.configure(at, Some(self.cast.config(at, 0))).await,
             (_, Some(_) | None) => false,
         }
     }
@@ -141,11 +167,21 @@ impl<'a> Adversary<'a> {
         true
     }
 
-    fn signal(&self, server: &Server, signal: Signal) -> bool {
+    /// Harms the process of a server, whosever it is.
+    fn harm(&self, at: usize, server: &Server, signal: Signal, of_host: fn(&mut FaultyHttpProcess)) -> bool {
+        if let Some(host) = self.cast.host(at) {
+            return host.harm(of_host);
+        }
         let Some(pid) = server.status().pid.and_then(Pid::from_raw) else {
             return false;
         };
         // The number may have been given to somebody else this very moment.
         self.tree.holds(pid.as_raw_nonzero().get()) && kill_process(pid, signal).is_ok()
+    }
+
+    /// Disturbs the network between the fleet and a server, where there is one.
+    fn disturb(&self, at: usize, disturb: impl FnOnce(&Proxy)) -> bool {
+        let host = self.cast.host(at);
+        host.map(|host| disturb(host.network())).is_some()
     }
 }

@@ -168,6 +168,7 @@ fn kind(error: &CallError) -> &'static str {
         CallError::TooManyWaiting { .. } => "too many waiting",
         CallError::TimedOut { .. } => "timed out",
         CallError::Lost { .. } => "lost",
+        CallError::NotCarried { .. } => "not carried",
         CallError::Rpc { .. } => "answered with an error",
         CallError::BadAnswer { .. } => "bad answer",
         CallError::NotFound { .. } => "not in the catalog",

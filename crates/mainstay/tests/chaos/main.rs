@@ -1,12 +1,16 @@
-//! A fleet under many callers and an adversary that kills, freezes, thaws, restarts, disables, enables, removes, adds and
-//! replaces its servers. Whatever the adversary does, the fleet keeps its word: see [`verdict`].
+//! A fleet of servers on stdio, over HTTP in both eras and over HTTP+SSE, under many callers and an adversary that kills,
+//! freezes, thaws, restarts, disables, enables, removes, adds and replaces its servers, and cuts and holds the network.
+//! Whatever the adversary does, the fleet keeps its word: see [`verdict`].
 //!
 //! `MAINSTAY_CHAOS_SECONDS` and `MAINSTAY_CHAOS_SEED` ask for another run; the seed decides what the adversary and the
 //! callers do, the machine decides when.
 
 mod adversary;
 mod callers;
+mod cast;
 mod dice;
+mod held;
+mod hosts;
 #[path = "../support/processes.rs"]
 #[expect(
     dead_code,
@@ -16,31 +20,30 @@ mod support;
 mod verdict;
 mod witness;
 
-use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use mainstay::{CallOptions, Fleet, Policy, StateKind};
-use mainstay_lifecycle::Probe;
-use mainstay_testkit::{FaultyServer, Ledger, Speaks, procfs};
+use mainstay::{CallOptions, Fleet, StateKind};
+use mainstay_testkit::procfs;
 use serde_json::json;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use adversary::Adversary;
 use callers::Made;
-use support::{LONG, Stage, quick};
+use cast::Cast;
+use held::Held;
+use support::{LONG, Stage};
 use verdict::Evidence;
 
-const SERVERS: usize = 20;
+const SERVERS: usize = 24;
 const CALLERS: usize = 64;
 const SECONDS: u64 = 30;
 const SEED: u64 = 1;
 
 /// The first so many servers are never disabled, so their tools are in the catalog at every moment.
-const NEVER_DISABLED: usize = 5;
+const NEVER_DISABLED: usize = 6;
 
-/// The last so many servers are never called, so that nothing but their probes finds them frozen.
-const NEVER_CALLED: usize = 4;
+/// The last so many servers, of every kind, are never called, so that nothing but their probes finds them frozen.
+const NEVER_CALLED: usize = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_fleet_keeps_its_word_in_chaos() {
@@ -49,17 +52,9 @@ async fn a_fleet_keeps_its_word_in_chaos() {
     println!("chaos for {lasts:?} with seed {seed}");
 
     let stage = Stage::new();
-    let ledgers: Vec<_> = (0..SERVERS).map(|_| Ledger::temporary()).collect();
     let before = Held::after_a_first_fleet(&stage).await;
-
-    let version = |n: usize, version: usize| {
-        let speaks = [Speaks::Legacy, Speaks::Both][n % 2];
-        let server = FaultyServer::new().script(|script| script.speaks(speaks));
-        let config = stage.server_with(&name(n), server, &ledgers[n]);
-        let config = config.env("VERSION", version.to_string());
-        config.policy(impatient()).build().unwrap()
-    };
-    let fleet = Fleet::builder().start((0..SERVERS).map(|n| version(n, 0)));
+    let cast = Cast::assemble(stage).await;
+    let fleet = Fleet::builder().start((0..SERVERS).map(|n| cast.config(n, 0)));
     let (events, hearing) = witness::of_events(&fleet);
     for server in fleet.servers() {
         server.wait_connected(LONG).await.unwrap();
@@ -71,7 +66,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
         .map(|n| tokio::spawn(callers::call_until_over(fleet.clone(), n, seed, chaos.clone())))
         .collect();
 
-    let mut adversary = Adversary::new(&fleet, stage.tree(), seed, &version);
+    let mut adversary = Adversary::new(&fleet, &cast, seed);
     adversary.rage(Instant::now() + lasts).await;
     adversary.relent().await;
     let healed = Instant::now();
@@ -82,7 +77,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
         assert!(back.is_some(), "not back by itself: {:?}", server.status());
     }
     let healed = healed.elapsed();
-    adversary.freeze_for_good(SERVERS - 1).await;
+    adversary.freeze_for_good(SERVERS - NEVER_CALLED..SERVERS).await;
 
     over.send_replace(true);
     let mut calls: Vec<Made> = Vec::new();
@@ -101,16 +96,19 @@ async fn a_fleet_keeps_its_word_in_chaos() {
     let _ = hearing.send(());
     let events = events.await.unwrap();
 
-    assert_eq!(stage.tree().pids(), [] as [i32; 0], "processes are left");
+    assert_eq!(cast.stage().tree().pids(), [] as [i32; 0], "processes are left");
+    let ledgers = cast.lines();
+    let deeds = adversary.deeds();
+    drop((fleet, adversary));
+    drop(cast);
     assert_eq!(procfs::zombie_children(), [] as [i32; 0], "zombies are left");
-    drop(fleet);
     before.is_held_again().await;
 
     Evidence {
         calls,
         events,
-        ledgers: ledgers.iter().map(Ledger::lines).collect(),
-        deeds: adversary.deeds(),
+        ledgers,
+        deeds,
         catalogs_read,
         machine_late,
         healed,
@@ -126,57 +124,4 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| {
         value.parse().unwrap_or_else(|_| panic!("{name} is no number"))
     })
-}
-
-/// A silent server is found out and replaced within the run.
-fn impatient() -> Policy {
-    let mut policy = Policy {
-        probe: Some(Probe {
-            after_silence: Duration::from_millis(300),
-            timeout: Duration::from_millis(400),
-            misses: NonZeroU32::new(2).unwrap(),
-        }),
-        relist_pause: Duration::from_millis(50),
-        ..quick()
-    };
-    policy.limits.list = Duration::from_secs(2);
-    policy
-}
-
-/// What this process holds.
-#[derive(Debug)]
-struct Held {
-    descriptors: usize,
-    tasks: usize,
-}
-
-impl Held {
-    fn now() -> Self {
-        Self {
-            descriptors: procfs::open_descriptors(),
-            tasks: Handle::current().metrics().num_alive_tasks(),
-        }
-    }
-
-    /// A first fleet comes and goes, and leaves what every later one finds there: the guardian, the signal handler.
-    async fn after_a_first_fleet(stage: &Stage) -> Self {
-        let fleet = Fleet::builder().start([stage.server("first", FaultyServer::new()).build().unwrap()]);
-        fleet.servers()[0].wait_connected(LONG).await.unwrap();
-        fleet.close(LONG).await;
-        drop(fleet);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        Self::now()
-    }
-
-    async fn is_held_again(&self) {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        loop {
-            let now = Self::now();
-            if now.descriptors <= self.descriptors && now.tasks <= self.tasks {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{self:?} before, {now:?} after");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! - every call ends by its deadline;
 //! - no call that may have run is run again, and one that is said not to have run did not;
-//! - an answer comes from the connection that it says, and no connection is two processes;
+//! - an answer comes from the connection that it says, and no connection is two processes, where it has one;
 //! - the generations of a server only grow; events have no gaps, and follow on from each other.
 //!
 //! That the catalog never has a gap, that all servers come back by themselves and that nothing is left behind is seen
@@ -15,6 +15,7 @@ use mainstay::{Cause, Event, Generation, Outcome, StateKind};
 
 use crate::adversary::Deed;
 use crate::callers::{DEADLINE, Made, Told};
+use crate::cast::Kind;
 
 /// How much later than the machine itself a call may be.
 const SLACK: Duration = Duration::from_secs(1);
@@ -83,18 +84,26 @@ impl Evidence {
         let mut processes: HashMap<Generation, (usize, u64)> = HashMap::new();
         let mut connections: HashMap<(usize, u64), Generation> = HashMap::new();
         for call in &self.calls {
-            if let Told::Result {
+            let Told::Result {
                 generation,
                 pid: Some(pid),
             } = call.told
-            {
-                let process = (call.server, pid);
+            else {
+                continue;
+            };
+            let process = (call.server, pid);
+            let (one_process, one_connection) = match Kind::of(call.server) {
+                Kind::Stdio => (true, self.starts_as(call.server, pid) == 1),
+                Kind::Session | Kind::Sse => (true, false),
+                Kind::Stateless => (false, false),
+            };
+            if one_process {
                 let same = *processes.entry(generation).or_insert(process);
                 assert_eq!(same, process, "{generation} answered from two processes");
-                if self.starts_as(call.server, pid) == 1 {
-                    let same = *connections.entry(process).or_insert(generation);
-                    assert_eq!(same, generation, "process {pid} answered on two connections");
-                }
+            }
+            if one_connection {
+                let same = *connections.entry(process).or_insert(generation);
+                assert_eq!(same, generation, "process {pid} answered on two connections");
             }
         }
     }

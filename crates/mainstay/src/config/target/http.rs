@@ -1,5 +1,7 @@
 //! A server that is reached by an address.
 
+mod shown;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,9 +20,9 @@ pub struct HttpTarget {
     pub(in crate::config) headers: Vec<(String, Secret)>,
     pub(in crate::config) bearer_token: Option<Secret>,
     pub(in crate::config) credentials: Option<Provider>,
-    pub(in crate::config) root_certificates: Option<PathBuf>,
+    pub(in crate::config) root_certificates: Option<FilePath>,
     pub(in crate::config) client_certificate: Option<ClientCertificate>,
-    pub(in crate::config) unix_socket: Option<PathBuf>,
+    pub(in crate::config) unix_socket: Option<FilePath>,
     pub(in crate::config) connect_timeout: Option<Duration>,
     pub(in crate::config) first_byte_timeout: Option<Duration>,
 }
@@ -40,8 +42,16 @@ pub enum HttpKind {
 /// The files of the certificate that this client shows; they may be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct ClientCertificate {
-    pub(in crate::config) certificate: PathBuf,
-    pub(in crate::config) key: PathBuf,
+    pub(in crate::config) certificate: FilePath,
+    pub(in crate::config) key: FilePath,
+}
+
+/// A path that may have come from a variable: used as its value, shown as it was written.
+#[derive(Clone, PartialEq, Eq)]
+pub(in crate::config) struct FilePath {
+    path: PathBuf,
+    /// What to show instead of the path; `None` where the path itself was written.
+    shown: Option<String>,
 }
 
 /// A provider of credentials. Two are the same if they are one and the same object.
@@ -51,7 +61,7 @@ pub(in crate::config) struct Provider(pub(in crate::config) Arc<dyn Credentials>
 impl HttpTarget {
     pub(in crate::config) fn new(url: Text) -> Self {
         Self {
-            url,
+            url: shown::without_secrets(url),
             kind: HttpKind::default(),
             headers: Vec::new(),
             bearer_token: None,
@@ -81,7 +91,15 @@ impl HttpTarget {
 
     /// The unix-domain socket that is connected to instead of the host of the address.
     pub fn unix_socket(&self) -> Option<&Path> {
-        self.unix_socket.as_deref()
+        self.unix_socket.as_ref().map(FilePath::path)
+    }
+
+    /// Whether its requests carry something to be let in with: a token, or a header `Authorization`.
+    pub fn has_credentials(&self) -> bool {
+        let mut names = self.headers.iter().map(|(name, _)| name);
+        self.credentials.is_some()
+            || self.bearer_token.is_some()
+            || names.any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
     /// What its requests are allowed in with: the embedder's provider, or else the token.
@@ -103,13 +121,13 @@ impl HttpTarget {
             options = options.credentials(credentials);
         }
         if let Some(path) = &self.root_certificates {
-            options = options.root_certificates(path);
+            options = options.root_certificates(path.path());
         }
         if let Some(files) = &self.client_certificate {
-            options = options.client_certificate(&files.certificate, &files.key);
+            options = options.client_certificate(files.certificate.path(), files.key.path());
         }
         if let Some(path) = &self.unix_socket {
-            options = options.unix_socket(path);
+            options = options.unix_socket(path.path());
         }
         if let Some(timeout) = self.connect_timeout {
             options = options.connect_timeout(timeout);
@@ -118,6 +136,43 @@ impl HttpTarget {
             options = options.first_byte_timeout(timeout);
         }
         options
+    }
+}
+
+impl FilePath {
+    pub(in crate::config) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl From<PathBuf> for FilePath {
+    fn from(path: PathBuf) -> Self {
+        Self { path, shown: None }
+    }
+}
+
+impl From<Text> for FilePath {
+    fn from(text: Text) -> Self {
+        let Text { value, shown } = text;
+        Self {
+            path: PathBuf::from(value),
+            shown,
+        }
+    }
+}
+
+impl fmt::Display for FilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.shown {
+            Some(shown) => f.write_str(shown),
+            None => self.path.display().fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for FilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_string(), f)
     }
 }
 

@@ -12,7 +12,7 @@ fn a_bad_server_costs_no_other_one() {
   "mcpServers": {
     "bad": { "command": 5 },
     "good": { "command": "x" },
-    "remote": { "url": "https://example.org" },
+    "remote": { "url": "ftp://example.org" },
     "list": []
   }
 }"#,
@@ -24,7 +24,7 @@ fn a_bad_server_costs_no_other_one() {
         &configuration,
         &[
             "3:25: mcpServers.bad.command: expected a string, found a number",
-            "5:5: mcpServers.remote: servers over HTTP are not supported in this version; name a `command` instead",
+            r#"5:24: mcpServers.remote.url: "ftp" is not a scheme of HTTP; use https:// or http://"#,
             "6:5: mcpServers.list: expected an object, found an array",
         ],
     );

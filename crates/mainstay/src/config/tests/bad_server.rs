@@ -2,28 +2,8 @@
 
 use std::time::Duration;
 
-use super::{assert_said, one};
+use super::{refused, warned};
 use crate::config::{ServerConfig, ToolView};
-
-/// What is wrong with a server, which is therefore not used. Each line begins with its place in `mcp.json`.
-#[track_caller]
-fn refused(body: &str, expected: &[&str]) {
-    let configuration = one(body);
-    assert_said(&configuration, expected);
-    assert_eq!(configuration.servers, []);
-    assert!(configuration.refused.contains("s"));
-    assert!(configuration.errors().count() > 0);
-}
-
-/// What is worth a look about a server, which is used all the same.
-#[track_caller]
-fn warned(body: &str, expected: &[&str]) {
-    let configuration = one(body);
-    assert_said(&configuration, expected);
-    assert_eq!(configuration.servers.len(), 1);
-    assert!(configuration.refused.is_empty());
-    assert_eq!(configuration.errors().count(), 0);
-}
 
 #[test]
 fn an_unknown_key_is_a_warning_that_names_the_nearest_known_one() {
@@ -337,22 +317,6 @@ fn a_view_of_tools_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn servers_over_http_are_refused_for_now() {
-    refused(
-        r#""url": "https://example.org/mcp", "headers": { "Authorization": "x" }"#,
-        &[
-            r#"2:17: mcpServers.s: servers over HTTP are not supported in this version; name a `command` instead"#,
-        ],
-    );
-    refused(
-        r#""type": "sse""#,
-        &[
-            r#"2:17: mcpServers.s: servers over HTTP are not supported in this version; name a `command` instead"#,
-        ],
-    );
-}
-
-#[test]
 fn a_server_is_reached_in_one_known_way() {
     refused(
         r#""type": "stdio", "url": "https://example.org""#,
@@ -366,7 +330,23 @@ fn a_server_is_reached_in_one_known_way() {
     );
     refused(
         r#""type": "carrier-pigeon", "command": "x""#,
-        &[r#"3:11: mcpServers.s.type: "carrier-pigeon" is not understood; write "stdio", or leave it out"#],
+        &[
+            r#"3:11: mcpServers.s.type: "carrier-pigeon" is not understood; write "stdio", "http" or "sse", or leave it out"#,
+        ],
+    );
+    refused(
+        r#""type": "htpt", "url": "https://example.org""#,
+        &[r#"3:11: mcpServers.s.type: "htpt" is not understood; did you mean "http"?"#],
+    );
+    refused(
+        r#""type": "sse", "command": "x""#,
+        &[
+            r#"3:29: mcpServers.s.command: a server of this type is not started by a command; name its `url` instead, or write "type": "stdio""#,
+        ],
+    );
+    refused(
+        r#""type": "http""#,
+        &[r#"2:17: mcpServers.s: there is no `url`; write where the server is: https://…"#],
     );
 }
 

@@ -14,14 +14,17 @@ const GOOD: &str = r#"// head
       "restart": { "budget": 3, "backoff": { "first": 1, "ceiling": "2s" }, "bucket": { "size": 1 } }, /* note */
       "tools": { "include": ["a*", "b"], "exclude": ["*c"], "rename": { "a": "b" }, "describe": { "a": "text" } },
     },
-    "remote": { "type": "http", "url": "https://example.org/mcp" },
+    "remote": {
+      "type": "http", "url": "https://a:b@example.org/mcp?k=${HOME}#f", "headers": { "X-Key": "${HOME}", "n": 1 }, "era": "legacy",
+      "unix_socket": "~/s", "connect_timeout": 5, "firstByteTimeout": "1m", "bearer_token_env": "HOME",
+    },
   },
 }
 "#;
 
 #[test]
 fn no_truncation_of_a_good_file_panics() {
-    assert_eq!(read(GOOD).servers.len(), 1);
+    assert_eq!(read(GOOD).servers.len(), 2);
     let boundaries = (0..GOOD.len()).filter(|at| GOOD.is_char_boundary(*at));
     for at in boundaries {
         let _ = parse(&GOOD[..at]);
@@ -75,6 +78,13 @@ fn any_value_may_stand_anywhere_without_a_panic() {
         "waiters",
         "tools",
         "url",
+        "headers",
+        "bearer_token_env",
+        "tls",
+        "unix_socket",
+        "connect_timeout",
+        "first_byte_timeout",
+        "era",
     ];
     let inner = [
         "backoff",
@@ -86,19 +96,23 @@ fn any_value_may_stand_anywhere_without_a_panic() {
         "describe",
         "misses",
         "slow_probe",
+        "ca",
+        "cert",
+        "key",
     ];
     for value in values {
         let _ = parse(value);
         let _ = parse(&format!("{{\"mcpServers\": {value}}}"));
         let _ = parse(&format!("{{\"mcpServers\": {{\"s\": {value}}}}}"));
-        for key in keys {
-            let _ = parse(&format!(
-                "{{\"mcpServers\": {{\"s\": {{\"command\": \"x\", \"{key}\": {value}}}}}}}"
-            ));
-            for inner in inner {
+        for (key, reached_by) in keys.iter().flat_map(|key| [(key, "command"), (key, "url")]) {
+            let server = |body: &str| {
                 let _ = parse(&format!(
-                    "{{\"mcpServers\": {{\"s\": {{\"command\": \"x\", \"{key}\": {{\"{inner}\": {value}}}}}}}}}"
+                    "{{\"mcpServers\": {{\"s\": {{\"{reached_by}\": \"https://x\", {body}}}}}}}"
                 ));
+            };
+            server(&format!("\"{key}\": {value}"));
+            for inner in inner {
+                server(&format!("\"{key}\": {{\"{inner}\": {value}}}"));
             }
         }
     }

@@ -5,26 +5,21 @@
 //! 100 headers in 400 KiB.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Url};
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::Verifier;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::Http;
 use super::credentials::Credentials;
 use super::failure::{HttpFailure, Step};
-use super::options::{HttpConfigError, HttpOptions, Identity};
+use super::options::{HttpConfigError, HttpOptions};
 use super::params::ParamHeaders;
+use super::tls;
 use crate::transport::{Sse, Transport};
 
 /// Redirects in a row: a path that moved, and a slash that was forgotten.
@@ -93,15 +88,24 @@ impl Endpoint {
         method: Method,
         url: Url,
     ) -> Result<RequestBuilder, HttpFailure> {
-        let request = self.client.request(method, url);
-        let Some(credentials) = &self.options.credentials else {
-            return Ok(request);
+        // Boxed, so that a request without a credential carries no room for looking one up.
+        let value = match &self.options.credentials {
+            Some(credentials) => Box::pin(self.authorization(&**credentials)).await?,
+            None => None,
         };
-        let authorization = async {
+        let request = self.client.request(method, url);
+        Ok(match value {
+            Some(value) => request.header(AUTHORIZATION, value),
+            None => request,
+        })
+    }
+
+    async fn authorization(&self, credentials: &dyn Credentials) -> Result<Option<HeaderValue>, HttpFailure> {
+        let looking = async {
             let _turn = self.credential.lock().await;
             credentials.authorization().await
         };
-        let value = timeout(CREDENTIAL_TIMEOUT, authorization)
+        timeout(CREDENTIAL_TIMEOUT, looking)
             .await
             .map_err(|_| HttpFailure::TimedOut {
                 step: Step::Credential,
@@ -109,11 +113,7 @@ impl Endpoint {
             })?
             .map_err(|error| HttpFailure::NoCredential {
                 message: error.to_string(),
-            })?;
-        Ok(match value {
-            Some(value) => request.header(AUTHORIZATION, value),
-            None => request,
-        })
+            })
     }
 }
 
@@ -126,7 +126,8 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
-fn address(text: &str) -> Result<Url, HttpConfigError> {
+/// The address in this text, if it is one of HTTP.
+pub(crate) fn address(text: &str) -> Result<Url, HttpConfigError> {
     let refused = |reason: String| HttpConfigError::NotAnAddress {
         url: text.to_owned(),
         reason,
@@ -152,11 +153,13 @@ fn client(url: &Url, options: &HttpOptions) -> Result<Client, HttpConfigError> {
         .default_headers(headers)
         .redirect(within_the_origin())
         .referer(false)
+        // Whether a request is made again is decided above, by what is known of it; and so no copy of it is kept.
+        .retry(reqwest::retry::never().max_retries_per_request(0))
         .connect_timeout(options.connect_timeout)
         .pool_idle_timeout(POOL_IDLE)
         .tcp_nodelay(true)
         .tcp_keepalive(TCP_KEEPALIVE)
-        .tls_backend_preconfigured(tls(url, options)?);
+        .tls_backend_preconfigured(tls::config(url, options)?);
     if let Some(path) = &options.unix_socket {
         builder = builder.unix_socket(path.clone());
     }
@@ -183,71 +186,14 @@ fn within_the_origin() -> Policy {
     })
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether an address never leaves this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host
         .trim_start_matches('[')
         .trim_end_matches(']')
         .parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-fn tls(url: &Url, options: &HttpOptions) -> Result<ClientConfig, HttpConfigError> {
-    let failed = |error: rustls::Error| HttpConfigError::Tls(error.to_string());
-    let roots = match &options.roots {
-        Some(path) => certificates(path)?,
-        None => Vec::new(),
-    };
-    let identity = options.identity.as_ref().map(read_identity).transpose()?;
-    let provider = Arc::new(ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(failed)?;
-    let config = if url.scheme() == "https" {
-        let verifier = Verifier::new_with_extra_roots(roots, provider).map_err(failed)?;
-        config
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-    } else {
-        // Nothing is encrypted, and the certificates of the system need not even be there.
-        config.with_root_certificates(RootCertStore::empty())
-    };
-    match identity {
-        Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(failed),
-        None => Ok(config.with_no_client_auth()),
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, HttpConfigError> {
-    let pem = read(path)?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) | Err(_) => Err(no_pem(path, "certificate")),
-    }
-}
-
-fn read_identity(
-    identity: &Identity,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), HttpConfigError> {
-    let chain = certificates(&identity.certificate)?;
-    let pem = read(&identity.key)?;
-    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| no_pem(&identity.key, "private key"))?;
-    Ok((chain, key))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, HttpConfigError> {
-    std::fs::read(path).map_err(|source| HttpConfigError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn no_pem(path: &Path, what: &'static str) -> HttpConfigError {
-    HttpConfigError::NoPem {
-        path: path.to_owned(),
-        what,
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -26,6 +26,9 @@ use crate::transport::{End, Frame, Purpose};
 use crate::wire::Outcome;
 
 const INITIALIZED: &str = "notifications/initialized";
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// How long a server may take to accept what it need not answer.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -53,7 +56,7 @@ impl Carrier for Courier {
         let courier = self.clone();
         match frame.purpose() {
             Purpose::Request { id } => {
-                Crew::spawn_request(self, id, load, async move { courier.ask(id, frame).await });
+                Crew::spawn_request(self, id, load, courier.ask(id, frame));
             }
             Purpose::Notification if Headline::read(frame.bytes()).method == INITIALIZED => {
                 self.gate.send_replace(true);
@@ -122,7 +125,7 @@ impl Courier {
             let failure = refusal.failure.clone();
             tracing::debug!(id, %failure, outcome = %refusal.outcome, "request failed");
             self.crew.fail(id, refusal);
-            self.draw_consequences(&failure).await;
+            Box::pin(self.draw_consequences(&failure)).await;
         }
     }
 
@@ -143,7 +146,9 @@ impl Courier {
     /// Carries what needs no answer.
     async fn tell(&self, frame: &Frame) -> Result<(), ()> {
         let told = async {
-            let request = self.post(frame.bytes()).await.map_err(Refusal::not_sent)?;
+            let headline = self.headline(frame.bytes());
+            let request = self.post(frame.bytes(), headline).await;
+            let request = request.map_err(Refusal::not_sent)?;
             if !frame.begin() {
                 return Ok(());
             }
@@ -164,17 +169,28 @@ impl Courier {
         Err(())
     }
 
+    /// What a message says of itself. Within a session its headers repeat nothing of it, and it need not be read.
+    pub(super) fn headline<'a>(&self, message: &'a Bytes) -> Headline<'a> {
+        if self.session.is_agreed() {
+            return Headline::default();
+        }
+        Headline::read(message)
+    }
+
     /// A POST of these bytes, with every header it needs.
-    pub(super) async fn post(&self, message: &Bytes) -> Result<RequestBuilder, HttpFailure> {
+    pub(super) async fn post(
+        &self,
+        message: &Bytes,
+        headline: Headline<'_>,
+    ) -> Result<RequestBuilder, HttpFailure> {
         let request = self
             .endpoint
             .request(Method::POST, self.endpoint.url.clone())
             .await?;
         let mut request = request
-            .header(ACCEPT, "application/json, text/event-stream")
-            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, JSON_OR_EVENTS)
+            .header(CONTENT_TYPE, JSON)
             .body(message.clone());
-        let headline = Headline::read(message);
         if !headline.is_modern() {
             return Ok(request.headers(self.session.headers()));
         }
@@ -191,22 +207,17 @@ impl Courier {
         request: RequestBuilder,
         limit: Option<Duration>,
     ) -> Result<Response, Refusal> {
-        let options = &self.endpoint.options;
-        let sending = async {
-            request
-                .send()
-                .await
-                .map_err(|error| Refusal::of_client(error, options))
-        };
-        let response = match limit {
-            None => sending.await?,
+        let sending = request.send();
+        let sent = match limit {
+            None => sending.await,
             Some(limit) => timeout(limit, sending).await.map_err(|_| {
                 Refusal::unknown(HttpFailure::TimedOut {
                     step: Step::FirstByte,
                     limit,
                 })
-            })??,
+            })?,
         };
+        let response = sent.map_err(|error| Refusal::of_client(error, &self.endpoint.options))?;
         self.met.store(true, Ordering::Relaxed);
         Ok(response)
     }

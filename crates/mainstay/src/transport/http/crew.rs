@@ -5,10 +5,12 @@
 //! ends.
 
 use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -34,6 +36,10 @@ enum Errand {
     Other(u64),
 }
 
+/// What a task does. In a box of its own: the future of a request takes kilobytes, which every wrapper around it would
+/// copy and hold twice.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A frame with its place among those under way.
 pub(in crate::transport) struct Load {
     pub(in crate::transport) frame: Frame,
@@ -45,14 +51,17 @@ pub(in crate::transport) struct Crew {
     ordered: Arc<Semaphore>,
     urgent: Arc<Semaphore>,
     /// Requests whose fate is not known yet, not even that they were accepted.
-    awaiting: watch::Sender<usize>,
+    undecided: AtomicUsize,
+    /// Told when there is none of them.
+    all_decided: Notify,
 }
 
 enum Life {
     Ready(Vec<Load>),
     Running {
         inbound: Arc<dyn Inbound>,
-        tasks: HashMap<Errand, AbortHandle>,
+        /// Without a handle for the moment in which a task is started.
+        tasks: HashMap<Errand, Option<AbortHandle>>,
         errands: u64,
     },
     Ended,
@@ -78,7 +87,8 @@ impl Crew {
             life: Mutex::new(Life::Ready(Vec::new())),
             ordered: Arc::new(Semaphore::new(ORDERED_LANE)),
             urgent: Arc::new(Semaphore::new(URGENT_LANE)),
-            awaiting: watch::Sender::new(0),
+            undecided: AtomicUsize::new(0),
+            all_decided: Notify::new(),
         }
     }
 
@@ -113,11 +123,7 @@ impl Crew {
         load: Load,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        let Load { permit, .. } = load;
-        Self::spawn(carrier, Some(id), async move {
-            work.await;
-            drop(permit);
-        });
+        Self::spawn(carrier, Some(id), Some(load), Box::pin(work));
     }
 
     /// Does anything else; `load` keeps its place meanwhile.
@@ -126,34 +132,49 @@ impl Crew {
         load: Option<Load>,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        Self::spawn(carrier, None, async move {
-            work.await;
-            drop(load);
-        });
+        Self::spawn(carrier, None, load, Box::pin(work));
     }
 
-    fn spawn<C: Carrier>(
-        carrier: &Arc<C>,
-        request: Option<u64>,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let mut life = carrier.crew().life();
-        let Life::Running { tasks, errands, .. } = &mut *life else {
+    fn spawn<C: Carrier>(carrier: &Arc<C>, request: Option<u64>, load: Option<Load>, work: Work) {
+        let Some(errand) = carrier.crew().enlist(request) else {
             return;
         };
-        *errands += 1;
-        let errand = request.map_or(Errand::Other(*errands), Errand::Request);
         let tether = Tether {
             carrier: carrier.clone(),
             errand,
+            _place: load.map(|load| load.permit),
         };
+        // Not under the lock: a runtime that shuts down drops the task, and with it the tether, before this returns.
         let task = tokio::spawn(async move {
             // Dropped last, when the work is done or gone.
             let _tether = tether;
             work.await;
         });
-        // Under the lock: a task that ends at once must find itself registered.
-        tasks.insert(errand, task.abort_handle());
+        carrier.crew().tie(errand, task.abort_handle());
+    }
+
+    /// Puts a task on the list before it runs, so that one that ends at once finds itself there.
+    fn enlist(&self, request: Option<u64>) -> Option<Errand> {
+        match &mut *self.life() {
+            Life::Running { tasks, errands, .. } => {
+                *errands += 1;
+                let errand = request.map_or(Errand::Other(*errands), Errand::Request);
+                tasks.insert(errand, None);
+                Some(errand)
+            }
+            Life::Ready(_) | Life::Ended => None,
+        }
+    }
+
+    /// Makes a task that runs abortable. One that is off the list already was withdrawn meanwhile, or is done.
+    fn tie(&self, errand: Errand, task: AbortHandle) {
+        if let Life::Running { tasks, .. } = &mut *self.life()
+            && let Some(place) = tasks.get_mut(&errand)
+        {
+            *place = Some(task);
+            return;
+        }
+        task.abort();
     }
 
     /// Drops what is done for a request; its answer is not wanted.
@@ -162,7 +183,7 @@ impl Crew {
             Life::Running { tasks, .. } => tasks.remove(&Errand::Request(id)),
             Life::Ready(_) | Life::Ended => None,
         };
-        if let Some(task) = task {
+        if let Some(Some(task)) = task {
             task.abort();
         }
     }
@@ -184,14 +205,22 @@ impl Crew {
 
     /// Counts a request as undecided until the guard is dropped.
     pub(in crate::transport) fn await_verdict(&self) -> Undecided<'_> {
-        self.awaiting.send_modify(|awaiting| *awaiting += 1);
+        self.undecided.fetch_add(1, Ordering::Relaxed);
         Undecided(self)
     }
 
     /// Ends the transport once every request has heard its own verdict, or soon.
     pub(in crate::transport) async fn finish_soon(&self, end: End) {
-        let mut awaiting = self.awaiting.subscribe();
-        let _ = timeout(LAST_WORDS, awaiting.wait_for(|awaiting| *awaiting == 0)).await;
+        let all_decided = async {
+            loop {
+                let told = self.all_decided.notified();
+                if self.undecided.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                told.await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, all_decided).await;
         self.finish(end);
     }
 
@@ -202,7 +231,7 @@ impl Crew {
         self.urgent.close();
         match before {
             Life::Running { inbound, tasks, .. } => {
-                tasks.values().for_each(AbortHandle::abort);
+                tasks.values().flatten().for_each(AbortHandle::abort);
                 inbound.ended(end);
                 true
             }
@@ -272,7 +301,9 @@ pub(in crate::transport) struct Undecided<'a>(&'a Crew);
 
 impl Drop for Undecided<'_> {
     fn drop(&mut self) {
-        self.0.awaiting.send_modify(|awaiting| *awaiting -= 1);
+        if self.0.undecided.fetch_sub(1, Ordering::Release) == 1 {
+            self.0.all_decided.notify_waiters();
+        }
     }
 }
 
@@ -280,6 +311,8 @@ impl Drop for Undecided<'_> {
 struct Tether<C: Carrier> {
     carrier: Arc<C>,
     errand: Errand,
+    /// The place of the frame that it carries.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl<C: Carrier> Drop for Tether<C> {
@@ -294,3 +327,6 @@ impl<C: Carrier> Drop for Tether<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

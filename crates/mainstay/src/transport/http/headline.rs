@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::params::{ParamHeaders, header_value};
 
-const PROTOCOL_VERSION: &str = "mcp-protocol-version";
-const METHOD: &str = "mcp-method";
-const NAME: &str = "mcp-name";
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const PARAM: &str = "mcp-param-";
 
 /// The method of a message, and what a modern one carries besides.
@@ -33,13 +34,16 @@ struct Modern<'a> {
 impl<'a> Headline<'a> {
     /// Reads a message; an answer, or what cannot be read, has no headline.
     pub(super) fn read(message: &'a Bytes) -> Self {
-        let Ok(outgoing) = serde_json::from_slice::<Outgoing<'a>>(message) else {
-            return Self::default();
+        let text = std::str::from_utf8(message).unwrap_or_default();
+        let Ok(outgoing) = serde_json::from_str::<Outgoing<'a, Params<'a>>>(text) else {
+            // Its parameters may be what no request of the protocol has; then they show nothing.
+            let method = serde_json::from_str::<Outgoing<'a, IgnoredAny>>(text);
+            return Self {
+                method: method.map(|outgoing| outgoing.method).unwrap_or_default(),
+                modern: None,
+            };
         };
-        let params = outgoing
-            .params
-            .and_then(|params| serde_json::from_str::<Params<'a>>(params.get()).ok())
-            .unwrap_or_default();
+        let params = outgoing.params.unwrap_or_default();
         let name = match outgoing.method.as_ref() {
             "tools/call" | "prompts/get" => params.name,
             "resources/read" => params.uri,
@@ -67,31 +71,31 @@ impl<'a> Headline<'a> {
             return Vec::new();
         };
         let mut headers = vec![
-            (PROTOCOL_VERSION.to_owned(), header_value(&modern.version)),
-            (METHOD.to_owned(), header_value(&self.method)),
+            (Some(PROTOCOL_VERSION), header_value(&modern.version)),
+            (Some(METHOD), header_value(&self.method)),
         ];
         if let Some(name) = &modern.name {
-            headers.push((NAME.to_owned(), header_value(name)));
+            headers.push((Some(NAME), header_value(name)));
             if let (Some(params), Some(arguments), "tools/call") =
                 (params, modern.arguments, self.method.as_ref())
             {
                 let of_call = params.of_call(name, arguments.get()).into_iter();
-                headers.extend(of_call.map(|(name, value)| (format!("{PARAM}{name}"), header_value(&value))));
+                let name = |name| HeaderName::try_from(format!("{PARAM}{name}")).ok();
+                headers.extend(of_call.map(|(param, value)| (name(param), header_value(&value))));
             }
         }
         headers
             .into_iter()
-            .filter_map(|(name, value)| Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value?)))
+            .filter_map(|(name, value)| Some((name?, value?)))
             .collect()
     }
 }
 
 #[derive(Deserialize)]
-struct Outgoing<'a> {
+struct Outgoing<'a, P> {
     #[serde(borrow)]
     method: Cow<'a, str>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
+    params: Option<P>,
 }
 
 #[derive(Default, Deserialize)]

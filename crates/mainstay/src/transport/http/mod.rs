@@ -25,6 +25,7 @@ mod params;
 mod post;
 pub(super) mod refusal;
 mod session;
+mod tls;
 
 use std::sync::Arc;
 
@@ -36,10 +37,12 @@ pub use options::{HttpConfigError, HttpOptions};
 pub use params::ParamHeaders;
 
 use super::{Inbound, Outbound, Transport};
-pub(crate) use client::Endpoint;
+pub(crate) use client::{Endpoint, address, is_loopback};
 use courier::Courier;
 use crew::{Crew, Sender};
+pub(crate) use options::header;
 pub(crate) use pace::Pace;
+pub(crate) use tls::{check_certificate, check_key, check_roots};
 
 /// A Streamable HTTP connection, ready to be started. Nothing is sent before the first message.
 pub struct Http(Arc<Courier>);

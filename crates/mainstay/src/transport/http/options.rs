@@ -178,17 +178,24 @@ impl HttpOptions {
     pub(super) fn header_map(&self) -> Result<HeaderMap, HttpConfigError> {
         let mut map = HeaderMap::new();
         for (name, value) in &self.headers {
-            let bad = |part| HttpConfigError::BadHeader {
-                name: name.clone(),
-                part,
-            };
-            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad("name"))?;
-            let mut value = HeaderValue::from_str(value).map_err(|_| bad("value"))?;
-            value.set_sensitive(true);
-            map.append(header, value);
+            let (name, value) = header(name, value)?;
+            map.append(name, value);
         }
         Ok(map)
     }
+}
+
+/// A header that can be sent. Its value is taken for a secret. Of what is not ASCII, no two servers read the same.
+pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpConfigError> {
+    let bad = |part| HttpConfigError::BadHeader {
+        name: name.to_owned(),
+        part,
+    };
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad("name"))?;
+    let value = HeaderValue::from_str(value).ok().filter(|_| value.is_ascii());
+    let mut value = value.ok_or_else(|| bad("value"))?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 impl Default for HttpOptions {

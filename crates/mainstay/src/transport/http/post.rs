@@ -11,7 +11,6 @@ use super::answer::{Relation, negotiated};
 use super::courier::Courier;
 use super::events::Events;
 use super::failure::HttpFailure;
-use super::headline::Headline;
 use super::listen::{Opened, reopen};
 use super::pace::Pace;
 use super::refusal::{Head, Refusal, read_body, read_error};
@@ -34,33 +33,35 @@ pub(super) struct Remains {
 ///
 /// Cancel safety: dropping it closes the stream; the server may go on.
 pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(), Refusal> {
-    let headline = Headline::read(frame.bytes());
-    let request = courier.post(frame.bytes()).await.map_err(Refusal::not_sent)?;
-    if courier.session.is_lost() {
-        return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
-    }
-    if !frame.begin() {
-        return Ok(());
-    }
+    let headline = courier.headline(frame.bytes());
     let asked = Asked {
         courier,
         id,
         initializes: headline.method == "initialize",
         resumable: !headline.is_modern(),
     };
+    let request = courier.post(frame.bytes(), headline).await;
+    let request = request.map_err(Refusal::not_sent)?;
+    if courier.session.is_lost() {
+        return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
+    }
+    if !frame.begin() {
+        return Ok(());
+    }
     let undecided = courier.crew.await_verdict();
     let limit = courier.endpoint.options.first_byte_timeout;
     let mut response = courier.send(request, limit).await?;
     if !response.status().is_success() {
-        return asked.refused(&mut response).await;
+        return Box::pin(asked.refused(&mut response)).await;
     }
     drop(undecided);
     if asked.initializes {
         courier.session.open(response.headers());
     }
+    // The longer ways are boxed: most calls take the short one, in a future that is small because of it.
     match content_type(&response) {
         Content::Json => asked.json(&mut response).await,
-        Content::Events => asked.stream(response).await,
+        Content::Events => Box::pin(asked.stream(response)).await,
         Content::Other(content_type) => Err(Refusal::unknown(HttpFailure::WrongContentType { content_type })),
     }
 }
@@ -76,10 +77,12 @@ pub(super) fn content_type(response: &Response) -> Content {
     let value = response.headers().get(CONTENT_TYPE);
     let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
-    match essence.to_ascii_lowercase().as_str() {
-        "application/json" => Content::Json,
-        "text/event-stream" => Content::Events,
-        _other => Content::Other(value.to_owned()),
+    if essence.eq_ignore_ascii_case("application/json") {
+        Content::Json
+    } else if essence.eq_ignore_ascii_case("text/event-stream") {
+        Content::Events
+    } else {
+        Content::Other(value.to_owned())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use reqwest::Response;
@@ -111,7 +111,7 @@ impl Head {
         Self {
             status: response.status().as_u16(),
             location: text(LOCATION).map(str::to_owned),
-            retry_after: text(RETRY_AFTER).and_then(pause),
+            retry_after: text(RETRY_AFTER).and_then(|value| pause(value, SystemTime::now())),
             challenge: Challenge::read(challenges.filter_map(|value| value.to_str().ok())),
         }
     }
@@ -190,11 +190,17 @@ fn of_body(status: u16, body: &[u8]) -> HttpFailure {
     }
 }
 
-/// The pause of a `Retry-After` in seconds. One given as a date says nothing here: clocks differ, and the backoff waits
-/// anyway.
-fn pause(value: &str) -> Option<Duration> {
-    let seconds = value.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(LONGEST_PAUSE))
+/// The pause of a `Retry-After`: seconds, or a date by the clock of this machine. One that has passed is no pause.
+fn pause(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    let pause = match value.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(value).ok()?;
+            date.duration_since(now).unwrap_or_default()
+        }
+    };
+    Some(pause.min(LONGEST_PAUSE))
 }
 
 fn innermost(error: &dyn Error) -> String {
@@ -205,13 +211,45 @@ fn innermost(error: &dyn Error) -> String {
     innermost.to_string()
 }
 
+/// What the system said: the innermost failure of input or output. Each may be wrapped in others that say less.
 fn io_kind(error: &dyn Error) -> Option<io::ErrorKind> {
+    let mut kind = None;
     let mut next = error.source();
     while let Some(source) = next {
-        if let Some(io) = source.downcast_ref::<io::Error>() {
-            return Some(io.kind());
+        let mut io = source.downcast_ref::<io::Error>();
+        while let Some(error) = io {
+            kind = Some(error.kind());
+            // Its `source` would be that of what it wraps.
+            io = error.get_ref().and_then(|inner| inner.downcast_ref());
         }
         next = source.source();
     }
-    None
+    kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_asked_for_in_seconds_or_by_a_date_and_is_bounded() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (value, expected) in [
+            (" 7 ", seconds(7)),
+            ("0", seconds(0)),
+            ("Sun, 06 Nov 1994 08:50:07 GMT", seconds(30)),
+            ("Sunday, 06-Nov-94 08:50:07 GMT", seconds(30)),
+            ("Sun Nov  6 08:50:07 1994", seconds(30)),
+            ("Sun, 06 Nov 1994 08:49:30 GMT", seconds(0)),
+            ("99999999999", Some(LONGEST_PAUSE)),
+            ("Fri, 01 Jan 2094 00:00:00 GMT", Some(LONGEST_PAUSE)),
+            ("99999999999999999999999", None),
+            ("-1", None),
+            ("tomorrow", None),
+            ("", None),
+        ] {
+            assert_eq!(pause(value, now), expected, "{value:?}");
+        }
+    }
 }

@@ -12,30 +12,34 @@ pub(super) struct Session(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    id: Option<HeaderValue>,
-    version: Option<HeaderValue>,
+    /// The headers of every message of the session, as far as they are known.
+    headers: HeaderMap,
     lost: bool,
 }
 
 impl Session {
     /// Keeps the number that came with the answer to `initialize`.
     pub(super) fn open(&self, headers: &HeaderMap) {
-        self.state().id = headers.get(ID).cloned();
+        if let Some(id) = headers.get(ID) {
+            self.state().headers.insert(ID, id.clone());
+        }
     }
 
     /// Keeps the version that was agreed on.
     pub(super) fn agree(&self, version: &str) {
-        self.state().version = HeaderValue::from_str(version).ok();
+        if let Ok(version) = HeaderValue::from_str(version) {
+            self.state().headers.insert(VERSION, version);
+        }
     }
 
     /// Whether the server was initialized in the old way.
     pub(super) fn is_agreed(&self) -> bool {
-        self.state().version.is_some()
+        self.state().headers.contains_key(VERSION)
     }
 
     /// Whether the server gave it a number.
     pub(super) fn has_id(&self) -> bool {
-        self.state().id.is_some()
+        self.state().headers.contains_key(ID)
     }
 
     /// Marks it as lost; `true` when it was not known before.
@@ -49,10 +53,7 @@ impl Session {
 
     /// The headers of every message of this session.
     pub(super) fn headers(&self) -> HeaderMap {
-        let state = self.state();
-        let id = state.id.clone().map(|id| (ID, id));
-        let version = state.version.clone().map(|version| (VERSION, version));
-        id.into_iter().chain(version).collect()
+        self.state().headers.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

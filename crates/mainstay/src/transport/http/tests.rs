@@ -175,3 +175,36 @@ async fn every_request_asks_for_the_credential_of_the_moment() {
         (Outcome::NotSent, HttpFailure::NoCredential { message })
     );
 }
+
+#[test]
+fn a_frame_that_is_sent_while_the_runtime_shuts_down_blocks_nobody() {
+    struct LastWord(Arc<dyn Outbound>);
+    impl Drop for LastWord {
+        fn drop(&mut self) {
+            let word = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+            let _ = self.0.try_send(Frame::new(word.into(), Purpose::Notification));
+        }
+    }
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (far, owner) = Owner::start(HttpOptions::new()).await;
+            let last_word = LastWord(owner.outbound.clone());
+            owner.ask(1, "a");
+            far.next().await;
+            tokio::spawn(async move {
+                let _last_word = last_word;
+                std::future::pending::<()>().await;
+            });
+        });
+        drop(runtime);
+        done.send(()).unwrap();
+    });
+    is_done
+        .recv_timeout(std::time::Duration::from_secs(10))
+        .expect("the runtime is gone");
+}

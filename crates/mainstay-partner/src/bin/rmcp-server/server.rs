@@ -1,10 +1,16 @@
-//! An MCP server on stdio, built on rmcp as its users build one: a peer that Mainstay did not write.
+//! What the server does: just enough to watch a connection from the other side.
 //!
-//! It offers just enough to watch a connection from the other side: `echo` (what arrived), `pid` (which process
-//! answered), `sleep` (a call that takes time, reports progress and can be cancelled) and `toggle` (a catalog that
-//! changes and says so), one prompt and one resource. It speaks both eras of the protocol, as rmcp does.
+//! Tools: `echo` (what arrived), `pid` (which process answered), `sleep` (a call that takes time, reports progress and can
+//! be cancelled), `level` (the log level in force), `touch` (the resource changes, and subscribers hear of it) and `toggle`
+//! (the catalog changes and says so); one prompt and one resource.
 
-use std::sync::Arc;
+#![expect(
+    deprecated,
+    reason = "log levels belong to the legacy era, which is served too"
+)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
@@ -12,31 +18,51 @@ use rmcp::model::{
     GetPromptResponse, GetPromptResult, Implementation, JsonObject, ListPromptsResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptArgument,
     PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    Resource, ResourceContents, Role, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
-    ToolAnnotations,
+    Resource, ResourceContents, ResourceUpdatedNotificationParam, Role, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
-use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
-use serde_json::{Value, json};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::watch;
 
-const NOTE_URI: &str = "note://rmcp-server/hello";
-const DEFAULT_STEPS: u64 = 4;
+use crate::tools::{DEFAULT_STEPS, number_argument, text_argument, tools};
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let (extra, never_toggled) = watch::channel(false);
-    let server = RmcpServer { extra, never_toggled };
-    server.serve(rmcp::transport::stdio()).await?.waiting().await?;
-    Ok(())
+const NOTE_URI: &str = "note://rmcp-server/hello";
+
+/// The server as one client sees it.
+#[derive(Default)]
+pub(crate) struct RmcpServer {
+    news: News,
+    /// What a legacy client has set.
+    level: Mutex<Option<String>>,
+    /// Whether a legacy client has subscribed to the resource.
+    subscribed: AtomicBool,
 }
 
-struct RmcpServer {
-    /// Whether the tool `extra` is offered. A watch, so that every open subscription hears of a change.
+/// What changes for all clients alike. Watches, so that every open subscription hears of a change.
+#[derive(Clone)]
+struct News {
+    /// Whether the tool `extra` is offered.
     extra: watch::Sender<bool>,
-    /// Has seen no change. A subscription starts from a clone of it, and so misses none that comes after the client
+    /// How often the resource has changed.
+    touched: watch::Sender<u64>,
+    /// Have seen no change. A subscription starts from clones of them, and so misses none that comes after the client
     /// heard that it is subscribed, which is before rmcp calls [`ServerHandler::listen`].
     never_toggled: watch::Receiver<bool>,
+    never_touched: watch::Receiver<u64>,
+}
+
+impl Default for News {
+    fn default() -> Self {
+        let (extra, never_toggled) = watch::channel(false);
+        let (touched, never_touched) = watch::channel(0);
+        Self {
+            extra,
+            touched,
+            never_toggled,
+            never_touched,
+        }
+    }
 }
 
 impl ServerHandler for RmcpServer {
@@ -46,6 +72,8 @@ impl ServerHandler for RmcpServer {
             .enable_tool_list_changed()
             .enable_prompts()
             .enable_resources()
+            .enable_resources_subscribe()
+            .enable_logging()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("rmcp-server", env!("CARGO_PKG_VERSION")))
@@ -56,7 +84,7 @@ impl ServerHandler for RmcpServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools(*self.extra.borrow())))
+        Ok(ListToolsResult::with_all_items(tools(*self.news.extra.borrow())))
     }
 
     async fn call_tool(
@@ -69,8 +97,10 @@ impl ServerHandler for RmcpServer {
             "echo" => text_argument(&arguments, "text")?.to_owned(),
             "pid" => std::process::id().to_string(),
             "sleep" => sleep(&arguments, &context).await?,
+            "level" => self.level(&context),
+            "touch" => self.touch(&context).await,
             "toggle" => self.toggle(&context).await,
-            "extra" if *self.extra.borrow() => "extra".to_owned(),
+            "extra" if *self.news.extra.borrow() => "extra".to_owned(),
             unknown => {
                 return Err(ErrorData::invalid_params(
                     format!("no tool named {unknown}"),
@@ -141,39 +171,92 @@ impl ServerHandler for RmcpServer {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut extra = self.never_toggled.clone();
+        let mut toggled = self.news.never_toggled.clone();
+        let mut touched = self.news.never_touched.clone();
         loop {
-            tokio::select! {
+            // What the client did not ask for, the sink refuses; that is no reason to stop.
+            let _ = tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                changed = extra.changed() => {
-                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
-                        return Ok(());
-                    }
-                }
-            }
+                Ok(()) = toggled.changed() => context.sink().notify_tool_list_changed().await,
+                Ok(()) = touched.changed() => context.sink().notify_resource_updated(NOTE_URI).await,
+                else => return Ok(()),
+            };
         }
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscribed
+            .fetch_or(request.uri == NOTE_URI, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let level = format!("{:?}", request.level).to_lowercase();
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        Ok(())
     }
 }
 
 impl RmcpServer {
-    /// Offers or withdraws the tool `extra`. Subscriptions hear of it through the watch; a legacy client has none and
-    /// is told directly.
-    async fn toggle(&self, context: &RequestContext<RoleServer>) -> String {
-        self.extra.send_modify(|extra| *extra = !*extra);
-        let legacy = context
-            .protocol_version()
-            .is_none_or(|version| version < ProtocolVersion::V_2026_07_28);
-        if legacy {
+    /// The same server, as another client sees it.
+    pub(crate) fn for_another_client(&self) -> Self {
+        Self {
+            news: self.news.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The level in force: a modern client says it with each request, a legacy one once.
+    fn level(&self, context: &RequestContext<RoleServer>) -> String {
+        let said = context.meta.log_level();
+        said.map(|level| format!("{level:?}").to_lowercase())
+            .or_else(|| {
+                let set = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+                set.clone()
+            })
+            .unwrap_or_else(|| "none".to_owned())
+    }
+
+    /// Changes the resource. Modern subscriptions hear of it through the watch; a legacy client is told directly.
+    async fn touch(&self, context: &RequestContext<RoleServer>) -> String {
+        self.news.touched.send_modify(|touched| *touched += 1);
+        if is_legacy(context) && self.subscribed.load(Ordering::Relaxed) {
             // A client that is gone has no use for the news, nor for the answer.
+            let news = ResourceUpdatedNotificationParam::new(NOTE_URI);
+            let _ = context.peer.notify_resource_updated(news).await;
+        }
+        "touched".to_owned()
+    }
+
+    /// Offers or withdraws the tool `extra`. Modern subscriptions hear of it through the watch; a legacy client is told
+    /// directly.
+    async fn toggle(&self, context: &RequestContext<RoleServer>) -> String {
+        self.news.extra.send_modify(|extra| *extra = !*extra);
+        if is_legacy(context) {
+            // As above.
             let _ = context.peer.notify_tool_list_changed().await;
         }
-        if *self.extra.borrow() {
+        if *self.news.extra.borrow() {
             "extra is offered"
         } else {
             "extra is withdrawn"
         }
         .to_owned()
     }
+}
+
+fn is_legacy(context: &RequestContext<RoleServer>) -> bool {
+    context
+        .protocol_version()
+        .is_none_or(|version| version < ProtocolVersion::V_2026_07_28)
 }
 
 /// Sleeps in equal steps, reporting progress after each where the caller asked for it, until it is cancelled.
@@ -196,58 +279,4 @@ async fn sleep(arguments: &JsonObject, context: &RequestContext<RoleServer>) -> 
         }
     }
     Ok(format!("slept {millis} ms"))
-}
-
-fn tools(extra: bool) -> Vec<Tool> {
-    let read_only = || ToolAnnotations::new().read_only(true);
-    let text = json!({ "text": { "type": "string" } });
-    let pause = json!({
-        "millis": { "type": "integer", "minimum": 0 },
-        "steps": { "type": "integer", "minimum": 1, "default": DEFAULT_STEPS },
-    });
-    let mut tools = vec![
-        Tool::new("echo", "Answers with its text", schema(&text, &["text"])).with_annotations(read_only()),
-        Tool::new("pid", "Answers with its process id", schema(&json!({}), &[]))
-            .with_annotations(read_only()),
-        Tool::new("sleep", "Sleeps, reporting progress", schema(&pause, &["millis"])),
-        Tool::new(
-            "toggle",
-            "Offers or withdraws the tool extra",
-            schema(&json!({}), &[]),
-        ),
-    ];
-    if extra {
-        tools.push(Tool::new(
-            "extra",
-            "Is only there after toggle",
-            schema(&json!({}), &[]),
-        ));
-    }
-    tools
-}
-
-fn schema(properties: &Value, required: &[&str]) -> Arc<JsonObject> {
-    let mut schema = JsonObject::new();
-    schema.insert("type".to_owned(), json!("object"));
-    schema.insert("properties".to_owned(), properties.clone());
-    schema.insert("required".to_owned(), json!(required));
-    Arc::new(schema)
-}
-
-fn text_argument<'a>(arguments: &'a JsonObject, name: &str) -> Result<&'a str, ErrorData> {
-    arguments
-        .get(name)
-        .and_then(Value::as_str)
-        .ok_or_else(|| ErrorData::invalid_params(format!("the argument {name} must be a string"), None))
-}
-
-fn number_argument(arguments: &JsonObject, name: &str) -> Result<Option<u64>, ErrorData> {
-    arguments
-        .get(name)
-        .map(|value| {
-            value.as_u64().ok_or_else(|| {
-                ErrorData::invalid_params(format!("the argument {name} must be a whole number"), None)
-            })
-        })
-        .transpose()
 }

@@ -1,9 +1,7 @@
-//! Real servers, on the SDKs that most servers are built on: each is connected, listed and called, killed, and called
-//! again with nobody's help. `cargo xtask partners` installs them.
+//! Over stdio: each server is connected, listed and called, killed, and called again with nobody's help.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use mainstay::config::ServerBuilder;
 use mainstay::{
@@ -15,8 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// Node and Python take seconds to start when the machine is busy.
-const LONG: Duration = Duration::from_secs(60);
+use crate::LONG;
 
 /// One visit to a partner: what to call, and what the answer must hold.
 struct Visit {

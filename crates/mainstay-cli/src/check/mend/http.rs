@@ -1,0 +1,61 @@
+//! What a person can do about a server over HTTP.
+
+use std::io::ErrorKind;
+
+use mainstay::Trouble;
+use mainstay::config::{HttpKind, HttpTarget};
+use mainstay::transport::HttpFailure;
+use mainstay::transport::http::Step;
+
+/// Where nothing better is known.
+const IS_IT_THERE: &str = "is this the address of an MCP server?";
+
+/// The next step for a server that asks for a login.
+pub(super) fn login(target: &HttpTarget) -> &'static str {
+    if target.has_credentials() {
+        "its token is refused: is it still valid, and meant for this server?"
+    } else {
+        r#"put a token for it into a variable, and name the variable in "bearer_token_env""#
+    }
+}
+
+/// The next step for one that cannot be reached, or answers badly.
+pub(super) fn advice(target: &HttpTarget, trouble: &Trouble) -> String {
+    let Some(failure) = &trouble.http else {
+        return IS_IT_THERE.to_owned();
+    };
+    let advice = match &**failure {
+        HttpFailure::ConnectFailed { kind, .. } => match kind {
+            ErrorKind::ConnectionRefused => "is the server running? nothing listens at this address",
+            // How a handshake of TLS fails.
+            ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => {
+                r#"if its certificate is from an authority of your own, name that in "tls": {"ca": …}; if it speaks no TLS, write http://"#
+            }
+            _ => "is the address right, and the network up?",
+        },
+        HttpFailure::AuthRequired { status: 401, .. } => login(target),
+        HttpFailure::AuthRequired { .. } => "what it is shown does not suffice: use a token that may do more",
+        HttpFailure::Throttled { .. } => "leave it alone for a while, then check again",
+        HttpFailure::Status {
+            status: 404 | 405, ..
+        } => match target.kind() {
+            HttpKind::Auto => "is the path right? many servers answer at /mcp, older ones at /sse",
+            HttpKind::Streamable => {
+                r#"is the path right? many servers answer at /mcp; an older one needs "type": "sse""#
+            }
+            HttpKind::Sse => r#"is the path right? a newer server needs "type": "http""#,
+        },
+        HttpFailure::Status { status: 500.., .. } => "it fails by itself: its own log says why",
+        HttpFailure::Redirect { .. } => "if you trust the address it names, write that one",
+        HttpFailure::TimedOut {
+            step: Step::Connect, ..
+        } => r#"is the address right? a firewall may keep it silent; "connect_timeout" gives it longer"#,
+        HttpFailure::TimedOut {
+            step: Step::FirstByte,
+            ..
+        } => r#"is it overloaded? "first_byte_timeout" gives it longer"#,
+        HttpFailure::NoCredential { .. } => "see to the provider of its credential",
+        _ => IS_IT_THERE,
+    };
+    advice.to_owned()
+}

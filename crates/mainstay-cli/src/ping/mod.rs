@@ -1,0 +1,177 @@
+//! `mainstay ping`: whether a server is alive, and how long it takes to say so.
+
+mod measured;
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use mainstay::{CallError, Fleet, Server};
+use tokio::time::sleep;
+
+use crate::args::{Common, Ping};
+use crate::check::{Report, ServerReport, show_server};
+use crate::exit::{Done, Exit, Failure};
+use crate::json;
+use crate::load::{Setup, load, of_address};
+use crate::output::{Ink, Screen, fine_span, labelled, plain, span};
+use crate::reach;
+use crate::run::with_fleet;
+use crate::startup::{Progress, Startup};
+
+pub(crate) use measured::Measured;
+
+/// How wide the labels are, with the space behind them.
+const LABELS: usize = 11;
+
+pub(crate) fn run(ping: &Ping, common: &Common, screen: &Screen) -> Done {
+    let setup = setup(ping, common, screen)?;
+    let config = setup.servers.first();
+    let name = config.map(|config| config.name().to_owned()).unwrap_or_default();
+    with_fleet(&setup, screen, async |fleet| {
+        let server = fleet
+            .server(&name)
+            .ok_or_else(|| Failure::failed(anyhow!("the server is gone")))?;
+        let pinging = Pinging {
+            ping,
+            screen,
+            setup: &setup,
+            fleet,
+        };
+        pinging.measure(&server).await
+    })
+}
+
+/// The server of the configuration that is meant, or one of which nothing but its address is known.
+fn setup(ping: &Ping, common: &Common, screen: &Screen) -> Result<Setup, Failure> {
+    if ping.server.contains("://") {
+        return of_address(&ping.server);
+    }
+    let mut setup = load(common)?;
+    setup.announce(screen);
+    setup.keep(std::slice::from_ref(&ping.server))?;
+    Ok(setup)
+}
+
+struct Pinging<'a> {
+    ping: &'a Ping,
+    screen: &'a Screen,
+    setup: &'a Setup,
+    fleet: &'a Fleet,
+}
+
+impl Pinging<'_> {
+    async fn measure(&self, server: &Server) -> Done {
+        let startup = Startup::of(self.fleet);
+        let mut measured = Measured {
+            asked: self.ping.count,
+            ..Measured::default()
+        };
+        let report = self.come_up(&startup).await?;
+        if !report.is_up() {
+            self.tell(|| show_server(&report, self.screen.out, self.screen.width))?;
+            return self.verdict(&report, &measured);
+        }
+        measured.connected = Some(report.took);
+        self.tell(|| self.heading(&report))?;
+        for number in 1..=self.ping.count {
+            if number > 1 {
+                sleep(self.ping.interval).await;
+            }
+            let pong = server.ping(self.ping.timeout).await;
+            let asked = pong
+                .map(|pong| pong.round_trip)
+                .map_err(|error| no_answer(&error, self.ping.timeout));
+            self.tell(|| self.line(number, &asked))?;
+            measured.pings.push(asked);
+        }
+        self.tell(|| self.sum(&measured))?;
+        // What became of it meanwhile is what a script wants to know.
+        let report = self.report(&startup, vec![server.status()])?;
+        self.verdict(&report, &measured)
+    }
+
+    async fn come_up(&self, startup: &Startup) -> Result<ServerReport, Failure> {
+        let mut progress = Progress::new(self.screen, false);
+        let statuses = startup
+            .settle(self.ping.timeout, |statuses| {
+                progress.show(startup, self.fleet, statuses);
+            })
+            .await;
+        drop(progress);
+        self.report(startup, statuses)
+    }
+
+    fn report(&self, startup: &Startup, statuses: Vec<mainstay::Status>) -> Result<ServerReport, Failure> {
+        let report = Report::new(self.setup, startup, self.fleet, statuses);
+        let server = report.servers.into_iter().next();
+        server.ok_or_else(|| Failure::failed(anyhow!("the server is gone")))
+    }
+
+    /// Prints what a person reads, unless a script does.
+    fn tell(&self, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.ping.json {
+            return Ok(());
+        }
+        self.screen.print(&text())
+    }
+
+    fn verdict(&self, report: &ServerReport, measured: &Measured) -> Done {
+        if self.ping.json {
+            let document = json::Ping::of(report, measured);
+            self.screen.print(&json::document(&document))?;
+        }
+        Ok(if measured.is_alive() {
+            Exit::Success
+        } else {
+            Exit::Failed
+        })
+    }
+
+    fn heading(&self, report: &ServerReport) -> String {
+        let config = self.setup.servers.first();
+        let place = config.and_then(|config| reach::address(config).or_else(|| reach::command_line(config)));
+        let name = self.screen.out.bold(&plain(&report.status.server));
+        let place = self.screen.out.dim(&plain(&place.unwrap_or_default()));
+        let mut how = format!("in {}", span(report.took));
+        if let Some(transport) = report.status.transport {
+            how.push_str(&format!(", {transport}"));
+        }
+        if let Some((era, version)) = &report.status.protocol {
+            how.push_str(&format!(", {} ({} era)", plain(version), era.as_str()));
+        }
+        format!("{name}  {place}\n{}", self.labelled("connected", how))
+    }
+
+    fn line(&self, number: u32, asked: &Result<Duration, String>) -> String {
+        let said = match asked {
+            Ok(time) => fine_span(*time),
+            Err(why) => self.screen.out.ink(Ink::Red, &plain(why)),
+        };
+        self.labelled(&number.to_string(), said)
+    }
+
+    fn sum(&self, measured: &Measured) -> String {
+        let ink = if measured.is_alive() { Ink::Green } else { Ink::Red };
+        let counted = format!("{} of {}", measured.answered(), measured.asked);
+        let mut said = self.screen.out.ink(ink, &counted);
+        if let Some(figures) = measured.figures() {
+            let [min, median, max] = [figures.min, figures.median, figures.max].map(fine_span);
+            said.push_str(&format!(": min {min}, median {median}, max {max}"));
+        }
+        self.labelled("answered", said)
+    }
+
+    fn labelled(&self, label: &str, said: String) -> String {
+        labelled(self.screen.out, label, LABELS, &[said])
+    }
+}
+
+/// Why there was no answer. A question is no call: that it may have run is of no interest.
+fn no_answer(error: &CallError, limit: Duration) -> String {
+    match error {
+        CallError::TimedOut { .. } => format!("no answer within {}", span(limit)),
+        CallError::Lost { reason, .. } => format!("the connection was lost: {reason}"),
+        CallError::NotCarried { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,7 @@
+//! The same questions over HTTP: what a supervised call costs there, how soon the death of a server is known, and how
+//! soon its return.
+
+mod bare;
+pub(crate) mod calls;
+pub(crate) mod far;
+pub(crate) mod outage;

@@ -1,0 +1,147 @@
+//! The death of a server over HTTP, seen by the call that waits for its answer; and its return, seen by the next call.
+
+use std::net::TcpStream;
+use std::num::NonZeroU32;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use mainstay::config::Replay;
+use mainstay::{CallOptions, Fleet, Policy, Server};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::bare::{Posts, Recorded};
+use super::far::{HANG, WebFar};
+use crate::compare::{Pair, nanoseconds};
+use crate::far::{Era, TOOL};
+use crate::report::Row;
+use crate::{Effort, Fallible, runtime};
+
+/// From SIGKILL to the failure of the call that was pending, over that of a POST that was.
+pub(crate) fn death(effort: Effort) -> Fallible<Vec<Row>> {
+    runtime()?.block_on(async {
+        let rounds = effort.rounds(40);
+        let legacy = deaths(Era::Legacy, rounds).await?;
+        let modern = deaths(Era::Modern, rounds).await?;
+        let row = |pair: &Pair, name| pair.row(name, "reqwest", "pending call failed", None);
+        Ok(vec![
+            row(&legacy, "death, HTTP with a session"),
+            row(&modern, "death, HTTP modern"),
+        ])
+    })
+}
+
+/// From the moment a server listens again to the next answered call, over the first success of a loop that does nothing
+/// but try to connect.
+pub(crate) fn come_back(effort: Effort) -> Fallible<Vec<Row>> {
+    const AT_ONCE: Duration = Duration::ZERO;
+    const SHORT: Duration = Duration::from_millis(100);
+    const LONG: Duration = Duration::from_secs(1);
+    runtime()?.block_on(async {
+        let mut rows = Vec::new();
+        for (name, era, outage, rounds) in [
+            ("return at once, HTTP with a session", Era::Legacy, AT_ONCE, 40),
+            ("return at once, HTTP modern", Era::Modern, AT_ONCE, 40),
+            ("return after 0.1 s, HTTP with a session", Era::Legacy, SHORT, 40),
+            ("return after 0.1 s, HTTP modern", Era::Modern, SHORT, 40),
+            ("return after 1 s, HTTP with a session", Era::Legacy, LONG, 10),
+            ("return after 1 s, HTTP modern", Era::Modern, LONG, 10),
+        ] {
+            let pair = returns(era, outage, effort.rounds(rounds)).await?;
+            rows.push(pair.row(name, "connected", "call answered", None));
+        }
+        Ok(rows)
+    })
+}
+
+async fn deaths(era: Era, rounds: usize) -> Fallible<Pair> {
+    let mut theirs = WebFar::start(era).await?;
+    let mut ours = WebFar::start(era).await?;
+    let (fleet, server) = kept(&ours).await?;
+    let hang = json!({ "message": HANG });
+    // It is to fail, and not to be made again.
+    let once = CallOptions::default().replay(Replay::Never);
+    let mut pair = Pair::new();
+    for _ in 0..rounds {
+        let posts = Posts::new(&theirs, &Recorded::last_of(&ours).await?)?.instead_of("hello", HANG);
+        let post = tokio::spawn(async move { posts.post().await.is_err() });
+        let base = fails_when_killed(&mut theirs, post).await?;
+        theirs = theirs.again().await?;
+
+        let (caller, hang, once) = (server.clone(), hang.clone(), once.clone());
+        let call = tokio::spawn(async move { caller.call(TOOL, &hang, once).await.is_err() });
+        let took = fails_when_killed(&mut ours, call).await?;
+        ours = ours.again().await?;
+        answered(&server).await?;
+        pair.push(nanoseconds(base), nanoseconds(took));
+    }
+    fleet.close(Duration::from_secs(5)).await;
+    Ok(pair)
+}
+
+/// From the death of a server to the end of what waits for its answer, and says whether it failed.
+async fn fails_when_killed(far: &mut WebFar, waiting: tokio::task::JoinHandle<bool>) -> Fallible<Duration> {
+    far.hangs().await?;
+    let killed = Instant::now();
+    far.kill()?;
+    if !waiting.await? {
+        return Err("it was answered by a dead server".into());
+    }
+    let took = killed.elapsed();
+    far.dead().await?;
+    Ok(took)
+}
+
+async fn returns(era: Era, outage: Duration, rounds: usize) -> Fallible<Pair> {
+    let mut far = WebFar::start(era).await?;
+    let (fleet, server) = kept(&far).await?;
+    let mut pair = Pair::new();
+    for _ in 0..rounds {
+        far.kill()?;
+        far.dead().await?;
+        let caller = server.clone();
+        let call = tokio::spawn(async move { answered(&caller).await.map_err(|error| error.to_string()) });
+        sleep(outage).await;
+        let connecting = thread::spawn({
+            let port = far.port;
+            move || {
+                while TcpStream::connect(("127.0.0.1", port)).is_err() {}
+                SystemTime::now()
+            }
+        });
+        far = far.again().await?;
+        let answered = call.await??;
+        let connected = connecting.join().map_err(|_| "it connects")?;
+        let after = |moment: SystemTime| moment.duration_since(far.since).map(nanoseconds);
+        pair.push(after(connected)?, after(answered)?);
+    }
+    fleet.close(Duration::from_secs(5)).await;
+    Ok(pair)
+}
+
+/// A server that Mainstay keeps, and that has answered once.
+async fn kept(far: &WebFar) -> Fallible<(Fleet, Server)> {
+    let mut policy = Policy::default();
+    // Every start but the first takes a token, and here nothing is done but to kill and start.
+    policy.bucket.size = NonZeroU32::MAX;
+    let fleet = Fleet::builder().start([far.server("far")?.policy(policy).build()?]);
+    let server = fleet.server("far").ok_or("it was just started")?;
+    server.wait_connected(Duration::from_secs(10)).await?;
+    answered(&server).await?;
+    Ok((fleet, server))
+}
+
+/// Calls until a call is answered; says when it was.
+async fn answered(server: &Server) -> Fallible<SystemTime> {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let began = Instant::now();
+    let arguments = json!({ "message": "hello" });
+    loop {
+        match server.call(TOOL, &arguments, CallOptions::default()).await {
+            Ok(_) => return Ok(SystemTime::now()),
+            Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
+            // A caller that waits for the server has no pause of its own; one that lost it asks again.
+            Err(_) => sleep(Duration::from_millis(1)).await,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What a server that is reached by an address must satisfy.
+//!
+//! Every mistake is found at once, each under its own key. Certificate files are read, since a file that is not there is
+//! a mistake like any other; those of the system are not, and nothing is connected to.
+
+use std::time::Duration;
+
+use reqwest::Url;
+
+use super::Flaw;
+use crate::config::problem::dotted;
+use crate::config::report::Fault;
+use crate::config::target::{FilePath, HttpKind, HttpTarget};
+use crate::protocol::Era;
+use crate::transport::http::{self, HttpConfigError};
+
+/// Headers that each request has of its own: another value would break it.
+const OWN_HEADERS: [&str; 12] = [
+    "connection",
+    "content-length",
+    "expect",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+pub(super) fn check(target: &HttpTarget, era: Option<Era>, flaws: &mut Vec<Flaw>) {
+    let url = url(target, flaws);
+    headers(target, flaws);
+    token(target, flaws);
+    tls(target, url.as_ref(), flaws);
+    if let Some(url) = &url {
+        clear_text(target, url, flaws);
+    }
+    if target
+        .unix_socket()
+        .is_some_and(|path| path.as_os_str().is_empty())
+    {
+        let fault = Fault::new("the path is empty", "name a socket, or remove the key");
+        flaws.push(Flaw::error("unix_socket", fault));
+    }
+    if target.kind == HttpKind::Sse && era == Some(Era::Modern) {
+        let fault = Fault::new(
+            "HTTP+SSE belongs to the legacy era",
+            r#"write "legacy", or remove one of the two"#,
+        );
+        flaws.push(Flaw::error("era", fault));
+    }
+}
+
+/// The time limits of a server over HTTP, by their keys.
+pub(super) fn durations(target: &HttpTarget) -> Vec<(&'static str, Duration)> {
+    let limits = [
+        ("connect_timeout", target.connect_timeout),
+        ("first_byte_timeout", target.first_byte_timeout),
+    ];
+    let set = limits.into_iter().filter_map(|(key, limit)| Some((key, limit?)));
+    set.collect()
+}
+
+/// The address itself is repeated in no message: it may hold a password or a key.
+fn url(target: &HttpTarget, flaws: &mut Vec<Flaw>) -> Option<Url> {
+    let written = target.url.value();
+    let fault = match http::address(written) {
+        Ok(url) => return Some(url),
+        Err(HttpConfigError::UnknownScheme { scheme }) => unknown_scheme(&scheme),
+        Err(HttpConfigError::NotAnAddress { .. }) if written.trim().is_empty() => {
+            Fault::new("the address is empty", "write where the server is: https://…")
+        }
+        Err(HttpConfigError::NotAnAddress { reason, .. }) if !written.contains("://") => Fault::new(
+            format!("not an address: {reason}"),
+            "begin it with https:// or http://",
+        ),
+        Err(HttpConfigError::NotAnAddress { reason, .. }) => {
+            Fault::new(format!("not an address: {reason}"), "write https://HOST/PATH")
+        }
+        Err(error) => Fault::from(error.to_string()),
+    };
+    flaws.push(Flaw::error("url", fault));
+    None
+}
+
+fn unknown_scheme(scheme: &str) -> Fault {
+    let message = format!("{scheme:?} is not a scheme of HTTP");
+    match scheme {
+        "unix" | "http+unix" => Fault::new(
+            message,
+            r#"write http://localhost/PATH, and name the socket in "unix_socket""#,
+        ),
+        "ws" | "wss" | "ftp" | "file" => Fault::new(message, "use https:// or http://"),
+        // `localhost:3000/mcp` reads as the scheme `localhost`.
+        _host => Fault::new(message, "begin the address with https:// or http://"),
+    }
+}
+
+fn headers(target: &HttpTarget, flaws: &mut Vec<Flaw>) {
+    for (name, value) in &target.headers {
+        let fault = match http::header(name, value.expose()) {
+            Err(HttpConfigError::BadHeader { part: "name", .. }) => Fault::new(
+                "not a name of a header",
+                "use letters, digits and `-`, as in X-Api-Key",
+            ),
+            Err(_) => bad_value(value.expose()),
+            Ok((name, _)) if OWN_HEADERS.contains(&name.as_str()) => {
+                Fault::new("every request has this header of its own", "remove it")
+            }
+            Ok((name, _)) if name == "authorization" && has_token(target) => Fault::new(
+                "contradicts the bearer token, which is sent in the same header",
+                "remove one of the two",
+            ),
+            Ok(_) => continue,
+        };
+        flaws.push(Flaw::error(dotted("headers", name), fault));
+    }
+}
+
+fn token(target: &HttpTarget, flaws: &mut Vec<Flaw>) {
+    let Some(token) = &target.bearer_token else {
+        return;
+    };
+    if token.expose().trim().is_empty() {
+        let fault = Fault::new("the token is empty", "set it, or remove the key");
+        flaws.push(Flaw::error("bearer_token", fault));
+    } else if http::header("authorization", token.expose()).is_err() {
+        flaws.push(Flaw::error("bearer_token", bad_value(token.expose())));
+    }
+}
+
+/// The value itself may be a secret.
+fn bad_value(value: &str) -> Fault {
+    let what = if value.contains(['\r', '\n']) {
+        "holds a line break, which no header may hold"
+    } else if !value.is_ascii() {
+        "holds a character that is not ASCII, which no header may hold"
+    } else {
+        "holds a control character, which no header may hold"
+    };
+    Fault::new(what, "remove it")
+}
+
+fn has_token(target: &HttpTarget) -> bool {
+    target.bearer_token.is_some() || target.credentials.is_some()
+}
+
+fn tls(target: &HttpTarget, url: Option<&Url>, flaws: &mut Vec<Flaw>) {
+    if let Some(roots) = &target.root_certificates {
+        let checked = http::check_roots(roots.path());
+        flaws.extend(file_flaw("tls.ca", roots, checked));
+    }
+    if let Some(files) = &target.client_certificate {
+        let checked = http::check_certificate(files.certificate.path());
+        let certificate = file_flaw("tls.cert", &files.certificate, checked);
+        let is_readable = certificate.is_none();
+        flaws.extend(certificate);
+        if is_readable {
+            let checked = http::check_key(files.certificate.path(), files.key.path());
+            flaws.extend(file_flaw("tls.key", &files.key, checked));
+        }
+    }
+    let has_tls = target.root_certificates.is_some() || target.client_certificate.is_some();
+    if has_tls && url.is_some_and(|url| url.scheme() == "http") {
+        let fault = Fault::new(
+            "has no effect, since the address is not encrypted",
+            "write https://, or remove it",
+        );
+        flaws.push(Flaw::warning("tls", fault));
+    }
+}
+
+fn file_flaw(key: &'static str, file: &FilePath, checked: Result<(), HttpConfigError>) -> Option<Flaw> {
+    let fault = match checked {
+        Ok(()) => return None,
+        Err(HttpConfigError::Unreadable { source, .. }) => {
+            Fault::new(format!("{file} cannot be read: {source}"), "name a PEM file")
+        }
+        Err(HttpConfigError::NoPem { what, .. }) => Fault::new(
+            format!("{file} holds no {what} in PEM format"),
+            match key {
+                "tls.key" => r#"name the file of the key in "key""#,
+                _certificate => "it begins with -----BEGIN CERTIFICATE-----",
+            },
+        ),
+        Err(error) => Fault::from(format!("{file} cannot be used: {error}")),
+    };
+    Some(Flaw::error(key, fault))
+}
+
+/// Whoever listens on the way can read what a credential is sent in without encryption.
+fn clear_text(target: &HttpTarget, url: &Url, flaws: &mut Vec<Flaw>) {
+    let names = target.headers.iter().map(|(name, _)| name);
+    let sends_credential =
+        has_token(target) || names.into_iter().any(|name| is_credential(name)) || url.password().is_some();
+    let is_local = target.unix_socket.is_some() || http::is_loopback(url);
+    if url.scheme() == "http" && !is_local && sends_credential {
+        let fault = Fault::new(
+            "a credential is sent to another machine without encryption",
+            "write https://",
+        );
+        flaws.push(Flaw::warning("url", fault));
+    }
+}
+
+fn is_credential(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    header == "authorization" || header == "cookie" || header.contains("api-key") || header.contains("token")
+}

@@ -1,0 +1,145 @@
+//! Who is in the fleet: servers of every transport, in both eras.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use mainstay::{Policy, ServerConfig};
+use mainstay_lifecycle::Probe;
+use mainstay_testkit::http::{HttpScript, Serves};
+use mainstay_testkit::{FaultyServer, Ledger, Script, Speaks};
+
+use crate::hosts::{Host, Hosts};
+use crate::support::{Stage, quick};
+use crate::{SERVERS, name};
+
+/// How a server is reached, and so whose its process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Mainstay starts and ends its process.
+    Stdio,
+    /// Streamable HTTP of the legacy era: a session lives in one process.
+    Session,
+    /// Streamable HTTP of the modern era: whoever is at the address answers.
+    Stateless,
+    /// HTTP+SSE: a session lives as long as its stream.
+    Sse,
+}
+
+impl Kind {
+    /// Half of the servers are on stdio; any six that follow each other are of all kinds.
+    pub(crate) fn of(server: usize) -> Self {
+        match server % 6 {
+            1 => Self::Session,
+            3 => Self::Stateless,
+            5 => Self::Sse,
+            _ => Self::Stdio,
+        }
+    }
+
+    fn speaks(self, server: usize) -> Speaks {
+        let odd = server / 6 % 2 == 1;
+        match self {
+            Self::Stdio if server.is_multiple_of(4) => Speaks::Legacy,
+            Self::Stdio => Speaks::Both,
+            Self::Stateless if odd => Speaks::Both,
+            Self::Stateless => Speaks::Modern,
+            Self::Session | Self::Sse => Speaks::Legacy,
+        }
+    }
+
+    /// How it speaks HTTP, where it does. Every other one answers with streams, which can be cut in the middle.
+    fn http(self, server: usize) -> Option<HttpScript> {
+        let serves = match self {
+            Self::Stdio => return None,
+            Self::Session | Self::Stateless => Serves::Streamable,
+            Self::Sse => Serves::Sse,
+        };
+        let http = HttpScript::new().serves(serves);
+        let streams = server / 6 % 2 == 1;
+        Some(if streams { http.streams() } else { http })
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Sse => "/sse",
+            Self::Stdio | Self::Session | Self::Stateless => "/mcp",
+        }
+    }
+}
+
+pub(crate) struct Cast {
+    stage: Stage,
+    ledgers: Vec<Ledger>,
+    hosts: Hosts,
+}
+
+impl Cast {
+    /// All servers, those over HTTP up and running.
+    pub(crate) async fn assemble(stage: Stage) -> Self {
+        let ledgers: Vec<_> = (0..SERVERS).map(|_| Ledger::temporary()).collect();
+        let mut hosts = Vec::new();
+        for (server, ledger) in ledgers.iter().enumerate() {
+            let kind = Kind::of(server);
+            if let Some(http) = kind.http(server) {
+                let mut script = Script::new().speaks(kind.speaks(server));
+                script.ledger = Some(ledger.path().to_owned());
+                hosts.push((server, Host::start(script, http).await));
+            }
+        }
+        let hosts = Hosts::new(hosts);
+        Self {
+            stage,
+            ledgers,
+            hosts,
+        }
+    }
+
+    /// Configures a server; another version of it is another server.
+    pub(crate) fn config(&self, server: usize, version: usize) -> ServerConfig {
+        let kind = Kind::of(server);
+        let config = match self.host(server) {
+            Some(host) => {
+                // Nothing says which dialect it speaks.
+                let url = format!("{}?version={version}", host.url(kind.path()));
+                ServerConfig::http(name(server), url)
+            }
+            None => {
+                let faulty = FaultyServer::new().script(|script| script.speaks(kind.speaks(server)));
+                let config = self
+                    .stage
+                    .server_with(&name(server), faulty, &self.ledgers[server]);
+                config.env("VERSION", version.to_string())
+            }
+        };
+        config.policy(impatient()).build().unwrap()
+    }
+
+    /// Where a server over HTTP runs.
+    pub(crate) fn host(&self, server: usize) -> Option<&Host> {
+        self.hosts.get(server)
+    }
+
+    pub(crate) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// What the processes of each server did.
+    pub(crate) fn lines(&self) -> Vec<Vec<String>> {
+        self.ledgers.iter().map(Ledger::lines).collect()
+    }
+}
+
+/// A silent server is found out and replaced within the run.
+fn impatient() -> Policy {
+    let mut policy = Policy {
+        probe: Some(Probe {
+            after_silence: Duration::from_millis(300),
+            timeout: Duration::from_millis(400),
+            misses: NonZeroU32::new(2).unwrap(),
+        }),
+        relist_pause: Duration::from_millis(50),
+        ..quick()
+    };
+    policy.limits.list = Duration::from_secs(2);
+    policy
+}

@@ -1,0 +1,116 @@
+//! Where the servers over HTTP run. They are not Mainstay's: somebody else starts them again when they die, on the same
+//! port and with none of their old sessions, and there is a network in between.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use mainstay_partner::free_port;
+use mainstay_testkit::Script;
+use mainstay_testkit::http::{FaultyHttpProcess, HttpScript, Proxy};
+
+/// How often the landlord looks for the dead.
+const ROUND: Duration = Duration::from_millis(10);
+
+/// All hosts, and the landlord who sees to them. Dropping it ends all their processes.
+pub(crate) struct Hosts {
+    hosts: Arc<BTreeMap<usize, Host>>,
+    over: Arc<AtomicBool>,
+    landlord: Option<JoinHandle<()>>,
+}
+
+impl Hosts {
+    pub(crate) fn new(hosts: impl IntoIterator<Item = (usize, Host)>) -> Self {
+        let hosts: Arc<BTreeMap<_, _>> = Arc::new(hosts.into_iter().collect());
+        let over = Arc::new(AtomicBool::new(false));
+        let landlord = thread::spawn({
+            let (hosts, over) = (hosts.clone(), over.clone());
+            move || {
+                while !over.load(Ordering::Relaxed) {
+                    hosts.values().for_each(Host::revive);
+                    thread::sleep(ROUND);
+                }
+            }
+        });
+        Self {
+            hosts,
+            over,
+            landlord: Some(landlord),
+        }
+    }
+
+    pub(crate) fn get(&self, server: usize) -> Option<&Host> {
+        self.hosts.get(&server)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(landlord) = self.landlord.take() {
+            // One that has panicked has said so itself.
+            let _ended = landlord.join();
+        }
+    }
+}
+
+/// One server process and the network in front of it.
+pub(crate) struct Host {
+    script: Script,
+    http: HttpScript,
+    process: Mutex<FaultyHttpProcess>,
+    proxy: Proxy,
+}
+
+impl Host {
+    pub(crate) async fn start(script: Script, http: HttpScript) -> Self {
+        let process = FaultyHttpProcess::start(free_port(), &script, &http);
+        let proxy = Proxy::start(process.port()).await.expect("a port is free");
+        Self {
+            script,
+            http,
+            process: Mutex::new(process),
+            proxy,
+        }
+    }
+
+    /// Where clients reach it.
+    pub(crate) fn url(&self, path: &str) -> String {
+        self.proxy.url(path)
+    }
+
+    /// Does something to the process, unless it is being started again just now.
+    pub(crate) fn harm(&self, harm: impl FnOnce(&mut FaultyHttpProcess)) -> bool {
+        match self.process.try_lock() {
+            Ok(mut process) => {
+                harm(&mut process);
+                true
+            }
+            Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => false,
+        }
+    }
+
+    /// Lets a frozen process go on, and bytes that were kept back.
+    pub(crate) fn mend(&self) {
+        self.process().thaw();
+        self.proxy.hold(false);
+    }
+
+    pub(crate) fn network(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    /// Starts the process again if it is dead.
+    fn revive(&self) {
+        let mut process = self.process();
+        if process.wait(Duration::ZERO).is_some() {
+            *process = FaultyHttpProcess::start(process.port(), &self.script, &self.http);
+        }
+    }
+
+    fn process(&self) -> MutexGuard<'_, FaultyHttpProcess> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

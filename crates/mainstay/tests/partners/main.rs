@@ -1,0 +1,10 @@
+//! Real servers, on the SDKs that most servers are built on. `cargo xtask partners` installs them.
+
+mod http;
+mod stdio;
+mod wishes;
+
+use std::time::Duration;
+
+/// Node and Python take seconds to start when the machine is busy.
+const LONG: Duration = Duration::from_secs(60);
