@@ -11,7 +11,7 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Url};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use super::Http;
@@ -43,6 +43,8 @@ pub(crate) struct Endpoint {
     client: Client,
     /// One request at a time looks for the credential: the others find what it found.
     credential: Arc<Mutex<()>>,
+    /// Sessions that are being deleted.
+    farewells: watch::Sender<usize>,
 }
 
 impl Endpoint {
@@ -50,11 +52,13 @@ impl Endpoint {
         let url = address(url)?;
         let client = client(&url, &options)?;
         let credential = Arc::default();
+        let farewells = watch::Sender::new(0);
         Ok(Self {
             url,
             options,
             client,
             credential,
+            farewells,
         })
     }
 
@@ -70,6 +74,18 @@ impl Endpoint {
             options,
             ..self.clone()
         }
+    }
+
+    /// Comes back when no session is being deleted. Whoever ends the program waits for it, or its last sessions would stay
+    /// behind at their servers.
+    pub(crate) async fn all_farewells_said(&self) {
+        let _ = self.farewells.subscribe().wait_for(|saying| *saying == 0).await;
+    }
+
+    /// Counts a session as being deleted until the guard is dropped.
+    pub(super) fn saying_farewell(&self) -> Farewell {
+        self.farewells.send_modify(|saying| *saying += 1);
+        Farewell(self.farewells.clone())
     }
 
     /// A connection of Streamable HTTP.
@@ -114,6 +130,15 @@ impl Endpoint {
             .map_err(|error| HttpFailure::NoCredential {
                 message: error.to_string(),
             })
+    }
+}
+
+/// A session that is being deleted.
+pub(super) struct Farewell(watch::Sender<usize>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.0.send_modify(|saying| *saying -= 1);
     }
 }
 
