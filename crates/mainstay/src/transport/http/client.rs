@@ -4,8 +4,10 @@
 //! method and the body; credentials so never reach a stranger. The head of an answer is bounded by the client: at most
 //! 100 headers in 400 KiB.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -41,8 +43,10 @@ pub(crate) struct Endpoint {
     pub(in crate::transport) url: Url,
     pub(in crate::transport) options: HttpOptions,
     client: Client,
-    /// One request at a time looks for the credential: the others find what it found.
-    credential: Arc<Mutex<()>>,
+    /// One request at a time looks for the credential: the others find what it found. Here is what was given last.
+    credential: Arc<Mutex<Option<HeaderValue>>>,
+    /// How often the credential that is given has changed.
+    renewals: Arc<AtomicU64>,
     /// Sessions that are being deleted.
     farewells: watch::Sender<usize>,
 }
@@ -51,13 +55,14 @@ impl Endpoint {
     pub(crate) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
         let url = address(url)?;
         let client = client(&url, &options)?;
-        let credential = Arc::default();
+        let (credential, renewals) = Default::default();
         let farewells = watch::Sender::new(0);
         Ok(Self {
             url,
             options,
             client,
             credential,
+            renewals,
             farewells,
         })
     }
@@ -65,6 +70,11 @@ impl Endpoint {
     /// What its requests are allowed in with.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         self.options.credentials.clone()
+    }
+
+    /// How often the credential has changed: a request that was refused and saw another count showed an old one.
+    pub(super) fn renewals(&self) -> u64 {
+        self.renewals.load(Ordering::Relaxed)
     }
 
     /// The same for calls that show these arguments in headers.
@@ -118,8 +128,13 @@ impl Endpoint {
 
     async fn authorization(&self, credentials: &dyn Credentials) -> Result<Option<HeaderValue>, HttpFailure> {
         let looking = async {
-            let _turn = self.credential.lock().await;
-            credentials.authorization().await
+            let mut last = self.credential.lock().await;
+            let value = credentials.authorization().await?;
+            if *last != value {
+                last.clone_from(&value);
+                self.renewals.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(value)
         };
         timeout(CREDENTIAL_TIMEOUT, looking)
             .await
@@ -127,7 +142,7 @@ impl Endpoint {
                 step: Step::Credential,
                 limit: CREDENTIAL_TIMEOUT,
             })?
-            .map_err(|error| HttpFailure::NoCredential {
+            .map_err(|error: io::Error| HttpFailure::NoCredential {
                 message: error.to_string(),
             })
     }

@@ -203,6 +203,16 @@ impl Courier {
         Ok(request)
     }
 
+    /// The same request with another credential, where there is one by now. A server that refuses whom it does not know has
+    /// done nothing of what it was asked, so it may be asked again.
+    pub(super) async fn renewed(&self, frame: &Frame, shown: u64) -> Option<RequestBuilder> {
+        let request = self
+            .post(frame.bytes(), self.headline(frame.bytes()))
+            .await
+            .ok()?;
+        (self.endpoint.renewals() != shown).then_some(request)
+    }
+
     /// Sends a request and waits for the head of its answer.
     pub(super) async fn send(
         &self,
