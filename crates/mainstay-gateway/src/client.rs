@@ -86,9 +86,11 @@ impl Client {
         }
     }
 
-    /// Notes what the client can answer.
-    pub(crate) fn introduce(&self, capabilities: RawJson) {
-        *lock(&self.capabilities) = capabilities;
+    /// Notes what the client can answer. It is copied: the message it came in is not kept for as long as a session lives.
+    pub(crate) fn introduce(&self, capabilities: &RawJson) {
+        if let Ok(copy) = RawJson::from_text(capabilities.as_str()) {
+            *lock(&self.capabilities) = copy;
+        }
     }
 
     /// Takes a seat in the audience.
