@@ -149,3 +149,6 @@ pub fn free_port() -> u16 {
         .find(is_free)
         .expect("a port is free")
 }
+
+#[cfg(test)]
+mod tests;

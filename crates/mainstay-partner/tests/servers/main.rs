@@ -2,7 +2,10 @@
 
 mod stdio;
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::{self, Command};
 
 use mainstay_partner::{Partner, partners};
 use serde_json::{Value, json};
@@ -119,6 +122,23 @@ fn the_rmcp_server_tells_a_modern_subscriber_when_its_tools_change() {
     server.await_notification("notifications/subscriptions/acknowledged");
     server.request("tools/call", &modern(json!({ "name": "toggle" })));
     server.await_notification("notifications/tools/list_changed");
+}
+
+#[test]
+fn the_rmcp_server_says_on_which_port_it_serves() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_rmcp-server"))
+        .args(["--http", "0"])
+        .stdout(process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let port = line.trim().parse::<u16>();
+    let connected = port.map(|port| TcpStream::connect(("127.0.0.1", port)));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(matches!(connected, Ok(Ok(_))), "{line:?}: {connected:?}");
 }
 
 fn rmcp_server() -> Partner {
