@@ -116,6 +116,7 @@ fn json_has_the_documented_keys_and_no_colour() {
     );
     let (dying, good) = (&document["servers"][0], &document["servers"][1]);
     let expected = [
+        "address",
         "attempt",
         "budget",
         "counts",
@@ -138,6 +139,7 @@ fn json_has_the_documented_keys_and_no_colour() {
         "time_ms",
         "title",
         "tools",
+        "transport",
         "up",
     ];
     assert_eq!(keys(dying), expected);
@@ -147,7 +149,7 @@ fn json_has_the_documented_keys_and_no_colour() {
     assert_eq!(dying["up"], false);
     assert_eq!(
         keys(&dying["error"]),
-        ["exit_code", "message", "signal", "stderr"]
+        ["exit_code", "login", "message", "signal", "stderr"]
     );
     assert_eq!(dying["error"]["exit_code"], 3);
     assert_eq!(dying["error"]["stderr"][0], "cannot find my database");

@@ -82,6 +82,7 @@ fn a_reader_that_leaves_early_is_no_error() {
         &["tools"],
         &["call", "demo", "echo", "text=x"],
         &["tools", "--json"],
+        &["ping", "demo", "--interval", "1ms"],
     ] {
         let sandbox = Sandbox::new();
         let mut child = sandbox.command(command).spawn().unwrap();

@@ -1,7 +1,7 @@
 //! Whose a request is: the server behind a public name or uri, and the request as that server knows it.
 
 use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{Era, Server};
+use mainstay::{Era, Kind, Server};
 
 use super::{Desk, Request};
 use crate::protocol::{RESOURCE_NOT_FOUND, invalid_params, text};
@@ -59,6 +59,24 @@ impl Desk {
             server: self.fleet().server(&server).ok_or_else(gone)?,
             params: Some(params.to_raw()),
         })
+    }
+
+    /// The arguments of a call that its tool wants to be seen in headers, with their names there.
+    pub(crate) fn mirrored(&self, scope: &Scope, tool: &str, arguments: &RawJson) -> Vec<(String, RawJson)> {
+        let catalog = self.fleet().catalog();
+        let (server, original) = match scope {
+            Scope::Union => match catalog.tool(tool) {
+                Some(tool) => (tool.server().to_owned(), tool.original().to_owned()),
+                None => return Vec::new(),
+            },
+            Scope::Server(name) => match self.fleet().server(name) {
+                Some(server) => (name.to_string(), server.view().original_name(tool).to_owned()),
+                None => return Vec::new(),
+            },
+        };
+        let listed = catalog.server(&server);
+        let tool = listed.and_then(|listed| listed.item(Kind::Tool, &original));
+        tool.map_or_else(Vec::new, |tool| tool.mirrored(arguments))
     }
 
     /// The server that a resource belongs to: the one that lists it, or that has a template for it.

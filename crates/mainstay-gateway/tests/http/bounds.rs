@@ -71,7 +71,13 @@ async fn a_session_that_nobody_uses_ends_and_one_with_an_open_stream_does_not() 
 
 #[tokio::test]
 async fn a_connection_too_many_is_told_so() {
-    let world = World::open(HttpDoor::new().max_connections(2)).await;
+    for (of_all, of_one) in [(2, 10), (10, 2)] {
+        let world = World::open(HttpDoor::new().max_connections(of_all, of_one)).await;
+        refuses_a_third(&world).await;
+    }
+}
+
+async fn refuses_a_third(world: &World) {
     let held = [
         TcpStream::connect(world.address).await.unwrap(),
         TcpStream::connect(world.address).await.unwrap(),

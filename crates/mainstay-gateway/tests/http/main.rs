@@ -12,3 +12,4 @@ mod refusing;
 mod sessions;
 mod stateless;
 mod streams;
+mod tls;

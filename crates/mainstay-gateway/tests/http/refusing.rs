@@ -1,6 +1,7 @@
 //! What cannot be read, or is not meant for this server, is refused with the right words, and disturbs nobody.
 
 use mainstay_gateway::HttpDoor;
+use mainstay_testkit::Script;
 use serde_json::{Value, json};
 
 use crate::support::{World, modern, request, text};
@@ -270,4 +271,50 @@ async fn modern_requests_say_the_same_in_their_headers_and_bodies() {
         ))
         .await;
     assert_eq!(read.status, 200, "its name is its uri");
+}
+
+#[tokio::test]
+async fn arguments_that_a_tool_wants_to_be_seen_are_in_headers() {
+    let properties = json!({
+        "region": { "type": "string", "x-mcp-header": "Region" },
+        "limit": { "type": "integer", "x-mcp-header": "Limit" },
+    });
+    let tool = json!({ "name": "route", "inputSchema": { "type": "object", "properties": properties } });
+    let world = World::with(HttpDoor::new(), Script::new().tool_json(tool)).await;
+    for (path, name) in [("/mcp/one", "route"), ("/mcp", "one__route")] {
+        let call = |arguments| {
+            modern(
+                path,
+                1,
+                "tools/call",
+                json!({ "name": name, "arguments": arguments }),
+            )
+        };
+        let both = || call(json!({ "region": "Zürich", "limit": 42 }));
+        let right = || {
+            both()
+                .header("mcp-param-region", "=?base64?WsO8cmljaA==?=")
+                .header("mcp-param-limit", "42")
+        };
+        let good = [
+            right(),
+            right().header("mcp-param-limit", "42.0"),
+            right().header("mcp-param-other", "unknown"),
+            call(json!({ "region": null })),
+            call(json!({ "region": "a" })).header("mcp-param-region", "a"),
+        ];
+        for ask in good {
+            assert_eq!(world.send(ask).await.status, 200);
+        }
+        let bad = [
+            both(),
+            right().header("mcp-param-limit", "43"),
+            right().header("mcp-param-region", "Bern"),
+            right().header("mcp-param-region", "=?base64?WsO8cmljaA?="),
+            call(json!({ "region": "1e1" })).header("mcp-param-region", "10"),
+        ];
+        for ask in bad {
+            assert_eq!(world.send(ask).await.refusal().await, (400, -32020));
+        }
+    }
 }

@@ -124,7 +124,7 @@ async fn a_listen_is_told_what_it_asked_for_and_nothing_else() {
     side.edit(|script| {
         script
             .tools
-            .push(json!({ "name": "new", "inputSchema": { "type": "object" } }))
+            .push(json!({ "name": "new", "inputSchema": { "type": "object" } }));
     });
     for kind in ["prompts", "tools"] {
         let method = format!("notifications/{kind}/list_changed");

@@ -14,10 +14,17 @@ async fn change_tools(world: &World, name: &str) {
     side.edit(|script| {
         script
             .tools
-            .push(json!({ "name": name, "inputSchema": { "type": "object" } }))
+            .push(json!({ "name": name, "inputSchema": { "type": "object" } }));
     });
     side.inject_message(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }))
         .await;
+}
+
+/// A session whose client has seen the tools, and so is told when they change.
+async fn with_tools(world: &World) -> Session {
+    let session = world.session("/mcp/one").await;
+    assert_eq!(session.ask(1, "tools/list", json!({})).await.status, 200);
+    session
 }
 
 async fn list_changed(stream: &mut Reply) -> Option<String> {
@@ -82,12 +89,12 @@ async fn a_call_whose_client_went_away_before_its_answer_runs_to_its_end() {
 #[tokio::test]
 async fn the_standing_stream_tells_of_changes_and_of_those_that_were_missed() {
     let world = World::open(HttpDoor::new()).await;
-    let session = world.session("/mcp/one").await;
+    let session = with_tools(&world).await;
     let mut standing = session.listen(None).await;
     change_tools(&world, "first").await;
     let seen = list_changed(&mut standing).await;
     drop(standing);
-    let watcher = world.session("/mcp/one").await;
+    let watcher = with_tools(&world).await;
     let mut watching = watcher.listen(None).await;
     change_tools(&world, "second").await;
     list_changed(&mut watching).await;
@@ -98,7 +105,7 @@ async fn the_standing_stream_tells_of_changes_and_of_those_that_were_missed() {
 #[tokio::test]
 async fn the_latest_standing_stream_is_the_one_that_is_read() {
     let world = World::open(HttpDoor::new()).await;
-    let session = world.session("/mcp/one").await;
+    let session = with_tools(&world).await;
     let mut first = session.listen(None).await;
     let mut second = session.listen(None).await;
     assert_eq!(first.event().await, None, "it was taken over");

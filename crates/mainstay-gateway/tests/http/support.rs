@@ -173,13 +173,15 @@ pub(crate) fn modern(path: &str, id: u64, method: &str, mut params: Value) -> As
 }
 
 pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
+    request["params"] = params;
+    request
 }
 
 pub(crate) fn initialize(capabilities: Value) -> Value {
     let client = json!({ "name": "test", "version": "1" });
-    let params =
-        json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client });
+    let mut params = json!({ "protocolVersion": "2025-11-25", "clientInfo": client });
+    params["capabilities"] = capabilities;
     request(0, "initialize", params)
 }
 

@@ -175,6 +175,12 @@ impl Reply {
 
     /// The next event; `None` at the end of the stream, be it proper or not.
     pub(crate) async fn event(&mut self) -> Option<Event> {
+        timeout(LONG, self.next_event())
+            .await
+            .expect("an event in time")
+    }
+
+    async fn next_event(&mut self) -> Option<Event> {
         loop {
             if let Some((event, rest)) = self.rest.split_once("\n\n") {
                 let event = parse(event);
@@ -184,8 +190,8 @@ impl Reply {
                     None => continue,
                 }
             }
-            let chunk = timeout(LONG, self.chunk()).await.expect("an event in time");
-            self.rest.push_str(&chunk?);
+            let chunk = self.chunk().await?;
+            self.rest.push_str(&chunk);
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::Kind;
 use super::mirror::{self, Mirror};
 use super::object::fields;
-use crate::wire::RawJson;
+use crate::wire::{Object, RawJson};
 
 /// One thing a server offers, exactly as the server sent it.
 #[derive(Clone, Debug)]
@@ -56,12 +56,25 @@ impl Item {
         self.has_description
     }
 
-    /// The arguments that a tool wants mirrored in headers.
-    pub(super) fn mirrors(&self) -> &[Mirror] {
-        match self.mirrors.as_deref() {
-            Some(Ok(mirrors)) => mirrors,
-            Some(Err(_)) | None => &[],
-        }
+    /// The arguments of a call that this tool wants mirrored in headers over HTTP: what follows `Mcp-Param-` in the name
+    /// of each, and its value: a string, an integer or a boolean. Arguments that are not there have none.
+    pub fn mirrored(&self, arguments: &RawJson) -> Vec<(String, RawJson)> {
+        let mirrors = match self.mirrors.as_deref() {
+            Some(Ok(mirrors)) if !mirrors.is_empty() => mirrors,
+            Some(_) | None => return Vec::new(),
+        };
+        let Some(arguments) = Object::parse(arguments) else {
+            return Vec::new();
+        };
+        mirrors
+            .iter()
+            .filter_map(|mirror| mirror.of(&arguments))
+            .collect()
+    }
+
+    /// Whether there is any argument that it wants mirrored.
+    pub(super) fn is_mirrored(&self) -> bool {
+        matches!(self.mirrors.as_deref(), Some(Ok(mirrors)) if !mirrors.is_empty())
     }
 
     /// What is wrong with its wish for headers.

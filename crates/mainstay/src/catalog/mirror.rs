@@ -67,36 +67,38 @@ impl ParamHeaders for CallHeaders {
         let tool = catalog
             .as_ref()
             .and_then(|catalog| catalog.item(Kind::Tool, tool));
-        let mirrors = tool.map_or(&[][..], |tool| tool.mirrors());
-        if mirrors.is_empty() {
-            return Vec::new();
-        }
-        let Some(arguments) = RawJson::from_text(arguments)
-            .ok()
-            .as_ref()
-            .and_then(Object::parse)
-        else {
+        let Some(tool) = tool.filter(|tool| tool.is_mirrored()) else {
             return Vec::new();
         };
-        let header = |mirror: &Mirror| Some((mirror.header.clone(), mirror.value(&arguments)?));
-        mirrors.iter().filter_map(header).collect()
+        let Ok(arguments) = RawJson::from_text(arguments) else {
+            return Vec::new();
+        };
+        let header = |(name, value): (String, RawJson)| Some((name, text(&value)?));
+        tool.mirrored(&arguments).into_iter().filter_map(header).collect()
     }
 }
 
 impl Mirror {
-    /// The argument as text; `None` where there is none, or none that a header could hold.
-    fn value(&self, arguments: &Object) -> Option<String> {
+    /// The header of a call with these arguments, and what it holds; `None` where there is nothing that a header could
+    /// hold.
+    pub(super) fn of(&self, arguments: &Object) -> Option<(String, RawJson)> {
         let (first, rest) = self.path.split_first()?;
         let mut value = arguments.get(first)?.clone();
         for name in rest {
             value = Object::parse(&value)?.get(name)?.clone();
         }
-        match value.parse::<Value>().ok()? {
-            Value::String(text) => Some(text),
-            // As it stands in the body: a server may compare the two as text.
-            Value::Bool(_) | Value::Number(_) => Some(value.as_str().to_owned()),
-            Value::Null | Value::Array(_) | Value::Object(_) => None,
-        }
+        let is_plain = !matches!(value.as_bytes().first()?, b'n' | b'{' | b'[');
+        is_plain.then(|| (self.header.clone(), value))
+    }
+}
+
+/// The text of a value that a header can hold.
+fn text(value: &RawJson) -> Option<String> {
+    match value.parse::<Value>().ok()? {
+        Value::String(text) => Some(text),
+        // As it stands in the body: a server may compare the two as text.
+        Value::Bool(_) | Value::Number(_) => Some(value.as_str().to_owned()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 

@@ -4,10 +4,10 @@
 //! stream that breaks, are asked again, ever more slowly while that is vain. What changed meanwhile went unheard, so
 //! everything is listed again.
 
-use std::future::poll_fn;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use serde_json::json;
@@ -41,8 +41,8 @@ struct Listening {
 }
 
 impl Connection {
-    /// Opens the long answer, in place of the one before it. It is queued before this returns, so that whatever is listed
-    /// afterwards is listed by a server that listens.
+    /// Opens the long answer, in place of the one before it. It is queued before this returns, so that over a transport
+    /// that keeps the order whatever is listed afterwards is listed by a server that tells of changes.
     pub(crate) fn listen(&self, interests: &Interests) {
         let Some(meta) = &self.meta else { return };
         let offers = self.greeting.offers;
@@ -76,6 +76,7 @@ impl Listening {
         loop {
             let asked = Instant::now();
             let ended = self.once(again).await;
+            self.reception.listen_taken();
             if asked.elapsed() >= STOOD {
                 pace.gained();
             }
@@ -92,20 +93,24 @@ impl Listening {
         }
     }
 
+    /// Asks, and waits for the end of the answer. Whoever asks `again` has missed something, and lists once he listens.
     async fn once(&self, again: bool) -> Ended {
+        let taken = self.reception.next_listen();
         let options = RequestOptions::within(LONGEST_REQUEST);
         let params = Some(self.params.clone());
         let mut answer = pin!(self.peer.request("subscriptions/listen", params, options));
-        let begun = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
-        if again {
-            self.reception.list_changed();
-        }
-        match begun {
-            Poll::Ready(answer) => how(&answer),
-            Poll::Pending => tokio::select! {
-                answer = answer => how(&answer),
-                () = self.reception.listen_cancelled() => Ended::Gracefully,
-            },
+        let mut missed = pin!(async {
+            if again {
+                taken.await;
+                self.reception.list_changed();
+            }
+            pending().await
+        });
+        tokio::select! {
+            biased;
+            answer = &mut answer => how(&answer),
+            () = self.reception.listen_cancelled() => Ended::Gracefully,
+            never = &mut missed => never,
         }
     }
 }

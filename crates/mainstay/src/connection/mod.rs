@@ -164,16 +164,12 @@ impl Connection {
 
     /// Asks for a sign of life. Any answer is one, "method not found" and an error of HTTP included.
     pub(crate) async fn probe(&self, timeout: Duration) -> Result<(), RequestError> {
-        let deadline = Instant::now() + timeout;
+        // Withdrawn when it is not answered: over HTTP each request holds a connection as long as it stands.
+        let options = RequestOptions::within(timeout);
         let answer = match &self.meta {
-            None => {
-                self.peer
-                    .request("ping", None, RequestOptions::until(deadline).not_cancellable())
-                    .await
-            }
+            None => self.peer.request("ping", None, options).await,
             Some(meta) => {
                 let params = meta.stamp(None);
-                let options = RequestOptions::until(deadline).not_cancellable();
                 self.peer.request("server/discover", Some(params), options).await
             }
         };

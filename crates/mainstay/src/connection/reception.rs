@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use serde::Deserialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -25,6 +25,9 @@ use crate::wire::{Handler, Peer, RawJson, RpcError};
 /// How long a person may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
+/// How long a listing waits for the listen that would tell of its changes.
+const HEAD_START: Duration = Duration::from_millis(500);
+
 pub(crate) struct Reception {
     slot: Arc<Slot>,
     generation: Generation,
@@ -36,6 +39,8 @@ pub(crate) struct Reception {
     listens: Mutex<Listens>,
     /// The server ended a listen by `notifications/cancelled`.
     listen_cancelled: Notify,
+    /// How many listens the server has acknowledged, or ended.
+    listens_taken: watch::Sender<u64>,
 }
 
 /// The long requests that carry a modern server's notifications. The one before the last is cancelled only when the
@@ -57,6 +62,7 @@ impl Reception {
             answering: Mutex::new(HashMap::new()),
             listens: Mutex::default(),
             listen_cancelled: Notify::new(),
+            listens_taken: watch::Sender::new(0),
         }
     }
 
@@ -72,9 +78,25 @@ impl Reception {
     }
 
     fn listen_acknowledged(&self) {
+        self.listen_taken();
         let old = self.listens().retiring.take();
         if let Some(old) = old {
             old.abort();
+        }
+    }
+
+    /// A listen was acknowledged, or came to its end.
+    pub(super) fn listen_taken(&self) {
+        self.listens_taken.send_modify(|taken| *taken += 1);
+    }
+
+    /// Comes back when a listen that is asked for from now on was taken, or soon: a server owes an acknowledgement, but
+    /// nothing may depend on it.
+    pub(super) fn next_listen(&self) -> impl Future<Output = ()> + use<> {
+        let mut taken = self.listens_taken.subscribe();
+        let before = *taken.borrow_and_update();
+        async move {
+            let _ = timeout(HEAD_START, taken.wait_for(|taken| *taken > before)).await;
         }
     }
 

@@ -26,13 +26,19 @@ pub(crate) struct Interests {
 
 impl Connection {
     /// Makes the wishes known to a new generation. One that the server refuses is logged, and keeps nothing else from
-    /// being restored.
-    pub(crate) async fn restore(&mut self, interests: Interests) {
+    /// being restored. Where requests may overtake each other, it waits for the one that must not be overtaken.
+    pub(crate) async fn restore(&mut self, interests: Interests, in_order: bool) {
         self.restored = interests;
         match self.greeting.era {
             Era::Legacy => self.tell_changes(&Interests::default(), &self.restored).await,
             // The level travels with each request; one listen carries the changes of lists and the subscriptions.
-            Era::Modern => self.listen(&self.restored),
+            Era::Modern => {
+                let taken = self.reception.next_listen();
+                self.listen(&self.restored);
+                if !in_order {
+                    taken.await;
+                }
+            }
         }
     }
 

@@ -103,6 +103,20 @@ impl DialError {
         )
     }
 
+    /// Whether a server that answers so to a request for its stream has none.
+    fn denies_sse(&self) -> bool {
+        matches!(
+            self.http(),
+            Some(
+                HttpFailure::Status {
+                    status: 400..=499,
+                    ..
+                } | HttpFailure::Redirect { .. }
+                    | HttpFailure::StreamEnded
+            )
+        )
+    }
+
     /// The failure of the request over HTTP that the dial hung on.
     pub(super) fn http(&self) -> Option<&HttpFailure> {
         match self {
@@ -175,8 +189,9 @@ impl Dial {
                     Err(error) if error.suggests_sse() && way.admits(Era::Legacy) => error,
                     done => return done,
                 };
-                // If that fails too, the answer of the newer transport says more.
-                self.greeted(&sse, tree).await.map_err(|_| error)
+                // Where there is no stream either, the answer of the newer transport says more.
+                let answer = self.greeted(&sse, tree).await;
+                answer.map_err(|of_sse| if of_sse.denies_sse() { error } else { of_sse })
             }
         }
     }
@@ -225,11 +240,13 @@ impl Dial {
         };
         let mut connection =
             Connection::new(hanging_up.keep(), greeting, dialect, reception, self.clock, pid);
+        let in_order = match settings.target() {
+            Target::Stdio(_) => true,
+            Target::Http(_) | Target::Custom(_) => false,
+        };
         // A server that cannot restore a wish is still worth more than none.
-        if timeout(RESTORE_TIMEOUT, connection.restore(self.slot.interests()))
-            .await
-            .is_err()
-        {
+        let restoring = connection.restore(self.slot.interests(), in_order);
+        if timeout(RESTORE_TIMEOUT, restoring).await.is_err() {
             tracing::warn!(server = %self.slot.name, "subscriptions and log level were not restored in time");
         }
         Ok(connection)

@@ -21,6 +21,12 @@ const PROBE_SILENCE: Duration = Duration::from_secs(2);
 /// "Unsupported protocol version", with the supported ones in its data.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
+/// "The headers do not match the body".
+const HEADER_MISMATCH: i64 = -32020;
+
+/// "The client lacks a capability that this needs".
+const MISSING_CAPABILITY: i64 = -32021;
+
 /// The introduction that Mainstay makes on behalf of its callers.
 #[derive(Clone, Debug)]
 pub(crate) struct Introduction {
@@ -41,7 +47,7 @@ pub(crate) enum HandshakeError {
     UnsupportedVersion { offered: String },
     #[error("the server does not speak the {0} era, which the configuration pins it to")]
     NotOfEra(Era),
-    #[error("the server refused to initialize: {0}")]
+    #[error("the server refused to open the conversation: {0}")]
     Refused(RpcError),
     #[error("the answer to {method} is not valid: {reason}")]
     BadAnswer { method: &'static str, reason: String },
@@ -139,6 +145,10 @@ async fn discover(
     match answer {
         Ok(result) => discovered(&result),
         Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => none_of(&offered(&error)),
+        // Only a modern server knows these. It would not know `initialize`, and what it has against this client is said.
+        Err(RequestError::Rpc(error)) if [HEADER_MISMATCH, MISSING_CAPABILITY].contains(&error.code()) => {
+            Err(HandshakeError::Refused(error))
+        }
         Err(RequestError::Lost { .. }) => Err(HandshakeError::LostWhenProbed),
         Err(RequestError::Send(failure)) => not_carried(failure),
         Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {

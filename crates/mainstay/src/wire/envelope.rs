@@ -63,7 +63,9 @@ impl<'a> Message<'a> {
     }
 
     fn read_one(message: &'a Bytes) -> Option<Self> {
-        let fields: Fields<'a> = serde_json::from_slice(message).ok()?;
+        // Seen to be UTF-8 as a whole, it need not be looked at again piece by piece.
+        let whole = std::str::from_utf8(message).ok()?;
+        let fields: Fields<'a> = serde_json::from_str(whole).ok()?;
         let part = |raw: &RawValue| RawJson::part_of(message, raw);
         let error = fields.error.filter(|raw| raw.get() != "null");
         let params = fields.params.filter(|raw| raw.get() != "null").map(part);

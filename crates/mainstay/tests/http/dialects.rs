@@ -83,7 +83,7 @@ async fn where_neither_transport_is_served_the_answer_of_the_newer_one_is_told()
 #[tokio::test]
 async fn a_server_that_hangs_up_on_the_modern_question_is_spoken_to_in_the_old_way() {
     for fault in [HttpFault::Close, HttpFault::Reset, HttpFault::NotHttp] {
-        let http = HttpScript::new().on("server/discover", fault);
+        let http = HttpScript::new().without_sessions().on("server/discover", fault);
         let far = serve(Script::new(), http).await;
         let (_fleet, server) = keep(web_at(&far));
         connected(&server).await;
@@ -92,6 +92,19 @@ async fn a_server_that_hangs_up_on_the_modern_question_is_spoken_to_in_the_old_w
         assert_eq!((status.starts, status.attempt), (1, 0), "one connection");
         assert_eq!(sent(&far, "server/discover"), 1);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_the_modern_question_is_spoken_to_in_the_old_way() {
+    // It has no sessions, and so no reason to refuse a question outside of one.
+    let http = HttpScript::new()
+        .without_sessions()
+        .on("server/discover", HttpFault::NoHead);
+    let far = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&far));
+    connected(&server).await;
+    assert!(echo(&server).await.is_ok());
+    assert_eq!((spoken(&server).0, server.status().starts), (Era::Legacy, 1));
 }
 
 #[tokio::test]

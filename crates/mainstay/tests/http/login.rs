@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use mainstay::transport::http::{BearerToken, Challenge};
 use mainstay::{CallError, CallOptions, Cause, Fleet, Outcome, Reason, Server, StateKind, Status, Trouble};
-use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 use serde_json::json;
 
 use crate::support::{
-    ERAS, SOON, connected, echo, generation_of, keep, next_event, probing, sent, serve, web_at,
+    ERAS, SOON, connected, echo, generation_of, keep, next_event, probing, seen, sent, serve, web_at,
 };
 
 const METADATA: &str = "http://127.0.0.1/.well-known/oauth-protected-resource/mcp";
@@ -195,4 +195,24 @@ async fn an_expired_token_keeps_the_tools_in_sight() {
     let second = crate::support::beyond(&server, first).await;
     assert_eq!(generation_of(&server.status()), second);
     assert_eq!(fleet.catalog().freshness("web").unwrap().stale_since, None);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_refused_while_a_token_is_renewed_is_asked_for_again() {
+    let ends = HttpRule::new(HttpStep::Get, HttpFault::EndAfterEvents(1)).occurrence(Occurrence::Nth(1));
+    let refused = HttpRule::new(HttpStep::Get, unauthorized()).occurrence(Occurrence::Nth(2));
+    let http = HttpScript::new().without_event_ids().rule(ends).rule(refused);
+    let far = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let generation = connected(&server).await;
+    seen(&far, |traffic| traffic.live_streams() == 1).await;
+    far.notify(
+        "notifications/message",
+        &json!({ "level": "info", "data": "the last" }),
+    );
+    seen(&far, |traffic| {
+        traffic.requests("GET") == 3 && traffic.live_streams() == 1
+    })
+    .await;
+    assert_eq!(connected(&server).await, generation);
 }

@@ -13,6 +13,7 @@ mod login;
 mod losing;
 mod probing;
 mod sessions;
+mod sse;
 mod starting;
 mod throttling;
 mod timing;

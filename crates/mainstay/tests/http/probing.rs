@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use mainstay::{CallOptions, Cause, StateKind};
-use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpRule, HttpScript, Proxy, Traffic};
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::json;
 
 use crate::support::{
-    ERAS, beyond, connected, echo, keep, next_event, probing, seen, sent, serve, web, web_at,
+    ERAS, beyond, connected, echo, keep, next_event, probing, seen, sent, serve, web, web_at, well,
 };
 
 /// The method that a server of this era is probed with.
@@ -93,5 +93,42 @@ async fn a_busy_server_is_left_alone() {
             .await;
         assert_eq!(sent(&far, probe_of(speaks)), before, "not probed meanwhile");
         assert_eq!(reply.expect("answered").generation.0, generation);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_breaks_makes_its_server_be_looked_after_at_once() {
+    for speaks in ERAS {
+        let far = well(speaks).await;
+        let proxy = Proxy::start(far.port()).await.unwrap();
+        // Nobody would look for ten minutes.
+        let (fleet, server) = keep(web("web", &proxy.url("/mcp")).policy(probing(600_000, 200, 2)));
+        let first = connected(&server).await;
+        let mut events = fleet.events();
+        // Whatever stands in front of the server answers for it still: no connection is refused.
+        proxy.refuse(true);
+        proxy.cut();
+        assert!(echo(&server).await.is_err());
+        let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
+        assert_eq!(lost.cause, Cause::ProbesMissed);
+        proxy.refuse(false);
+        beyond(&server, first).await;
+    }
+}
+
+#[tokio::test]
+async fn probes_that_are_never_answered_leave_no_connection_behind() {
+    for speaks in ERAS {
+        let probe = probe_of(speaks);
+        let deaf = HttpRule::on(probe, HttpFault::NoHead).occurrence(match speaks {
+            Speaks::Legacy => Occurrence::Always,
+            Speaks::Modern | Speaks::Both => Occurrence::From(2),
+        });
+        let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(deaf)).await;
+        let (_fleet, server) = keep(web_at(&far).policy(probing(10, 20, 1000)));
+        connected(&server).await;
+        seen(&far, |traffic| traffic.sent(probe) >= 20).await;
+        let open = far.traffic(Traffic::open_connections);
+        assert!(open <= 8, "{open} connections");
     }
 }

@@ -194,3 +194,18 @@ async fn a_server_that_has_too_much_to_tell_is_left_alone_for_as_long_as_it_asks
     seen(&far, |traffic| traffic.sent(LISTEN) == 2).await;
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn everything_is_listed_by_a_server_that_listens_however_late_it_takes_the_listen() {
+    let late = HttpRule::on(LISTEN, HttpFault::Delay { ms: 200 });
+    let far = serve(Script::new().speaks(Speaks::Modern), HttpScript::new().rule(late)).await;
+    let began = Instant::now();
+    let (_fleet, server) = keep(web_at(&far));
+    connected(&server).await;
+    assert!(
+        began.elapsed() >= Duration::from_millis(200),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(sent(&far, LISTEN), 1);
+}

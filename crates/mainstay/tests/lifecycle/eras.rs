@@ -142,6 +142,27 @@ async fn a_server_that_refuses_a_version_and_offers_the_same_is_asked_once_more(
     );
 }
 
+#[tokio::test]
+async fn a_server_that_refuses_as_only_a_modern_one_can_is_not_spoken_to_in_the_old_way() {
+    for code in [-32020, -32021] {
+        let refusal = json!({ "jsonrpc": "2.0", "error": { "code": code, "message": "not like this" } });
+        let fault = HttpFault::Status {
+            code: 400,
+            headers: Vec::new(),
+            body: refusal.to_string(),
+        };
+        let script =
+            HttpScript::new().rule(HttpRule::on("server/discover", fault).occurrence(Occurrence::Nth(1)));
+        let far = FaultyHttpServer::start(Script::new().speaks(Speaks::Both), script)
+            .await
+            .unwrap();
+        let (_fleet, server) = keep(ServerConfig::http("web", far.url("/mcp")));
+        connected(&server).await;
+        assert_eq!(era(&server), Some((Era::Modern, "2026-07-28".to_owned())));
+        assert_eq!(far.traffic(|traffic| traffic.count("initialize")), 0, "{code}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_ignores_the_modern_question_is_initialized() {
     let memory = InMemory::playing(Script::new().on(Step::Discover, Fault::NoAnswer));

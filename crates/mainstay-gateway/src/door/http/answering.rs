@@ -201,3 +201,6 @@ impl Session {
         Arc::new(stream)
     }
 }
+
+#[cfg(test)]
+mod tests;

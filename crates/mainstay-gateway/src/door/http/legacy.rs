@@ -133,7 +133,7 @@ impl Entrance {
         caller: Caller,
         headers: &HeaderMap,
     ) -> Result<InUse, Refusal> {
-        if let Named::Unknown(version) | Named::Modern(version) = Named::of(headers) {
+        if let Named::Unknown(version) = Named::of(headers) {
             return Err(modern::unsupported(version));
         }
         let Some(id) = headers.get(SESSION) else {

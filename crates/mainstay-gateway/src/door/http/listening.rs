@@ -17,8 +17,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::entrance::Entrance;
+use super::guard::Caller;
 use super::options::{DoorError, HttpDoor};
 use super::patient::Patient;
+use super::peers::Peers;
 use crate::gateway::Gateway;
 
 /// How long a connection may be open without a request on it: a client that is slow to send one, or that keeps the
@@ -57,6 +59,7 @@ impl Gateway {
         let mut connections = Connections {
             tls: door.tls.map(TlsAcceptor::from),
             entrance,
+            peers: Arc::default(),
             tasks: JoinSet::new(),
         };
         connections.accept_until(&listener, shutdown).await;
@@ -75,6 +78,7 @@ impl Gateway {
 struct Connections {
     entrance: Arc<Entrance>,
     tls: Option<TlsAcceptor>,
+    peers: Arc<Peers>,
     tasks: JoinSet<()>,
 }
 
@@ -94,14 +98,20 @@ impl Connections {
     }
 
     fn take(&mut self, stream: TcpStream, peer: SocketAddr) {
-        if self.tasks.len() >= self.entrance.bounds.connections {
+        let bounds = &self.entrance.bounds;
+        let has_room = self.tasks.len() < bounds.connections;
+        let seat = has_room.then(|| {
+            self.peers
+                .seat(Caller::from_peer(peer.ip()), bounds.connections_of_peer)
+        });
+        let Some(seat) = seat.flatten() else {
             tracing::warn!(%peer, "no room for another connection");
             if self.tls.is_none() {
                 // It fits into the empty buffer of a new connection, or is lost.
                 let _ = stream.try_write(FULL);
             }
             return;
-        }
+        };
         // Without it small answers wait for the acknowledgement of what went before.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "the connection is gone already");
@@ -109,6 +119,7 @@ impl Connections {
         }
         let (entrance, tls) = (self.entrance.clone(), self.tls.clone());
         self.tasks.spawn(async move {
+            let _seat = seat;
             match tls {
                 None => talk(entrance, stream, peer.ip()).await,
                 Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {

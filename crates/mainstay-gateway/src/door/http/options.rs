@@ -31,6 +31,7 @@ pub(super) struct Bounds {
     pub(super) body: usize,
     /// Connections at the same time.
     pub(super) connections: usize,
+    pub(super) connections_of_peer: usize,
     pub(super) sessions: usize,
     pub(super) sessions_of_caller: usize,
     /// How long a session lives without a request and without an open stream.
@@ -79,6 +80,7 @@ impl HttpDoor {
             bounds: Bounds {
                 body: 16 * 1024 * 1024,
                 connections: 4096,
+                connections_of_peer: 2048,
                 sessions: 10_000,
                 sessions_of_caller: 4_000,
                 session_idle: Duration::from_secs(30 * 60),
@@ -135,10 +137,12 @@ impl HttpDoor {
         self
     }
 
-    /// Connections at the same time; 4096 by default. Each open stream is one.
+    /// Connections at the same time, of all clients and from one address; 4096 and 2048 by default. Each open stream is
+    /// one.
     #[must_use]
-    pub fn max_connections(mut self, connections: usize) -> Self {
-        self.bounds.connections = connections;
+    pub fn max_connections(mut self, of_all: usize, of_one: usize) -> Self {
+        self.bounds.connections = of_all;
+        self.bounds.connections_of_peer = of_one;
         self
     }
 

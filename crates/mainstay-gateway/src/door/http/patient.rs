@@ -85,3 +85,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         self.judge(shut, context)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,6 +70,14 @@ impl Entrance {
                 Ok(empty(StatusCode::ACCEPTED))
             }
             Message::Response { id, result } => {
+                if matches!(named, Named::Modern(_)) {
+                    let what = "there is nothing to answer: input goes with the request that needs it";
+                    return Err(Refusal::new(
+                        StatusCode::BAD_REQUEST,
+                        RpcError::INVALID_REQUEST,
+                        what,
+                    ));
+                }
                 let session = self.session(&scope, caller, &head.headers)?;
                 session.client.answered(&id, result);
                 Ok(empty(StatusCode::ACCEPTED))

@@ -19,8 +19,11 @@ const MAX_EVENTS: usize = 1024;
 /// Bytes in a log, read or not; the latest message is kept whatever its size.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that are kept of what was read already, for a client that did not get them after all.
-const MAX_READ_BYTES: usize = 256 * 1024;
+/// What is kept of what was read already, for a client that did not get it after all: events and bytes.
+const READ_OF_REQUEST: (usize, usize) = (256, 256 * 1024);
+
+/// The same of a standing stream, which lives as long as its session.
+const READ_OF_SESSION: (usize, usize) = (64, 8 * 1024);
 
 /// The number of the stream for what belongs to no request.
 pub(super) const STANDING: u64 = 0;
@@ -175,8 +178,9 @@ impl Stream {
         place.next += 1;
         log.unread = log.unread.max(place.next);
         let room = match self.kind {
-            Kind::Passing => 0,
-            Kind::Kept | Kind::Standing => MAX_READ_BYTES,
+            Kind::Passing => (0, 0),
+            Kind::Kept => READ_OF_REQUEST,
+            Kind::Standing => READ_OF_SESSION,
         };
         log.forget_read(room);
         Poll::Ready(Taken::Event(number, event))
@@ -233,8 +237,8 @@ impl Log {
         self.wake();
     }
 
-    fn forget_read(&mut self, room: usize) {
-        while self.first < self.unread && self.bytes > room {
+    fn forget_read(&mut self, (events, bytes): (usize, usize)) {
+        while self.first < self.unread && (self.events.len() > events || self.bytes > bytes) {
             self.forget_first();
         }
     }

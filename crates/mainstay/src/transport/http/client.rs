@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Url};
 use tokio::sync::Mutex;
@@ -88,15 +88,24 @@ impl Endpoint {
         method: Method,
         url: Url,
     ) -> Result<RequestBuilder, HttpFailure> {
-        let request = self.client.request(method, url);
-        let Some(credentials) = &self.options.credentials else {
-            return Ok(request);
+        // Boxed, so that a request without a credential carries no room for looking one up.
+        let value = match &self.options.credentials {
+            Some(credentials) => Box::pin(self.authorization(&**credentials)).await?,
+            None => None,
         };
-        let authorization = async {
+        let request = self.client.request(method, url);
+        Ok(match value {
+            Some(value) => request.header(AUTHORIZATION, value),
+            None => request,
+        })
+    }
+
+    async fn authorization(&self, credentials: &dyn Credentials) -> Result<Option<HeaderValue>, HttpFailure> {
+        let looking = async {
             let _turn = self.credential.lock().await;
             credentials.authorization().await
         };
-        let value = timeout(CREDENTIAL_TIMEOUT, authorization)
+        timeout(CREDENTIAL_TIMEOUT, looking)
             .await
             .map_err(|_| HttpFailure::TimedOut {
                 step: Step::Credential,
@@ -104,11 +113,7 @@ impl Endpoint {
             })?
             .map_err(|error| HttpFailure::NoCredential {
                 message: error.to_string(),
-            })?;
-        Ok(match value {
-            Some(value) => request.header(AUTHORIZATION, value),
-            None => request,
-        })
+            })
     }
 }
 

@@ -125,7 +125,7 @@ impl Courier {
             let failure = refusal.failure.clone();
             tracing::debug!(id, %failure, outcome = %refusal.outcome, "request failed");
             self.crew.fail(id, refusal);
-            self.draw_consequences(&failure).await;
+            Box::pin(self.draw_consequences(&failure)).await;
         }
     }
 
@@ -147,7 +147,7 @@ impl Courier {
     async fn tell(&self, frame: &Frame) -> Result<(), ()> {
         let told = async {
             let headline = self.headline(frame.bytes());
-            let request = self.post(frame.bytes(), &headline).await;
+            let request = self.post(frame.bytes(), headline).await;
             let request = request.map_err(Refusal::not_sent)?;
             if !frame.begin() {
                 return Ok(());
@@ -181,7 +181,7 @@ impl Courier {
     pub(super) async fn post(
         &self,
         message: &Bytes,
-        headline: &Headline<'_>,
+        headline: Headline<'_>,
     ) -> Result<RequestBuilder, HttpFailure> {
         let request = self
             .endpoint
@@ -207,22 +207,17 @@ impl Courier {
         request: RequestBuilder,
         limit: Option<Duration>,
     ) -> Result<Response, Refusal> {
-        let options = &self.endpoint.options;
-        let sending = async {
-            request
-                .send()
-                .await
-                .map_err(|error| Refusal::of_client(error, options))
-        };
-        let response = match limit {
-            None => sending.await?,
+        let sending = request.send();
+        let sent = match limit {
+            None => sending.await,
             Some(limit) => timeout(limit, sending).await.map_err(|_| {
                 Refusal::unknown(HttpFailure::TimedOut {
                     step: Step::FirstByte,
                     limit,
                 })
-            })??,
+            })?,
         };
+        let response = sent.map_err(|error| Refusal::of_client(error, &self.endpoint.options))?;
         self.met.store(true, Ordering::Relaxed);
         Ok(response)
     }

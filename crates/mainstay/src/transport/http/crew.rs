@@ -327,3 +327,6 @@ impl<C: Carrier> Drop for Tether<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,9 +34,10 @@ struct Modern<'a> {
 impl<'a> Headline<'a> {
     /// Reads a message; an answer, or what cannot be read, has no headline.
     pub(super) fn read(message: &'a Bytes) -> Self {
-        let Ok(outgoing) = serde_json::from_slice::<Outgoing<'a, Params<'a>>>(message) else {
+        let text = std::str::from_utf8(message).unwrap_or_default();
+        let Ok(outgoing) = serde_json::from_str::<Outgoing<'a, Params<'a>>>(text) else {
             // Its parameters may be what no request of the protocol has; then they show nothing.
-            let method = serde_json::from_slice::<Outgoing<'a, IgnoredAny>>(message);
+            let method = serde_json::from_str::<Outgoing<'a, IgnoredAny>>(text);
             return Self {
                 method: method.map(|outgoing| outgoing.method).unwrap_or_default(),
                 modern: None,

@@ -88,7 +88,8 @@ pub(super) async fn reopen(courier: &Courier, last_id: Option<&str>) -> Opened {
     }
     let head = Head::of(&response);
     match head.status {
-        429 | 500..=599 => Opened::Later,
+        // A credential may have been renewed by the next time.
+        401 | 429 | 500..=599 => Opened::Later,
         _other => Opened::Never(courier.verdict(&head, b"").failure),
     }
 }

@@ -34,7 +34,13 @@ pub(super) struct Remains {
 /// Cancel safety: dropping it closes the stream; the server may go on.
 pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(), Refusal> {
     let headline = courier.headline(frame.bytes());
-    let request = courier.post(frame.bytes(), &headline).await;
+    let asked = Asked {
+        courier,
+        id,
+        initializes: headline.method == "initialize",
+        resumable: !headline.is_modern(),
+    };
+    let request = courier.post(frame.bytes(), headline).await;
     let request = request.map_err(Refusal::not_sent)?;
     if courier.session.is_lost() {
         return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
@@ -42,25 +48,20 @@ pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(),
     if !frame.begin() {
         return Ok(());
     }
-    let asked = Asked {
-        courier,
-        id,
-        initializes: headline.method == "initialize",
-        resumable: !headline.is_modern(),
-    };
     let undecided = courier.crew.await_verdict();
     let limit = courier.endpoint.options.first_byte_timeout;
     let mut response = courier.send(request, limit).await?;
     if !response.status().is_success() {
-        return asked.refused(&mut response).await;
+        return Box::pin(asked.refused(&mut response)).await;
     }
     drop(undecided);
     if asked.initializes {
         courier.session.open(response.headers());
     }
+    // The longer ways are boxed: most calls take the short one, in a future that is small because of it.
     match content_type(&response) {
         Content::Json => asked.json(&mut response).await,
-        Content::Events => asked.stream(response).await,
+        Content::Events => Box::pin(asked.stream(response)).await,
         Content::Other(content_type) => Err(Refusal::unknown(HttpFailure::WrongContentType { content_type })),
     }
 }

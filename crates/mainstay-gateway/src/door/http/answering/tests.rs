@@ -1,0 +1,150 @@
+use std::future::{pending, ready};
+use std::net::{IpAddr, Ipv4Addr};
+
+use http_body_util::BodyExt;
+use mainstay::Era;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::super::guard::Caller;
+use super::super::session::Way;
+use super::*;
+use crate::client::Client;
+use crate::scope::Scope;
+
+const BOTH: Accepts = Accepts {
+    json: true,
+    events: true,
+};
+
+fn session() -> InUse {
+    let client = Client::new(Scope::Union, Era::Legacy);
+    let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    InUse::new(Session::new("id".to_owned(), Way::Streamable, caller, client))
+}
+
+fn legacy(session: &InUse, primes: bool) -> Asker {
+    Asker::Legacy {
+        session: session.clone(),
+        primes,
+    }
+}
+
+fn answered(text: &'static str) -> Option<Answer> {
+    Some(Answer {
+        status: StatusCode::OK,
+        is_error: false,
+        message: Bytes::from_static(text.as_bytes()),
+    })
+}
+
+fn kind(response: &Response<Body>) -> &str {
+    response.headers()[header::CONTENT_TYPE].to_str().unwrap()
+}
+
+async fn piece(response: &mut Response<Body>) -> String {
+    let frame = response
+        .body_mut()
+        .frame()
+        .await
+        .expect("a piece")
+        .expect("no error");
+    String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_silence_is_broken_by_a_stream_that_can_be_taken_up() {
+    let session = session();
+    for (primes, first) in [(true, "id: 1-0\nretry: 1000\ndata: \n\n"), (false, ":\n\n")] {
+        let stream = session.stream(BOTH);
+        let started = Instant::now();
+        let mut response = answer(Box::pin(pending()), stream, legacy(&session, primes), BOTH).await;
+        assert_eq!(started.elapsed(), HOLD_BACK);
+        assert_eq!(kind(&response), "text/event-stream");
+        assert_eq!(piece(&mut response).await, first);
+        assert_eq!(
+            piece(&mut response).await,
+            ":\n\n",
+            "and again, as long as it lasts"
+        );
+        assert_eq!(piece(&mut response).await, ":\n\n");
+    }
+    assert!(session.find(1).is_some(), "kept for a client that comes back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_no_events_waits_for_the_whole() {
+    let session = session();
+    let accepts = Accepts {
+        json: true,
+        events: false,
+    };
+    let work = Box::pin(async {
+        sleep(10 * HOLD_BACK).await;
+        answered("{}")
+    });
+    let stream = session.stream(accepts);
+    let response = answer(work, stream, legacy(&session, true), accepts).await;
+    assert_eq!(kind(&response), "application/json");
+}
+
+#[tokio::test]
+async fn what_is_said_before_an_answer_that_is_there_already_comes_before_it() {
+    let session = session();
+    let stream = session.stream(BOTH);
+    stream.send(Bytes::from_static(b"{\"before\":1}"));
+    let work = Box::pin(ready(answered("{\"answer\":1}")));
+    let mut response = answer(work, stream, legacy(&session, true), BOTH).await;
+    assert_eq!(piece(&mut response).await, "id: 1-1\ndata: {\"before\":1}\n\n");
+    assert_eq!(piece(&mut response).await, "id: 1-2\ndata: {\"answer\":1}\n\n");
+    assert!(response.body_mut().frame().await.is_none());
+}
+
+#[tokio::test]
+async fn the_work_of_a_session_goes_on_without_its_client_and_a_lone_request_does_not() {
+    let session = session();
+    for (asker, goes_on) in [(legacy(&session, true), true), (Asker::Modern, false)] {
+        let (told, ended) = oneshot::channel();
+        let (go, gone) = oneshot::channel::<()>();
+        let work = Box::pin(async move {
+            let _ = gone.await;
+            let _ = told.send(());
+            answered("{}")
+        });
+        let waiting = answer(work, session.stream(BOTH), asker, BOTH);
+        let left = tokio::time::timeout(Duration::from_millis(1), waiting).await;
+        assert!(left.is_err(), "the client went away");
+        assert_eq!(go.send(()).is_ok(), goes_on);
+        assert_eq!(ended.await.is_ok(), goes_on);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_its_modern_client_leaves_ends_the_work() {
+    let stream = Arc::new(Stream::passing());
+    stream.send(Bytes::from_static(b"{}"));
+    let (told, ended) = oneshot::channel::<()>();
+    let work = Box::pin(async move {
+        pending::<()>().await;
+        drop(told);
+        None
+    });
+    let response = answer(work, stream, Asker::Modern, BOTH).await;
+    assert_eq!(kind(&response), "text/event-stream");
+    drop(response);
+    assert!(ended.await.is_err());
+}
+
+#[tokio::test]
+async fn a_large_message_is_framed_without_a_copy() {
+    let large = Bytes::from(vec![b'x'; 1 << 20]);
+    let stream = Arc::new(Stream::passing());
+    stream.send(large.clone());
+    stream.close();
+    let place = stream.open(None);
+    let mut response = events(Reading::new(stream, place, Box::new(())));
+    assert_eq!(piece(&mut response).await, "data: ");
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap().as_ptr(), large.as_ptr());
+    assert_eq!(piece(&mut response).await, "\n\n");
+}

@@ -1,0 +1,73 @@
+//! The door with a certificate.
+
+use std::sync::Arc;
+
+use mainstay_gateway::{DoorError, HttpDoor};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::support::{World, modern};
+use crate::wire::LONG;
+
+const CERTIFICATE: &[u8] = include_bytes!("tls/certificate.pem");
+const KEY: &[u8] = include_bytes!("tls/key.pem");
+
+#[tokio::test]
+async fn a_client_that_trusts_the_certificate_is_answered() {
+    let world = World::open(HttpDoor::new().tls(CERTIFICATE, KEY).unwrap()).await;
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(CERTIFICATE).unwrap())
+        .unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(world.address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let connecting = TlsConnector::from(Arc::new(config)).connect(name, stream);
+    let mut stream = timeout(LONG, connecting)
+        .await
+        .expect("in time")
+        .expect("a handshake");
+    let ask = modern("/mcp", 1, "server/discover", json!({})).header("connection", "close");
+    stream
+        .write_all(ask.text(world.address).as_bytes())
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    let read = timeout(LONG, stream.read_to_string(&mut answer)).await;
+    read.expect("in time").expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+}
+
+#[tokio::test]
+async fn whoever_speaks_plainly_to_a_door_with_a_certificate_is_not_answered() {
+    let world = World::open(HttpDoor::new().tls(CERTIFICATE, KEY).unwrap()).await;
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    stream
+        .write_all(b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    let _ = timeout(LONG, stream.read_to_end(&mut answer))
+        .await
+        .expect("in time");
+    assert!(!answer.starts_with(b"HTTP"));
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_refused() {
+    for (certificate, key) in [(KEY, KEY), (CERTIFICATE, CERTIFICATE), (&b"x"[..], KEY)] {
+        let door = HttpDoor::new().tls(certificate, key);
+        assert!(matches!(door, Err(DoorError::Certificate(_))));
+    }
+}
