@@ -87,7 +87,7 @@ impl Report {
         let cells: String = self
             .columns
             .iter()
-            .map(|column| format!("  {:<10}", cell(column)))
+            .map(|column| format!("  {:<width$}", cell(column), width = column.head.len().max(10)))
             .collect();
         writeln!(f, "{}", format!("{head:<width$}{cells}").trim_end())
     }

@@ -1,5 +1,5 @@
-//! What is required of servers: the suite is the client, of the same server directly and through the gateway, which has
-//! it behind HTTP and behind stdio. What passes directly and not through the gateway, the gateway has lost.
+//! What is required of servers: the suite is the client, of the same server directly and through the gateway, which reaches
+//! it over HTTP and over stdio. What passes directly and not through the gateway, the gateway has lost.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,25 +46,64 @@ pub(super) fn run(project: &Project, suite: &Suite, expected: &[String]) -> Resu
     let log = files.join("gateway.log");
     let (_gateway, union) = Service::start(&mut serve, Says::OnStderr, &log, START_WITHIN, endpoint)?;
 
-    let legs = [
-        ("directly", direct, &[][..]),
-        ("over HTTP", format!("{union}/http"), expected),
-        ("over stdio", format!("{union}/stdio"), expected),
-    ];
     let report = |version: &&str| {
         let mut report = Report::new(&format!("{version}: a server directly, and behind the gateway"));
-        for (leg, url, expected) in &legs {
-            report.add(leg, expected, verdicts(suite, version, leg, url)?);
+        report.add("directly", &[], verdicts(suite, version, "directly", &direct)?);
+        for leg in LEGS.iter().filter(|leg| leg.versions.contains(version)) {
+            let url = format!("{union}/{}", leg.server);
+            report.add(leg.title, expected, verdicts(suite, version, leg.title, &url)?);
         }
         Ok(report)
     };
     VERSIONS.iter().map(report).collect()
 }
 
-/// The same server twice.
+/// A way that the gateway has to the server.
+struct Leg {
+    title: &'static str,
+    server: &'static str,
+    versions: &'static [&'static str],
+}
+
+/// The gateway speaks to the server in the modern era, as it does where it can, and in the legacy one: there a server has
+/// no way to ask as the modern version's scenarios look for.
+const LEGS: [Leg; 4] = [
+    Leg {
+        title: "over HTTP",
+        server: "http",
+        versions: &VERSIONS,
+    },
+    Leg {
+        title: "over stdio",
+        server: "stdio",
+        versions: &VERSIONS,
+    },
+    Leg {
+        title: "legacy HTTP",
+        server: "legacy-http",
+        versions: &[VERSIONS[0]],
+    },
+    Leg {
+        title: "legacy stdio",
+        server: "legacy-stdio",
+        versions: &[VERSIONS[0]],
+    },
+];
+
+/// The same server for every leg.
 fn configured(url: &str, program: &Path) -> String {
-    let (url, program) = (json_string(url), json_string(&program.to_string_lossy()));
-    format!(r#"{{ "mcpServers": {{ "http": {{ "url": {url} }}, "stdio": {{ "command": {program} }} }} }}"#)
+    let http = format!(r#""url": {}"#, json_string(url));
+    let stdio = format!(r#""command": {}"#, json_string(&program.to_string_lossy()));
+    let legacy = r#""era": "legacy""#;
+    format!(
+        r#"{{ "mcpServers": {{
+  "http": {{ {http} }},
+  "stdio": {{ {stdio} }},
+  "legacy-http": {{ {http}, {legacy} }},
+  "legacy-stdio": {{ {stdio}, {legacy} }}
+}} }}
+"#
+    )
 }
 
 /// Where the gateway says that it serves all servers: `serving 2 servers at http://127.0.0.1:7332/mcp`.
@@ -98,7 +137,7 @@ fn warning(results: &Path, scenario: &str) -> Option<String> {
 mod tests {
     use std::fs;
 
-    use super::{configured, endpoint, warning};
+    use super::{LEGS, configured, endpoint, warning};
 
     #[test]
     fn the_gateway_says_where_it_serves() {
@@ -108,11 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn the_same_server_is_configured_over_http_and_over_stdio() {
-        assert_eq!(
-            configured("http://127.0.0.1:1/mcp", "/bin/server".as_ref()),
-            r#"{ "mcpServers": { "http": { "url": "http://127.0.0.1:1/mcp" }, "stdio": { "command": "/bin/server" } } }"#
-        );
+    fn every_leg_has_its_server() {
+        let configured = configured("http://127.0.0.1:1/mcp", "/bin/server".as_ref());
+        for leg in LEGS {
+            assert!(
+                configured.contains(&format!("\"{}\": {{", leg.server)),
+                "{configured}"
+            );
+        }
+        let legacy = r#""legacy-http": { "url": "http://127.0.0.1:1/mcp", "era": "legacy" }"#;
+        assert!(configured.contains(legacy), "{configured}");
+        assert!(configured.contains(r#""stdio": { "command": "/bin/server" }"#));
     }
 
     #[test]

@@ -186,10 +186,10 @@ pub(crate) fn messages(prompt: &str, argument: impl Fn(&str) -> String) -> Optio
         "test_prompt_with_image" => vec![image(), text("Please analyze the image above.")],
         _ => return None,
     };
-    Some(messages.into_iter().map(said_by_user).collect())
+    Some(messages.iter().map(said_by_user).collect())
 }
 
-pub(crate) fn said_by_user(content: Value) -> Value {
+pub(crate) fn said_by_user(content: &Value) -> Value {
     json!({ "role": "user", "content": content })
 }
 

@@ -174,7 +174,7 @@ impl ServerHandler for ConformanceServer {
                 match ask(questions, brought, &context).await? {
                     Asked::Wanted(wanted) => return Ok(wanted.into()),
                     Asked::Answered(answers) => {
-                        vec![fixtures::said_by_user(text(&conclusion(name, &answers)))]
+                        vec![fixtures::said_by_user(&text(&conclusion(name, &answers)))]
                     }
                 }
             }
