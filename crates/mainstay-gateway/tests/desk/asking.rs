@@ -145,7 +145,8 @@ async fn a_call_that_fails_for_what_a_modern_client_did_not_declare_says_what_is
 async fn a_legacy_server_can_ask_for_the_roots_of_its_caller() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
-    let greeted = a.side(1).await;
+    let declared = a.side(1).await.last_params("initialize").unwrap()["capabilities"].clone();
+    assert!(declared["roots"].is_object(), "{declared}");
     let (mut client, _) = Client::initialized(&gateway, one("a"), json!({ "roots": {} })).await;
     let id = client
         .begin(
@@ -158,7 +159,7 @@ async fn a_legacy_server_can_ask_for_the_roots_of_its_caller() {
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots });
     client.write(&answer.to_string()).await;
     assert!(client.answer(id).await.to_string().contains("file:///here"));
-    drop(greeted);
+    client.leave().await;
 }
 
 #[tokio::test]
