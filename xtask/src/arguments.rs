@@ -13,7 +13,8 @@ Usage: cargo xtask CHORE
                       installed
       --keep-going    goes on after a failed step
   partners            installs the real MCP servers that tests talk to, under target/partners
-  conformance         the MCP conformance suite against the library as a client
+  conformance         the MCP conformance suite against the library as a client, and against a server
+                      behind the gateway
   bench [ARGS]        the library's benchmarks
   chaos [--seconds N] [--seed S]
                       the chaos test for N seconds (default 60); the seed replays a run

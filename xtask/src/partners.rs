@@ -169,7 +169,8 @@ fn entry(name: &str, command: &str, args: &[&str], env: Option<(&str, String)>) 
     format!(r#"  {name}: {{ "command": {command}, "args": [{args}], "env": {{{env}}} }}"#)
 }
 
-fn json_string(text: &str) -> String {
+/// A text as JSON.
+pub(crate) fn json_string(text: &str) -> String {
     let mut json = String::from('"');
     for character in text.chars() {
         match character {

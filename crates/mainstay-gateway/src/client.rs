@@ -9,11 +9,11 @@ mod running;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
 
 use crate::desk::{Hearing, Level};
-use crate::protocol::RequestMeta;
+use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
 pub(crate) use running::{Busy, Running};
@@ -93,6 +93,13 @@ impl Client {
         }
     }
 
+    /// The capability that it would have to declare, and does not, to be asked this.
+    pub(crate) fn lacks_for(&self, method: &str) -> Option<&'static str> {
+        let needed = capability_for(method)?;
+        let declared = Object::parse(&lock(&self.capabilities)).unwrap_or_default();
+        declared.get(needed).is_none().then_some(needed)
+    }
+
     /// Takes a seat in the audience.
     pub(crate) fn attend(&self, hearing: Hearing) {
         let taken = self.hearing.set(hearing);
@@ -167,7 +174,12 @@ impl ClientHandler for Client {
     }
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {
-        Box::pin(async move { self.ask(&request.method, request.params.as_ref()).await })
+        Box::pin(async move {
+            if let Some(capability) = self.lacks_for(&request.method) {
+                return Err(declined(&request.method, capability));
+            }
+            self.ask(&request.method, request.params.as_ref()).await
+        })
     }
 
     fn notification(&self, notification: ServerNotification) {

@@ -87,3 +87,18 @@ async fn a_log_message_goes_to_the_client_whose_call_caused_it_at_the_level_it_w
     let unknown = caller.ask("logging/setLevel", json!({ "level": "loud" })).await;
     assert_eq!(unknown["error"]["code"], -32602);
 }
+
+#[tokio::test]
+async fn a_resource_that_is_not_there_has_the_code_of_the_client_s_era() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    for (meta, code) in [(json!({}), -32002), (modern(&json!({})), -32602)] {
+        let missing = client
+            .ask("resources/read", json!({ "uri": "nowhere://", "_meta": meta }))
+            .await;
+        assert_eq!(missing["error"]["code"], code, "{missing}");
+        assert_eq!(missing["error"]["message"], "no such resource: nowhere://");
+    }
+    client.leave().await;
+}
