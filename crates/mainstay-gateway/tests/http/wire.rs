@@ -175,9 +175,7 @@ impl Reply {
 
     /// The next event; `None` at the end of the stream, be it proper or not.
     pub(crate) async fn event(&mut self) -> Option<Event> {
-        timeout(LONG, self.next_event())
-            .await
-            .expect("an event in time")
+        timeout(LONG, self.next_event()).await.expect("an event in time")
     }
 
     async fn next_event(&mut self) -> Option<Event> {
