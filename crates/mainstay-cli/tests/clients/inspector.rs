@@ -23,6 +23,10 @@ pub(crate) fn perform(
     target: &Value,
     steps: &[Step],
 ) -> Vec<Result<Value, String>> {
+    let mut target = target.clone();
+    if target.get("url").is_some() {
+        target["type"] = json!("streamable-http");
+    }
     let configuration = json!({ "mcpServers": { "target": target } }).to_string();
     let inspector = Inspector {
         era,

@@ -12,60 +12,76 @@ mod script;
 mod server;
 mod way;
 
-use std::thread;
-
 use mainstay_partner::{Partners, partners};
+use serde_json::Value;
 
-use client::{Client, Family};
+use client::{Client, Era, Family};
 use matrix::Seen;
 use server::{Server, servers};
 use way::{Home, Serving, Way};
 
 #[test]
-fn every_client_does_with_every_server_what_both_can() {
-    let Some(partners) = partners() else { return };
-    let seen = thread::scope(|scope| {
-        // Each family meets servers of its own: what a server asks while two clients call it is nobody's.
-        let partners = &partners;
-        let families = Family::ALL.map(|family| scope.spawn(move || meet(family, partners)));
-        let seen = families.map(|family| family.join().expect("the clients were run"));
-        seen.concat()
-    });
-    matrix::check(&seen);
+fn the_legacy_inspector_does_with_every_server_what_both_can() {
+    meets_every_server(Family::Inspector, Era::Legacy);
 }
 
-/// Puts the clients of one family in front of every server in every way, one after the other.
-fn meet(family: Family, partners: &Partners) -> Vec<Seen> {
+#[test]
+fn the_modern_inspector_does_with_every_server_what_both_can() {
+    meets_every_server(Family::Inspector, Era::Modern);
+}
+
+#[test]
+fn the_legacy_python_client_does_with_every_server_what_both_can() {
+    meets_every_server(Family::Python, Era::Legacy);
+}
+
+#[test]
+fn the_modern_python_client_does_with_every_server_what_both_can() {
+    meets_every_server(Family::Python, Era::Modern);
+}
+
+#[test]
+fn the_legacy_typescript_client_does_with_every_server_what_both_can() {
+    meets_every_server(Family::TypeScript, Era::Legacy);
+}
+
+#[test]
+fn the_modern_typescript_client_does_with_every_server_what_both_can() {
+    meets_every_server(Family::TypeScript, Era::Modern);
+}
+
+/// Puts a client in front of every server in every way, one after the other, and compares what is seen with the document.
+/// Each client has servers of its own: what a server asks while two clients call it is nobody's.
+fn meets_every_server(family: Family, era: Era) {
+    let Some(partners) = partners() else { return };
+    let client = Client { family, era };
     let home = Home::new();
-    let servers = servers(partners);
+    let servers = servers(&partners);
     let serving = Serving::start(&home, &servers);
     let mut seen = Vec::new();
-    for client in family.clients() {
-        for way in Way::ALL {
-            for server in &servers {
-                seen.extend(try_out(client, way, server, &serving, &home, partners));
-            }
+    for way in Way::ALL {
+        for server in &servers {
+            let target = way.target(server, &serving);
+            seen.extend(try_out(client, way, server, &target, &home, &partners));
         }
     }
     serving.end();
     home.assert_nothing_is_left();
-    seen
+    matrix::check(client, &seen);
 }
 
 fn try_out(
     client: Client,
     way: Way,
     server: &Server,
-    serving: &Serving,
+    target: &Value,
     home: &Home,
     partners: &Partners,
 ) -> Vec<Seen> {
-    let target = way.target(server, serving);
     let steps = server.steps.iter().filter(|step| client.can(step.thing));
     let steps: Vec<_> = steps.map(|step| step.through(way, server)).collect();
-    let told = client.perform(home, &partners.clients, &target, &steps);
+    let told = client.perform(home, &partners.clients, target, &steps);
     let judged = steps.iter().zip(told).map(|(step, told)| Seen {
-        client,
         way,
         server: server.name,
         thing: step.thing,

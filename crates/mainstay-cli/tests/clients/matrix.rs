@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use crate::client::{Client, Family};
 use crate::server::Thing;
@@ -22,10 +23,8 @@ The reference server (`everything`) is legacy, and the two others speak both era
 sampling, so the reference server offers the tools that need them; the question goes to the client whose call caused it.
 ";
 
-/// One thing that one client did with one server in one way.
-#[derive(Clone)]
+/// One thing that a client did with one server in one way.
 pub(crate) struct Seen {
-    pub(crate) client: Client,
     pub(crate) way: Way,
     pub(crate) server: &'static str,
     pub(crate) thing: Thing,
@@ -33,64 +32,78 @@ pub(crate) struct Seen {
     pub(crate) outcome: Result<(), String>,
 }
 
-/// Compares the committed document with what was seen, or writes it when `UPDATE_MATRIX` is set.
-pub(crate) fn check(seen: &[Seen]) {
-    for one in seen {
-        if let Err(problem) = &one.outcome {
-            let Seen {
-                client,
-                way,
-                server,
-                thing,
-                ..
-            } = one;
+/// Compares what the committed document says of a client with what was seen, or writes it when `UPDATE_MATRIX` is set.
+pub(crate) fn check(client: Client, seen: &[Seen]) {
+    // Tests of one process write to the same file.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for Seen {
+        way,
+        server,
+        thing,
+        outcome,
+    } in seen
+    {
+        if let Err(problem) = outcome {
             eprintln!("{client}, {way}, {server}, {thing}: {problem}");
         }
     }
     let file = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/clients.md"));
-    let now = document(seen);
+    let committed = fs::read_to_string(&file).unwrap_or_default();
+    let now = document(&committed, client, seen);
     if std::env::var_os("UPDATE_MATRIX").is_some_and(|wish| !wish.is_empty()) {
         fs::write(&file, now).expect("the document is written");
         return;
     }
-    let committed = fs::read_to_string(&file).expect("docs/clients.md; UPDATE_MATRIX=1 writes it");
     assert!(
         committed == now,
-        "docs/clients.md says something else (UPDATE_MATRIX=1 writes it anew) than was seen:\n{now}"
+        "docs/clients.md is not what was seen of {client}; `UPDATE_MATRIX=1 cargo test -p mainstay-cli --test clients` would write:\n{now}"
     );
 }
 
-fn document(seen: &[Seen]) -> String {
-    let mut servers: Vec<_> = seen.iter().map(|one| one.server).collect();
-    servers.dedup();
-    let mut known = Vec::new();
-    servers.retain(|server| {
-        !known.contains(server) && {
-            known.push(*server);
-            true
+/// The document with the rows of one client as they were seen, and those of the others as they were.
+fn document(committed: &str, client: Client, seen: &[Seen]) -> String {
+    let mut lines = vec![
+        format!(
+            "| client | server | {} |",
+            Thing::ALL.map(|thing| thing.to_string()).join(" | ")
+        ),
+        format!("|---|---|{}", "---|".repeat(Thing::ALL.len())),
+    ];
+    for row_of in Family::ALL.into_iter().flat_map(Family::clients) {
+        if row_of == client {
+            lines.extend(rows(client, seen));
+        } else {
+            let start = format!("| {row_of} |");
+            lines.extend(
+                committed
+                    .lines()
+                    .filter(|line| line.starts_with(&start))
+                    .map(str::to_owned),
+            );
         }
-    });
-    let tables = servers.iter().map(|server| table(seen, server));
-    format!("{HEAD}\n{}", tables.collect::<Vec<_>>().join("\n"))
+    }
+    format!("{HEAD}\n{}\n", lines.join("\n"))
 }
 
-fn table(seen: &[Seen], server: &str) -> String {
-    let titles = Thing::ALL.map(|thing| thing.to_string());
-    let mut lines = vec![
-        format!("## {server}\n"),
-        format!("| client | {} |", titles.join(" | ")),
-        format!("|---|{}", "---|".repeat(titles.len())),
-    ];
-    for client in Family::ALL.into_iter().flat_map(Family::clients) {
+/// A row for each server, in the order in which they were met.
+fn rows(client: Client, seen: &[Seen]) -> Vec<String> {
+    let mut servers: Vec<&str> = Vec::new();
+    for one in seen {
+        if !servers.contains(&one.server) {
+            servers.push(one.server);
+        }
+    }
+    let row = |server: &str| {
         let cells = Thing::ALL.map(|thing| {
             cell(
                 seen.iter()
-                    .filter(|one| one.client == client && one.server == server && one.thing == thing),
+                    .filter(|one| one.server == server && one.thing == thing),
             )
         });
-        lines.push(format!("| {client} | {} |", cells.join(" | ")));
-    }
-    lines.join("\n") + "\n"
+        format!("| {client} | {server} | {} |", cells.join(" | "))
+    };
+    servers.into_iter().map(row).collect()
 }
 
 /// In which ways something worked.

@@ -196,11 +196,19 @@ impl Step {
         let holds = match self.thing {
             Thing::List => lists("tools"),
             Thing::Call => answered,
-            Thing::Progress => answered && told["heard"] == json!([1, 2, 3]),
+            Thing::Progress => answered && is_told_of_progress(&told["heard"]),
             Thing::Elicitation => answered && told["asked"] == json!(["elicitation/create"]),
             Thing::Sampling => answered && told["asked"] == json!(["sampling/createMessage"]),
             Thing::Prompts | Thing::Resources => answered && lists("listed"),
         };
         holds.then_some(()).ok_or_else(|| told.to_string())
     }
+}
+
+/// Whether it is the progress of three steps. A client may forget a call with its answer, and what came just before it
+/// too: the last step may be missing.
+fn is_told_of_progress(heard: &Value) -> bool {
+    let heard = heard.as_array().into_iter().flatten();
+    let heard: Vec<_> = heard.filter_map(Value::as_f64).collect();
+    heard == [1.0, 2.0] || heard == [1.0, 2.0, 3.0]
 }
