@@ -1,0 +1,129 @@
+//! The servers behind: they find the id of a message, and parse nothing.
+
+use std::io::{BufRead, Write};
+use std::thread::sleep;
+use std::time::Duration;
+
+use memchr::memmem;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{Fallible, runtime};
+
+/// Starts this program as a server on standard input and output: `STDIO after_ms result_bytes`.
+pub(crate) const STDIO: &str = "echo-stdio";
+
+/// Starts it as a server over HTTP: `HTTP result_bytes`. Its first line is its port.
+pub(crate) const HTTP: &str = "echo-http";
+
+/// Is a server on standard input and output that answers nothing before it has started up.
+pub(crate) fn stdio(after_ms: u64, result: usize) -> Fallible {
+    sleep(Duration::from_millis(after_ms));
+    let echo = Echo::new(result);
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let (mut line, mut out) = (Vec::new(), Vec::new());
+    loop {
+        line.clear();
+        out.clear();
+        if input.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        if echo.answer(&line, &mut out) {
+            out.push(b'\n');
+            output.write_all(&out)?;
+            output.flush()?;
+        }
+    }
+}
+
+/// Is a server over HTTP, until it is killed.
+pub(crate) fn http(result: usize) -> Fallible {
+    runtime()?.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?.port());
+        loop {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            tokio::spawn(converse(stream, result));
+        }
+    })
+}
+
+async fn converse(mut stream: TcpStream, result: usize) -> Option<()> {
+    let echo = Echo::new(result);
+    let (mut request, mut body, mut out) = (Vec::with_capacity(64 * 1024), Vec::new(), Vec::new());
+    loop {
+        let head = crate::client::read_message(&mut stream, &mut request)
+            .await
+            .ok()?;
+        body.clear();
+        out.clear();
+        let answered = echo.answer(&request[head..], &mut body);
+        let status = match (answered, request.first()) {
+            (true, _) => "200 OK",
+            (false, Some(b'P')) => "202 Accepted",
+            (false, _) => "405 Method Not Allowed",
+        };
+        let length = body.len();
+        write!(
+            out,
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nmcp-session-id: 0123456789abcdef\r\ncontent-length: {length}\r\n\r\n"
+        )
+        .ok()?;
+        out.extend_from_slice(&body);
+        stream.write_all(&out).await.ok()?;
+        request.clear();
+    }
+}
+
+struct Echo {
+    result: String,
+}
+
+impl Echo {
+    fn new(result: usize) -> Self {
+        let text = "x".repeat(result);
+        Self {
+            result: json!({ "content": [{ "type": "text", "text": text }] }).to_string(),
+        }
+    }
+
+    /// Answers a message, if it wants an answer.
+    fn answer(&self, message: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(id) = after(message, b"\"id\":") else {
+            return false;
+        };
+        let asks = |method: &[u8]| memmem::find(message, method).is_some();
+        let (key, value) = if asks(b"\"tools/call\"") {
+            ("result", self.result.clone())
+        } else if asks(b"\"initialize\"") {
+            let about = json!({
+                "protocolVersion": "2025-06-18",
+                "capabilities": { "tools": {} },
+                "serverInfo": { "name": "echo", "version": "1" },
+            });
+            ("result", about.to_string())
+        } else if asks(b"\"tools/list\"") {
+            let tools = json!({ "tools": [{ "name": "echo", "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": true } }] });
+            ("result", tools.to_string())
+        } else if asks(b"\"ping\"") {
+            ("result", "{}".to_owned())
+        } else {
+            ("error", json!({ "code": -32601, "message": "no" }).to_string())
+        };
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.extend_from_slice(id);
+        write!(out, ",\"{key}\":").expect("memory takes any text");
+        out.extend_from_slice(value.as_bytes());
+        out.push(b'}');
+        true
+    }
+}
+
+/// What stands behind a key, up to the next comma or brace.
+fn after<'a>(message: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let rest = &message[memmem::find(message, key)? + key.len()..];
+    let end = rest.iter().position(|byte| matches!(byte, b',' | b'}'))?;
+    Some(rest[..end].trim_ascii())
+}

@@ -1,0 +1,80 @@
+//! What the gateway costs a client: each figure is a ratio, both sides of it measured in turn in one run.
+//!
+//! `cargo bench -p mainstay-cli` prints a table, `-- --json` the same as JSON, and a word of a row's name measures that row
+//! alone. Without `--bench` everything runs a few times only: enough to see that it works, no figures to quote.
+//!
+//! The gateway is the real program, a process of its own. The servers behind it are this program again: it echoes, on
+//! standard input and output or over HTTP, and parses nothing.
+
+mod calls;
+mod client;
+#[path = "../../../mainstay/benches/ratios/compare.rs"]
+mod compare;
+mod echo;
+mod large;
+mod program;
+#[path = "../../../mainstay/benches/ratios/report.rs"]
+mod report;
+mod resident;
+mod starting;
+
+use std::error::Error;
+
+use report::Row;
+
+/// Any of the many errors on the way: a benchmark that meets one has no figure.
+type Fallible<T = ()> = Result<T, Box<dyn Error>>;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// Whether the figures are meant to be quoted.
+    full: bool,
+}
+
+impl Effort {
+    fn rounds(self, full: usize) -> usize {
+        if self.full { full } else { 2 }
+    }
+}
+
+/// Measures some figures.
+type Benchmark = fn(Effort) -> Fallible<Vec<Row>>;
+
+const BENCHMARKS: &[(&str, Benchmark)] = &[
+    ("call", calls::measure),
+    ("large", large::measure),
+    ("start", starting::measure),
+    ("memory", resident::measure),
+];
+
+fn main() -> Fallible {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        [echo::STDIO, after_ms, result] => return echo::stdio(after_ms.parse()?, result.parse()?),
+        [echo::HTTP, result] => return echo::http(result.parse()?),
+        _ => {}
+    }
+    let (flags, wanted): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.starts_with("--"));
+    let effort = Effort {
+        full: flags.contains(&"--bench"),
+    };
+    let mut rows = Vec::new();
+    for (name, measure) in BENCHMARKS {
+        if wanted.is_empty() || wanted.iter().any(|word| name.contains(word)) {
+            rows.extend(measure(effort)?);
+        }
+    }
+    if flags.contains(&"--json") {
+        println!("{}", report::json(&rows));
+    } else {
+        print!("{}", report::table(&rows));
+    }
+    Ok(())
+}
+
+/// One thread: what is measured is a client that waits, not one that competes with what it waits for.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
