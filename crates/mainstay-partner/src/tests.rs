@@ -26,9 +26,10 @@ fn a_partner_whose_program_is_gone_is_named() {
     let here = std::env::current_exe().unwrap();
     let text = |git: &str| {
         let partner = |command: &str| format!(r#"{{"command":"{command}","args":[],"env":{{}}}}"#);
+        let clients = r#"{"node":"node","python":"","packages":"","scripts":""}"#;
         let fine = partner(here.to_str().unwrap());
         format!(
-            r#"{{"everything":{fine},"filesystem":{fine},"memory":{fine},"time":{fine},"git":{},"python":{fine},"rmcp":{fine}}}"#,
+            r#"{{"everything":{fine},"filesystem":{fine},"memory":{fine},"time":{fine},"git":{},"python":{fine},"rmcp":{fine},"clients":{clients}}}"#,
             partner(git)
         )
     };

@@ -42,11 +42,10 @@ impl Desk {
 
 /// What the client is answered with.
 pub(super) fn answer(request: &Request<'_>, reply: Result<Reply, CallError>) -> Result<RawJson, RpcError> {
+    let complete = |result| completed(result, request.method, request.client.era);
     match reply {
-        Ok(reply) => Ok(completed(reply.result, request.client.era)),
-        Err(error) if request.method == "tools/call" => {
-            failure::tool_result(&error).map(|result| completed(result, request.client.era))
-        }
+        Ok(reply) => Ok(complete(reply.result)),
+        Err(error) if request.method == "tools/call" => failure::tool_result(&error).map(complete),
         Err(error) => Err(in_words_of(request, failure::answer(&error))),
     }
 }

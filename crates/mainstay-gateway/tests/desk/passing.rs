@@ -102,3 +102,27 @@ async fn a_resource_that_is_not_there_has_the_code_of_the_client_s_era() {
     }
     client.leave().await;
 }
+
+#[tokio::test]
+async fn what_a_modern_client_reads_from_a_legacy_server_says_that_it_must_not_be_kept() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    let read = |meta| json!({ "uri": "mem://one", "_meta": meta });
+    let answer = client.ask("resources/read", read(modern(&json!({})))).await;
+    let result = &answer["result"];
+    assert_eq!(
+        (&result["resultType"], &result["ttlMs"], &result["cacheScope"]),
+        (&json!("complete"), &json!(0), &json!("private")),
+        "{answer}"
+    );
+    client.leave().await;
+
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let answer = client.ask("resources/read", read(json!({}))).await;
+    assert!(answer["result"]["contents"].is_array(), "{answer}");
+    assert!(
+        answer["result"].get("ttlMs").is_none(),
+        "a legacy client is told what the server said"
+    );
+}
