@@ -79,7 +79,7 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::TooSlow(_) => Lesson::None,
-            Self::Handshake(HandshakeError::Failed(RequestError::Send(_))) => match self.http() {
+            Self::Handshake(HandshakeError::Failed(_)) => match self.http() {
                 Some(
                     HttpFailure::ConnectFailed { .. }
                     | HttpFailure::AuthRequired { .. }
@@ -120,7 +120,7 @@ impl DialError {
     /// The failure of the request over HTTP that the dial hung on.
     pub(super) fn http(&self) -> Option<&HttpFailure> {
         match self {
-            Self::Handshake(HandshakeError::Failed(RequestError::Send(failure))) => recovery::http(failure),
+            Self::Handshake(HandshakeError::Failed(error)) => recovery::http(error),
             Self::AfterProbe(error) => error.http(),
             Self::Handshake(_)
             | Self::Spawn(_)

@@ -45,11 +45,8 @@ impl ListError {
     /// The failure of a request over HTTP, if it was one.
     pub(super) fn http(&self) -> Option<&HttpFailure> {
         match self {
-            Self::Request {
-                error: RequestError::Send(failure),
-                ..
-            } => recovery::http(failure),
-            Self::Request { .. } | Self::Page(_) => None,
+            Self::Request { error, .. } => recovery::http(error),
+            Self::Page(_) => None,
         }
     }
 }

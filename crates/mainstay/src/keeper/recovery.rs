@@ -6,7 +6,7 @@ use super::dial::DialError;
 use super::listing::ListError;
 use crate::protocol::HandshakeError;
 use crate::transport::http::Challenge;
-use crate::transport::{HttpFailure, SendFailure};
+use crate::transport::{End, HttpFailure};
 use crate::wire::{RequestError, TimeoutKind};
 
 /// What a call that failed means for its connection.
@@ -61,7 +61,7 @@ pub(crate) fn of_call(error: &RequestError) -> Consequence {
         RequestError::TimedOut { .. } => Consequence::Counts(Recovery::Retry),
         // The end of the connection is seen by its owner; N calls that see it cause one reconnect.
         RequestError::Lost { .. } => Consequence::Seen,
-        RequestError::Send(failure) => match http(failure) {
+        RequestError::Send(_) => match http(error) {
             Some(failure) => of_http(failure),
             None => Consequence::Counts(Recovery::Retry),
         },
@@ -70,21 +70,26 @@ pub(crate) fn of_call(error: &RequestError) -> Consequence {
 
 /// What a login needs, where a failure asks for one.
 pub(crate) fn challenge(error: &RequestError) -> Option<&Challenge> {
-    match error {
-        RequestError::Send(failure) => match http(failure)? {
-            HttpFailure::AuthRequired { challenge, .. } => Some(challenge),
-            _ => None,
-        },
-        RequestError::Rpc(_)
-        | RequestError::BadAnswer(_)
-        | RequestError::TimedOut { .. }
-        | RequestError::Lost { .. } => None,
+    match http(error)? {
+        HttpFailure::AuthRequired { challenge, .. } => Some(challenge),
+        _other => None,
     }
 }
 
 /// The failure of a transport over HTTP, if it is one.
-pub(crate) fn http(failure: &SendFailure) -> Option<&HttpFailure> {
-    failure.error().downcast_ref()
+pub(crate) fn http(error: &RequestError) -> Option<&HttpFailure> {
+    match error {
+        RequestError::Send(failure) => failure.error().downcast_ref(),
+        // A transport may be refused before its first request is on its way.
+        RequestError::Lost {
+            end: End::NotOpened(failure),
+            ..
+        } => Some(failure),
+        RequestError::Lost { .. }
+        | RequestError::Rpc(_)
+        | RequestError::BadAnswer(_)
+        | RequestError::TimedOut { .. } => None,
+    }
 }
 
 /// Of what Mainstay itself asks: nobody is let in who may not even list.
@@ -92,7 +97,7 @@ fn of_opening(error: &RequestError) -> Recovery {
     if challenge(error).is_some() {
         return Recovery::Login;
     }
-    match of_call(error) {
+    match http(error).map_or_else(|| of_call(error), of_http) {
         Consequence::Counts(recovery) => recovery,
         Consequence::Nothing | Consequence::Seen | Consequence::Doubt => Recovery::Retry,
     }
@@ -119,5 +124,42 @@ fn of_http(failure: &HttpFailure) -> Consequence {
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }
         | HttpFailure::Aborted => Consequence::Counts(Recovery::Retry),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::transport::SendFailure;
+    use crate::wire::Outcome;
+
+    #[test]
+    fn a_refusal_has_the_same_remedy_whether_the_request_met_it_or_the_transport_before_it() {
+        let pause = Some(Duration::from_secs(7));
+        let login = HttpFailure::AuthRequired {
+            status: 401,
+            challenge: Challenge::default(),
+        };
+        let throttled = HttpFailure::Throttled {
+            status: 503,
+            retry_after: pause,
+        };
+        for (failure, remedy) in [
+            (login, Recovery::Login),
+            (throttled, Recovery::RetryAfter(Duration::from_secs(7))),
+        ] {
+            let send = RequestError::Send(SendFailure::new(Outcome::NotSent, failure.clone()));
+            let lost = RequestError::Lost {
+                outcome: Outcome::NotSent,
+                end: End::NotOpened(Box::new(failure.clone())),
+            };
+            for error in [send, lost] {
+                assert_eq!(http(&error), Some(&failure));
+                let dial = DialError::Handshake(HandshakeError::Failed(error));
+                assert_eq!(of_dial(&dial), remedy, "{dial:?}");
+            }
+        }
     }
 }

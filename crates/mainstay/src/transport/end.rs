@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use super::HttpFailure;
 use crate::wire::Outcome;
 
 /// Why a connection carries nothing any more.
@@ -25,6 +26,9 @@ pub enum End {
     /// The server knows the session no more: what it is told from now on belongs to nobody.
     #[error("the server lost the session")]
     SessionLost,
+    /// It was never open: what would have carried it was refused.
+    #[error("{0}")]
+    NotOpened(Box<HttpFailure>),
     /// It was closed from this side.
     #[error("the connection was closed")]
     Closed,

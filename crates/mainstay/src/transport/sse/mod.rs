@@ -119,7 +119,7 @@ impl Stream {
                 self.crew.finish(end);
             }
             Err(failure) => {
-                let end = End::from(std::io::Error::other(failure.clone()));
+                let end = End::NotOpened(Box::new(failure.clone()));
                 self.opening.send_replace(Opening::Failed(failure));
                 self.crew.finish_soon(end).await;
             }

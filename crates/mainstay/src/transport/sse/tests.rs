@@ -58,7 +58,7 @@ async fn an_address_of_another_origin_is_not_used() {
             owner.failure(1).await,
             (Outcome::NotSent, HttpFailure::ForeignAddress { address })
         );
-        assert!(matches!(owner.end().await, End::Io { .. }));
+        assert!(matches!(owner.end().await, End::NotOpened(_)));
     }
 }
 
@@ -72,7 +72,7 @@ async fn a_stream_that_is_refused_fails_what_waits_with_the_reason() {
     let (outcome, failure) = owner.failure(1).await;
     assert_eq!(outcome, Outcome::NotSent);
     assert!(matches!(failure, HttpFailure::AuthRequired { status: 401, .. }));
-    assert!(matches!(owner.end().await, End::Io { .. }));
+    assert!(matches!(owner.end().await, End::NotOpened(_)));
 }
 
 #[tokio::test]
