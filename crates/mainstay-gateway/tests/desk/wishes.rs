@@ -77,7 +77,7 @@ async fn a_list_that_changed_is_told_to_whoever_has_seen_it_or_listens() {
     side.edit(|script| {
         script
             .tools
-            .push(json!({ "name": "new", "inputSchema": { "type": "object" } }))
+            .push(json!({ "name": "new", "inputSchema": { "type": "object" } }));
     });
     side.inject(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)
         .await;
