@@ -9,7 +9,7 @@ mod running;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
 
 use crate::desk::{Hearing, Level};
@@ -91,6 +91,22 @@ impl Client {
         *lock(&self.capabilities) = capabilities;
     }
 
+    /// How what the client never said that it can answer is declined: it is not asked, since it may not know how to refuse.
+    pub(crate) fn declines(&self, method: &str) -> Option<RpcError> {
+        let needed = match method {
+            "elicitation/create" => "elicitation",
+            "sampling/createMessage" => "sampling",
+            "roots/list" => "roots",
+            _of_an_extension => return None,
+        };
+        let declared = Object::parse(&lock(&self.capabilities));
+        if declared.is_some_and(|declared| declared.get(needed).is_some()) {
+            return None;
+        }
+        let what = format!("{method} declined: this client cannot answer it");
+        Some(RpcError::new(RpcError::METHOD_NOT_FOUND, what))
+    }
+
     /// Takes a seat in the audience.
     pub(crate) fn attend(&self, hearing: Hearing) {
         let taken = self.hearing.set(hearing);
@@ -165,7 +181,12 @@ impl ClientHandler for Client {
     }
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {
-        Box::pin(async move { self.ask(&request.method, request.params.as_ref()).await })
+        Box::pin(async move {
+            match self.declines(&request.method) {
+                Some(declined) => Err(declined),
+                None => self.ask(&request.method, request.params.as_ref()).await,
+            }
+        })
     }
 
     fn notification(&self, notification: ServerNotification) {

@@ -217,6 +217,9 @@ impl ClientHandler for Asker {
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move {
+            if let Some(declined) = self.client.declines(&request.method) {
+                return Err(declined);
+            }
             let gone = || RpcError::new(RpcError::INTERNAL_ERROR, "the client went away without an answer");
             let (answer, answered) = oneshot::channel();
             let question = Question { request, answer };

@@ -66,6 +66,25 @@ async fn a_modern_client_is_asked_by_a_result_and_its_retry_finds_the_waiting_ca
 }
 
 #[tokio::test]
+async fn a_client_that_never_said_that_it_can_answer_is_not_asked() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let cannot = json!({ "roots": {}, "sampling": {} });
+    let (mut legacy, _) = Client::initialized(&gateway, one("a"), cannot.clone()).await;
+    let id = legacy.begin("tools/call", ask(None)).await;
+    let done = legacy.message().await;
+    assert_eq!(done["id"], id, "the answer, and no question before it: {done}");
+    assert!(done.to_string().contains("declined"), "{done}");
+    legacy.leave().await;
+
+    let mut modern_client = Client::connect(&gateway, one("a"));
+    let done = modern_client.ask("tools/call", ask(Some(&modern(&cannot)))).await;
+    assert_eq!(done["result"]["resultType"], "complete", "{done}");
+    assert!(done.to_string().contains("declined"), "{done}");
+    modern_client.leave().await;
+}
+
+#[tokio::test]
 async fn a_modern_server_s_wish_for_input_passes_to_a_modern_client_as_it_is() {
     let a = speaking(Speaks::Modern);
     let gateway = gateway(&[("a", &a)]).await;
