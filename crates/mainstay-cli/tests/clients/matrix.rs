@@ -120,3 +120,41 @@ fn cell<'a>(seen: impl Iterator<Item = &'a Seen>) -> String {
             .join(", "),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Client, Family, HEAD, Seen, Thing, Way, document};
+    use crate::client::Era;
+
+    const PYTHON: Client = Client {
+        family: Family::Python,
+        era: Era::Legacy,
+    };
+
+    #[test]
+    fn the_document_tells_what_worked_where_and_keeps_what_it_says_of_others() {
+        let seen = |thing, way, worked: bool| Seen {
+            way,
+            server: "time",
+            thing,
+            outcome: worked.then_some(()).ok_or_else(String::new),
+        };
+        let seen = [
+            seen(Thing::List, Way::Union, true),
+            seen(Thing::List, Way::Wrap, true),
+            seen(Thing::Call, Way::Union, false),
+            seen(Thing::Call, Way::Wrap, true),
+            seen(Thing::Progress, Way::Wrap, false),
+        ];
+        let other = "| TypeScript SDK, 2025-11-25 | time | as it was |";
+        let committed = format!("{other}\n| Python SDK, 2025-11-25 | git | outdated |\n");
+        let expected = [
+            "| client | server | list | call | progress | elicitation | sampling | prompts | resources |",
+            "|---|---|---|---|---|---|---|---|---|",
+            "| Python SDK, 2025-11-25 | time | yes | `wrap` | no | – | – | – | – |",
+            other,
+        ];
+        let expected = format!("{HEAD}\n{}\n", expected.join("\n"));
+        assert_eq!(document(&committed, PYTHON, &seen), expected);
+    }
+}

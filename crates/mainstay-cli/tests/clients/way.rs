@@ -132,7 +132,7 @@ impl Serving {
             errors
                 .lines()
                 .map_while(Result::ok)
-                .for_each(|line| drop(sender.send(line)))
+                .for_each(|line| drop(sender.send(line)));
         });
         let url = loop {
             let line = said.recv_timeout(LONG).expect("it says where it serves");

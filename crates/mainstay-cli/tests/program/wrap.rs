@@ -61,7 +61,7 @@ fn nothing_is_left_however_the_program_ends_and_whatever_the_server_does() {
         let sandbox = Sandbox::new();
         let stubborn = FaultyServer::new()
             .on(Step::Eof, Fault::Hang)
-            .on(Step::Start, Fault::Spawn(fled.clone()))
+            .on(Step::Start, Fault::Spawn(fled))
             .ignores_term();
         let mut host = wrapped(&sandbox, &stubborn);
         host.tools();
