@@ -15,12 +15,13 @@ Real clients, each in front of each of three servers, through `mainstay serve` (
 through `mainstay wrap`. A test makes this document and fails when it is not what was seen: `cargo xtask test`, in
 `crates/mainstay-cli/tests/clients`. Versions are pinned in `tests/clients` and `tests/partners`.
 
-**yes**: seen in all three ways. **no**, or only some ways: the others failed. **–**: the client or the server has no such thing;
-the Inspector's command line shows no progress and answers no server.
+**yes**: seen in all three ways. **no**: seen to fail; where some ways work, they are named. **–**: the client or the server has
+no such thing; the Inspector's command line shows no progress, and offers to answer nothing but roots.
 
-The reference server (`everything`) is legacy, and the two others speak both eras. A modern client is asked by it for input
-(`input_required`) and a legacy one by a request. The gateway tells every server that its client can answer elicitation and
-sampling, so the reference server offers the tools that need them; the question goes to the client whose call caused it.
+The reference server (`everything`) speaks 2025-11-25 alone, the two others both eras. What it asks reaches a client of
+2025-11-25 as a request and one of 2026-07-28 as `input_required`, whose retry finds the waiting call. The gateway tells every
+server that its client can answer elicitation and sampling, so the reference server has the tools that ask; a question goes to
+the client whose call caused it, and is declined when that client never said that it can answer.
 ";
 
 /// One thing that a client did with one server in one way.
