@@ -79,7 +79,8 @@ pub(crate) fn succeeds(command: &mut Command, within: Duration) -> bool {
         .is_ok_and(|child| matches!(wait(child, within), Ok(Some(status)) if status.success()))
 }
 
-fn spawn(command: &mut Command) -> Result<Child> {
+/// Starts a command; whoever does sees to its end.
+pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
     command
         .spawn()
         .with_context(|| format!("cannot start {}", command.get_program().display()))
@@ -114,9 +115,15 @@ fn wait(mut child: Child, within: Duration) -> Result<Option<ExitStatus>> {
     if let Some(status) = poll(&mut child, within)? {
         return Ok(Some(status));
     }
+    end(&mut child)?;
+    Ok(None)
+}
+
+/// Ends a child with all its descendants.
+pub(crate) fn end(child: &mut Child) -> Result<()> {
     let family = descendants(child.id());
     signal("TERM", &family);
-    poll(&mut child, GRACE)?;
+    poll(child, GRACE)?;
     // Whoever the first signal reached may have started others meanwhile.
     let mut left = descendants(child.id());
     left.extend(
@@ -127,8 +134,8 @@ fn wait(mut child: Child, within: Duration) -> Result<Option<ExitStatus>> {
             .collect::<Vec<_>>(),
     );
     signal("KILL", &left);
-    poll(&mut child, GRACE)?;
-    Ok(None)
+    poll(child, GRACE)?;
+    Ok(())
 }
 
 fn poll(child: &mut Child, within: Duration) -> Result<Option<ExitStatus>> {

@@ -11,6 +11,7 @@ mod npm;
 mod partners;
 mod project;
 mod purity;
+mod service;
 mod stamp;
 mod tools;
 

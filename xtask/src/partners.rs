@@ -186,7 +186,8 @@ fn clients(node: &str, python: &str, packages: &str, scripts: &str) -> String {
     )
 }
 
-fn json_string(text: &str) -> String {
+/// A text as JSON.
+pub(crate) fn json_string(text: &str) -> String {
     let mut json = String::from('"');
     for character in text.chars() {
         match character {

@@ -16,6 +16,9 @@ use crate::output::Screen;
 use crate::run::{CLOSE_WITHIN, Signals, until_signalled};
 use crate::standard;
 
+/// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
+const MAX_WORKERS: usize = 8;
+
 pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     if arguments.stdio {
         let setup = load(common)?;
@@ -31,7 +34,10 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     })?;
     let setup = load(common)?;
     setup.announce(screen);
-    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(workers())
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(Failure::failed)?;
     let done = runtime.block_on(serve_http(&setup, arguments, door, screen));
     runtime.shutdown_background();
@@ -147,6 +153,13 @@ fn token(arguments: &Serve) -> Result<Option<String>, Failure> {
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()));
     bytes.map_err(Failure::usage)
+}
+
+/// Half of the processors, and no more than a few: a call through the gateway is a chain of wake-ups, and each that
+/// crosses to another processor costs more than the work it wakes.
+fn workers() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (processors / 2).clamp(1, MAX_WORKERS)
 }
 
 fn counted(servers: usize) -> String {

@@ -13,7 +13,7 @@ use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
 
 use crate::desk::{Hearing, Level};
-use crate::protocol::RequestMeta;
+use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
 pub(crate) use running::{Busy, Running};
@@ -86,25 +86,18 @@ impl Client {
         }
     }
 
-    /// Notes what the client can answer.
-    pub(crate) fn introduce(&self, capabilities: RawJson) {
-        *lock(&self.capabilities) = capabilities;
+    /// Notes what the client can answer. It is copied: the message it came in is not kept for as long as a session lives.
+    pub(crate) fn introduce(&self, capabilities: &RawJson) {
+        if let Ok(copy) = RawJson::from_text(capabilities.as_str()) {
+            *lock(&self.capabilities) = copy;
+        }
     }
 
-    /// How what the client never said that it can answer is declined: it is not asked, since it may not know how to refuse.
-    pub(crate) fn declines(&self, method: &str) -> Option<RpcError> {
-        let needed = match method {
-            "elicitation/create" => "elicitation",
-            "sampling/createMessage" => "sampling",
-            "roots/list" => "roots",
-            _of_an_extension => return None,
-        };
-        let declared = Object::parse(&lock(&self.capabilities));
-        if declared.is_some_and(|declared| declared.get(needed).is_some()) {
-            return None;
-        }
-        let what = format!("{method} declined: this client cannot answer it");
-        Some(RpcError::new(RpcError::METHOD_NOT_FOUND, what))
+    /// The capability that it would have to declare, and does not, to be asked this.
+    pub(crate) fn lacks_for(&self, method: &str) -> Option<&'static str> {
+        let needed = capability_for(method)?;
+        let declared = Object::parse(&lock(&self.capabilities)).unwrap_or_default();
+        declared.get(needed).is_none().then_some(needed)
     }
 
     /// Takes a seat in the audience.
@@ -182,10 +175,10 @@ impl ClientHandler for Client {
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move {
-            match self.declines(&request.method) {
-                Some(declined) => Err(declined),
-                None => self.ask(&request.method, request.params.as_ref()).await,
+            if let Some(capability) = self.lacks_for(&request.method) {
+                return Err(declined(&request.method, capability));
             }
+            self.ask(&request.method, request.params.as_ref()).await
         })
     }
 

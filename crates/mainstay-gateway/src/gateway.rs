@@ -22,6 +22,7 @@ impl Gateway {
         let capabilities = ClientCapabilities {
             sampling: true,
             elicitation: true,
+            roots: true,
             ..ClientCapabilities::default()
         };
         let fleet = fleet

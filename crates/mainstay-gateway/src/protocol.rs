@@ -2,6 +2,7 @@
 
 use mainstay::Era;
 use mainstay::message::{Object, RawJson, RpcError};
+use serde_json::json;
 
 use crate::desk::Level;
 
@@ -118,6 +119,29 @@ pub(crate) fn method_not_found(method: &str) -> RpcError {
 
 pub(crate) fn invalid_params(what: impl Into<String>) -> RpcError {
     RpcError::new(RpcError::INVALID_PARAMS, what)
+}
+
+/// The capability that a client must declare to be asked this; what no version of the protocol knows, anybody may be asked.
+pub(crate) fn capability_for(method: &str) -> Option<&'static str> {
+    match method {
+        "sampling/createMessage" => Some("sampling"),
+        "elicitation/create" => Some("elicitation"),
+        "roots/list" => Some("roots"),
+        _other => None,
+    }
+}
+
+/// What a server is told that asks a client for what it did not declare.
+pub(crate) fn declined(method: &str, capability: &str) -> RpcError {
+    let what = format!("{method} declined: the client does not declare {capability}");
+    RpcError::new(RpcError::METHOD_NOT_FOUND, what)
+}
+
+/// What a modern client is told whose request cannot be done without this capability.
+pub(crate) fn missing_capability(capability: &str) -> RpcError {
+    let what = format!("the client must declare {capability} for this");
+    let data = RawJson::from_value(&json!({ "requiredCapabilities": { capability: {} } }));
+    RpcError::new(MISSING_CAPABILITY, what).with_data(data.unwrap_or(RawJson::NULL))
 }
 
 #[cfg(test)]

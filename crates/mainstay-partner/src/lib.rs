@@ -8,6 +8,7 @@
 //! - not set, as in a plain `cargo test`: what is installed is used, and without it the tests are skipped.
 
 mod http;
+mod serving;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub use http::{HttpPartner, HttpPartners, Running, free_port};
+pub use serving::serve_http;
 
 /// The real servers, each ready to be started over stdio; [`Partners::over_http`] has those that speak HTTP too.
 #[derive(Debug, Clone, Deserialize)]

@@ -20,61 +20,82 @@ impl Verdict {
     }
 }
 
-/// A version, and the verdicts of its scenarios.
-type Version = (String, BTreeMap<String, Verdict>);
+/// One run of the suite: what became of its scenarios, and which of them are expected to fail.
+struct Column {
+    head: String,
+    expected: BTreeSet<String>,
+    verdicts: BTreeMap<String, Verdict>,
+}
 
 const HEAD: &str = "scenario";
 
-/// The verdicts of all versions.
+/// The verdicts of several runs, side by side.
 pub(super) struct Report {
-    expected: BTreeSet<String>,
-    versions: Vec<Version>,
+    title: String,
+    columns: Vec<Column>,
     /// The scenarios in the order in which they first came.
     scenarios: Vec<String>,
 }
 
 impl Report {
-    /// A report for which these scenarios are expected to fail, whatever the version.
-    pub(super) fn new(expected: Vec<String>) -> Self {
+    pub(super) fn new(title: &str) -> Self {
         Self {
-            expected: expected.into_iter().collect(),
-            versions: Vec::new(),
+            title: title.to_owned(),
+            columns: Vec::new(),
             scenarios: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, version: &str, verdicts: Vec<(String, Verdict)>) {
+    /// Adds a run of which these scenarios are expected to fail, as far as they are part of it.
+    pub(super) fn add(&mut self, head: &str, expected: &[String], verdicts: Vec<(String, Verdict)>) {
         for (scenario, _) in &verdicts {
             if !self.scenarios.contains(scenario) {
                 self.scenarios.push(scenario.clone());
             }
         }
-        self.versions
-            .push((version.to_owned(), verdicts.into_iter().collect()));
+        self.columns.push(Column {
+            head: head.to_owned(),
+            expected: expected.iter().cloned().collect(),
+            verdicts: verdicts.into_iter().collect(),
+        });
     }
 
     /// Everything that is not as expected, one line for each.
     pub(super) fn wrong(&self) -> Vec<String> {
-        let verdicts = self.versions.iter().flat_map(|(version, verdicts)| {
-            verdicts.iter().filter_map(move |(scenario, verdict)| {
-                let wrong = match (verdict, self.expected.contains(scenario)) {
+        let verdicts = self.columns.iter().flat_map(|column| {
+            column.verdicts.iter().filter_map(|(scenario, verdict)| {
+                let wrong = match (verdict, column.expected.contains(scenario)) {
                     (Verdict::Passed, false) | (Verdict::Failed(_), true) => return None,
                     (Verdict::Passed, true) => "passes, and is expected to fail: strike it off",
                     (Verdict::Failed(why), false) => why,
                 };
-                Some(format!("{version} {scenario}: {wrong}"))
+                Some(format!("{}, {}: {scenario}: {wrong}", self.title, column.head))
             })
         });
-        let unknown = self
-            .expected
-            .iter()
-            .filter(|scenario| !self.scenarios.contains(scenario));
-        let unknown = unknown.map(|scenario| format!("{scenario}: expected to fail, and no such scenario"));
-        verdicts.chain(unknown).collect()
+        verdicts.collect()
     }
 
-    fn word(&self, scenario: &str, verdict: Option<&Verdict>) -> &'static str {
-        match (verdict, self.expected.contains(scenario)) {
+    /// Those that are expected to fail and are no scenario of any of these reports.
+    pub(super) fn unknown<'a>(reports: &[Self], expected: &'a [String]) -> Vec<&'a String> {
+        let is_known = |scenario: &String| reports.iter().any(|report| report.scenarios.contains(scenario));
+        expected.iter().filter(|scenario| !is_known(scenario)).collect()
+    }
+
+    fn row(&self, f: &mut fmt::Formatter<'_>, head: &str, cell: impl Fn(&Column) -> String) -> fmt::Result {
+        let heads = self.scenarios.iter().map(String::as_str).chain([HEAD]);
+        let width = heads.map(str::len).max().unwrap_or_default();
+        let cells: String = self
+            .columns
+            .iter()
+            .map(|column| format!("  {:<width$}", cell(column), width = column.head.len().max(10)))
+            .collect();
+        writeln!(f, "{}", format!("{head:<width$}{cells}").trim_end())
+    }
+}
+
+impl Column {
+    fn word(&self, scenario: &str) -> &'static str {
+        match (self.verdicts.get(scenario), self.expected.contains(scenario)) {
             (None, _) => "",
             (Some(Verdict::Passed), false) => "passed",
             (Some(Verdict::Passed), true) => "PASSED",
@@ -83,31 +104,24 @@ impl Report {
         }
     }
 
-    fn row(&self, f: &mut fmt::Formatter<'_>, head: &str, cell: impl Fn(&Version) -> String) -> fmt::Result {
-        let heads = self.scenarios.iter().map(String::as_str).chain([HEAD]);
-        let width = heads.map(str::len).max().unwrap_or_default();
-        let cells: String = self
-            .versions
-            .iter()
-            .map(|version| format!("  {:<10}", cell(version)))
-            .collect();
-        writeln!(f, "{}", format!("{head:<width$}{cells}").trim_end())
+    fn passed(&self) -> String {
+        let passed = self
+            .verdicts
+            .values()
+            .filter(|verdict| **verdict == Verdict::Passed);
+        format!("{}/{}", passed.count(), self.verdicts.len())
     }
 }
 
-/// A table: a row for each scenario, a column for each version, and how many passed of all that count.
+/// A table: a row for each scenario, a column for each run, and how many passed of all that count.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.row(f, HEAD, |(version, _)| version.clone())?;
+        writeln!(f, "{}", self.title)?;
+        self.row(f, HEAD, |column| column.head.clone())?;
         for scenario in &self.scenarios {
-            self.row(f, scenario, |(_, verdicts)| {
-                self.word(scenario, verdicts.get(scenario)).to_owned()
-            })?;
+            self.row(f, scenario, |column| column.word(scenario).to_owned())?;
         }
-        self.row(f, "passed", |(_, verdicts)| {
-            let passed = verdicts.values().filter(|verdict| **verdict == Verdict::Passed);
-            format!("{}/{}", passed.count(), verdicts.len())
-        })
+        self.row(f, "passed", Column::passed)
     }
 }
 
@@ -117,17 +131,20 @@ mod tests {
 
     fn report(expected: &[&str]) -> Report {
         let failed = || Verdict::Failed("1 failed".to_owned());
-        let mut report = Report::new(expected.iter().map(|&name| name.to_owned()).collect());
+        let expected: Vec<_> = expected.iter().map(|&name| name.to_owned()).collect();
+        let mut report = Report::new("suite");
         let verdicts = |list: Vec<(&str, Verdict)>| {
             let named = list.into_iter().map(|(name, verdict)| (name.to_owned(), verdict));
             named.collect::<Vec<_>>()
         };
         report.add(
             "old",
+            &expected,
             verdicts(vec![("calls", Verdict::Passed), ("auth/a", failed())]),
         );
         report.add(
             "new",
+            &expected,
             verdicts(vec![("auth/a", failed()), ("headers", Verdict::Passed)]),
         );
         report
@@ -149,6 +166,7 @@ mod tests {
         let report = report(&["auth/a"]);
         assert_eq!(report.wrong(), [""; 0]);
         let expected = "\
+suite
 scenario  old         new
 calls     passed
 auth/a    expected    expected
@@ -161,13 +179,18 @@ passed    1/2         1/2
     #[test]
     fn a_failure_that_nobody_expected_is_wrong_and_says_why() {
         let wrong = report(&[]).wrong();
-        assert_eq!(wrong, ["old auth/a: 1 failed", "new auth/a: 1 failed"]);
+        assert_eq!(
+            wrong,
+            ["suite, old: auth/a: 1 failed", "suite, new: auth/a: 1 failed"]
+        );
     }
 
     #[test]
     fn an_expected_failure_that_passes_or_does_not_exist_is_wrong() {
-        let wrong = report(&["auth/a", "calls", "gone"]).wrong();
-        assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert!(wrong[0].starts_with("old calls: passes") && wrong[1].starts_with("gone: "));
+        let wrong = report(&["auth/a", "calls"]).wrong();
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        assert!(wrong[0].starts_with("suite, old: calls: passes"));
+        let expected = ["calls", "gone"].map(str::to_owned);
+        assert_eq!(Report::unknown(&[report(&[])], &expected), ["gone"]);
     }
 }

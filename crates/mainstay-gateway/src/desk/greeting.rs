@@ -22,10 +22,9 @@ impl Desk {
             .into_iter()
             .find(|known| *known == asked)
             .unwrap_or(LEGACY_VERSIONS[0]);
-        let capabilities = params.get("capabilities").cloned();
-        request
-            .client
-            .introduce(capabilities.unwrap_or(RawJson::EMPTY_OBJECT));
+        if let Some(capabilities) = params.get("capabilities") {
+            request.client.introduce(capabilities);
+        }
         let about = self.about(&request.client.scope);
         let mut result = Object::default();
         result.set("protocolVersion", crate::protocol::text(version));

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::{Desk, Request};
 use crate::client::Line;
 use crate::failure;
-use crate::protocol::{completed, invalid_params, without_client};
+use crate::protocol::{RESOURCE_NOT_FOUND, completed, invalid_params, without_client};
 
 /// Progress notifications that wait for a slow client; more are dropped, as each says all that the ones before it did.
 const PROGRESS: usize = 32;
@@ -46,7 +46,23 @@ pub(super) fn answer(request: &Request<'_>, reply: Result<Reply, CallError>) -> 
     match reply {
         Ok(reply) => Ok(complete(reply.result)),
         Err(error) if request.method == "tools/call" => failure::tool_result(&error).map(complete),
-        Err(error) => Err(failure::answer(&error)),
+        Err(error) => Err(in_words_of(request, failure::answer(&error))),
+    }
+}
+
+/// A server's error as the client's era has it: a resource that is not there has a code of its own in the legacy era
+/// alone.
+fn in_words_of(request: &Request<'_>, error: RpcError) -> RpcError {
+    let is_missing_resource = request.method == "resources/read" && error.code() == RESOURCE_NOT_FOUND;
+    match request.client.era {
+        Era::Modern if is_missing_resource => {
+            let translated = invalid_params(error.message());
+            match error.data() {
+                Some(data) => translated.with_data(data.clone()),
+                None => translated,
+            }
+        }
+        Era::Legacy | Era::Modern => error,
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mainstay::message::{Object, RawJson, RpcError};
@@ -22,7 +22,7 @@ use super::passing::{answer, as_sent, tell};
 use super::state::{Key, Seal};
 use super::{Desk, Request};
 use crate::client::{Client, Line};
-use crate::protocol::{invalid_params, text};
+use crate::protocol::{declined, invalid_params, missing_capability, text};
 
 /// How long a parked call waits for its client's retry: as long as a person may take.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
@@ -44,13 +44,22 @@ struct Call {
     reply: Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>,
     asked: mpsc::Receiver<Question>,
     progress: mpsc::Receiver<RawJson>,
+    /// What the client would have had to be able to for a question that was declined in its name.
+    lacking: Arc<OnceLock<&'static str>>,
 }
 
 /// A parked call and the question it is parked for.
 struct Waiting {
     call: Call,
-    question: oneshot::Sender<Result<RawJson, RpcError>>,
+    question: Question,
     method: String,
+}
+
+/// What a retry brought for the call that it found.
+enum Resumed {
+    Answered(Call),
+    /// Everything but the answer; the question stands.
+    Unanswered(Call, Question),
 }
 
 struct Question {
@@ -67,11 +76,15 @@ enum Came {
 impl Desk {
     pub(super) async fn pass_in_rounds(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
         let mut call = match self.resumed(&request)? {
-            Some(call) => call,
+            Some(Resumed::Answered(call)) => call,
+            Some(Resumed::Unanswered(call, question)) => return self.park(call, question, request.method),
             None => self.called(&request)?,
         };
         match call.run(request.line).await {
-            Came::Reply(reply) => answer(&request, reply),
+            Came::Reply(reply) => match call.lacked_for(&reply) {
+                Some(capability) => Err(missing_capability(capability)),
+                None => answer(&request, reply),
+            },
             Came::Question(question) => self.park(call, question, request.method),
         }
     }
@@ -80,9 +93,11 @@ impl Desk {
         let to = self.address(request)?;
         let (questions, asked) = mpsc::channel(1);
         let (told, progress) = mpsc::channel(32);
+        let lacking = Arc::default();
         let asker = Asker {
             client: request.client.clone(),
             questions,
+            lacking: Arc::clone(&lacking),
         };
         let mut options = CallOptions::default()
             .handler(Arc::new(asker))
@@ -97,11 +112,12 @@ impl Desk {
             reply,
             asked,
             progress,
+            lacking,
         })
     }
 
-    /// The parked call that this request is the retry for, with its question answered.
-    fn resumed(&self, request: &Request<'_>) -> Result<Option<Call>, RpcError> {
+    /// The parked call that this request is the retry for.
+    fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
         let params = request.params.as_ref().and_then(Object::parse);
         let state = params
             .as_ref()
@@ -119,15 +135,16 @@ impl Desk {
         {
             return Err(expired());
         }
-        let waiting = calls.remove(&key).ok_or_else(expired)?;
+        let Waiting { call, question, .. } = calls.remove(&key).ok_or_else(expired)?;
         drop(calls);
         let answers = params
             .as_ref()
             .and_then(|params| Object::parse(params.get("inputResponses")?));
-        let answer = answers.and_then(|answers| answers.get(QUESTION).cloned());
-        let answer = answer.ok_or_else(|| invalid_params("inputResponses hold no answer to what was asked"));
-        let _ = waiting.question.send(answer);
-        Ok(Some(waiting.call))
+        let Some(answer) = answers.and_then(|answers| answers.get(QUESTION).cloned()) else {
+            return Ok(Some(Resumed::Unanswered(call, question)));
+        };
+        let _ = question.answer.send(Ok(answer));
+        Ok(Some(Resumed::Answered(call)))
     }
 
     /// Parks a call, and says what it needs.
@@ -136,7 +153,7 @@ impl Desk {
         let wish = wish(&question.request, &state);
         let waiting = Waiting {
             call,
-            question: question.answer,
+            question,
             method: method.to_owned(),
         };
         let mut calls = self.parked.calls();
@@ -186,6 +203,18 @@ impl Call {
             }
         }
     }
+
+    /// What the client lacks, when the call failed and was declined an answer for it: the server could not do without.
+    fn lacked_for(&self, reply: &Result<Reply, CallError>) -> Option<&'static str> {
+        let lacking = self.lacking.get()?;
+        let failed = match reply {
+            Ok(reply) => Object::parse(&reply.result)
+                .and_then(|result| result.get("isError")?.parse::<bool>().ok())
+                .unwrap_or(false),
+            Err(error) => matches!(error, CallError::Rpc { .. }),
+        };
+        failed.then_some(lacking)
+    }
 }
 
 /// The result that tells a client what its call needs.
@@ -208,6 +237,7 @@ fn wish(request: &ServerRequest, state: &str) -> RawJson {
 struct Asker {
     client: Arc<Client>,
     questions: mpsc::Sender<Question>,
+    lacking: Arc<OnceLock<&'static str>>,
 }
 
 impl ClientHandler for Asker {
@@ -217,8 +247,10 @@ impl ClientHandler for Asker {
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move {
-            if let Some(declined) = self.client.declines(&request.method) {
-                return Err(declined);
+            if let Some(capability) = self.client.lacks_for(&request.method) {
+                // The first is as good as any.
+                let _ = self.lacking.set(capability);
+                return Err(declined(&request.method, capability));
             }
             let gone = || RpcError::new(RpcError::INTERNAL_ERROR, "the client went away without an answer");
             let (answer, answered) = oneshot::channel();

@@ -1,5 +1,6 @@
 //! Any client in front of any server: what a server asks reaches the client whose call caused it, in the client's way.
 
+use mainstay::Era;
 use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
 use serde_json::{Value, json};
@@ -66,22 +67,99 @@ async fn a_modern_client_is_asked_by_a_result_and_its_retry_finds_the_waiting_ca
 }
 
 #[tokio::test]
-async fn a_client_that_never_said_that_it_can_answer_is_not_asked() {
+async fn a_retry_without_the_answer_is_asked_again_and_finds_the_same_call() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
-    let cannot = json!({ "roots": {}, "sampling": {} });
-    let (mut legacy, _) = Client::initialized(&gateway, one("a"), cannot.clone()).await;
-    let id = legacy.begin("tools/call", ask(None)).await;
-    let done = legacy.message().await;
-    assert_eq!(done["id"], id, "the answer, and no question before it: {done}");
-    assert!(done.to_string().contains("declined"), "{done}");
-    legacy.leave().await;
+    let side = a.side(1).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    let meta = modern(&json!({ "elicitation": {} }));
+    let mut wish = client.ask("tools/call", ask(Some(&meta))).await["result"].clone();
+    let mut retry = ask(Some(&meta));
+    for answers in [json!({}), json!({ "other": { "action": "accept" } }), Value::Null] {
+        retry["requestState"] = wish["requestState"].clone();
+        retry["inputResponses"] = answers;
+        let again = client.ask("tools/call", retry.clone()).await["result"].clone();
+        assert_eq!(again["inputRequests"], wish["inputRequests"], "{again}");
+        assert_ne!(again["requestState"], wish["requestState"]);
+        wish = again;
+    }
+    let key = wish["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    retry["inputResponses"] = json!({ key: { "action": "decline" } });
+    retry["requestState"] = wish["requestState"].clone();
+    let done = client.ask("tools/call", retry).await;
+    assert!(done["result"].to_string().contains("decline"), "{done}");
+    assert_eq!(side.count("tools/call"), 1, "one call at the server");
+    client.leave().await;
+}
 
-    let mut modern_client = Client::connect(&gateway, one("a"));
-    let done = modern_client.ask("tools/call", ask(Some(&modern(&cannot)))).await;
-    assert_eq!(done["result"]["resultType"], "complete", "{done}");
-    assert!(done.to_string().contains("declined"), "{done}");
-    modern_client.leave().await;
+#[tokio::test]
+async fn nobody_is_asked_for_what_it_did_not_declare() {
+    for era in [Era::Legacy, Era::Modern] {
+        let a = speaking(Speaks::Legacy);
+        let gateway = gateway(&[("a", &a)]).await;
+        let (mut client, meta) = match era {
+            Era::Legacy => (
+                Client::initialized(&gateway, one("a"), json!({ "sampling": {} }))
+                    .await
+                    .0,
+                None,
+            ),
+            Era::Modern => (
+                Client::connect(&gateway, one("a")),
+                Some(modern(&json!({ "sampling": {} }))),
+            ),
+        };
+        let done = client.ask("tools/call", ask(meta.as_ref())).await;
+        let told = done["result"]["structuredContent"]["error"].clone();
+        assert_eq!(
+            told["code"], -32601,
+            "the server is told, and can do without: {done}"
+        );
+        client.leave().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_fails_for_what_a_modern_client_did_not_declare_says_what_is_missing() {
+    for if_declined in ["fail", "refuse"] {
+        let a = speaking(Speaks::Legacy);
+        let gateway = gateway(&[("a", &a)]).await;
+        let mut client = Client::connect(&gateway, one("a"));
+        let mut params = ask(Some(&modern(&json!({}))));
+        params["arguments"]["if_declined"] = json!(if_declined);
+        let failed = client.ask("tools/call", params.clone()).await;
+        assert_eq!(failed["error"]["code"], -32021, "{if_declined}: {failed}");
+        assert_eq!(
+            failed["error"]["data"]["requiredCapabilities"],
+            json!({ "elicitation": {} })
+        );
+        // A client that could have been asked, and says no, is told what the server made of it.
+        params["_meta"] = modern(&json!({ "elicitation": {} }));
+        let wish = client.ask("tools/call", params).await;
+        assert_eq!(wish["result"]["resultType"], "input_required");
+        client.leave().await;
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_server_can_ask_for_the_roots_of_its_caller() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let declared = a.side(1).await.last_params("initialize").unwrap()["capabilities"].clone();
+    assert!(declared["roots"].is_object(), "{declared}");
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({ "roots": {} })).await;
+    let id = client
+        .begin(
+            "tools/call",
+            json!({ "name": "ask", "arguments": { "kind": "roots" } }),
+        )
+        .await;
+    let asked = client.heard("roots/list").await;
+    let roots = json!({ "roots": [{ "uri": "file:///here" }] });
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots });
+    client.write(&answer.to_string()).await;
+    assert!(client.answer(id).await.to_string().contains("file:///here"));
+    client.leave().await;
 }
 
 #[tokio::test]

@@ -89,6 +89,21 @@ async fn a_log_message_goes_to_the_client_whose_call_caused_it_at_the_level_it_w
 }
 
 #[tokio::test]
+async fn a_resource_that_is_not_there_has_the_code_of_the_client_s_era() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    for (meta, code) in [(json!({}), -32002), (modern(&json!({})), -32602)] {
+        let missing = client
+            .ask("resources/read", json!({ "uri": "nowhere://", "_meta": meta }))
+            .await;
+        assert_eq!(missing["error"]["code"], code, "{missing}");
+        assert_eq!(missing["error"]["message"], "no such resource: nowhere://");
+    }
+    client.leave().await;
+}
+
+#[tokio::test]
 async fn what_a_modern_client_reads_from_a_legacy_server_says_that_it_must_not_be_kept() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;

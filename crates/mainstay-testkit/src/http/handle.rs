@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 use super::connection;
 use super::perform;
@@ -16,6 +17,12 @@ use super::server::{Server, Stage};
 use super::session::Kind;
 use super::traffic::Traffic;
 use crate::script::Script;
+
+/// Longer than a client of these tests keeps a port that it was lent.
+const LENT: Duration = Duration::from_secs(10);
+
+/// A port gives no event when it is free.
+const POLL: Duration = Duration::from_millis(5);
 
 /// A scripted HTTP server on a loopback port. Dropping it closes its port and its connections.
 ///
@@ -56,7 +63,7 @@ impl FaultyHttpServer {
         http: HttpScript,
         stage: Stage,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let listener = bind((Ipv4Addr::LOCALHOST, port).into()).await?;
         let mut handle = Self {
             server: Arc::new(Server::new(script, http, stage)),
             address: listener.local_addr()?,
@@ -158,7 +165,7 @@ impl FaultyHttpServer {
     /// As [`FaultyHttpServer::stop`]; the server may be left stopped, and restarting it again mends that.
     pub async fn restart(&mut self) -> io::Result<()> {
         self.stop().await;
-        let listener = TcpListener::bind(self.address).await?;
+        let listener = bind(self.address).await?;
         self.serve(listener);
         Ok(())
     }
@@ -172,6 +179,20 @@ impl FaultyHttpServer {
 impl Drop for FaultyHttpServer {
     fn drop(&mut self) {
         self.server.end(self.server.run());
+    }
+}
+
+/// Binds an address that may be in use for a moment: while nobody listens on a port, the system lends it to clients, and
+/// one of them may be trying to reach this very server.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let deadline = Instant::now() + LENT;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                tokio::time::sleep(POLL).await;
+            }
+            done => return done,
+        }
     }
 }
 

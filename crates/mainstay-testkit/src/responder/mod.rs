@@ -159,8 +159,7 @@ impl Responder {
         let id = response.id().as_str().unwrap_or_default().to_owned();
         let mut actions = vec![Action::Note(format!("answered {id}"))];
         if let Some(call) = self.asked.remove(&id) {
-            let answered = self.text_result(&response.outcome().to_string(), &response.outcome().to_string());
-            actions.push(Answer::Result(self.dress(&call, answered, false)).to_action(&call));
+            actions.push(self.after_asking(&call, response.outcome()).to_action(&call));
         }
         actions
     }

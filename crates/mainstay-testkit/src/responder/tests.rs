@@ -201,6 +201,20 @@ fn a_question_in_the_legacy_era_is_a_request_and_the_call_is_answered_after_it()
 }
 
 #[test]
+fn a_declined_question_ends_the_call_as_it_asked_for() {
+    let mut server = responder(Script::new());
+    let mut declined = |if_declined: Value| {
+        let call = json!({ "name": "ask", "arguments": { "kind": "roots", "if_declined": if_declined } });
+        let asked = only(&server.line(&request("tools/call", &call)));
+        let reply = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -1, "message": "no" } });
+        only(&server.line(reply.to_string().as_bytes()))
+    };
+    assert_eq!(declined(json!("fail"))["result"]["isError"], true);
+    assert_eq!(declined(json!("refuse"))["error"]["code"], -32603);
+    assert!(declined(json!(null))["result"].to_string().contains("no"));
+}
+
+#[test]
 fn a_question_in_the_modern_era_is_a_result_and_the_call_is_made_again() {
     let mut server = responder(Script::new().speaks(Speaks::Modern));
     let call = json!({ "name": "ask", "arguments": { "kind": "elicitation" } });

@@ -56,7 +56,7 @@ pub(super) fn definitions() -> Vec<Value> {
         ("refuse", "Answers with the JSON-RPC error `code`.", &reads),
         (
             "ask",
-            "Asks the client: `kind` is sampling, elicitation, roots or ping.",
+            "Asks the client: `kind` is sampling, elicitation, roots or ping. `if_declined` is what then: fail or refuse.",
             &writes,
         ),
         (
@@ -123,11 +123,7 @@ impl Responder {
                 };
                 Handled::over([Action::Stderr(b"fatal: asked to crash\n".to_vec()), end])
             }
-            "fail" => {
-                let result =
-                    json!({ "content": [self.text_block("it failed")], "isError": true }).to_string();
-                Answer::Result(self.dress(request, result, false)).into()
-            }
+            "fail" => self.failed(request).into(),
             "refuse" => {
                 Answer::error(arguments["code"].as_i64().unwrap_or(-32000), "refused, as asked").into()
             }
@@ -172,6 +168,11 @@ impl Responder {
         Answer::Result(self.dress(request, self.text_result(text, structured), false)).into()
     }
 
+    fn failed(&self, request: &Incoming) -> Answer {
+        let result = json!({ "content": [self.text_block("it failed")], "isError": true }).to_string();
+        Answer::Result(self.dress(request, result, false))
+    }
+
     fn text_block(&self, text: &str) -> Value {
         let mut block = json!({ "type": "text", "text": text });
         if self.script.fidelity {
@@ -202,6 +203,19 @@ impl Responder {
         self.asked.insert(id.clone(), request.clone());
         let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         Handled::over([Action::message(&line)])
+    }
+
+    /// What a call is answered with once the client has answered a legacy server's question.
+    pub(super) fn after_asking(&self, call: &Incoming, outcome: &Value) -> Answer {
+        let if_declined = call.params()["arguments"]["if_declined"].as_str();
+        match if_declined.filter(|_| outcome.get("error").is_some()) {
+            Some("fail") => self.failed(call),
+            Some(_refuse) => Answer::error(-32603, "nobody answered"),
+            None => {
+                let answered = self.text_result(&outcome.to_string(), &outcome.to_string());
+                Answer::Result(self.dress(call, answered, false))
+            }
+        }
     }
 
     fn emit(&self, arguments: &Value) -> Vec<Action> {

@@ -26,7 +26,7 @@ use mainstay_lifecycle::{
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 
 use dial::Lesson;
 pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
@@ -44,6 +44,9 @@ use published::LastGood;
 
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the end of a server waits for its last session to be deleted.
+const FAREWELLS: Duration = Duration::from_secs(1);
 
 /// The generations of all servers of this process: no number ever repeats.
 static GENERATIONS: AtomicU64 = AtomicU64::new(1);
@@ -136,6 +139,11 @@ impl Keeper {
             let _ = task.await;
         }
         self.last_good.saved().await;
+        if let Some(endpoint) = self.slot.settings.load_full().used_endpoint()
+            && !self.aborted
+        {
+            let _ = timeout(FAREWELLS, endpoint.all_farewells_said()).await;
+        }
         let ending = Ending {
             stopped: self.last_stop.take(),
         };

@@ -34,6 +34,11 @@ impl Settings {
         Ok(self.endpoint.get_or_init(|| endpoint))
     }
 
+    /// The way to a server over HTTP, if it was ever used.
+    pub(crate) fn used_endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.get()
+    }
+
     pub(crate) fn config(&self) -> &ServerConfig {
         &self.config
     }

@@ -24,6 +24,17 @@ async fn a_session_is_deleted_when_its_server_is_disabled() {
 }
 
 #[tokio::test]
+async fn a_fleet_that_is_closed_has_left_no_session_behind() {
+    let slow = HttpScript::new().at(HttpStep::Delete, HttpFault::Delay { ms: 200 });
+    let far = serve(Script::new(), slow).await;
+    let (fleet, server) = keep(web_at(&far));
+    connected(&server).await;
+    fleet.close(SOON).await;
+    // At once: a program may end here.
+    assert_eq!(far.traffic(mainstay_testkit::http::Traffic::sessions_deleted), 1);
+}
+
+#[tokio::test]
 async fn a_farewell_that_hangs_delays_neither_restart_nor_disable_nor_others() {
     let hanging = HttpScript::new().at(HttpStep::Delete, HttpFault::NoHead);
     let far = serve(Script::new(), hanging).await;

@@ -91,3 +91,35 @@ async fn a_credential_that_cannot_be_had_fails_the_call_before_it_leaves() {
     numbers.broken.store(0, Ordering::SeqCst);
     assert_eq!(echo(&server).await.unwrap().generation.0, generation);
 }
+
+/// A token that was renewed while a request was on its way: the request shows the old one, the next asker gets the new.
+struct Renewed(AtomicUsize);
+
+impl Credentials for Renewed {
+    fn authorization(&self) -> Authorizing<'_> {
+        let left = self
+            .0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let token = if left.is_ok() { "Bearer old" } else { "Bearer new" };
+        Box::pin(std::future::ready(Ok(Some(token.parse().expect("a header")))))
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_showed_an_old_credential_is_made_again_with_the_new_one() {
+    let far = serve(Script::new(), HttpScript::new().bearer("new")).await;
+    let token = Arc::new(Renewed(AtomicUsize::new(0)));
+    let (_fleet, server) = keep(web_at(&far).credentials(token.clone()));
+    let generation = connected(&server).await;
+    assert!(echo(&server).await.is_ok());
+    token.0.store(1, Ordering::SeqCst);
+    assert_eq!(echo(&server).await.expect("let in").generation.0, generation);
+
+    // Nothing newer there: it is refused once, and not asked for ever.
+    token.0.store(usize::MAX, Ordering::SeqCst);
+    let before = far.traffic(|traffic| traffic.requests("POST"));
+    let refused = echo(&server).await.expect_err("not let in");
+    assert!(matches!(refused, CallError::AuthRequired { .. }), "{refused:?}");
+    let refusals = far.traffic(|traffic| traffic.requests("POST")) - before;
+    assert!(refusals <= 2, "{refusals} requests");
+}

@@ -7,7 +7,7 @@ use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::{beyond, call, connected, echo, keep, next_event, sent, serve, web_at};
+use crate::support::{beyond, call, connected, echo, keep, next_event, seen, sent, serve, web_at};
 
 const CALLS: usize = 20;
 
@@ -78,16 +78,20 @@ async fn a_forgotten_session_is_missed_by_its_stream_without_a_call() {
     let far = serve(Script::new(), HttpScript::new()).await;
     let (_fleet, server) = keep(web_at(&far));
     let first = connected(&server).await;
-    crate::support::seen(&far, |traffic| traffic.live_streams() == 1).await;
+    seen(&far, |traffic| traffic.live_streams() == 1).await;
     far.forget_sessions();
     beyond(&server, first).await;
     assert_eq!(sent(&far, "initialize"), 2);
 }
 
 #[tokio::test]
-async fn a_call_that_ran_is_not_made_again_when_its_session_is_lost_beside_it() {
-    let forgets = HttpRule::on("ping", HttpFault::ForgetSession).occurrence(Occurrence::Nth(1));
-    let http = HttpScript::new().without_standalone_stream().rule(forgets);
+async fn a_call_that_runs_while_its_session_is_lost_beside_it_is_not_made_again() {
+    let slow = HttpRule::on("tools/call", HttpFault::Delay { ms: 60_000 }).named("append");
+    let forgets = HttpRule::on("tools/call", HttpFault::ForgetSession).named("put");
+    let http = HttpScript::new()
+        .without_standalone_stream()
+        .rule(slow)
+        .rule(forgets.occurrence(Occurrence::Nth(1)));
     let far = serve(Script::new(), http).await;
     let (_fleet, server) = keep(web_at(&far));
     let first = connected(&server).await;
@@ -95,11 +99,13 @@ async fn a_call_that_ran_is_not_made_again_when_its_session_is_lost_beside_it() 
         let server = server.clone();
         async move { call(&server, "append", json!({ "key": "once" })).await }
     });
-    assert!(running.await.unwrap().is_ok());
-    let ping = server
-        .request("ping", None, mainstay::CallOptions::default())
-        .await;
-    assert!(ping.is_ok(), "{ping:?}");
-    assert!(beyond(&server, first).await > first);
+    seen(&far, |traffic| traffic.noted("call append once") == 1).await;
+    let put = call(&server, "put", json!({}))
+        .await
+        .expect("made again on the new session");
+    assert!(put.generation.0 > first);
+    let error = running.await.unwrap().expect_err("its session is gone");
+    assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+    assert!(matches!(error, CallError::Lost { .. }), "{error:?}");
     assert_eq!(far.traffic(|traffic| traffic.noted("call append once")), 1);
 }

@@ -3,7 +3,6 @@
 //! It speaks on stdio, or with `--http PORT` over Streamable HTTP at `http://127.0.0.1:PORT/mcp`; 0 is any free port, and
 //! the port is the first line on stdout. Either way it speaks both eras of the protocol, as rmcp does.
 
-mod http;
 mod server;
 mod tools;
 
@@ -20,7 +19,11 @@ async fn main() -> anyhow::Result<()> {
             server.serve(rmcp::transport::stdio()).await?.waiting().await?;
             Ok(())
         }
-        ["--http", port] => http::serve(port.parse().context("a port is a number")?).await,
+        ["--http", port] => {
+            let port = port.parse().context("a port is a number")?;
+            let shared = RmcpServer::default();
+            mainstay_partner::serve_http(port, move || shared.for_another_client()).await
+        }
         _ => bail!("usage: rmcp-server [--http PORT]"),
     }
 }

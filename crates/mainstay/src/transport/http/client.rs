@@ -4,14 +4,16 @@
 //! method and the body; credentials so never reach a stranger. The head of an answer is bounded by the client: at most
 //! 100 headers in 400 KiB.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Url};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use super::Http;
@@ -41,26 +43,38 @@ pub(crate) struct Endpoint {
     pub(in crate::transport) url: Url,
     pub(in crate::transport) options: HttpOptions,
     client: Client,
-    /// One request at a time looks for the credential: the others find what it found.
-    credential: Arc<Mutex<()>>,
+    /// One request at a time looks for the credential: the others find what it found. Here is what was given last.
+    credential: Arc<Mutex<Option<HeaderValue>>>,
+    /// How often the credential that is given has changed.
+    renewals: Arc<AtomicU64>,
+    /// Sessions that are being deleted.
+    farewells: watch::Sender<usize>,
 }
 
 impl Endpoint {
     pub(crate) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
         let url = address(url)?;
         let client = client(&url, &options)?;
-        let credential = Arc::default();
+        let (credential, renewals) = Default::default();
+        let farewells = watch::Sender::new(0);
         Ok(Self {
             url,
             options,
             client,
             credential,
+            renewals,
+            farewells,
         })
     }
 
     /// What its requests are allowed in with.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         self.options.credentials.clone()
+    }
+
+    /// How often the credential has changed: a request that was refused and saw another count showed an old one.
+    pub(super) fn renewals(&self) -> u64 {
+        self.renewals.load(Ordering::Relaxed)
     }
 
     /// The same for calls that show these arguments in headers.
@@ -70,6 +84,18 @@ impl Endpoint {
             options,
             ..self.clone()
         }
+    }
+
+    /// Comes back when no session is being deleted. Whoever ends the program waits for it, or its last sessions would stay
+    /// behind at their servers.
+    pub(crate) async fn all_farewells_said(&self) {
+        let _ = self.farewells.subscribe().wait_for(|saying| *saying == 0).await;
+    }
+
+    /// Counts a session as being deleted until the guard is dropped.
+    pub(super) fn saying_farewell(&self) -> Farewell {
+        self.farewells.send_modify(|saying| *saying += 1);
+        Farewell(self.farewells.clone())
     }
 
     /// A connection of Streamable HTTP.
@@ -102,8 +128,13 @@ impl Endpoint {
 
     async fn authorization(&self, credentials: &dyn Credentials) -> Result<Option<HeaderValue>, HttpFailure> {
         let looking = async {
-            let _turn = self.credential.lock().await;
-            credentials.authorization().await
+            let mut last = self.credential.lock().await;
+            let value = credentials.authorization().await?;
+            if *last != value {
+                last.clone_from(&value);
+                self.renewals.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(value)
         };
         timeout(CREDENTIAL_TIMEOUT, looking)
             .await
@@ -111,9 +142,18 @@ impl Endpoint {
                 step: Step::Credential,
                 limit: CREDENTIAL_TIMEOUT,
             })?
-            .map_err(|error| HttpFailure::NoCredential {
+            .map_err(|error: io::Error| HttpFailure::NoCredential {
                 message: error.to_string(),
             })
+    }
+}
+
+/// A session that is being deleted.
+pub(super) struct Farewell(watch::Sender<usize>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.0.send_modify(|saying| *saying -= 1);
     }
 }
 

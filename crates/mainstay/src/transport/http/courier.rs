@@ -33,7 +33,7 @@ const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, 
 /// How long a server may take to accept what it need not answer.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the farewell to a session may take. Nobody waits for it.
+/// How long the farewell to a session may take. Only the end of its server waits for it, and not this long.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Courier {
@@ -88,7 +88,9 @@ impl Carrier for Courier {
         };
         let endpoint = self.endpoint.clone();
         let session = self.session.headers();
+        let saying = endpoint.saying_farewell();
         runtime.spawn(async move {
+            let _saying = saying;
             let goodbye = async {
                 let request = endpoint
                     .request(Method::DELETE, endpoint.url.clone())
@@ -199,6 +201,16 @@ impl Courier {
             request = request.header(name, value);
         }
         Ok(request)
+    }
+
+    /// The same request with another credential, where there is one by now. A server that refuses whom it does not know has
+    /// done nothing of what it was asked, so it may be asked again.
+    pub(super) async fn renewed(&self, frame: &Frame, shown: u64) -> Option<RequestBuilder> {
+        let request = self
+            .post(frame.bytes(), self.headline(frame.bytes()))
+            .await
+            .ok()?;
+        (self.endpoint.renewals() != shown).then_some(request)
     }
 
     /// Sends a request and waits for the head of its answer.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{Response, StatusCode};
 use tokio::time::sleep;
 
 use super::answer::{Relation, negotiated};
@@ -42,6 +42,7 @@ pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(),
     };
     let request = courier.post(frame.bytes(), headline).await;
     let request = request.map_err(Refusal::not_sent)?;
+    let shown = courier.endpoint.renewals();
     if courier.session.is_lost() {
         return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
     }
@@ -51,6 +52,11 @@ pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(),
     let undecided = courier.crew.await_verdict();
     let limit = courier.endpoint.options.first_byte_timeout;
     let mut response = courier.send(request, limit).await?;
+    if response.status() == StatusCode::UNAUTHORIZED
+        && let Some(again) = Box::pin(courier.renewed(frame, shown)).await
+    {
+        response = courier.send(again, limit).await?;
+    }
     if !response.status().is_success() {
         return Box::pin(asked.refused(&mut response)).await;
     }
