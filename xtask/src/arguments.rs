@@ -12,7 +12,7 @@ Usage: cargo xtask CHORE
       --quick         leaves out the real MCP servers and the conformance suite: no network, nothing
                       installed
       --keep-going    goes on after a failed step
-  partners            installs the real MCP servers that tests talk to, under target/partners
+  partners            installs the real MCP servers and clients of the tests, under target/partners
   conformance         the MCP conformance suite against the library as a client, and against a server
                       behind the gateway
   bench [ARGS]        the library's benchmarks

@@ -15,12 +15,13 @@ Real clients, each in front of each of three servers, through `mainstay serve` (
 through `mainstay wrap`. A test makes this document and fails when it is not what was seen: `cargo xtask test`, in
 `crates/mainstay-cli/tests/clients`. Versions are pinned in `tests/clients` and `tests/partners`.
 
-**yes**: seen in all three ways. **no**, or only some ways: the others failed. **–**: the client or the server has no such thing;
-the Inspector's command line shows no progress and answers no server.
+**yes**: seen in all three ways. **no**: seen to fail; where some ways work, they are named. **–**: the client or the server has
+no such thing; the Inspector's command line shows no progress, and offers to answer nothing but roots.
 
-The reference server (`everything`) is legacy, and the two others speak both eras. A modern client is asked by it for input
-(`input_required`) and a legacy one by a request. The gateway tells every server that its client can answer elicitation and
-sampling, so the reference server offers the tools that need them; the question goes to the client whose call caused it.
+The reference server (`everything`) speaks 2025-11-25 alone, the two others both eras. What it asks reaches a client of
+2025-11-25 as a request and one of 2026-07-28 as `input_required`, whose retry finds the waiting call. The gateway tells every
+server that its client can answer elicitation, sampling and roots, so the reference server has the tools that ask; a question
+goes to the client whose call caused it, and is declined when that client never said that it can answer.
 ";
 
 /// One thing that a client did with one server in one way.
@@ -118,5 +119,43 @@ fn cell<'a>(seen: impl Iterator<Item = &'a Seen>) -> String {
             .map(|one| one.way.to_string())
             .collect::<Vec<_>>()
             .join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Client, Family, HEAD, Seen, Thing, Way, document};
+    use crate::client::Era;
+
+    const PYTHON: Client = Client {
+        family: Family::Python,
+        era: Era::Legacy,
+    };
+
+    #[test]
+    fn the_document_tells_what_worked_where_and_keeps_what_it_says_of_others() {
+        let seen = |thing, way, worked: bool| Seen {
+            way,
+            server: "time",
+            thing,
+            outcome: worked.then_some(()).ok_or_else(String::new),
+        };
+        let seen = [
+            seen(Thing::List, Way::Union, true),
+            seen(Thing::List, Way::Wrap, true),
+            seen(Thing::Call, Way::Union, false),
+            seen(Thing::Call, Way::Wrap, true),
+            seen(Thing::Progress, Way::Wrap, false),
+        ];
+        let other = "| TypeScript SDK, 2025-11-25 | time | as it was |";
+        let committed = format!("{other}\n| Python SDK, 2025-11-25 | git | outdated |\n");
+        let expected = [
+            "| client | server | list | call | progress | elicitation | sampling | prompts | resources |",
+            "|---|---|---|---|---|---|---|---|---|",
+            "| Python SDK, 2025-11-25 | time | yes | `wrap` | no | – | – | – | – |",
+            other,
+        ];
+        let expected = format!("{HEAD}\n{}\n", expected.join("\n"));
+        assert_eq!(document(&committed, PYTHON, &seen), expected);
     }
 }
