@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::callers::Whose;
 use super::reception::Reception;
 use crate::handler::{ServerRequest, decline};
-use crate::wire::{Hold, Peer, RawJson, RpcError};
+use crate::wire::{Cause, Hold, Peer, RawJson, RpcError};
 
 /// Requests of one server that may be answered at the same time. A server that asks for more is told so.
 const MAX_ANSWERING: usize = 64;
@@ -26,14 +26,16 @@ impl Reception {
         id: RawJson,
         method: String,
         params: Option<RawJson>,
+        cause: &Cause,
     ) {
         let refuse = |why: String| {
             let error = RpcError::new(INVALID_REQUEST, format!("{method} declined: {why}"));
             peer.respond(&id, Err(error));
         };
-        let (handler, holds) = match self.callers.whose() {
+        let (handler, holds) = match self.callers.whose(cause) {
             Whose::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
             Whose::Ones(handler, holds) => (handler, holds),
+            Whose::Gone => return refuse("the call that it is for is over".to_owned()),
             Whose::Unknown => {
                 return refuse("several calls run, and nothing tells which one it is for".to_owned());
             }

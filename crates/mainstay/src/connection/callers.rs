@@ -1,7 +1,8 @@
 //! Who is calling on a connection right now: a server's request can only be answered for the call that caused it.
 //!
-//! Nothing in the protocol says which call that is. So a request is somebody's only if nobody else could have caused
-//! it, and a call that was given up counts among those who could for a while longer.
+//! Over HTTP it comes on the stream of that call. Otherwise nothing in the protocol says which call it is: then a request
+//! is somebody's only if nobody else could have caused it, and a call that was given up counts among those who could for a
+//! while longer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
-use crate::wire::Hold;
+use crate::wire::{Cause, Hold};
 
 /// How long after its caller left a call without an answer may still cause requests: the server hears of the
 /// cancellation late, or not at all.
@@ -43,6 +44,8 @@ pub(crate) enum Whose {
     Fleets(Arc<Hold>),
     /// The one caller's that is there.
     Ones(Arc<dyn ClientHandler>, Vec<Arc<Hold>>),
+    /// A caller's that has left.
+    Gone,
     /// Several could have caused it, and nothing in the protocol tells which.
     Unknown,
 }
@@ -93,7 +96,24 @@ impl Callers {
     }
 
     /// Whose request it must be that the server makes now.
-    pub(crate) fn whose(&self) -> Whose {
+    pub(crate) fn whose(&self, cause: &Cause) -> Whose {
+        match cause {
+            Cause::Unknown => self.whose_alone(),
+            Cause::Ours => Whose::Fleets(self.plain_hold.clone()),
+            Cause::Call(hold) if Arc::ptr_eq(hold, &self.plain_hold) => Whose::Fleets(hold.clone()),
+            Cause::Call(hold) => {
+                let own = self.own();
+                let caller = own.present.iter().find(|(_, held)| Arc::ptr_eq(held, hold));
+                caller.map_or(Whose::Gone, |(handler, _)| {
+                    Whose::Ones(handler.clone(), vec![hold.clone()])
+                })
+            }
+            Cause::Gone => Whose::Gone,
+        }
+    }
+
+    /// Whose request it must be, since nobody else could have caused it.
+    fn whose_alone(&self) -> Whose {
         let mut own = self.own();
         let now = Instant::now();
         own.lingering.retain(|(_, until)| now < *until);
@@ -164,5 +184,47 @@ impl Drop for Present<'_> {
             }
         }
         self.callers.left.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Somebody;
+
+    impl ClientHandler for Somebody {}
+
+    fn somebody() -> Arc<dyn ClientHandler> {
+        Arc::new(Somebody)
+    }
+
+    #[test]
+    fn what_came_on_the_stream_of_a_call_is_that_caller_s_alone() {
+        let callers = Callers::default();
+        let (one, other) = (somebody(), somebody());
+        let first = callers.enter(Some(one.clone()));
+        let second = callers.enter(Some(other.clone()));
+        let plain = callers.enter(None);
+        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+        for (present, caller) in [(&first, &one), (&second, &other)] {
+            let whose = callers.whose(&Cause::Call(present.hold()));
+            assert!(matches!(whose, Whose::Ones(handler, _) if Arc::ptr_eq(&handler, caller)));
+        }
+        let whose = callers.whose(&Cause::Call(plain.hold()));
+        assert!(matches!(whose, Whose::Fleets(_)));
+        assert!(matches!(callers.whose(&Cause::Ours), Whose::Fleets(_)));
+    }
+
+    #[test]
+    fn what_came_on_the_stream_of_a_call_that_is_over_is_nobody_s() {
+        let callers = Callers::default();
+        let gone = callers.enter(Some(somebody()));
+        let hold = gone.hold();
+        gone.settled();
+        let _alone = callers.enter(Some(somebody()));
+        assert!(matches!(callers.whose(&Cause::Call(hold)), Whose::Gone));
+        assert!(matches!(callers.whose(&Cause::Gone), Whose::Gone));
+        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Ones(..)));
     }
 }

@@ -20,7 +20,7 @@ use crate::handler::{ClientHandler, ServerNotification};
 use crate::keeper::Report;
 use crate::protocol::Introduction;
 use crate::server::Slot;
-use crate::wire::{Handler, Peer, RawJson, RpcError};
+use crate::wire::{Cause, Handler, Peer, RawJson, RpcError};
 
 /// How long a person may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
@@ -174,7 +174,7 @@ impl Reception {
 pub(crate) struct FrontDesk(pub(crate) Arc<Reception>);
 
 impl Handler for FrontDesk {
-    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>) {
+    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: Cause) {
         if self.0.detached.load(Ordering::Acquire) {
             return self.0.slot.count_stale();
         }
@@ -182,11 +182,11 @@ impl Handler for FrontDesk {
             "ping" => {
                 peer.respond(&id, Ok(RawJson::EMPTY_OBJECT));
             }
-            _ => self.0.answer(peer, id, method.to_owned(), params),
+            _ => self.0.answer(peer, id, method.to_owned(), params, &cause),
         }
     }
 
-    fn notification(&self, method: &str, params: Option<RawJson>) {
+    fn notification(&self, method: &str, params: Option<RawJson>, cause: Cause) {
         let this = &self.0;
         if this.detached.load(Ordering::Acquire) {
             return this.slot.count_stale();
@@ -197,7 +197,7 @@ impl Handler for FrontDesk {
             | "notifications/resources/list_changed" => this.list_changed(),
             "notifications/cancelled" => this.cancelled(params.as_ref()),
             "notifications/subscriptions/acknowledged" => this.listen_acknowledged(),
-            _ => this.tell(method, params),
+            _ => this.tell(method, params, &cause),
         }
     }
 }
@@ -220,12 +220,12 @@ impl Reception {
         }
     }
 
-    fn tell(&self, method: &str, params: Option<RawJson>) {
-        let hearer = match self.callers.whose() {
+    fn tell(&self, method: &str, params: Option<RawJson>, cause: &Cause) {
+        let hearer = match self.callers.whose(cause) {
             // Subscriptions belong to the fleet, whoever calls meanwhile.
             _ if method == "notifications/resources/updated" => self.fleet_handler().clone(),
             Whose::Ones(handler, _) => handler,
-            Whose::Fleets(_) | Whose::Unknown => self.fleet_handler().clone(),
+            Whose::Fleets(_) | Whose::Gone | Whose::Unknown => self.fleet_handler().clone(),
         };
         hearer.notification(ServerNotification {
             server: self.server(),

@@ -40,6 +40,12 @@ pub trait Inbound: Send + Sync + 'static {
     /// A message came.
     fn message(&self, message: Bytes);
 
+    /// A message came on the stream of this request, which it therefore belongs to; for transports that can tell.
+    fn message_of(&self, request: u64, message: Bytes) {
+        let _ = request;
+        self.message(message);
+    }
+
     /// A message came that is longer than the limit; it was skipped.
     fn oversized(&self, skipped: Oversized<'_>);
 

@@ -39,3 +39,4 @@ pub(crate) use meta::Meta;
 pub(crate) use object::with_meta;
 pub(crate) use options::RequestOptions;
 pub(crate) use peer::{Handler, Peer};
+pub(crate) use pending::Cause;

@@ -12,7 +12,7 @@ use super::asked::{Asked, Patience};
 use super::failure::{RequestError, TimeoutKind};
 use super::options::RequestOptions;
 use super::outcome::Outcome;
-use super::pending::{Pending, Waiting};
+use super::pending::{Cause, Pending, Waiting};
 use super::progress::{self, Params};
 use super::raw::RawJson;
 use super::receive::Receiver;
@@ -24,10 +24,10 @@ use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
 /// What the far side asks and tells. Called on the task that reads, in the order of arrival; must return at once.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// A request; it is answered by [`Peer::respond`], now or later.
-    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>);
+    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: Cause);
 
     /// A notification, other than progress of a request of ours.
-    fn notification(&self, method: &str, params: Option<RawJson>);
+    fn notification(&self, method: &str, params: Option<RawJson>, cause: Cause);
 }
 
 /// A handle to one end of a connection. Clones are the same end.
@@ -71,7 +71,7 @@ impl Peer {
         };
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
-        let (waiting, answer) = Waiting::new(delivery.clone(), listener, now);
+        let (waiting, answer) = Waiting::new(delivery.clone(), listener, options.hold.clone(), now);
         shared.pending.insert(id, waiting).map_err(not_sent)?;
 
         let frame = Frame::new(line, Purpose::Request { id });

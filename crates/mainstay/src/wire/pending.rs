@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::failure::RequestError;
+use super::hold::Hold;
 use super::outcome::Outcome;
 use super::progress::Listener;
 use super::raw::RawJson;
@@ -36,8 +37,23 @@ pub(super) struct Waiting {
     answer: oneshot::Sender<Answer>,
     delivery: Arc<Delivery>,
     listener: Option<Listener>,
+    /// Whose idle time stands still while a person is asked because of it; a request on Mainstay's own behalf has none.
+    hold: Option<Arc<Hold>>,
     /// When it was made, or last made progress.
     heard: Instant,
+}
+
+/// What a message of the far side belongs to, as far as its transport can tell.
+#[derive(Clone)]
+pub(crate) enum Cause {
+    /// It cannot.
+    Unknown,
+    /// A request that is on nobody's behalf.
+    Ours,
+    /// A call: the one with this hold.
+    Call(Arc<Hold>),
+    /// A request that no longer waits.
+    Gone,
 }
 
 /// What the table knows of the sender of an answer.
@@ -109,6 +125,14 @@ impl Pending {
         Some(listener)
     }
 
+    /// What a message belongs to that came on the stream of this request.
+    pub(super) fn cause(&self, id: u64) -> Cause {
+        match self.table().waiting.get(&id) {
+            Some(waiting) => waiting.hold.clone().map_or(Cause::Ours, Cause::Call),
+            None => Cause::Gone,
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.table().waiting.len()
     }
@@ -153,6 +177,7 @@ impl Waiting {
     pub(super) fn new(
         delivery: Arc<Delivery>,
         listener: Option<Listener>,
+        hold: Option<Arc<Hold>>,
         now: Instant,
     ) -> (Self, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
@@ -160,6 +185,7 @@ impl Waiting {
             answer,
             delivery,
             listener,
+            hold,
             heard: now,
         };
         (waiting, receiver)

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::envelope::{Message, our_number};
 use super::failure::{BadAnswer, RequestError};
 use super::peer::{Handle, Handler, Peer, Shared};
-use super::pending::{Answer, Claimed, Only};
+use super::pending::{Answer, Cause, Claimed, Only};
 use super::progress;
 use super::raw::RawJson;
 use super::salvage::{Wreck, examine};
@@ -41,7 +41,9 @@ impl Receiver {
         }
     }
 
-    fn sort(&self, bytes: &Bytes) {
+    /// Sorts a message that came on the stream of a request, if that is known.
+    fn sort(&self, bytes: &Bytes, request: Option<u64>) {
+        let cause = || request.map_or(Cause::Unknown, |id| self.shared.pending.cause(id));
         let message = Message::read(bytes);
         if !matches!(message, Message::Garbage(_)) {
             self.garbage_in_a_row.store(0, Relaxed);
@@ -50,13 +52,13 @@ impl Receiver {
         match message {
             Message::Response { id, result } => self.answer(&id, result.map_err(RequestError::Rpc)),
             Message::Notification { method, params } if method == PROGRESS => self.progress(params),
-            Message::Notification { method, params } => self.handler.notification(&method, params),
+            Message::Notification { method, params } => self.handler.notification(&method, params, cause()),
             Message::Request { id, method, params } => {
                 if let Some(peer) = Peer::upgrade(&self.handle) {
-                    self.handler.request(&peer, id, &method, params);
+                    self.handler.request(&peer, id, &method, params, cause());
                 }
             }
-            Message::Batch(messages) => messages.iter().for_each(|message| self.sort(message)),
+            Message::Batch(messages) => messages.iter().for_each(|message| self.sort(message, request)),
             Message::Garbage(what) => self.garbage(bytes, what),
         }
     }
@@ -119,7 +121,11 @@ impl Receiver {
 
 impl Inbound for Receiver {
     fn message(&self, message: Bytes) {
-        self.sort(&message);
+        self.sort(&message, None);
+    }
+
+    fn message_of(&self, request: u64, message: Bytes) {
+        self.sort(&message, Some(request));
     }
 
     fn oversized(&self, skipped: Oversized<'_>) {

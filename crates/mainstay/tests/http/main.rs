@@ -4,6 +4,7 @@
 #[path = "../support/http.rs"]
 mod support;
 
+mod asking;
 mod closing;
 mod credentials;
 mod dialects;

@@ -214,7 +214,7 @@ impl Asked<'_> {
             self.courier.session.agree(&version);
         }
         if let Some(inbound) = self.courier.crew.inbound() {
-            inbound.message(message);
+            inbound.message_of(self.id, message);
         }
     }
 }
