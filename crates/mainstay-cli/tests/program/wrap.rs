@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::sandbox::{MAINSTAY, Sandbox, good};
 
 /// A second on a quiet machine; the rest is for a busy one.
-const SOON: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(10);
 
 fn wrapped(sandbox: &Sandbox, server: &FaultyServer) -> Host {
     let command = server.command();
