@@ -34,10 +34,13 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     })?;
     let setup = load(common)?;
     setup.announce(screen);
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(workers())
-        .enable_all()
-        .build();
+    let runtime = match workers() {
+        1 => Builder::new_current_thread().enable_all().build(),
+        workers => Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build(),
+    };
     let runtime = runtime.map_err(Failure::failed)?;
     let done = runtime.block_on(serve_http(&setup, arguments, door, screen));
     runtime.shutdown_background();
