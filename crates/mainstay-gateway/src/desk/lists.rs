@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mainstay::config::ToolView;
 use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{CatalogHash, Era, Kind, Offer, Server, StateKind};
 use tokio::time::timeout;
@@ -32,7 +33,7 @@ pub(super) struct Lists(Mutex<HashMap<(Scope, Kind, Era), Written>>);
 struct Written {
     of: CatalogHash,
     /// The view through which tools are shown; it changes without the catalog.
-    view: usize,
+    view: Option<Arc<ToolView>>,
     pages: Arc<[RawJson]>,
 }
 
@@ -57,17 +58,19 @@ impl Desk {
             Scope::Union => None,
             Scope::Server(name) => self.fleet().server(name),
         };
-        let listed = server.as_ref().and_then(Server::catalog);
+        // What is published: a server that was disabled, or has failed for good, offers nothing.
+        let listed = server
+            .as_ref()
+            .and_then(|server| catalog.server(server.name()).cloned());
         let of = listed
             .as_ref()
             .map_or_else(|| catalog.hash(), |listed| listed.hash());
         let view = server.as_ref().map(Server::view);
-        let seen = view.as_ref().map_or(0, |view| Arc::as_ptr(view).addr());
         let key = (scope.clone(), kind, era);
         if let Some(written) = self
             .lists
             .get(&key)
-            .filter(|written| written.of == of && written.view == seen)
+            .filter(|written| written.of == of && written.view == view)
         {
             return written.pages;
         }
@@ -95,7 +98,7 @@ impl Desk {
         let pages: Arc<[RawJson]> = write(kind, era, &items).into();
         let written = Written {
             of,
-            view: seen,
+            view,
             pages: pages.clone(),
         };
         self.lists.put(key, written);
@@ -160,7 +163,7 @@ fn published<T>(offers: &[Offer<T>]) -> Vec<RawJson> {
 }
 
 /// A tool under the name, and with the description, that its server's view gives it.
-fn shown(item: &mainstay::Item, view: &mainstay::config::ToolView) -> RawJson {
+fn shown(item: &mainstay::Item, view: &ToolView) -> RawJson {
     let name = view.public_name(item.key());
     let description = view.describe(item.key());
     if name == item.key() && description.is_none() {

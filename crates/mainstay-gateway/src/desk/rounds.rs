@@ -16,6 +16,7 @@ use mainstay::{
     ServerRequest,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::passing::{answer, as_sent, tell};
@@ -53,6 +54,28 @@ struct Waiting {
     call: Call,
     question: Question,
     method: String,
+    _expiry: Expiry,
+}
+
+/// Ends a parked call whose client does not come back. It ends with the call: retries leave no timers behind.
+struct Expiry(AbortHandle);
+
+impl Expiry {
+    fn of(key: Key, calls: &Arc<Mutex<HashMap<Key, Waiting>>>) -> Self {
+        let (calls, expires) = (calls.clone(), Instant::now() + PATIENCE);
+        let task = tokio::spawn(async move {
+            sleep_until(expires).await;
+            let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            drop(expired);
+        });
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for Expiry {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// What a retry brought for the call that it found.
@@ -151,24 +174,18 @@ impl Desk {
     fn park(&self, call: Call, question: Question, method: &str) -> Result<RawJson, RpcError> {
         let (key, state) = self.parked.seal.draw(PATIENCE)?;
         let wish = wish(&question.request, &state);
-        let waiting = Waiting {
-            call,
-            question,
-            method: method.to_owned(),
-        };
         let mut calls = self.parked.calls();
         if calls.len() >= MAX_PARKED {
             let what = format!("{MAX_PARKED} calls wait for their clients already");
             return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
         }
+        let waiting = Waiting {
+            call,
+            question,
+            method: method.to_owned(),
+            _expiry: Expiry::of(key, &self.parked.calls),
+        };
         calls.insert(key, waiting);
-        drop(calls);
-        let (calls, expires) = (self.parked.calls.clone(), Instant::now() + PATIENCE);
-        tokio::spawn(async move {
-            sleep_until(expires).await;
-            let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-            drop(expired);
-        });
         Ok(wish)
     }
 }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mainstay::message::{self, Object, RawJson, RpcError};
 use serde::Deserialize;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::audience::{Filter, labelled};
 use super::naming::string;
@@ -15,6 +18,9 @@ use crate::scope::Scope;
 
 /// Resources that one listen may subscribe to.
 const MAX_URIS: usize = 10_000;
+
+/// How long all servers may take to be told of a level. Those that take longer keep the wish for their next connection.
+const TELL_ALL: Duration = Duration::from_secs(2);
 
 /// How many clients subscribe to each resource: the server is told of the first and of the last.
 #[derive(Default)]
@@ -59,10 +65,15 @@ impl Desk {
         let level =
             Level::from_word(&word).ok_or_else(|| invalid_params(format!("there is no level {word}")))?;
         request.client.set_level(level);
+        let mut telling = JoinSet::new();
         for server in request.client.scope.servers(self.fleet()) {
+            let word = word.clone();
             // One that cannot be told now is told when it is back; one that knows no levels logs as it likes.
-            let _ = server.set_log_level(&word).await;
+            telling.spawn(async move { server.set_log_level(&word).await });
         }
+        // All at once, and no longer than this: the slowest of them is no concern of a client's.
+        let told = async { while telling.join_next().await.is_some() {} };
+        let _ = timeout(TELL_ALL, told).await;
         Ok(RawJson::EMPTY_OBJECT)
     }
 

@@ -200,3 +200,22 @@ async fn what_nobody_s_call_can_be_known_to_have_caused_is_declined_and_asked_of
         assert_eq!(client.message().await["id"], next, "nobody was asked");
     }
 }
+
+#[tokio::test]
+async fn retries_without_an_answer_leave_nothing_behind() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    let meta = modern(&json!({ "elicitation": {} }));
+    let mut wish = client.ask("tools/call", ask(Some(&meta))).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..50 {
+        let mut retry = ask(Some(&meta));
+        retry["requestState"] = wish["result"]["requestState"].clone();
+        wish = client.ask("tools/call", retry).await;
+        assert_eq!(wish["result"]["resultType"], "input_required", "{wish}");
+    }
+    assert!(tasks() < before + 10, "{} tasks, {before} before", tasks());
+    client.leave().await;
+}

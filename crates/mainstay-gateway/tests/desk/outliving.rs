@@ -122,3 +122,21 @@ async fn a_server_that_never_comes_up_keeps_nobody_from_the_others() {
     assert!(answer["result"]["content"].is_array());
     client.leave().await;
 }
+
+#[tokio::test]
+async fn a_server_that_was_disabled_offers_nothing_any_more() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let tools = client.ask("tools/list", json!({})).await;
+    assert!(tools.to_string().contains("echo"), "{tools}");
+    let server = gateway.fleet().server("a").unwrap();
+    server.disable().await.unwrap();
+    server
+        .wait_until(LONG, |status| status.state == mainstay::StateKind::Disabled)
+        .await
+        .expect("disabled");
+    let tools = client.ask("tools/list", json!({})).await;
+    assert_eq!(tools["result"]["tools"], json!([]));
+    client.leave().await;
+}
