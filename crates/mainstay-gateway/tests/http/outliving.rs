@@ -23,7 +23,10 @@ async fn a_session_calls_again_when_its_server_was_lost_and_lists_all_the_time()
         );
         let calling = session.call(2, "echo", json!({ "round": round }));
         let back = async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // The call waits for a server that has refused a connection at least once.
+            let server = world.gateway.fleet().server("one").unwrap();
+            let refused = server.wait_until(Duration::from_secs(60), |status| status.attempt > 0);
+            refused.await.expect("it is tried again");
             world.server.set_down(false);
         };
         let (called, ()) = tokio::join!(calling, back);
