@@ -66,6 +66,8 @@ impl Reception {
             drop(held);
         });
         answering.insert(id, task.abort_handle());
+        drop(answering);
+        self.none_after_the_end();
     }
 }
 

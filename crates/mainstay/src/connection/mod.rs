@@ -226,6 +226,13 @@ impl Connection {
     }
 }
 
+/// A connection that nobody holds any more asks nothing more, however far its opening had come.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.cut();
+    }
+}
+
 /// Whether a failure of HTTP shows that the server is there, and needs nothing but time.
 fn is_sign_of_life(failure: &SendFailure) -> bool {
     match failure.error().downcast_ref() {

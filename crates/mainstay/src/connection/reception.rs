@@ -75,6 +75,7 @@ impl Reception {
         if let Some(older) = older {
             older.abort();
         }
+        self.none_after_the_end();
     }
 
     fn listen_acknowledged(&self) {
@@ -129,6 +130,7 @@ impl Reception {
         self.slot.interests().log_level
     }
 
+    /// Ends every task of this connection. One that is noted down while this happens is ended by whoever notes it.
     pub(super) fn detach(&self) {
         self.detached.store(true, Ordering::Release);
         let answering = std::mem::take(&mut *self.answering());
@@ -138,6 +140,13 @@ impl Reception {
         let listens = std::mem::take(&mut *self.listens());
         for listen in listens.retiring.into_iter().chain(listens.current) {
             listen.abort();
+        }
+    }
+
+    /// Ends a task that was noted down too late for `detach` to find it.
+    pub(super) fn none_after_the_end(&self) {
+        if self.detached.load(Ordering::Acquire) {
+            self.detach();
         }
     }
 

@@ -158,6 +158,19 @@ async fn a_modern_server_is_never_without_a_listener_while_subscriptions_change(
     assert!(renewed < ended, "the new one came first");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_given_up_while_its_wishes_are_restored_listens_no_more() {
+    let unheard = Rule::new(Step::Other, Fault::NoAnswer).method("subscriptions/listen");
+    let memory = Memory::new(Script::new().speaks(Speaks::Modern).rule(unheard));
+    let notes = Notes::answering("{}");
+    let (_fleet, server) = heard_by(&notes, &memory);
+    let side = memory.side(1).await;
+    side.wait_for("subscriptions/listen", 1).await;
+    server.disable().await.unwrap();
+    let over = tokio::time::timeout(LONG, side.over()).await;
+    assert!(over.is_ok(), "somebody still holds the connection");
+}
+
 /// On a runtime whose newest task runs first, which would let the listing overtake.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_listing_follows_the_listen_that_would_tell_of_its_changes() {
