@@ -110,8 +110,13 @@ impl Client {
         self.hearing.get()
     }
 
-    pub(crate) fn set_level(&self, level: Level) {
-        *lock(&self.level) = Some(level);
+    /// The least severe log message it wants, where it says so.
+    pub(crate) fn level(&self) -> Option<Level> {
+        *lock(&self.level)
+    }
+
+    pub(crate) fn set_level(&self, level: Option<Level>) {
+        *lock(&self.level) = level;
     }
 
     /// Where what belongs to no request goes from now on.
@@ -155,6 +160,18 @@ impl Client {
         asked.answer().await
     }
 
+    /// Whether it wants to hear what this server logs at this level.
+    fn wants(&self, server: &str, level: Level) -> bool {
+        match (self.era, self.level()) {
+            (Era::Legacy | Era::Modern, Some(least)) => least <= level,
+            (Era::Legacy, None) => {
+                let unasked = self.hearing().map(|hearing| hearing.unasked_level(server));
+                unasked.is_none_or(|least| least <= level)
+            }
+            (Era::Modern, None) => false,
+        }
+    }
+
     fn line(&self) -> Option<Arc<dyn Line>> {
         let lines = self.lines();
         lines.calls.last().or(lines.standing.as_ref()).cloned()
@@ -173,6 +190,10 @@ impl ClientHandler for Client {
         }
     }
 
+    fn log_level(&self) -> Option<&str> {
+        self.level().map(Level::word)
+    }
+
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move {
             if let Some(capability) = self.lacks_for(&request.method) {
@@ -183,17 +204,14 @@ impl ClientHandler for Client {
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let ServerNotification { method, params, .. } = notification;
-        if method == "notifications/message" {
-            let wanted = match (self.era, *lock(&self.level)) {
-                // A legacy client that does not say takes what the server sends.
-                (Era::Legacy, None) => true,
-                (Era::Modern, None) => false,
-                (Era::Legacy | Era::Modern, Some(least)) => Level::of_message(params.as_ref()) >= least,
-            };
-            if !wanted {
-                return;
-            }
+        let ServerNotification {
+            server,
+            method,
+            params,
+            ..
+        } = notification;
+        if method == "notifications/message" && !self.wants(&server, Level::of_message(params.as_ref())) {
+            return;
         }
         if let Some(line) = self.line() {
             line.send(message::notification(&method, params.as_ref()));

@@ -1,18 +1,24 @@
 //! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, Catalog, ClientHandler, Item, Kind, Offer, ServerNotification, ServerRequest};
 
+use super::Level;
+use super::levels::Levels;
+use super::subscriptions::{MAX_URIS, Subscription};
 use crate::client::{Client, Line};
-use crate::protocol::SUBSCRIPTION_KEY;
+use crate::protocol::{SUBSCRIPTION_KEY, invalid_params};
 use crate::scope::Scope;
 
 /// Everybody who hears. It is the fleet's handler: what no call caused comes here.
 #[derive(Default)]
-pub(crate) struct Audience(Mutex<Seats>);
+pub(crate) struct Audience {
+    seats: Mutex<Seats>,
+    pub(super) levels: Levels,
+}
 
 #[derive(Default)]
 struct Seats {
@@ -26,6 +32,16 @@ struct Hearer {
     scope: Scope,
     way: Way,
     filter: Filter,
+    /// The resources that it subscribes to, by their uris.
+    resources: HashMap<String, Heard>,
+}
+
+/// A resource that somebody hears of.
+struct Heard {
+    /// Only this server's word counts.
+    server: Arc<str>,
+    /// None while the server is being asked.
+    subscription: Option<Subscription>,
 }
 
 /// How somebody is told.
@@ -36,13 +52,12 @@ enum Way {
     Listen(Arc<dyn Line>, RawJson),
 }
 
-/// What somebody wants to hear of.
-#[derive(Clone, Debug, Default)]
+/// The lists whose changes somebody wants to hear of.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
-    pub(crate) uris: BTreeSet<String>,
 }
 
 /// A seat in the audience, kept as long as this lives.
@@ -73,7 +88,13 @@ impl Audience {
         let mut seats = self.seats();
         seats.last += 1;
         let seat = seats.last;
-        seats.hearers.insert(seat, Hearer { scope, way, filter });
+        let hearer = Hearer {
+            scope,
+            way,
+            filter,
+            resources: HashMap::new(),
+        };
+        seats.hearers.insert(seat, hearer);
         Hearing {
             audience: self.clone(),
             seat,
@@ -115,14 +136,22 @@ impl Audience {
             .and_then(|params| params.get("uri")?.parse::<String>().ok());
         let Some(uri) = uri else { return };
         for hearer in self.seats().hearers.values() {
-            if hearer.scope.holds(server) && hearer.filter.uris.contains(&uri) {
+            let heard = hearer.resources.get(&uri);
+            if heard.is_some_and(|heard| *heard.server == *server) {
                 hearer.tell("notifications/resources/updated", params);
             }
         }
     }
 
+    /// The most that any session wants this server to log.
+    pub(super) fn most_verbose(&self, server: &str) -> Option<Level> {
+        let seats = self.seats();
+        let hearers = seats.hearers.values().filter(|hearer| hearer.scope.holds(server));
+        hearers.filter_map(Hearer::level).min()
+    }
+
     fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,32 +167,93 @@ impl Hearing {
         }
     }
 
-    /// The resources that are subscribed to.
-    pub(crate) fn uris(&self) -> Vec<String> {
-        let seats = self.audience.seats();
-        let hearer = seats.hearers.get(&self.seat);
-        hearer
-            .map(|hearer| hearer.filter.uris.iter().cloned().collect())
-            .unwrap_or_default()
+    /// Hears of a resource of this server from now on, in the expectation of a subscription.
+    pub(super) fn expect<'a>(&'a self, uri: &'a str, server: &str) -> Result<Expecting<'a>, RpcError> {
+        let mut seats = self.audience.seats();
+        if let Some(hearer) = seats.hearers.get_mut(&self.seat)
+            && !hearer.resources.contains_key(uri)
+        {
+            if hearer.resources.len() >= MAX_URIS {
+                let what = format!("{MAX_URIS} resources are subscribed to already");
+                return Err(invalid_params(what));
+            }
+            let heard = Heard {
+                server: server.into(),
+                subscription: None,
+            };
+            hearer.resources.insert(uri.to_owned(), heard);
+        }
+        Ok(Expecting { hearing: self, uri })
     }
 
-    /// Adds or removes a resource; `false` when there was nothing to do.
-    pub(crate) fn set_uri(&self, uri: &str, wanted: bool) -> bool {
+    /// Hears of a resource no more; its subscription is the caller's to end.
+    pub(super) fn give_up(&self, uri: &str) -> Option<Subscription> {
         let mut seats = self.audience.seats();
-        let Some(hearer) = seats.hearers.get_mut(&self.seat) else {
-            return false;
+        seats
+            .hearers
+            .get_mut(&self.seat)?
+            .resources
+            .remove(uri)?
+            .subscription
+    }
+
+    /// Hears of no resource any more, and ends all its subscriptions.
+    pub(super) fn give_up_all(&self) {
+        let mut seats = self.audience.seats();
+        let hearer = seats.hearers.get_mut(&self.seat);
+        let given_up = hearer.map(|hearer| std::mem::take(&mut hearer.resources));
+        drop(seats);
+        drop(given_up);
+    }
+
+    /// The least severe log message of this server that it hears without having asked for a level.
+    pub(crate) fn unasked_level(&self, server: &str) -> Level {
+        self.audience.unasked_level(server)
+    }
+}
+
+/// A resource that is heard of while its server is asked. Nothing is left of it if that comes to nothing.
+pub(super) struct Expecting<'a> {
+    hearing: &'a Hearing,
+    uri: &'a str,
+}
+
+impl Expecting<'_> {
+    /// The subscription was made. One that was there already, at the same server, is as good.
+    pub(super) fn keep(self, subscription: Subscription) {
+        let mut seats = self.hearing.audience.seats();
+        let Some(hearer) = seats.hearers.get_mut(&self.hearing.seat) else {
+            return;
         };
-        if wanted {
-            hearer.filter.uris.insert(uri.to_owned())
-        } else {
-            hearer.filter.uris.remove(uri)
+        let heard = Heard {
+            server: subscription.server().into(),
+            subscription: Some(subscription),
+        };
+        let is_there = |known: &Heard| known.subscription.is_some() && known.server == heard.server;
+        if !hearer.resources.get(self.uri).is_some_and(is_there) {
+            hearer.resources.insert(self.uri.to_owned(), heard);
+        }
+    }
+}
+
+impl Drop for Expecting<'_> {
+    fn drop(&mut self) {
+        if let Some(hearer) = self.hearing.audience.seats().hearers.get_mut(&self.hearing.seat)
+            && hearer
+                .resources
+                .get(self.uri)
+                .is_some_and(|heard| heard.subscription.is_none())
+        {
+            hearer.resources.remove(self.uri);
         }
     }
 }
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        self.audience.seats().hearers.remove(&self.seat);
+        let left = self.audience.seats().hearers.remove(&self.seat);
+        // Outside of the lock: its subscriptions end with it.
+        drop(left);
     }
 }
 
@@ -179,6 +269,16 @@ impl Hearer {
                 let params = labelled(params, id);
                 line.send(message::notification(method, Some(&params)));
             }
+        }
+    }
+}
+
+impl Hearer {
+    /// How much a session wants logged, where it says so.
+    fn level(&self) -> Option<Level> {
+        match &self.way {
+            Way::Session(client) => client.upgrade()?.level(),
+            Way::Listen(..) => None,
         }
     }
 }

@@ -1,19 +1,22 @@
 //! The desk: what a request is answered with, whatever door it came through.
 //!
 //! It answers from the published catalog what can be answered from it (`greeting`, `lists`), passes on what a server must
-//! do (`passing`, by the names of `naming`), and remembers what a client wants to be told (`audience`, `wishes`).
+//! do (`passing`, by the names of `naming`), and remembers what a client wants to be told (`audience`: of changes, by `listen` and `subscriptions`; and of
+//! what servers log, by `levels`).
 
 mod audience;
 mod caching;
 mod greeting;
 mod level;
+mod levels;
+mod listen;
 mod lists;
 mod naming;
 mod pages;
 mod passing;
 mod rounds;
 mod state;
-mod wishes;
+mod subscriptions;
 
 use std::sync::Arc;
 
@@ -22,14 +25,14 @@ use mainstay::{Era, Fleet, Kind};
 
 pub(crate) use audience::{Audience, Hearing};
 pub(crate) use level::Level;
-pub(crate) use wishes::ended;
+pub(crate) use listen::ended;
 
 use crate::client::{Client, Line};
 use crate::protocol::{RequestMeta, invalid_params, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
 use rounds::Parked;
-use wishes::Subscriptions;
+use subscriptions::Subscriptions;
 
 pub(crate) struct Desk {
     fleet: Fleet,
@@ -77,8 +80,9 @@ impl Desk {
         client.stand_by(None);
         client.running.cancel_all();
         if let Some(hearing) = client.hearing() {
-            self.end_subscriptions(&client.scope, hearing.uris());
+            hearing.give_up_all();
         }
+        self.forget_level(client);
     }
 
     /// Answers a request; `None` when the client has cancelled it, and no answer is wanted.

@@ -101,7 +101,7 @@ impl Desk {
         let mut call = match self.resumed(&request)? {
             Some(Resumed::Answered(call)) => call,
             Some(Resumed::Unanswered(call, question)) => return self.park(call, question, request.method),
-            None => self.called(&request)?,
+            None => self.called(&request).await?,
         };
         match call.run(request.line).await {
             Came::Reply(reply) => match call.lacked_for(&reply) {
@@ -112,8 +112,9 @@ impl Desk {
         }
     }
 
-    fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
+    async fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
         let to = self.address(request)?;
+        self.raise_level(&to.server, request).await;
         let (questions, asked) = mpsc::channel(1);
         let (told, progress) = mpsc::channel(32);
         let lacking = Arc::default();
@@ -260,6 +261,10 @@ struct Asker {
 impl ClientHandler for Asker {
     fn capabilities(&self) -> ClientCapabilities {
         ClientHandler::capabilities(&*self.client)
+    }
+
+    fn log_level(&self) -> Option<&str> {
+        self.client.log_level()
     }
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {

@@ -10,6 +10,7 @@ mod memory;
 mod asking;
 mod bad_input;
 mod client;
+mod levels;
 mod lists;
 mod outliving;
 mod passing;
