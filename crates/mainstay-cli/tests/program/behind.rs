@@ -54,11 +54,16 @@ impl Behind {
         }
     }
 
+    /// How often it was called to append this.
+    pub(crate) fn appended(&self, key: &str) -> usize {
+        self.ledger.count(&format!("call append {key}"))
+    }
+
     /// The arguments of the program that wrap it.
     pub(crate) fn wrapped(&self) -> Vec<String> {
         let config = self.config();
         let word = |value: &Value| value.as_str().expect("a text").to_owned();
-        let mut line = vec!["wrap".to_owned(), "--no-cache".to_owned()];
+        let mut line = vec!["wrap".to_owned()];
         match &self.kind {
             Kind::Child { .. } => {
                 line.extend(["--".to_owned(), word(&config["command"])]);

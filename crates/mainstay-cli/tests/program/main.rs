@@ -19,6 +19,7 @@ mod check;
 mod configuration;
 mod host;
 mod http;
+mod killing;
 mod leaving;
 mod outliving;
 mod ping;

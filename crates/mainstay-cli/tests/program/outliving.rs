@@ -1,5 +1,6 @@
 //! A client keeps its session, its tools and its answers whatever becomes of the servers behind the gateway.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,11 +47,19 @@ impl Loss {
         }
         server.give_back();
     }
+
+    /// How often a client's call that may not be run twice is run meanwhile.
+    fn appended(self) -> usize {
+        match self {
+            Self::Killed => 0,
+            Self::Away => 1,
+        }
+    }
 }
 
 /// A client's view of one server: what its tools are called, and which it was shown at first.
 struct View {
-    prefix: String,
+    prefix: &'static str,
     tools: Vec<String>,
 }
 
@@ -69,63 +78,65 @@ fn assert_answered(result: &Value, key: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_over_http_call_and_list_while_servers_come_and_go() {
     let sandbox = Sandbox::new();
-    for (name, path, mut server) in [
-        ("child", "/mcp/child", Behind::child(&sandbox)),
-        ("web", "/mcp/web", Behind::web()),
-    ] {
-        sandbox.configure(&json!({ name: server.config() }));
-        let serving = Serving::start(&sandbox, &["--no-cache"]);
-        let address = serving.address;
-        let visitors = [
-            Visitor::legacy(address, "/mcp").await,
-            Visitor::legacy(address, path).await,
-            Visitor::modern(address, "/mcp"),
-            Visitor::modern(address, path),
-        ];
-        for (round, loss) in Loss::ALL.into_iter().enumerate() {
-            let [one, two, three, four] = &visitors;
-            let views = tokio::join!(look(one, name), look(two, ""), look(three, name), look(four, ""));
-            let greeted = server.ledger.count("initialize");
-            loss.begin(&mut server);
-            let ending = tokio::task::spawn_blocking(move || {
-                loss.end(&mut server);
-                server
-            });
-            let key = |client: u32| format!("{round}-{client}");
-            let keys = [key(1), key(2), key(3), key(4)];
-            tokio::join!(
-                endure(one, &views.0, loss, &keys[0]),
-                endure(two, &views.1, loss, &keys[1]),
-                endure(three, &views.2, loss, &keys[2]),
-                endure(four, &views.3, loss, &keys[3]),
-            );
-            server = ending.await.unwrap();
-            assert!(
-                server.ledger.count("initialize") > greeted,
-                "a new session, or a new process"
-            );
-            if let Loss::Away = loss {
-                for key in &keys {
-                    assert_eq!(
-                        server.ledger.count(&format!("call append {key}")),
-                        1,
-                        "{name} {key}"
-                    );
-                }
-            }
+    let (child, web) = (Behind::child(&sandbox), Behind::web());
+    sandbox.configure(&json!({ "child": child.config(), "web": web.config() }));
+    let serving = Serving::start(&sandbox, &[]);
+    for path in ["/mcp/child", "/mcp/web"] {
+        // It waits until the server is up: from now on both are in the union.
+        look(&Visitor::modern(serving.address, path), "").await;
+    }
+    tokio::join!(
+        lose(serving.address, child, "child__", "/mcp/child"),
+        lose(serving.address, web, "web__", "/mcp/web"),
+    );
+}
+
+/// Loses a server in every way, before the eyes of clients of every kind.
+async fn lose(address: SocketAddr, mut server: Behind, prefix: &'static str, path: &'static str) {
+    let visitors = [
+        Visitor::legacy(address, "/mcp").await,
+        Visitor::legacy(address, path).await,
+        Visitor::modern(address, "/mcp"),
+        Visitor::modern(address, path),
+    ];
+    let [one, two, three, four] = &visitors;
+    let views = tokio::join!(
+        look(one, prefix),
+        look(two, ""),
+        look(three, prefix),
+        look(four, "")
+    );
+    for (round, loss) in Loss::ALL.into_iter().enumerate() {
+        let greeted = server.ledger.count("initialize");
+        loss.begin(&mut server);
+        let ending = tokio::task::spawn_blocking(move || {
+            loss.end(&mut server);
+            server
+        });
+        let keys = [1, 2, 3, 4].map(|client| format!("{round}-{client}"));
+        tokio::join!(
+            endure(one, &views.0, loss, &keys[0]),
+            endure(two, &views.1, loss, &keys[1]),
+            endure(three, &views.2, loss, &keys[2]),
+            endure(four, &views.3, loss, &keys[3]),
+        );
+        server = ending.await.unwrap();
+        assert!(
+            server.ledger.count("initialize") > greeted,
+            "the server has forgotten what was"
+        );
+        for key in &keys {
+            assert_eq!(server.appended(key), loss.appended(), "{path} {key}");
         }
     }
 }
 
 /// What a client is shown of a server that it can call.
-async fn look(visitor: &Visitor, server: &str) -> View {
-    let prefix = if server.is_empty() {
-        String::new()
-    } else {
-        format!("{server}__")
+async fn look(visitor: &Visitor, prefix: &'static str) -> View {
+    let view = View {
+        prefix,
+        tools: visitor.tools().await,
     };
-    let tools = visitor.tools().await;
-    let view = View { prefix, tools };
     let result = visitor.call(&view.tool("echo"), json!({ "key": "before" })).await;
     assert_answered(&result, "before");
     view
@@ -157,37 +168,46 @@ async fn endure(visitor: &Visitor, view: &View, loss: Loss, key: &str) {
 }
 
 #[test]
-fn a_host_on_stdio_calls_and_lists_while_servers_come_and_go() {
-    let sandbox = Sandbox::new();
-    for mut server in [Behind::child(&sandbox), Behind::web()] {
-        sandbox.configure(&json!({ "one": server.config() }));
-        let wrapped = server.wrapped();
-        let wrapped: Vec<&str> = wrapped.iter().map(String::as_str).collect();
-        for (arguments, prefix) in [
-            (&["serve", "--stdio", "--no-cache", "--quiet"][..], "one__"),
-            (&wrapped, ""),
-        ] {
-            let mut host = Host::start(&sandbox, arguments);
-            for (round, loss) in Loss::ALL.into_iter().enumerate() {
-                let view = View {
-                    prefix: prefix.to_owned(),
-                    tools: host.tools(),
-                };
-                let result = host.call(&view.tool("echo"), &json!({ "key": "before" }));
-                assert_answered(&result, "before");
-                let key = format!("{prefix}{round}");
-                loss.begin(&mut server);
-                thread::scope(|scope| {
-                    scope.spawn(|| loss.end(&mut server));
-                    endure_as_host(&mut host, &view, loss, &key);
-                });
-                if let Loss::Away = loss {
-                    assert_eq!(server.ledger.count(&format!("call append {key}")), 1, "{key}");
-                }
-            }
-            host.leave().exits(0);
+fn hosts_on_stdio_call_and_list_while_servers_come_and_go() {
+    let serve = |_: &Behind| ["serve", "--stdio", "--quiet"].map(str::to_owned).to_vec();
+    let servers: [fn(&Sandbox) -> Behind; 2] = [Behind::child, |_| Behind::web()];
+    thread::scope(|scope| {
+        for server in servers {
+            scope.spawn(move || lose_as_host(server, serve, "one__"));
+            scope.spawn(move || lose_as_host(server, Behind::wrapped, ""));
         }
+    });
+}
+
+/// Loses a server in every way, before the eyes of a host that starts the program with these arguments.
+fn lose_as_host(
+    server: fn(&Sandbox) -> Behind,
+    arguments: impl FnOnce(&Behind) -> Vec<String>,
+    prefix: &'static str,
+) {
+    let sandbox = Sandbox::new();
+    let mut server = server(&sandbox);
+    sandbox.configure(&json!({ "one": server.config() }));
+    let arguments = arguments(&server);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut host = Host::start(&sandbox, &arguments);
+    let view = View {
+        prefix,
+        tools: host.tools(),
+    };
+    for (round, loss) in Loss::ALL.into_iter().enumerate() {
+        let result = host.call(&view.tool("echo"), &json!({ "key": "before" }));
+        assert_answered(&result, "before");
+        let key = round.to_string();
+        loss.begin(&mut server);
+        thread::scope(|scope| {
+            scope.spawn(|| loss.end(&mut server));
+            endure_as_host(&mut host, &view, loss, &key);
+        });
+        assert_eq!(server.appended(&key), loss.appended(), "{arguments:?}");
     }
+    host.leave().exits(0);
+    sandbox.assert_nothing_is_left();
 }
 
 /// The same for a host.
