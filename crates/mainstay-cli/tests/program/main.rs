@@ -13,6 +13,7 @@ mod clients;
 )]
 mod wire;
 
+mod bad_server;
 mod behind;
 mod call;
 mod check;
