@@ -12,6 +12,7 @@ use bytes::Bytes;
 use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
 
+use crate::desk::tasks::{self, OwnTasks};
 use crate::desk::{Hearing, Level};
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
@@ -33,6 +34,8 @@ pub(crate) struct Client {
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
     asks: Asks,
+    /// The tasks that it has begun.
+    pub(crate) tasks: OwnTasks,
     lines: Mutex<Lines>,
     /// Its seat in the audience; a client of one request has none.
     hearing: OnceLock<Hearing>,
@@ -71,6 +74,7 @@ impl Client {
             capabilities: Mutex::new(RawJson::EMPTY_OBJECT),
             level: Mutex::default(),
             asks: Asks::default(),
+            tasks: OwnTasks::default(),
             lines: Mutex::default(),
             hearing: OnceLock::new(),
         }
@@ -199,7 +203,15 @@ impl ClientHandler for Client {
             if let Some(capability) = self.lacks_for(&request.method) {
                 return Err(declined(&request.method, capability));
             }
-            self.ask(&request.method, request.params.as_ref()).await
+            let ServerRequest {
+                server,
+                method,
+                params,
+                ..
+            } = request;
+            let params = tasks::shown(&self.scope, &server, &method, params);
+            let answer = self.ask(&method, params.as_ref()).await?;
+            Ok(tasks::as_known(&self.scope, answer))
         })
     }
 
@@ -214,6 +226,7 @@ impl ClientHandler for Client {
             return;
         }
         if let Some(line) = self.line() {
+            let params = tasks::shown(&self.scope, &server, &method, params);
             line.send(message::notification(&method, params.as_ref()));
         }
     }

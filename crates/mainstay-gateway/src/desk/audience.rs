@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, Catalog, ClientHandler, Item, Kind, Offer, ServerNotification, ServerRequest};
 
-use super::Level;
 use super::levels::Levels;
 use super::subscriptions::{MAX_URIS, Subscription};
+use super::{Level, tasks};
 use crate::client::{Client, Line};
 use crate::protocol::{SUBSCRIPTION_KEY, invalid_params};
 use crate::scope::Scope;
@@ -143,6 +143,33 @@ impl Audience {
         }
     }
 
+    /// Tells whoever has begun a task how it is.
+    fn task_changed(&self, server: &str, params: Option<&RawJson>) {
+        let id = params
+            .and_then(Object::parse)
+            .and_then(|params| params.get("taskId")?.parse::<String>().ok());
+        let Some(id) = id else { return };
+        for hearer in self.seats().hearers.values() {
+            let begun = hearer
+                .session()
+                .is_some_and(|client| client.tasks.has(server, &id));
+            if begun && hearer.scope.holds(server) {
+                let method = "notifications/tasks/status";
+                hearer.tell(
+                    method,
+                    tasks::shown(&hearer.scope, server, method, params.cloned()).as_ref(),
+                );
+            }
+        }
+    }
+
+    /// Sessions that see this server, so many at most.
+    pub(super) fn sessions_of(&self, server: &str, most: usize) -> Vec<Arc<Client>> {
+        let seats = self.seats();
+        let hearers = seats.hearers.values().filter(|hearer| hearer.scope.holds(server));
+        hearers.filter_map(Hearer::session).take(most).collect()
+    }
+
     /// The most that any session wants this server to log.
     pub(super) fn most_verbose(&self, server: &str) -> Option<Level> {
         let seats = self.seats();
@@ -197,13 +224,11 @@ impl Hearing {
             .subscription
     }
 
-    /// Hears of no resource any more, and ends all its subscriptions.
-    pub(super) fn give_up_all(&self) {
-        let mut seats = self.audience.seats();
-        let hearer = seats.hearers.get_mut(&self.seat);
-        let given_up = hearer.map(|hearer| std::mem::take(&mut hearer.resources));
-        drop(seats);
-        drop(given_up);
+    /// Hears nothing any more, and ends all its subscriptions, however long somebody still holds it.
+    pub(super) fn leave(&self) {
+        let left = self.audience.seats().hearers.remove(&self.seat);
+        // Outside of the lock.
+        drop(left);
     }
 
     /// The least severe log message of this server that it hears without having asked for a level.
@@ -251,9 +276,7 @@ impl Drop for Expecting<'_> {
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        let left = self.audience.seats().hearers.remove(&self.seat);
-        // Outside of the lock: its subscriptions end with it.
-        drop(left);
+        self.leave();
     }
 }
 
@@ -274,12 +297,16 @@ impl Hearer {
 }
 
 impl Hearer {
-    /// How much a session wants logged, where it says so.
-    fn level(&self) -> Option<Level> {
+    fn session(&self) -> Option<Arc<Client>> {
         match &self.way {
-            Way::Session(client) => client.upgrade()?.level(),
+            Way::Session(client) => client.upgrade(),
             Way::Listen(..) => None,
         }
+    }
+
+    /// How much a session wants logged, where it says so.
+    fn level(&self) -> Option<Level> {
+        self.session()?.level()
     }
 }
 
@@ -295,8 +322,11 @@ impl Filter {
 }
 
 impl ClientHandler for Audience {
-    /// Nobody in particular caused it, so nobody in particular may answer.
+    /// Nobody in particular caused it, so nobody in particular may answer; only roots are also asked for in general.
     fn request(&self, request: ServerRequest) -> Answer<'_> {
+        if request.method == "roots/list" {
+            return self.ask_for_roots(request);
+        }
         let what = format!(
             "{} declined: no call of a client is running that it could be for",
             request.method
@@ -314,6 +344,7 @@ impl ClientHandler for Audience {
         } = notification;
         match method.as_str() {
             "notifications/resources/updated" => self.resource_updated(&server, params.as_ref()),
+            "notifications/tasks/status" => self.task_changed(&server, params.as_ref()),
             _other => tracing::debug!(%server, method, "belongs to no call, and is told nobody"),
         }
     }

@@ -14,9 +14,12 @@ mod lists;
 mod naming;
 mod pages;
 mod passing;
+mod roots;
 mod rounds;
 mod state;
 mod subscriptions;
+pub(crate) mod tasks;
+mod unlisted;
 
 use std::sync::Arc;
 
@@ -80,9 +83,10 @@ impl Desk {
         client.stand_by(None);
         client.running.cancel_all();
         if let Some(hearing) = client.hearing() {
-            hearing.give_up_all();
+            hearing.leave();
         }
         self.forget_level(client);
+        self.roots_may_have_changed(&client.scope);
     }
 
     /// Answers a request; `None` when the client has cancelled it, and no answer is wanted.
@@ -112,8 +116,8 @@ impl Desk {
                     client.running.cancel(&id);
                 }
             }
-            // The servers ask again, and are answered by whoever calls then.
-            "notifications/roots/list_changed" => self.fleet.roots_changed(),
+            "notifications/initialized" => self.roots_may_have_changed(&client.scope),
+            "notifications/roots/list_changed" => self.roots_changed(client),
             _other => tracing::debug!(method, "not passed on"),
         }
     }
@@ -125,6 +129,7 @@ impl Desk {
             return Err(invalid_params(format!("there is no server {name} any more")));
         }
         let era = request.client.era;
+        let of_union = matches!(request.client.scope, Scope::Union);
         match request.method {
             "initialize" if era == Era::Legacy => self.initialize(&request),
             "server/discover" if era == Era::Modern => Ok(self.discover(request.client)),
@@ -146,6 +151,10 @@ impl Desk {
             "resources/unsubscribe" if era == Era::Legacy => self.unsubscribe(&request).await,
             "logging/setLevel" if era == Era::Legacy => self.set_level(&request).await,
             "subscriptions/listen" if era == Era::Modern => self.listen(&request).await,
+            "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" if of_union => {
+                self.pass_task(request).await
+            }
+            "tasks/list" if of_union && era == Era::Legacy => self.list_tasks(&request).await,
             _other => match request.client.scope.clone() {
                 Scope::Server(name) => self.pass_unknown(&name, request).await,
                 Scope::Union => Err(method_not_found(request.method)),

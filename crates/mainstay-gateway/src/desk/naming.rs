@@ -1,8 +1,9 @@
 //! Whose a request is: the server behind a public name or uri, and the request as that server knows it.
 
 use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{Era, Kind, Server};
+use mainstay::{Era, Kind, Offer, Server};
 
+use super::unlisted::misspelt;
 use super::{Desk, Request};
 use crate::protocol::{RESOURCE_NOT_FOUND, invalid_params, text};
 use crate::scope::Scope;
@@ -34,13 +35,23 @@ impl Desk {
         let (server, original) = match request.method {
             "tools/call" => {
                 let name = string(&params, "name")?;
-                let tool = catalog.tool(&name).ok_or_else(|| unknown("tool", &name))?;
-                (tool.server().to_owned(), Some(tool.original().to_owned()))
+                let listed = catalog.tool(&name);
+                let listed = listed.map(|tool| (tool.server().to_owned(), tool.original().to_owned()));
+                let known = || misspelt("tool", &name, catalog.tools().iter().map(Offer::name));
+                let found = listed
+                    .or_else(|| self.unlisted(&catalog, &name))
+                    .ok_or_else(known)?;
+                (found.0, Some(found.1))
             }
             "prompts/get" => {
                 let name = string(&params, "name")?;
-                let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
-                (prompt.server().to_owned(), Some(prompt.original().to_owned()))
+                let listed = catalog.prompt(&name);
+                let listed = listed.map(|prompt| (prompt.server().to_owned(), prompt.original().to_owned()));
+                let known = || misspelt("prompt", &name, catalog.prompts().iter().map(Offer::name));
+                let found = listed
+                    .or_else(|| self.unlisted(&catalog, &name))
+                    .ok_or_else(known)?;
+                (found.0, Some(found.1))
             }
             "completion/complete" => {
                 let (server, reference) = self.reference(&params)?;
@@ -141,7 +152,7 @@ pub(super) fn string(object: &Object, field: &str) -> Result<String, RpcError> {
     value.ok_or_else(|| invalid_params(format!("`{field}` is missing, or is no text")))
 }
 
-fn unknown(what: &str, name: &str) -> RpcError {
+pub(super) fn unknown(what: &str, name: &str) -> RpcError {
     invalid_params(format!("there is no {what} {name}"))
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{
-    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, ServerNotification,
-    ServerRequest,
+    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, Server, ServerNotification,
+    ServerRequest, TransportKind,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -27,6 +27,10 @@ use crate::protocol::{declined, invalid_params, missing_capability, text};
 
 /// How long a parked call waits for its client's retry: as long as a person may take.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// How long it waits when others call the same server, and nothing would tell whose a question of that server is: while
+/// it waits, all of theirs are declined. Enough for a person who is there.
+const PATIENCE_OF_OTHERS: Duration = Duration::from_secs(2 * 60);
 
 /// Calls that may be parked at once. Each holds a request open at its server.
 const MAX_PARKED: usize = 1024;
@@ -42,6 +46,7 @@ pub(super) struct Parked {
 
 /// A call that runs at a server, and what the server asks meanwhile.
 struct Call {
+    server: Server,
     reply: Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>,
     asked: mpsc::Receiver<Question>,
     progress: mpsc::Receiver<RawJson>,
@@ -54,27 +59,34 @@ struct Waiting {
     call: Call,
     question: Question,
     method: String,
-    _expiry: Expiry,
+    since: Instant,
+    expiry: Expiry,
 }
 
 /// Ends a parked call whose client does not come back. It ends with the call: retries leave no timers behind.
-struct Expiry(AbortHandle);
+struct Expiry {
+    at: Instant,
+    task: AbortHandle,
+}
 
 impl Expiry {
-    fn of(key: Key, calls: &Arc<Mutex<HashMap<Key, Waiting>>>) -> Self {
-        let (calls, expires) = (calls.clone(), Instant::now() + PATIENCE);
+    fn at(at: Instant, key: Key, calls: &Arc<Mutex<HashMap<Key, Waiting>>>) -> Self {
+        let calls = calls.clone();
         let task = tokio::spawn(async move {
-            sleep_until(expires).await;
+            sleep_until(at).await;
             let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
             drop(expired);
         });
-        Self(task.abort_handle())
+        Self {
+            at,
+            task: task.abort_handle(),
+        }
     }
 }
 
 impl Drop for Expiry {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -106,7 +118,7 @@ impl Desk {
         match call.run(request.line).await {
             Came::Reply(reply) => match call.lacked_for(&reply) {
                 Some(capability) => Err(missing_capability(capability)),
-                None => answer(&request, reply),
+                None => answer(&request, call.server.name(), reply),
             },
             Came::Question(question) => self.park(call, question, request.method),
         }
@@ -114,6 +126,7 @@ impl Desk {
 
     async fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
         let to = self.address(request)?;
+        self.parked.hurry(&to.server);
         self.raise_level(&to.server, request).await;
         let (questions, asked) = mpsc::channel(1);
         let (told, progress) = mpsc::channel(32);
@@ -131,8 +144,10 @@ impl Desk {
         }
         let params = as_sent(request, to.params);
         let method = request.method.to_owned();
+        let server = to.server.clone();
         let reply = Box::pin(async move { to.server.forward(&method, params, options).await });
         Ok(Call {
+            server,
             reply,
             asked,
             progress,
@@ -175,6 +190,7 @@ impl Desk {
     fn park(&self, call: Call, question: Question, method: &str) -> Result<RawJson, RpcError> {
         let (key, state) = self.parked.seal.draw(PATIENCE)?;
         let wish = wish(&question.request, &state);
+        let since = Instant::now();
         let mut calls = self.parked.calls();
         if calls.len() >= MAX_PARKED {
             let what = format!("{MAX_PARKED} calls wait for their clients already");
@@ -184,7 +200,8 @@ impl Desk {
             call,
             question,
             method: method.to_owned(),
-            _expiry: Expiry::of(key, &self.parked.calls),
+            since,
+            expiry: Expiry::at(since + PATIENCE, key, &self.parked.calls),
         };
         calls.insert(key, waiting);
         Ok(wish)
@@ -196,6 +213,25 @@ impl Parked {
         Self {
             seal: Seal::new(),
             calls: Arc::default(),
+        }
+    }
+
+    /// Somebody calls this server: who keeps it waiting must not take too long. Over HTTP a question comes on the stream
+    /// of its call, and nobody keeps anybody waiting.
+    pub(super) fn hurry(&self, server: &Server) {
+        let mut calls = self.calls();
+        let mut here = calls
+            .iter_mut()
+            .filter(|(_, waiting)| waiting.call.server.name() == server.name())
+            .peekable();
+        if here.peek().is_none() || server.status().transport == Some(TransportKind::Http) {
+            return;
+        }
+        for (key, waiting) in here {
+            let at = waiting.since + PATIENCE_OF_OTHERS;
+            if at < waiting.expiry.at {
+                waiting.expiry = Expiry::at(at, *key, &self.calls);
+            }
         }
     }
 

@@ -13,7 +13,10 @@ mod client;
 mod levels;
 mod lists;
 mod outliving;
+mod parking;
 mod passing;
+mod roots;
+mod tasks;
 mod union;
 mod wishes;
 

@@ -68,7 +68,7 @@ async fn a_call_that_cannot_wait_says_what_a_model_can_act_on() {
     let result = &answer["result"];
     assert_eq!(result["isError"], true, "{answer}");
     let text = result["content"][0]["text"].as_str().unwrap();
-    for word in ["server a", "disconnected", "did not run", "in "] {
+    for word in ["Server a", "disconnected", "did not run", "in "] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let facts = &result["_meta"]["mainstay"];

@@ -57,6 +57,14 @@ async fn the_server_is_told_of_the_first_who_subscribes_and_of_the_last_who_leav
     assert_eq!(side.count("resources/subscribe"), 1);
     first.ask("resources/unsubscribe", uri).await;
     assert_eq!(side.count("resources/unsubscribe"), 0, "somebody still wants it");
+    // A call that is given up is remembered for a while, and its client with it.
+    second
+        .begin(
+            "tools/call",
+            json!({ "name": "a__sleep_ms", "arguments": { "ms": 600_000 } }),
+        )
+        .await;
+    side.wait_for("tools/call", 1).await;
     second.leave().await;
     side.wait_for("resources/unsubscribe", 1).await;
     assert_eq!(side.count("resources/unsubscribe"), 1);
