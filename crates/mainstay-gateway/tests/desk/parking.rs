@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mainstay_testkit::Speaks;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::client::{Client, modern};
 use crate::{gateway, one, speaking};
@@ -33,7 +34,12 @@ async fn a_call_whose_client_does_not_come_back_gives_way_to_others_after_a_whil
     other
         .ask("tools/call", json!({ "name": "echo", "arguments": {} }))
         .await;
+    let called = Instant::now();
     side.wait_for("notifications/cancelled", 1).await;
+    assert!(
+        called.elapsed() < Duration::from_secs(60),
+        "it had its time before"
+    );
     let mut retry = asks(Some(&modern(&json!({ "elicitation": {} }))));
     retry["requestState"] = wish["result"]["requestState"].clone();
     let late = absent.ask("tools/call", retry).await;

@@ -5,7 +5,7 @@ use mainstay_testkit::Speaks;
 use mainstay_testkit::memory::FarSide;
 use serde_json::{Value, json};
 
-use crate::client::{Client, LONG};
+use crate::client::Client;
 use crate::{gateway, one, speaking};
 
 const CHANGED: &str = "notifications/roots/list_changed";
@@ -16,22 +16,13 @@ async fn ask(side: &FarSide, id: &str) {
         .await;
 }
 
-/// What the server was answered.
-async fn answered(side: &FarSide, id: &str) -> Value {
-    let answer = || {
-        side.received()
-            .into_iter()
-            .find(|message| message.method().is_empty() && message.id() == id)
-    };
-    let waited = tokio::time::timeout(LONG, async {
-        loop {
-            match answer() {
-                Some(answer) => return answer.outcome().clone(),
-                None => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
-            }
-        }
-    });
-    waited.await.expect("an answer")
+/// What the server was answered, once it has so many answers.
+async fn answered(side: &FarSide, id: &str, count: usize) -> Value {
+    // Answers have no method.
+    side.wait_for("", count).await;
+    let mut received = side.received().into_iter();
+    let answer = received.find(|message| message.method().is_empty() && message.id() == id);
+    answer.expect("an answer").outcome().clone()
 }
 
 #[tokio::test]
@@ -40,7 +31,7 @@ async fn a_server_that_asks_outside_of_a_call_is_answered_by_its_only_session() 
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let side = a.side(1).await;
     ask(&side, "none").await;
-    let declined = answered(&side, "none").await;
+    let declined = answered(&side, "none", 1).await;
     assert!(
         declined["error"]["message"]
             .as_str()
@@ -58,12 +49,12 @@ async fn a_server_that_asks_outside_of_a_call_is_answered_by_its_only_session() 
     client
         .write(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots }).to_string())
         .await;
-    assert_eq!(answered(&side, "one").await["result"], roots);
+    assert_eq!(answered(&side, "one", 2).await["result"], roots);
 
     let (mut other, _) = Client::initialized(&gateway, Scope::Union, can).await;
     other.ask("ping", json!({})).await;
     ask(&side, "two").await;
-    let declined = answered(&side, "two").await;
+    let declined = answered(&side, "two", 3).await;
     assert!(
         declined["error"]["message"]
             .as_str()
