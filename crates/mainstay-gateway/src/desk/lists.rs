@@ -13,6 +13,7 @@ use mainstay::{CatalogHash, Era, Kind, Offer, Server, StateKind};
 use tokio::time::timeout;
 
 use super::{Desk, Request};
+use crate::client::Client;
 use crate::protocol::{invalid_params, text};
 use crate::scope::Scope;
 
@@ -45,15 +46,16 @@ impl Desk {
         if let Some(hearing) = request.client.hearing() {
             hearing.sees(kind);
         }
-        let pages = self.pages(&request.client.scope, kind, request.client.era);
+        let pages = self.pages(request.client, kind);
         pages
             .get(page)
             .cloned()
             .ok_or_else(|| invalid_params("the cursor is not of this list any more: list again"))
     }
 
-    fn pages(&self, scope: &Scope, kind: Kind, era: Era) -> Arc<[RawJson]> {
-        let catalog = self.fleet().catalog();
+    fn pages(&self, client: &Client, kind: Kind) -> Arc<[RawJson]> {
+        let (scope, era) = (&client.scope, client.era);
+        let catalog = self.catalog(client);
         let server = match scope {
             Scope::Union => None,
             Scope::Server(name) => self.fleet().server(name),
