@@ -1,8 +1,8 @@
 use std::future::{pending, ready};
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::protocol::RequestMeta;
 use http_body_util::BodyExt;
-use mainstay::Era;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ const BOTH: Accepts = Accepts {
 };
 
 fn session() -> InUse {
-    let client = Client::new(Scope::Union, Era::Legacy);
+    let client = Client::of_request(Scope::Union, &RequestMeta::default());
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     InUse::new(Session::new("id".to_owned(), Way::Streamable, caller, client))
 }
