@@ -5,6 +5,7 @@ mod check;
 mod configuration;
 mod host;
 mod http;
+mod isolation;
 mod leaving;
 mod ping;
 mod sandbox;

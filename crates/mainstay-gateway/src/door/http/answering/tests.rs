@@ -1,7 +1,6 @@
 use std::future::{pending, ready};
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::protocol::RequestMeta;
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -10,6 +9,7 @@ use super::super::guard::Caller;
 use super::super::session::Way;
 use super::*;
 use crate::client::Client;
+use crate::protocol::RequestMeta;
 use crate::scope::Scope;
 
 const BOTH: Accepts = Accepts {
