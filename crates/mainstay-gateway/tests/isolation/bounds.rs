@@ -59,7 +59,6 @@ async fn a_gateway_that_was_closed_has_no_servers_and_starts_none() {
     own.side(2).await.over().await;
     let refused = two.ask("tools/call", call("echo", json!({}))).await;
     assert!(refused.get("error").is_some(), "{refused}");
-    assert_eq!(own.count(), 2, "the pattern's, and the one session's");
     one.leave().await;
     two.leave().await;
 }

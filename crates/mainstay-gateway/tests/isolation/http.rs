@@ -119,7 +119,13 @@ async fn a_client_without_sessions_sees_what_all_share_and_is_told_why_not_the_r
         .json()
         .await;
     assert_eq!(text(&called), r#"{"a":1}"#);
-    assert_eq!(own.count(), 1, "the pattern's");
+    let session = world.session("/mcp").await;
+    session.call(4, "own__echo", json!({})).await.json().await;
+    let calls = own.side(2).await.count("tools/call");
+    assert_eq!(
+        calls, 1,
+        "the first connection after the pattern's is a session's"
+    );
 }
 
 #[tokio::test]

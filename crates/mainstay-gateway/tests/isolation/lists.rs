@@ -21,20 +21,20 @@ fn tool(name: &str) -> Value {
 async fn a_list_that_changes_at_one_session_s_server_changes_for_that_session_alone() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
-    for (scope, prefix) in [(Scope::Union, "own__"), (Scope::Server("own".into()), "")] {
+    let scopes = [(Scope::Union, "own__"), (Scope::Server("own".into()), "")];
+    for ((scope, prefix), first) in scopes.into_iter().zip([2, 4]) {
         let (mut one, _) = Client::initialized(&gateway, scope.clone(), json!({})).await;
         let (mut two, _) = Client::initialized(&gateway, scope, json!({})).await;
         let before = names(&one.ask("tools/list", json!({})).await);
         assert_eq!(names(&two.ask("tools/list", json!({})).await), before);
-        let mut sides = Vec::new();
         for client in [&mut one, &mut two] {
-            let pid = call(&format!("{prefix}echo"), json!({}));
-            client.ask("tools/call", pid).await;
-            sides.push(own.latest());
+            let echo = call(&format!("{prefix}echo"), json!({}));
+            client.ask("tools/call", echo).await;
         }
-        sides[0].edit(|script| script.tools.push(tool("unlocked")));
+        let side = own.side(first).await;
+        side.edit(|script| script.tools.push(tool("unlocked")));
         let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
-        sides[0].inject_message(&changed).await;
+        side.inject_message(&changed).await;
         one.heard("notifications/tools/list_changed").await;
         let unlocked = format!("{prefix}unlocked");
         assert!(names(&one.ask("tools/list", json!({})).await).contains(&unlocked));

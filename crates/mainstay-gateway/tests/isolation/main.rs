@@ -68,5 +68,7 @@ fn server() -> Arc<Memory> {
 }
 
 fn call(tool: &str, arguments: Value) -> Value {
-    json!({ "name": tool, "arguments": arguments })
+    let mut params = json!({ "name": tool });
+    params["arguments"] = arguments;
+    params
 }

@@ -167,6 +167,32 @@ async fn the_pattern_is_stopped_when_it_has_shown_what_there_is_and_nobody_wakes
     assert!(listed.to_string().contains("own__echo"), "it is still known");
     client.ask("tools/call", call("own__echo", json!({}))).await;
     assert!(is_idle(&pattern.status()), "a session wakes its own");
-    assert_eq!(own.count(), 2);
+    assert_eq!(own.side(2).await.count("tools/call"), 1);
     client.leave().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_isolated_by_a_later_configuration_is_isolated_for_sessions_that_were_there() {
+    let (own, all) = (server(), server());
+    let gateway =
+        mainstay_gateway::Gateway::start(mainstay::Fleet::builder(), [all.config("all").build().unwrap()]);
+    let (mut one, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut two, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let added = own.config("own").isolation(mainstay::config::Isolation::Session);
+    let changes = gateway
+        .apply([added.build().unwrap(), all.config("all").build().unwrap()])
+        .await;
+    assert_eq!(changes.added, ["own"]);
+    crate::memory::connected(&gateway.fleet().server("own").unwrap()).await;
+    for client in [&mut one, &mut two] {
+        client.ask("tools/call", call("own__echo", json!({}))).await;
+    }
+    for side in [2, 3] {
+        assert_eq!(own.side(side).await.count("tools/call"), 1);
+    }
+    gateway.apply([all.config("all").build().unwrap()]).await;
+    let gone = one.ask("tools/call", call("own__echo", json!({}))).await;
+    assert!(gone.get("error").is_some(), "{gone}");
+    one.leave().await;
+    two.leave().await;
 }

@@ -56,16 +56,6 @@ impl Memory {
         let sides = tokio::time::timeout(LONG, there).await.expect("a connection");
         sides.unwrap()[number - 1].clone()
     }
-
-    /// The far side of the connection that was made last.
-    pub(crate) fn latest(&self) -> FarSide {
-        self.sides.borrow().last().cloned().expect("a connection")
-    }
-
-    /// How many connections were made.
-    pub(crate) fn count(&self) -> usize {
-        self.sides.borrow().len()
-    }
 }
 
 impl Connector for Memory {
