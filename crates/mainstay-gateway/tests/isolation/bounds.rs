@@ -3,7 +3,7 @@
 use mainstay_gateway::Scope;
 use serde_json::json;
 
-use crate::client::Client;
+use crate::client::{Client, LONG};
 use crate::{call, gateway_of, server};
 
 #[tokio::test]
@@ -38,12 +38,17 @@ async fn a_session_that_finds_no_room_is_told_so_and_finds_it_when_another_has_l
 
     one.leave().await;
     own.side(2).await.over().await;
-    let mut answer = two.ask("tools/call", call("own__echo", json!({ "n": 3 }))).await;
     // Its place is free when nothing of it is left, which nobody is told of.
-    while answer.get("error").is_some() {
-        tokio::task::yield_now().await;
-        answer = two.ask("tools/call", call("own__echo", json!({ "n": 3 }))).await;
-    }
+    let finds_room = async {
+        loop {
+            let answer = two.ask("tools/call", call("own__echo", json!({ "n": 3 }))).await;
+            if answer.get("error").is_none() {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let answer = tokio::time::timeout(LONG, finds_room).await.expect("room");
     assert_eq!(answer["result"]["structuredContent"]["n"], 3);
     two.leave().await;
 }
@@ -55,7 +60,7 @@ async fn a_gateway_that_was_closed_has_no_servers_and_starts_none() {
     let (mut one, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
     let (mut two, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
     one.ask("tools/call", call("echo", json!({}))).await;
-    gateway.close(crate::client::LONG).await;
+    gateway.close(LONG).await;
     own.side(2).await.over().await;
     let refused = two.ask("tools/call", call("echo", json!({}))).await;
     assert!(refused.get("error").is_some(), "{refused}");

@@ -95,6 +95,10 @@ async fn a_client_without_sessions_sees_what_all_share_and_is_told_why_not_the_r
         .json()
         .await;
     let tools = listed["result"]["tools"].as_array().unwrap();
+    let discovered = world.send(modern("/mcp", 0, "server/discover", json!({})));
+    let discovered = discovered.await.json().await;
+    let instructions = discovered["result"]["instructions"].as_str().unwrap();
+    assert!(instructions.contains("## all") && !instructions.contains("## own"));
     assert!(!tools.is_empty());
     for tool in tools {
         assert!(tool["name"].as_str().unwrap().starts_with("all__"), "{tool}");

@@ -1,9 +1,12 @@
 //! What a session is shown of its own servers: the pattern's lists first, and then their own.
 
-use mainstay_gateway::Scope;
+use mainstay::Fleet;
+use mainstay::config::Isolation;
+use mainstay_gateway::{Gateway, Scope};
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::{Client, LONG};
+use crate::memory::connected;
 use crate::{call, gateway, server};
 
 fn names(listed: &Value) -> Vec<String> {
@@ -99,4 +102,34 @@ async fn the_pattern_s_lists_are_of_no_concern_to_who_has_a_server() {
         client.heard("notifications/tools/list_changed").await;
         client.leave().await;
     }
+}
+
+#[tokio::test]
+async fn what_a_session_s_server_lists_is_not_remembered_for_others() {
+    let own = server();
+    let disk = tempfile::tempdir().unwrap();
+    let open = || {
+        let config = own.config("own").isolation(Isolation::Session).build().unwrap();
+        Gateway::start(Fleet::builder().store(disk.path()), [config])
+    };
+    let gateway = open();
+    connected(&gateway.fleet().server("own").unwrap()).await;
+    own.script.lock().unwrap().tools.push(tool("mine"));
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    client.ask("tools/list", json!({})).await;
+    client.ask("tools/call", call("own__echo", json!({}))).await;
+    client.heard("notifications/tools/list_changed").await;
+    client.leave().await;
+    gateway.close(LONG).await;
+
+    own.set_down(true);
+    let gateway = open();
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let listed = names(&client.ask("tools/list", json!({})).await);
+    assert!(
+        listed.contains(&"own__echo".to_owned()),
+        "what the pattern listed"
+    );
+    assert!(!listed.contains(&"own__mine".to_owned()));
+    client.leave().await;
 }

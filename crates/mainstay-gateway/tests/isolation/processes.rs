@@ -24,6 +24,10 @@ struct Stage {
 
 impl Stage {
     fn open(server: FaultyServer) -> Self {
+        Self::with_room(server, 8)
+    }
+
+    fn with_room(server: FaultyServer, most: usize) -> Self {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let stage = STAGES.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}.{stage}", std::process::id());
@@ -34,7 +38,9 @@ impl Stage {
             .env(MARK, mark.as_str())
             .isolation(Isolation::Session);
         Self {
-            gateway: Gateway::start(Fleet::builder(), [config.build().unwrap()]),
+            gateway: Gateway::builder(Fleet::builder())
+                .max_isolated(most)
+                .start([config.build().unwrap()]),
             tree: Tree::marked(MARK, &mark),
             ledger,
         }
@@ -122,6 +128,30 @@ async fn a_session_that_ends_while_its_server_starts_leaves_nothing() {
         panic!("the pattern and one more were started");
     };
     gone(own).await;
+    stage.gateway.close(LONG).await;
+    assert!(stage.is_gone().await);
+}
+
+#[tokio::test]
+async fn a_server_takes_room_until_nothing_of_it_is_left() {
+    let stubborn = FaultyServer::new().on(Step::Eof, Fault::Hang);
+    let stage = Stage::with_room(stubborn, 1);
+    let (mut one, mut two) = (stage.client().await, stage.client().await);
+    let first = pid(&mut one).await;
+    one.leave().await;
+    let finds_room = async {
+        loop {
+            let was_alive = is_alive(first);
+            let answer = two.ask("tools/call", call("pid", json!({}))).await;
+            if answer.get("error").is_none() {
+                return was_alive;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let was_alive = tokio::time::timeout(LONG, finds_room).await.expect("room");
+    assert!(!was_alive, "two ran where there was room for one");
+    two.leave().await;
     stage.gateway.close(LONG).await;
     assert!(stage.is_gone().await);
 }

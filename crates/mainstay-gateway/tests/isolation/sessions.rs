@@ -196,3 +196,61 @@ async fn a_server_that_is_isolated_by_a_later_configuration_is_isolated_for_sess
     one.leave().await;
     two.leave().await;
 }
+
+#[tokio::test]
+async fn a_server_that_is_disabled_is_disabled_for_every_session() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let (mut has, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    let (mut has_not, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    has.ask("tools/call", call("echo", json!({}))).await;
+    gateway.fleet().server("own").unwrap().disable().await.unwrap();
+    for client in [&mut has, &mut has_not] {
+        let refused = client.ask("tools/call", call("echo", json!({}))).await;
+        assert_eq!(refused["result"]["isError"], true, "{refused}");
+        assert!(refused.to_string().contains("disabled"), "{refused}");
+    }
+    own.side(2).await.over().await;
+    gateway.fleet().server("own").unwrap().enable().await.unwrap();
+    let back = has.ask("tools/call", call("echo", json!({ "n": 1 }))).await;
+    assert_eq!(back["result"]["structuredContent"]["n"], 1);
+    has.leave().await;
+    has_not.leave().await;
+}
+
+#[tokio::test]
+async fn a_resource_is_subscribed_to_for_as_long_as_anybody_in_the_session_wants_it() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let mut client = Client::connect(&gateway, Scope::Server("own".into()));
+    let filter = json!({
+        "_meta": modern(&json!({})),
+        "notifications": { "resourceSubscriptions": ["mem://one"] },
+    });
+    let first = client.begin("subscriptions/listen", filter.clone()).await;
+    let side = own.side(2).await;
+    side.wait_for("resources/subscribe", 1).await;
+    let second = client.begin("subscriptions/listen", filter).await;
+    side.wait_for("resources/subscribe", 2).await;
+
+    client
+        .tell("notifications/cancelled", json!({ "requestId": first }))
+        .await;
+    let mut touch = call("touch", json!({ "uri": "mem://one" }));
+    touch["_meta"] = modern(&json!({}));
+    client.ask("tools/call", touch).await;
+    let told = loop {
+        let told = client.heard("notifications/resources/updated").await;
+        let listen = &told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+        if *listen == second {
+            break told;
+        }
+    };
+    assert_eq!(told["params"]["uri"], "mem://one");
+    assert_eq!(side.count("resources/unsubscribe"), 0, "the other still listens");
+    client
+        .tell("notifications/cancelled", json!({ "requestId": second }))
+        .await;
+    side.wait_for("resources/unsubscribe", 1).await;
+    client.leave().await;
+}
