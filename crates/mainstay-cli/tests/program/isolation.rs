@@ -68,6 +68,9 @@ fn the_servers_of_all_sessions_over_http_end_in_their_own_way_when_the_program_i
         let at = head.find("mcp-session-id: ").expect("a session") + "mcp-session-id: ".len();
         let session = opened[at..].lines().next().unwrap().to_owned();
         let call = json!({ "name": "mine__echo", "arguments": { "text": "hello" } });
+        // The first list waits until there is something to list.
+        let listed = post(&address, Some(&session), "tools/list", &json!({}));
+        assert!(listed.contains("mine__echo"), "{listed}");
         let called = post(&address, Some(&session), "tools/call", &call);
         assert!(called.contains("hello"), "{called}");
     }
