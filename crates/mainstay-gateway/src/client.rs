@@ -55,7 +55,7 @@ impl Client {
     pub(crate) fn of_session(scope: Scope, isolated: &Arc<Isolated>) -> Arc<Self> {
         Arc::new_cyclic(|session| {
             let own = isolated.admit(session.clone());
-            Self::build(scope, Era::Legacy, Arc::default(), own)
+            Self::build(scope, Era::Legacy, Arc::default(), Some(own))
         })
     }
 

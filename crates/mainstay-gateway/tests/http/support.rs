@@ -52,6 +52,11 @@ impl World {
         let gateway = Gateway::start(fleet, [config]);
         let handle = gateway.fleet().server("one").unwrap();
         handle.wait_connected(LONG).await.expect("connected");
+        Self::serving(door, gateway).await
+    }
+
+    /// This gateway, behind this door.
+    pub(crate) async fn serving(door: HttpDoor, gateway: Gateway) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
