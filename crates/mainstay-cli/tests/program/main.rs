@@ -20,6 +20,7 @@ mod check;
 mod configuration;
 mod host;
 mod http;
+mod hygiene;
 mod killing;
 mod leaving;
 mod outliving;
