@@ -35,11 +35,7 @@ async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet
 }
 
 /// Works until it is done or a signal comes, and closes the fleet.
-pub(crate) async fn until_signalled(
-    fleet: &Fleet,
-    screen: &Screen,
-    work: impl Future<Output = Done>,
-) -> Done {
+async fn until_signalled(fleet: &Fleet, screen: &Screen, work: impl Future<Output = Done>) -> Done {
     let mut signals = Signals::listen()?;
     let done = tokio::select! {
         done = work => done,

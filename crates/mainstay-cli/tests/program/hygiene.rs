@@ -8,14 +8,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::host::Host;
-use crate::sandbox::{Ran, Sandbox, finish};
+use crate::sandbox::{GONE_WITHIN, Ran, Sandbox, finish};
 use crate::serving::{LONG, Serving};
 
 /// How long a server that ignores everything may keep the program: the ladder's 5 s, and the rest for a busy machine.
 const LADDER: Duration = Duration::from_secs(15);
-
-/// How soon nothing is left when the program has ended: a second on a quiet machine; the rest is for a busy one.
-const SOON: Duration = Duration::from_secs(5);
 
 /// How the program is served and started.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -162,7 +159,7 @@ fn leaves_nothing(way: Way, end: End) {
     let ran = program.end(end);
     let ended = began.elapsed();
     assert!(
-        sandbox.tree().wait_until_gone(SOON),
+        sandbox.tree().wait_until_gone(GONE_WITHIN),
         "{way:?} {end:?}: left {:?} after its end",
         sandbox.tree().pids()
     );

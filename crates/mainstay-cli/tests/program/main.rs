@@ -18,6 +18,7 @@ mod behind;
 mod call;
 mod check;
 mod configuration;
+mod draining;
 mod host;
 mod http;
 mod hygiene;
