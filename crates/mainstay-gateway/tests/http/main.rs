@@ -11,6 +11,7 @@ mod old_sse;
 mod outliving;
 mod refusing;
 mod sessions;
+mod slow;
 mod stateless;
 mod streams;
 mod tls;
