@@ -6,6 +6,7 @@ mod wire;
 
 mod bounds;
 mod closing;
+mod disturbing;
 mod guarding;
 mod old_sse;
 mod outliving;
