@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mainstay::config::ServerBuilder;
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
-use mainstay::{Fleet, FleetBuilder, ServerConfig};
+use mainstay::{Fleet, FleetBuilder, Policy, ServerConfig};
 use mainstay_gateway::{DoorError, Gateway, HttpDoor};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
@@ -40,6 +41,17 @@ impl World {
     pub(crate) async fn with(door: HttpDoor, script: Script) -> Self {
         let server = Memory::new(script);
         let config = ServerConfig::custom("one", "one", server.clone());
+        Self::in_memory(door, server, config).await
+    }
+
+    /// The same, with a server that is kept by this policy.
+    pub(crate) async fn with_policy(door: HttpDoor, policy: Policy) -> Self {
+        let server = Memory::new(Script::new());
+        let config = ServerConfig::custom("one", "one", server.clone());
+        Self::in_memory(door, server, config.policy(policy)).await
+    }
+
+    async fn in_memory(door: HttpDoor, server: Arc<Memory>, config: ServerBuilder) -> Self {
         let world = Self::before(door, Fleet::builder(), config.build().unwrap());
         Self {
             server,
