@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Response, StatusCode};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use tokio::time::sleep;
 
 use super::answer::{Relation, negotiated};
 use super::courier::Courier;
 use super::events::Events;
 use super::failure::HttpFailure;
+use super::line::Response;
 use super::listen::{Opened, reopen};
 use super::pace::Pace;
 use super::refusal::{Head, Refusal, read_body, read_error};
