@@ -60,6 +60,7 @@ impl Refusal {
                 Self::not_sent(HttpFailure::ConnectFailed { kind, message })
             }
             Mishap::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
+            Mishap::Broken(error) if error.is_parse() => Self::unknown(HttpFailure::Malformed { message }),
             Mishap::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
         }
     }

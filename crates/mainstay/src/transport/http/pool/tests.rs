@@ -100,7 +100,10 @@ async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
 #[tokio::test]
 async fn a_connection_to_nobody_is_told_from_one_that_broke() {
     let (listener, pool) = listening().await;
-    let far = tokio::spawn(async move { drop(listener.accept().await.unwrap()) });
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "").await;
+    });
     let broken = pool.send(Request::default()).await.err().unwrap();
     assert!(matches!(broken, Mishap::Broken(_)), "{broken:?}");
     far.await.unwrap();
