@@ -41,6 +41,13 @@ pub(super) async fn standing(courier: Arc<Courier>) {
     loop {
         match reopen(&courier, remains.last_id.as_deref()).await {
             Opened::Stream(response) => {
+                // Without an event to go on from, whatever was said since the last stream went unheard.
+                if heard
+                    && remains.last_id.is_none()
+                    && let Some(inbound) = courier.crew.inbound()
+                {
+                    inbound.missed();
+                }
                 heard = true;
                 hear(&courier, response, &mut remains).await;
             }
