@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     if arguments.stdio {
         let setup = load(common)?;
         setup.announce(screen);
-        return serve_stdio(&setup, Scope::Union, screen);
+        return serve_stdio(&setup, Scope::Union, arguments.max_isolated, screen);
     }
     // Before anything is started: a mistake at the door must not cost the servers a start.
     let door = door(arguments)?;
@@ -48,20 +48,19 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
 }
 
 /// Serves one client on stdin and stdout, and closes the servers when it is gone.
-pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, screen: &Screen) -> Done {
+pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, max_isolated: usize, screen: &Screen) -> Done {
     // One client and its servers: everything waits for something else, and one thread wakes nobody.
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::failed)?;
     let done = runtime.block_on(async {
-        let gateway = start(setup);
-        let fleet = gateway.fleet().clone();
+        let gateway = start(setup, max_isolated);
         let served = async {
             gateway
                 .serve_stdio(scope, standard::input(), standard::output())
                 .await;
             Ok(Exit::Success)
         };
-        until_signalled(&fleet, screen, served).await
+        until_signalled(screen, served, gateway.close(CLOSE_WITHIN)).await
     });
     runtime.shutdown_background();
     done
@@ -80,7 +79,7 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     } else {
         "http"
     };
-    let gateway = start(setup);
+    let gateway = start(setup, arguments.max_isolated);
     screen.note(&format!(
         "serving {} at {scheme}://{address}/mcp",
         counted(setup.servers.len())
@@ -97,7 +96,7 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     let _ = told.send(());
     let closing = async {
         let _ = served.await;
-        gateway.fleet().close(CLOSE_WITHIN).await;
+        gateway.close(CLOSE_WITHIN).await;
     };
     tokio::select! {
         () = closing => {}
@@ -106,12 +105,14 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     Ok(exit)
 }
 
-fn start(setup: &Setup) -> Gateway {
+fn start(setup: &Setup, max_isolated: usize) -> Gateway {
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    Gateway::start(builder, setup.servers.iter().cloned())
+    Gateway::builder(builder)
+        .max_isolated(max_isolated)
+        .start(setup.servers.iter().cloned())
 }
 
 fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
