@@ -58,17 +58,18 @@ impl Desk {
 
     fn about(&self, client: &Client) -> About {
         match &client.scope {
-            Scope::Union => self.about_all(client.era),
+            Scope::Union => self.about_all(client),
             Scope::Server(name) => self.about_one(name),
         }
     }
 
     /// The servers as one: everything that any of them has, their instructions under their names.
-    fn about_all(&self, era: Era) -> About {
-        let catalog = self.fleet().catalog();
+    fn about_all(&self, client: &Client) -> About {
+        let catalog = self.catalog(client);
         let mut capabilities = Map::new();
         let mut instructions = Vec::new();
-        for server in self.fleet().servers() {
+        let servers = self.fleet().servers().into_iter();
+        for server in servers.filter(|server| self.is_reachable(client, server.name())) {
             let Some(known) = catalog.server(server.name()) else {
                 add_everything(&mut capabilities);
                 continue;
@@ -80,7 +81,7 @@ impl Desk {
                 .and_then(|raw| raw.parse::<Map<String, Value>>().ok());
             for (name, value) in declared.unwrap_or_default() {
                 add(&mut capabilities, &name);
-                add_tasks(&mut capabilities, era, &name, value);
+                add_tasks(&mut capabilities, client.era, &name, value);
             }
             if let Some(text) = about
                 .instructions

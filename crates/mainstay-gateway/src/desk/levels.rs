@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::naming::string;
+use super::reaching::Reached;
 use super::{Audience, Desk, Level, Request};
 use crate::client::Client;
 use crate::protocol::invalid_params;
@@ -61,18 +62,21 @@ impl Desk {
     }
 
     /// A legacy server logs as much as this request of a modern client wants; a modern one is told by the request itself.
-    pub(super) async fn raise_level(&self, server: &Server, request: &Request<'_>) {
+    pub(super) async fn raise_level(&self, reached: &Reached, request: &Request<'_>) {
         let Some(level) = request.meta.log_level else {
             return;
         };
+        let server = &reached.server;
         if matches!(server.status().protocol, Some((Era::Modern, _))) {
             return;
         }
-        let (audience, server) = (self.audience.clone(), server.clone());
-        let _ = timeout(TELL_ALL, async move {
-            let mut told = audience.levels.turn(server.name()).await;
+        let _ = timeout(TELL_ALL, async {
+            if reached.is_own {
+                return tell(server, &mut None, level).await;
+            }
+            let mut told = self.audience.levels.turn(server.name()).await;
             if told.is_none_or(|told| level < told) {
-                tell(&server, &mut told, level).await;
+                tell(server, &mut told, level).await;
             }
         })
         .await;
@@ -81,7 +85,8 @@ impl Desk {
     /// Tells the servers that a client sees what the sessions want now, if that is anything new.
     fn tell_levels(&self, client: &Client) -> JoinSet<()> {
         let mut telling = JoinSet::new();
-        for server in client.scope.servers(self.fleet()) {
+        let shared = client.scope.servers(self.fleet()).into_iter();
+        for server in shared.filter(|server| !self.isolated.holds(server.name())) {
             let audience = self.audience.clone();
             telling.spawn(async move {
                 let mut told = audience.levels.turn(server.name()).await;
@@ -92,6 +97,12 @@ impl Desk {
                     Some(_) | None => {}
                 }
             });
+        }
+        if let (Some(own), Some(level)) = (client.own(), client.level()) {
+            // Nobody else's wishes count there.
+            for server in own.set_log_level(&client.scope, level.word()) {
+                telling.spawn(async move { tell(&server, &mut None, level).await });
+            }
         }
         telling
     }

@@ -17,8 +17,8 @@ impl Desk {
         let filter = wanted.filter();
         let mut uris = Vec::new();
         for uri in wanted.resource_subscriptions {
-            if let Ok(server) = self.server_of(request, &uri) {
-                uris.push((uri, server));
+            if let Ok(reached) = self.server_of(request, &uri) {
+                uris.push((uri, reached));
             }
         }
         let honoured = honoured(&filter, uris.iter().map(|(uri, _)| uri.as_str()), &id);
@@ -26,11 +26,13 @@ impl Desk {
             "notifications/subscriptions/acknowledged",
             Some(&honoured),
         ));
-        let hearing = self.audience.seat_listen(scope, line, id, filter);
-        for (uri, server) in uris {
-            let expecting = hearing.expect(&uri, server.name())?;
+        let hearing = self
+            .audience
+            .seat_listen(scope, line, id, filter, request.client.own().cloned());
+        for (uri, reached) in uris {
+            let expecting = hearing.expect(&uri, &reached)?;
             // One that its server refuses keeps nothing else from being heard.
-            if let Ok(subscription) = self.subscriptions.begin(server, &uri).await {
+            if let Ok(subscription) = self.subscriptions.begin(request.client, reached, &uri).await {
                 expecting.keep(subscription);
             }
         }

@@ -14,6 +14,7 @@ mod lists;
 mod naming;
 mod pages;
 mod passing;
+mod reaching;
 mod roots;
 mod rounds;
 mod state;
@@ -24,13 +25,14 @@ mod unlisted;
 use std::sync::Arc;
 
 use mainstay::message::{RawJson, RpcError};
-use mainstay::{Era, Fleet, Kind};
+use mainstay::{Catalog, Era, Fleet, Kind};
 
-pub(crate) use audience::{Audience, Hearing};
+pub(crate) use audience::{Audience, Hearing, fingerprint_of};
 pub(crate) use level::Level;
 pub(crate) use listen::ended;
 
 use crate::client::{Client, Line};
+use crate::isolation::Isolated;
 use crate::protocol::{RequestMeta, invalid_params, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
@@ -40,6 +42,7 @@ use subscriptions::Subscriptions;
 pub(crate) struct Desk {
     fleet: Fleet,
     pub(crate) audience: Arc<Audience>,
+    pub(crate) isolated: Arc<Isolated>,
     lists: Lists,
     parked: Parked,
     subscriptions: Subscriptions,
@@ -57,10 +60,11 @@ pub(crate) struct Request<'a> {
 }
 
 impl Desk {
-    pub(crate) fn new(fleet: Fleet, audience: Arc<Audience>) -> Self {
+    pub(crate) fn new(fleet: Fleet, audience: Arc<Audience>, isolated: Arc<Isolated>) -> Self {
         Self {
             fleet,
             audience,
+            isolated,
             lists: Lists::default(),
             parked: Parked::new(),
             subscriptions: Subscriptions::default(),
@@ -71,9 +75,14 @@ impl Desk {
         &self.fleet
     }
 
+    /// What this client sees of what all servers offer.
+    fn catalog(&self, client: &Client) -> Arc<Catalog> {
+        self.isolated.catalog(client.own(), self.fleet.catalog())
+    }
+
     /// A client that stays for longer than a request.
     pub(crate) fn welcome(&self, scope: Scope) -> Arc<Client> {
-        let client = Client::new(scope, Era::Legacy);
+        let client = Client::of_session(scope, &self.isolated);
         client.attend(self.audience.seat_session(&client));
         client
     }
@@ -84,6 +93,9 @@ impl Desk {
         client.running.cancel_all();
         if let Some(hearing) = client.hearing() {
             hearing.leave();
+        }
+        if let Some(own) = client.own() {
+            own.end();
         }
         self.forget_level(client);
         self.roots_may_have_changed(&client.scope);
@@ -128,6 +140,7 @@ impl Desk {
         {
             return Err(invalid_params(format!("there is no server {name} any more")));
         }
+        self.check_session(request.client)?;
         let era = request.client.era;
         let of_union = matches!(request.client.scope, Scope::Union);
         match request.method {

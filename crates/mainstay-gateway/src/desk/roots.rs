@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mainstay::message::RpcError;
-use mainstay::{Answer, ClientHandler, ServerRequest};
+use mainstay::{Answer, ClientHandler, Server, ServerRequest};
 
 use super::{Audience, Desk};
 use crate::client::Client;
@@ -13,19 +13,28 @@ use crate::scope::Scope;
 impl Desk {
     /// The client says that its roots changed: the servers that it sees ask again.
     pub(super) fn roots_changed(&self, client: &Client) {
-        for server in client.scope.servers(self.fleet()) {
+        for server in self.shared(&client.scope) {
             server.roots_changed();
+        }
+        if let Some(own) = client.own() {
+            own.roots_changed();
         }
     }
 
     /// A session came or went: a server that has one session now may have been declined before, and asks again.
     pub(super) fn roots_may_have_changed(&self, scope: &Scope) {
-        for server in scope.servers(self.fleet()) {
+        for server in self.shared(scope) {
             let only = self.audience.only_session(server.name());
             if only.is_ok_and(|session| session.lacks_for("roots/list").is_none()) {
                 server.roots_changed();
             }
         }
+    }
+
+    /// The servers of this scope that sessions share.
+    fn shared(&self, scope: &Scope) -> impl Iterator<Item = Server> {
+        let servers = scope.servers(self.fleet()).into_iter();
+        servers.filter(|server| !self.isolated.holds(server.name()))
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::passing::{answer, as_sent, tell};
+use super::reaching::Reached;
 use super::state::{Key, Seal};
 use super::{Desk, Request};
 use crate::client::{Client, Line};
@@ -126,8 +127,8 @@ impl Desk {
 
     async fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
         let to = self.address(request)?;
-        self.parked.hurry(&to.server);
-        self.raise_level(&to.server, request).await;
+        self.parked.hurry(&to.reached);
+        self.raise_level(&to.reached, request).await;
         let (questions, asked) = mpsc::channel(1);
         let (told, progress) = mpsc::channel(32);
         let lacking = Arc::default();
@@ -144,8 +145,8 @@ impl Desk {
         }
         let params = as_sent(request, to.params);
         let method = request.method.to_owned();
-        let server = to.server.clone();
-        let reply = Box::pin(async move { to.server.forward(&method, params, options).await });
+        let server = to.reached.server.clone();
+        let reply = Box::pin(async move { to.reached.server.forward(&method, params, options).await });
         Ok(Call {
             server,
             reply,
@@ -217,8 +218,12 @@ impl Parked {
     }
 
     /// Somebody calls this server: who keeps it waiting must not take too long. Over HTTP a question comes on the stream
-    /// of its call, and nobody keeps anybody waiting.
-    pub(super) fn hurry(&self, server: &Server) {
+    /// of its call, and nobody keeps anybody waiting; nor does anybody at a session's own server.
+    pub(super) fn hurry(&self, reached: &Reached) {
+        if reached.is_own {
+            return;
+        }
+        let server = &reached.server;
         let mut calls = self.calls();
         let mut here = calls
             .iter_mut()

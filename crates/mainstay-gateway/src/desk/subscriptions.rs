@@ -13,8 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 use super::naming::string;
+use super::reaching::Reached;
 use super::{Desk, Request};
+use crate::client::Client;
 use crate::failure;
+use crate::isolation::OwnServers;
 use crate::protocol::invalid_params;
 use crate::scope::Scope;
 
@@ -25,8 +28,14 @@ pub(super) const MAX_URIS: usize = 10_000;
 #[derive(Clone, Default)]
 pub(super) struct Subscriptions(Arc<Mutex<HashMap<Key, Count>>>);
 
-/// A server's name and a uri.
-type Key = (String, String);
+/// A resource of a server, which is everybody's or that of one session.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    server: String,
+    /// Where the session's own servers are kept: nobody else's are at the same place while somebody holds them.
+    own: Option<usize>,
+    uri: String,
+}
 
 /// Held by whoever changes it until the server knows.
 type Count = Arc<Turn<usize>>;
@@ -37,19 +46,21 @@ pub(crate) struct Subscription(Option<Held>);
 struct Held {
     table: Subscriptions,
     server: Server,
+    /// Whose own server it is.
+    own: Option<Arc<OwnServers>>,
     uri: String,
 }
 
 impl Desk {
     pub(super) async fn subscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
-        let server = self.server_of(request, &uri)?;
+        let reached = self.server_of(request, &uri)?;
         let Some(hearing) = request.client.hearing() else {
             return Err(invalid_params("there is no session that could be told"));
         };
         // Before the server is asked: it may tell of a change right after it has answered.
-        let expecting = hearing.expect(&uri, server.name())?;
-        let subscription = self.subscriptions.begin(server, &uri).await?;
+        let expecting = hearing.expect(&uri, &reached)?;
+        let subscription = self.subscriptions.begin(request.client, reached, &uri).await?;
         expecting.keep(subscription);
         Ok(RawJson::EMPTY_OBJECT)
     }
@@ -64,13 +75,12 @@ impl Desk {
     }
 
     /// The server at which a resource is subscribed to.
-    pub(super) fn server_of(&self, request: &Request<'_>, uri: &str) -> Result<Server, RpcError> {
+    pub(super) fn server_of(&self, request: &Request<'_>, uri: &str) -> Result<Reached, RpcError> {
         let name = match &request.client.scope {
-            Scope::Union => self.owner(uri, request.client.era)?,
+            Scope::Union => self.owner(request.client, uri)?,
             Scope::Server(name) => name.to_string(),
         };
-        let gone = || invalid_params(format!("there is no server {name} any more"));
-        self.fleet().server(&name).ok_or_else(gone)
+        self.reach(request.client, &name)
     }
 }
 
@@ -78,10 +88,16 @@ impl Subscriptions {
     /// Subscribes, and asks the server if nobody has yet.
     ///
     /// Cancel safety: what was begun is done, and given up again.
-    pub(super) async fn begin(&self, server: Server, uri: &str) -> Result<Subscription, RpcError> {
+    pub(super) async fn begin(
+        &self,
+        client: &Client,
+        reached: Reached,
+        uri: &str,
+    ) -> Result<Subscription, RpcError> {
         let held = Held {
             table: self.clone(),
-            server,
+            own: client.own().filter(|_| reached.is_own).cloned(),
+            server: reached.server,
             uri: uri.to_owned(),
         };
         let begun = tokio::spawn(held.begin()).await;
@@ -142,7 +158,11 @@ impl Held {
     }
 
     fn key(&self) -> Key {
-        (self.server.name().to_owned(), self.uri.clone())
+        Key {
+            server: self.server.name().to_owned(),
+            own: self.own.as_ref().map(|own| Arc::as_ptr(own).addr()),
+            uri: self.uri.clone(),
+        }
     }
 }
 
@@ -150,6 +170,10 @@ impl Subscription {
     /// At which server it was made.
     pub(super) fn server(&self) -> &str {
         self.0.as_ref().map_or("", |held| held.server.name())
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.0.as_ref().is_some_and(|held| held.own.is_some())
     }
 
     /// Ends it, and comes back when the server knows.

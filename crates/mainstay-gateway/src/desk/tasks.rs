@@ -9,10 +9,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{CallOptions, Server};
+use mainstay::{CallOptions, Era, Server};
 
 use super::naming::{string, unknown};
 use super::passing::{answer, as_sent, forward};
+use super::reaching::Reached;
 use super::{Desk, Request};
 use crate::protocol::{invalid_params, text};
 use crate::scope::Scope;
@@ -48,6 +49,13 @@ impl OwnTasks {
         let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.contains(&public)
     }
+
+    /// Whether it has begun any task at this server.
+    fn any_at(&self, server: &str) -> bool {
+        let prefix = public_id(server, "");
+        let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.iter().any(|task| task.starts_with(&prefix))
+    }
 }
 
 impl Desk {
@@ -61,12 +69,16 @@ impl Desk {
         let id = string(&params, "taskId")?;
         let none = || unknown("task", &id);
         let (server, own) = parted(&id).ok_or_else(none)?;
-        let server = self.fleet().server(&server).ok_or_else(none)?;
+        self.fleet().server(&server).ok_or_else(none)?;
+        let reached = self.reach(request.client, &server)?;
         params.set("taskId", text(own));
-        let options = CallOptions::default().handler(request.client.clone());
+        let options = match request.client.era {
+            Era::Legacy => reached.options(request.client),
+            Era::Modern => CallOptions::default().handler(request.client.clone()),
+        };
         let params = as_sent(&request, Some(params.to_raw()));
-        let reply = forward(&server, &request, params, options).await;
-        answer(&request, server.name(), reply)
+        let reply = forward(&reached.server, &request, params, options).await;
+        answer(&request, reached.server.name(), reply)
     }
 
     /// The session's own tasks at all servers that list theirs, in the order of the servers' names. A page ends where a
@@ -77,9 +89,15 @@ impl Desk {
         let mut unasked = Vec::new();
         let mut next = None;
         for server in self.fleet().servers() {
-            if !self.lists_tasks(&server) || from.as_deref().is_some_and(|from| server.name() < from) {
+            let is_before = from.as_deref().is_some_and(|from| server.name() < from);
+            let has_any = request.client.tasks.any_at(server.name());
+            if is_before || !has_any || !self.lists_tasks(&server) {
                 continue;
             }
+            let Ok(Reached { server, .. }) = self.reach(request.client, server.name()) else {
+                unasked.push(server.name().to_owned());
+                continue;
+            };
             let of_this = from.as_deref() == Some(server.name());
             let page = page(&server, cursor.take().filter(|_| of_this)).await;
             let Some((listed, more)) = page else {
@@ -139,7 +157,7 @@ pub(super) fn published(request: &Request<'_>, server: &str, result: RawJson) ->
     match request.method {
         "tools/call" if asked_for_task() => begun(request, server, result),
         // A modern server begins a task where it sees fit.
-        "tools/call" if of_union && request.client.era == mainstay::Era::Modern => {
+        "tools/call" if of_union && request.client.era == Era::Modern => {
             let is_task = Object::parse(&result)
                 .and_then(|result| result.get("resultType")?.parse::<String>().ok())
                 .is_some_and(|kind| kind == "task");
