@@ -1,5 +1,6 @@
 //! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
 
+mod hearing;
 mod own;
 
 use std::collections::HashMap;
@@ -9,13 +10,13 @@ use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, Catalog, ClientHandler, Item, Kind, Offer, ServerNotification, ServerRequest};
 
 use super::levels::Levels;
-use super::reaching::Reached;
-use super::subscriptions::{MAX_URIS, Subscription};
+use super::subscriptions::Subscription;
 use super::{Level, tasks};
 use crate::client::{Client, Line};
 use crate::isolation::{Isolated, OwnServers};
-use crate::protocol::{SUBSCRIPTION_KEY, invalid_params};
+use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
+pub(crate) use hearing::Hearing;
 
 /// Everybody who hears. It is the fleet's handler: what no call caused comes here.
 #[derive(Default)]
@@ -66,12 +67,6 @@ pub(crate) struct Filter {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
-}
-
-/// A seat in the audience, kept as long as this lives.
-pub(crate) struct Hearing {
-    audience: Arc<Audience>,
-    seat: u64,
 }
 
 impl Audience {
@@ -198,106 +193,6 @@ impl Audience {
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Hearing {
-    /// Hears of every change of this list from now on: it is about to be seen.
-    pub(crate) fn sees(&self, kind: Kind) {
-        if let Some(hearer) = self.audience.seats().hearers.get_mut(&self.seat) {
-            match kind {
-                Kind::Tool => hearer.filter.tools = true,
-                Kind::Prompt => hearer.filter.prompts = true,
-                Kind::Resource | Kind::Template => hearer.filter.resources = true,
-            }
-        }
-    }
-
-    /// Hears of a resource of this server from now on, in the expectation of a subscription.
-    pub(super) fn expect<'a>(&'a self, uri: &'a str, reached: &Reached) -> Result<Expecting<'a>, RpcError> {
-        let mut seats = self.audience.seats();
-        if let Some(hearer) = seats.hearers.get_mut(&self.seat)
-            && !hearer.resources.contains_key(uri)
-        {
-            if hearer.resources.len() >= MAX_URIS {
-                let what = format!("{MAX_URIS} resources are subscribed to already");
-                return Err(invalid_params(what));
-            }
-            let heard = Heard {
-                server: reached.server.name().into(),
-                is_own: reached.is_own,
-                subscription: None,
-            };
-            hearer.resources.insert(uri.to_owned(), heard);
-        }
-        Ok(Expecting { hearing: self, uri })
-    }
-
-    /// Hears of a resource no more; its subscription is the caller's to end.
-    pub(super) fn give_up(&self, uri: &str) -> Option<Subscription> {
-        let mut seats = self.audience.seats();
-        seats
-            .hearers
-            .get_mut(&self.seat)?
-            .resources
-            .remove(uri)?
-            .subscription
-    }
-
-    /// Hears nothing any more, and ends all its subscriptions, however long somebody still holds it.
-    pub(super) fn leave(&self) {
-        let left = self.audience.seats().hearers.remove(&self.seat);
-        // Outside of the lock.
-        drop(left);
-    }
-
-    /// The least severe log message of this server that it hears without having asked for a level.
-    pub(crate) fn unasked_level(&self, server: &str) -> Level {
-        self.audience.unasked_level(server)
-    }
-}
-
-/// A resource that is heard of while its server is asked. Nothing is left of it if that comes to nothing.
-pub(super) struct Expecting<'a> {
-    hearing: &'a Hearing,
-    uri: &'a str,
-}
-
-impl Expecting<'_> {
-    /// The subscription was made. One that was there already, at the same server, is as good.
-    pub(super) fn keep(self, subscription: Subscription) {
-        let mut seats = self.hearing.audience.seats();
-        let Some(hearer) = seats.hearers.get_mut(&self.hearing.seat) else {
-            return;
-        };
-        let heard = Heard {
-            server: subscription.server().into(),
-            is_own: subscription.is_own(),
-            subscription: Some(subscription),
-        };
-        let is_there = |known: &Heard| known.subscription.is_some() && known.server == heard.server;
-        if !hearer.resources.get(self.uri).is_some_and(is_there) {
-            hearer.resources.insert(self.uri.to_owned(), heard);
-        }
-    }
-}
-
-impl Drop for Expecting<'_> {
-    fn drop(&mut self) {
-        if let Some(hearer) = self.hearing.audience.seats().hearers.get_mut(&self.hearing.seat)
-            && hearer
-                .resources
-                .get(self.uri)
-                .is_some_and(|heard| heard.subscription.is_none())
-        {
-            hearer.resources.remove(self.uri);
-        }
-    }
-}
-
-impl Drop for Hearing {
-    fn drop(&mut self) {
-        self.leave();
     }
 }
 

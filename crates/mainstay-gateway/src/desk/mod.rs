@@ -13,6 +13,7 @@ mod listen;
 mod lists;
 mod naming;
 mod pages;
+mod parked;
 mod passing;
 mod reaching;
 mod roots;
@@ -36,7 +37,7 @@ use crate::isolation::Isolated;
 use crate::protocol::{RequestMeta, invalid_params, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
-use rounds::Parked;
+use parked::Parked;
 use subscriptions::Subscriptions;
 
 pub(crate) struct Desk {

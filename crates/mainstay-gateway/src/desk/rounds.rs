@@ -4,91 +4,34 @@
 //! the server needs. A legacy server asks while the call runs: the call is parked, the client gets the question as a
 //! wish for input, and its retry finds the call again by a state that only this gateway can have written.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{
     Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, Server, ServerNotification,
-    ServerRequest, TransportKind,
+    ServerRequest,
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
 
 use super::passing::{answer, as_sent, tell};
-use super::reaching::Reached;
-use super::state::{Key, Seal};
+use super::state::Seal;
 use super::{Desk, Request};
 use crate::client::{Client, Line};
 use crate::protocol::{declined, invalid_params, missing_capability, text};
 
-/// How long a parked call waits for its client's retry: as long as a person may take.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
-
-/// How long it waits when others call the same server, and nothing would tell whose a question of that server is: while
-/// it waits, all of theirs are declined. Enough for a person who is there.
-const PATIENCE_OF_OTHERS: Duration = Duration::from_secs(2 * 60);
-
-/// Calls that may be parked at once. Each holds a request open at its server.
-const MAX_PARKED: usize = 1024;
-
 /// The one question of a wish for input.
 const QUESTION: &str = "request";
 
-/// Calls that wait for their clients.
-pub(super) struct Parked {
-    seal: Seal,
-    calls: Arc<Mutex<HashMap<Key, Waiting>>>,
-}
-
 /// A call that runs at a server, and what the server asks meanwhile.
-struct Call {
-    server: Server,
+pub(super) struct Call {
+    pub(super) server: Server,
     reply: Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>,
     asked: mpsc::Receiver<Question>,
     progress: mpsc::Receiver<RawJson>,
     /// What the client would have had to be able to for a question that was declined in its name.
     lacking: Arc<OnceLock<&'static str>>,
-}
-
-/// A parked call and the question it is parked for.
-struct Waiting {
-    call: Call,
-    question: Question,
-    method: String,
-    since: Instant,
-    expiry: Expiry,
-}
-
-/// Ends a parked call whose client does not come back. It ends with the call: retries leave no timers behind.
-struct Expiry {
-    at: Instant,
-    task: AbortHandle,
-}
-
-impl Expiry {
-    fn at(at: Instant, key: Key, calls: &Arc<Mutex<HashMap<Key, Waiting>>>) -> Self {
-        let calls = calls.clone();
-        let task = tokio::spawn(async move {
-            sleep_until(at).await;
-            let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-            drop(expired);
-        });
-        Self {
-            at,
-            task: task.abort_handle(),
-        }
-    }
-}
-
-impl Drop for Expiry {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 /// What a retry brought for the call that it found.
@@ -98,7 +41,7 @@ enum Resumed {
     Unanswered(Call, Question),
 }
 
-struct Question {
+pub(super) struct Question {
     request: ServerRequest,
     answer: oneshot::Sender<Result<RawJson, RpcError>>,
 }
@@ -167,16 +110,8 @@ impl Desk {
         };
         let expired =
             || invalid_params("the request state is unknown or has expired: call again from the start");
-        let key = self.parked.seal.open(&state).ok_or_else(expired)?;
-        let mut calls = self.parked.calls();
-        if calls
-            .get(&key)
-            .is_none_or(|waiting| waiting.method != request.method)
-        {
-            return Err(expired());
-        }
-        let Waiting { call, question, .. } = calls.remove(&key).ok_or_else(expired)?;
-        drop(calls);
+        let parked = self.parked.take(&state, request.method);
+        let (call, question) = parked.ok_or_else(expired)?;
         let answers = params
             .as_ref()
             .and_then(|params| Object::parse(params.get("inputResponses")?));
@@ -189,59 +124,9 @@ impl Desk {
 
     /// Parks a call, and says what it needs.
     fn park(&self, call: Call, question: Question, method: &str) -> Result<RawJson, RpcError> {
-        let (key, state) = self.parked.seal.draw(PATIENCE)?;
-        let wish = wish(&question.request, &state);
-        let since = Instant::now();
-        let mut calls = self.parked.calls();
-        if calls.len() >= MAX_PARKED {
-            let what = format!("{MAX_PARKED} calls wait for their clients already");
-            return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
-        }
-        let waiting = Waiting {
-            call,
-            question,
-            method: method.to_owned(),
-            since,
-            expiry: Expiry::at(since + PATIENCE, key, &self.parked.calls),
-        };
-        calls.insert(key, waiting);
-        Ok(wish)
-    }
-}
-
-impl Parked {
-    pub(super) fn new() -> Self {
-        Self {
-            seal: Seal::new(),
-            calls: Arc::default(),
-        }
-    }
-
-    /// Somebody calls this server: who keeps it waiting must not take too long. Over HTTP a question comes on the stream
-    /// of its call, and nobody keeps anybody waiting; nor does anybody at a session's own server.
-    pub(super) fn hurry(&self, reached: &Reached) {
-        if reached.is_own {
-            return;
-        }
-        let server = &reached.server;
-        let mut calls = self.calls();
-        let mut here = calls
-            .iter_mut()
-            .filter(|(_, waiting)| waiting.call.server.name() == server.name())
-            .peekable();
-        if here.peek().is_none() || server.status().transport == Some(TransportKind::Http) {
-            return;
-        }
-        for (key, waiting) in here {
-            let at = waiting.since + PATIENCE_OF_OTHERS;
-            if at < waiting.expiry.at {
-                waiting.expiry = Expiry::at(at, *key, &self.calls);
-            }
-        }
-    }
-
-    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        let request = question.request.clone();
+        let state = self.parked.put(call, question, method)?;
+        Ok(wish(&request, &state))
     }
 }
 

@@ -21,7 +21,7 @@ fn answering(method: &str, result: Value) -> Rule {
 }
 
 /// A server whose one task has this id.
-fn legacy(id: &str, capability: Value) -> Arc<Memory> {
+fn legacy(id: &str, capability: &Value) -> Arc<Memory> {
     let related = json!({ "io.modelcontextprotocol/related-task": { "taskId": id } });
     Memory::new(Script {
         capabilities: Some(json!({ "tools": {}, "tasks": capability })),
@@ -39,8 +39,8 @@ fn legacy(id: &str, capability: Value) -> Arc<Memory> {
 #[tokio::test]
 async fn a_task_is_found_again_at_the_server_that_has_it() {
     let (a, b) = (
-        legacy("same", json!({ "cancel": {} })),
-        legacy("same", json!({ "list": {} })),
+        legacy("same", &json!({ "cancel": {} })),
+        legacy("same", &json!({ "list": {} })),
     );
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let (mut client, hello) = Client::initialized(&gateway, Scope::Union, json!({})).await;
@@ -80,8 +80,8 @@ async fn a_task_is_found_again_at_the_server_that_has_it() {
 #[tokio::test]
 async fn a_session_is_shown_its_own_tasks_and_told_of_them_and_nobody_else_s() {
     let (a, b) = (
-        legacy("t", json!({ "list": {} })),
-        legacy("u", json!({ "list": {} })),
+        legacy("t", &json!({ "list": {} })),
+        legacy("u", &json!({ "list": {} })),
     );
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
@@ -117,10 +117,10 @@ async fn a_session_is_shown_its_own_tasks_and_told_of_them_and_nobody_else_s() {
 #[tokio::test]
 async fn the_pages_of_several_servers_tasks_are_turned_and_a_server_that_is_away_is_named() {
     let (a, b) = (
-        legacy("t", json!({ "list": {} })),
-        legacy("u", json!({ "list": {} })),
+        legacy("t", &json!({ "list": {} })),
+        legacy("u", &json!({ "list": {} })),
     );
-    let silent = legacy("v", json!({ "cancel": {} }));
+    let silent = legacy("v", &json!({ "cancel": {} }));
     a.script.lock().unwrap().rules.insert(
         0,
         answering("tasks/list", json!({ "tasks": [task("t")], "nextCursor": "p/2" })),
