@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::config::ServerConfig;
-use mainstay::{ClientCapabilities, Fleet, FleetBuilder};
+use mainstay::{Changes, ClientCapabilities, Fleet, FleetBuilder};
 
 use crate::desk::{Audience, Desk};
 use crate::isolation::{Isolated, MAX_ISOLATED};
@@ -37,8 +37,18 @@ impl Gateway {
         Self::builder(fleet).start(servers)
     }
 
+    /// Makes the gateway serve what the configuration says, as [`Fleet::apply`] does. Servers that sessions have for themselves
+    /// already stay as they are until the sessions end.
+    ///
+    /// Cancel safety: as [`Fleet::apply`].
+    pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
+        let servers = self.0.isolated.take(servers);
+        self.fleet().apply(servers).await
+    }
+
     /// The fleet that all clients share. Of a server that each session has for itself it holds one that works for nobody, and
-    /// only says what such a server offers.
+    /// only says what such a server offers. Configurations are applied through the [gateway](Gateway::apply), which knows
+    /// which servers may be shared.
     pub fn fleet(&self) -> &Fleet {
         self.0.fleet()
     }
@@ -66,8 +76,8 @@ impl GatewayBuilder {
     /// Outside of a tokio runtime.
     pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Gateway {
         let audience = Arc::new(Audience::default());
-        let (isolated, servers) =
-            Isolated::of(servers, self.fleet.clone(), audience.clone(), self.max_isolated);
+        let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.max_isolated);
+        let servers = isolated.take(servers);
         let isolated = Arc::new(isolated);
         let fleet = self
             .fleet

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use mainstay::config::Isolation;
 use mainstay::{Catalog, Era, Fleet, FleetBuilder, ServerConfig};
 use tokio::task::JoinSet;
@@ -38,7 +39,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The servers that are not shared, and whatever runs of them for sessions.
 pub(crate) struct Isolated {
-    servers: BTreeMap<Arc<str>, ServerConfig>,
+    servers: ArcSwap<BTreeMap<Arc<str>, ServerConfig>>,
     /// How the fleets of sessions are made.
     kind: FleetBuilder,
     audience: Arc<Audience>,
@@ -58,13 +59,21 @@ struct Live {
 }
 
 impl Isolated {
-    /// The isolated ones of these servers, and how each server is put into the fleet that all share.
-    pub(crate) fn of(
-        servers: impl IntoIterator<Item = ServerConfig>,
-        kind: FleetBuilder,
-        audience: Arc<Audience>,
-        most: usize,
-    ) -> (Self, Vec<ServerConfig>) {
+    pub(crate) fn new(kind: FleetBuilder, audience: Arc<Audience>, most: usize) -> Self {
+        Self {
+            servers: ArcSwap::default(),
+            // What one session's server lists is not what another's is taken to have.
+            kind: kind.without_store(),
+            audience,
+            most,
+            live: Mutex::default(),
+            without: Mutex::default(),
+        }
+    }
+
+    /// Takes the isolated ones of these servers in the place of those before, and says how each server is put into the fleet
+    /// that all share. What runs already stays as it is until its session ends.
+    pub(crate) fn take(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Vec<ServerConfig> {
         let mut isolated = BTreeMap::new();
         let mut shared = Vec::new();
         for config in servers {
@@ -75,33 +84,25 @@ impl Isolated {
                 shared.push(config);
             }
         }
-        let this = Self {
-            servers: isolated,
-            // What one session's server lists is not what another's is taken to have.
-            kind: kind.without_store(),
-            audience,
-            most,
-            live: Mutex::default(),
-            without: Mutex::default(),
-        };
-        (this, shared)
+        self.servers.store(Arc::new(isolated));
+        shared
     }
 
     pub(crate) fn holds(&self, server: &str) -> bool {
-        self.servers.contains_key(server)
+        self.servers.load().contains_key(server)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.servers.is_empty()
+        self.servers.load().is_empty()
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.servers.keys()
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        self.servers.load().keys().cloned().collect()
     }
 
-    /// What a new session needs to have servers of its own; nothing where there are none to have.
-    pub(crate) fn admit(self: &Arc<Self>, session: Weak<Client>) -> Option<Arc<OwnServers>> {
-        (!self.is_empty()).then(|| Arc::new(OwnServers::new(self.clone(), session)))
+    /// What a new session needs to have servers of its own.
+    pub(crate) fn admit(self: &Arc<Self>, session: Weak<Client>) -> Arc<OwnServers> {
+        Arc::new(OwnServers::new(self.clone(), session))
     }
 
     /// The catalog as somebody sees it who has these servers, or no session to have any.
@@ -149,7 +150,7 @@ impl Isolated {
 
     /// The configuration of an own server: what the pattern has shown of its like need not be found out again.
     fn config(&self, server: &str, pattern: Option<&Catalog>) -> Option<ServerConfig> {
-        let config = self.servers.get(server)?.clone();
+        let config = self.servers.load().get(server)?.clone();
         let about = pattern.and_then(|pattern| Some(pattern.server(server)?.about().clone()));
         let era = match about.and_then(|about| about.protocol_version) {
             Some(version) if MODERN_VERSIONS.contains(&version.as_str()) => Era::Modern,

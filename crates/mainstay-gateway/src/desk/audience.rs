@@ -114,11 +114,12 @@ impl Audience {
                 changed.push((scope, kind));
             }
         };
+        let isolated_names = isolated.names();
         for kind in Kind::ALL {
             // Those that sessions have for themselves are looked at one by one: who sees which differs.
             let is_shared = |server: &str| !isolated.holds(server);
             look(Scope::Union, kind, of_union(catalog, kind, is_shared));
-            for server in isolated.names() {
+            for server in &isolated_names {
                 let now = fingerprint_of(catalog, server, kind);
                 look(Scope::Server(server.clone()), kind, now);
             }

@@ -21,10 +21,19 @@ impl Desk {
     pub(super) fn reach(&self, client: &Client, name: &str) -> Result<Reached, RpcError> {
         let server = self.fleet().server(name);
         let server = server.ok_or_else(|| invalid_params(format!("there is no server {name}")))?;
-        // Whoever disables it means all of them; it says so itself.
-        if !self.isolated.holds(name) || server.status().desired == Desired::Disabled {
-            let is_own = false;
-            return Ok(Reached { server, is_own });
+        let shared = |server| Reached {
+            server,
+            is_own: false,
+        };
+        if !self.isolated.holds(name) {
+            return Ok(shared(server));
+        }
+        // Whoever disables the pattern means all of them; and it says by itself that it is.
+        if server.status().desired == Desired::Disabled {
+            if let Some(own) = client.own() {
+                own.end_one(name);
+            }
+            return Ok(shared(server));
         }
         let no_session = || Refused::NoSession {
             server: name.to_owned(),

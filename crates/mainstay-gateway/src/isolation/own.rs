@@ -99,7 +99,7 @@ impl OwnServers {
             _place: place,
         };
         state.servers.insert(name.into(), own);
-        tracing::info!(server = name, "started for a session of its own");
+        tracing::info!(server = name, "a session has a server of its own");
         Ok(handle)
     }
 
@@ -227,17 +227,16 @@ impl OwnServers {
             state.ended = true;
             std::mem::take(&mut state.servers)
         };
-        let Ok(runtime) = Handle::try_current() else {
-            // The fleets are dropped, and what is left of their servers with them.
-            return;
-        };
         for (name, own) in servers {
-            runtime.spawn(async move {
-                let report = own.fleet.close(CLOSE_WITHIN).await;
-                let killed = report.killed().next().is_some();
-                tracing::info!(server = %name, killed, "ended with its session");
-                drop(own);
-            });
+            own.end(name);
+        }
+    }
+
+    /// The session has no such server any more, until it needs one again.
+    pub(crate) fn end_one(&self, name: &str) {
+        let ended = self.state().servers.remove_entry(name);
+        if let Some((name, own)) = ended {
+            own.end(name);
         }
     }
 
@@ -247,6 +246,21 @@ impl OwnServers {
 }
 
 impl OwnServer {
+    /// Closes it in the background, and gives its place back when nothing is left.
+    fn end(self, name: Arc<str>) {
+        let Ok(runtime) = Handle::try_current() else {
+            // The fleet is dropped, and what is left of the server with it.
+            return;
+        };
+        runtime.spawn(async move {
+            let report = self.fleet.close(CLOSE_WITHIN).await;
+            let killed = report.killed().next().is_some();
+            tracing::info!(server = %name, killed, "a session's own server has ended");
+            // The whole of it, and its place with it, lives until here.
+            drop(self);
+        });
+    }
+
     /// Nothing is known of it from before, so what it has was listed by itself.
     fn has_listed(&self) -> bool {
         self.server.catalog().is_some()
