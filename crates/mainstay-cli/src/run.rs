@@ -38,7 +38,7 @@ async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet
 }
 
 /// Works until it is done or a signal comes, and closes the servers.
-pub(crate) async fn until_signalled(
+async fn until_signalled(
     screen: &Screen,
     work: impl Future<Output = Done>,
     close: impl Future<Output = ()>,

@@ -2,19 +2,21 @@
 
 use std::fs;
 use std::path::Path;
+use std::pin::pin;
 
 use anyhow::{Context as _, anyhow};
 use mainstay::Fleet;
 use mainstay_gateway::{Gateway, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
 use crate::args::{Common, Serve};
 use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
 use crate::output::Screen;
-use crate::run::{CLOSE_WITHIN, Signals, until_signalled};
-use crate::standard;
+use crate::run::{CLOSE_WITHIN, Signals};
+use crate::standard::{self, EndsEarly};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
 const MAX_WORKERS: usize = 8;
@@ -52,18 +54,34 @@ pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, max_isolated: usize, scre
     // One client and its servers: everything waits for something else, and one thread wakes nobody.
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::failed)?;
-    let done = runtime.block_on(async {
-        let gateway = start(setup, max_isolated);
-        let served = async {
-            gateway
-                .serve_stdio(scope, standard::input(), standard::output())
-                .await;
-            Ok(Exit::Success)
-        };
-        until_signalled(screen, served, gateway.close(CLOSE_WITHIN)).await
-    });
+    let done = runtime.block_on(serve_host(setup, scope, max_isolated, screen));
     runtime.shutdown_background();
     done
+}
+
+/// A signal is the end of the input: what runs has as long as when the host closes it, and nothing new begins.
+async fn serve_host(setup: &Setup, scope: Scope, max_isolated: usize, screen: &Screen) -> Done {
+    let mut signals = Signals::listen()?;
+    let gateway = start(setup, max_isolated);
+    let (told, end) = oneshot::channel();
+    let input = EndsEarly::new(standard::input(), end);
+    let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
+    let exit = tokio::select! {
+        () = &mut served => None,
+        exit = signals.next() => Some(exit),
+    };
+    let closing = async {
+        if exit.is_some() {
+            screen.note("stopping the servers; interrupt once more to force");
+            let _ = told.send(());
+            served.await;
+        }
+        gateway.close(CLOSE_WITHIN).await;
+    };
+    tokio::select! {
+        () = closing => Ok(exit.unwrap_or(Exit::Success)),
+        exit = signals.next() => Ok(exit),
+    }
 }
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
@@ -84,8 +102,8 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
         "serving {} at {scheme}://{address}/mcp",
         counted(setup.servers.len())
     ));
-    let (told, shutdown) = tokio::sync::oneshot::channel::<()>();
-    let mut served = std::pin::pin!(gateway.serve_http(listener, door, async {
+    let (told, shutdown) = oneshot::channel::<()>();
+    let mut served = pin!(gateway.serve_http(listener, door, async {
         let _ = shutdown.await;
     }));
     let exit = tokio::select! {

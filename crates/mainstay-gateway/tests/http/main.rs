@@ -1,15 +1,18 @@
 //! The door over HTTP, against real sockets: clients of both eras, what they may do, and what they may not.
 
+mod clients;
 mod support;
 mod wire;
 
 mod bounds;
 mod closing;
+mod disturbing;
 mod guarding;
 mod old_sse;
 mod outliving;
 mod refusing;
 mod sessions;
+mod slow;
 mod stateless;
 mod streams;
 mod tls;

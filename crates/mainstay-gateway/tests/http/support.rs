@@ -1,4 +1,4 @@
-//! A gateway on a loopback port in front of servers in memory, and clients of both eras.
+//! A gateway on a loopback port in front of servers in memory.
 
 use std::future::pending;
 use std::io;
@@ -6,17 +6,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mainstay::config::ServerBuilder;
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
-use mainstay::{Fleet, FleetBuilder, ServerConfig};
+use mainstay::{Fleet, FleetBuilder, Policy, ServerConfig};
 use mainstay_gateway::{DoorError, Gateway, HttpDoor};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
-use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+pub(crate) use crate::clients::{Session, initialize, modern, request, text};
 use crate::wire::{Ask, LONG, Reply};
 
 /// What fits into the pipes to and from a server.
@@ -40,6 +41,17 @@ impl World {
     pub(crate) async fn with(door: HttpDoor, script: Script) -> Self {
         let server = Memory::new(script);
         let config = ServerConfig::custom("one", "one", server.clone());
+        Self::in_memory(door, server, config).await
+    }
+
+    /// The same, with a server that is kept by this policy.
+    pub(crate) async fn with_policy(door: HttpDoor, policy: Policy) -> Self {
+        let server = Memory::new(Script::new());
+        let config = ServerConfig::custom("one", "one", server.clone());
+        Self::in_memory(door, server, config.policy(policy)).await
+    }
+
+    async fn in_memory(door: HttpDoor, server: Arc<Memory>, config: ServerBuilder) -> Self {
         let world = Self::before(door, Fleet::builder(), config.build().unwrap());
         Self {
             server,
@@ -96,103 +108,8 @@ impl World {
 
     /// A legacy client with a session at this path.
     pub(crate) async fn session(&self, path: &'static str) -> Session {
-        let capabilities = json!({ "elicitation": {}, "sampling": {}, "roots": {} });
-        let reply = self.send(Ask::post(path, &initialize(capabilities))).await;
-        assert_eq!(reply.status, 200);
-        let id = reply.header("mcp-session-id").expect("a session").to_owned();
-        let session = Session {
-            path,
-            id,
-            address: self.address,
-        };
-        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        assert_eq!(session.tell(&initialized).await.status, 202);
-        session
+        Session::open(self.address, path).await
     }
-}
-
-/// A legacy client.
-#[derive(Clone)]
-pub(crate) struct Session {
-    pub(crate) path: &'static str,
-    pub(crate) id: String,
-    address: SocketAddr,
-}
-
-impl Session {
-    /// A request as this client makes it.
-    pub(crate) fn sign(&self, ask: Ask) -> Ask {
-        ask.header("mcp-session-id", &self.id)
-            .header("mcp-protocol-version", "2025-11-25")
-    }
-
-    pub(crate) async fn tell(&self, message: &Value) -> Reply {
-        self.sign(Ask::post(self.path, message)).send(self.address).await
-    }
-
-    /// Asks, and waits for the head of the answer.
-    pub(crate) async fn ask(&self, id: u64, method: &str, params: Value) -> Reply {
-        self.tell(&request(id, method, params)).await
-    }
-
-    pub(crate) async fn call(&self, id: u64, tool: &str, arguments: Value) -> Reply {
-        self.ask(id, "tools/call", json!({ "name": tool, "arguments": arguments }))
-            .await
-    }
-
-    /// A call that reports its progress.
-    pub(crate) async fn call_with_progress(&self, id: u64, tool: &str, arguments: Value) -> Reply {
-        let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" } });
-        self.ask(id, "tools/call", params).await
-    }
-
-    /// Opens a stream: the standing one, or the one that broke after this event.
-    pub(crate) async fn listen(&self, last: Option<&str>) -> Reply {
-        let ask = self.sign(Ask::new("GET", self.path).header("accept", "text/event-stream"));
-        let ask = match last {
-            Some(last) => ask.header("last-event-id", last),
-            None => ask,
-        };
-        ask.send(self.address).await
-    }
-
-    pub(crate) async fn end(&self) -> Reply {
-        self.sign(Ask::new("DELETE", self.path)).send(self.address).await
-    }
-}
-
-/// A request of a modern client, with the headers that it must have.
-pub(crate) fn modern(path: &str, id: u64, method: &str, mut params: Value) -> Ask {
-    let name = ["name", "uri"]
-        .iter()
-        .find_map(|field| params[*field].as_str().map(str::to_owned));
-    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "elicitation": {} });
-    let ask = Ask::post(path, &request(id, method, params))
-        .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", method);
-    match name {
-        Some(name) => ask.header("mcp-name", &name),
-        None => ask,
-    }
-}
-
-pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
-    let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
-    request["params"] = params;
-    request
-}
-
-pub(crate) fn initialize(capabilities: Value) -> Value {
-    let client = json!({ "name": "test", "version": "1" });
-    let mut params = json!({ "protocolVersion": "2025-11-25", "clientInfo": client });
-    params["capabilities"] = capabilities;
-    request(0, "initialize", params)
-}
-
-/// The text of a tool's answer.
-pub(crate) fn text(answer: &Value) -> &str {
-    answer["result"]["content"][0]["text"].as_str().expect("a text")
 }
 
 /// A server in memory: plays its script anew on each connection.

@@ -1,5 +1,7 @@
 //! What can mend a failure: the one place that decides it. The machine obeys.
 
+use std::io;
+
 use mainstay_lifecycle::Recovery;
 
 use super::dial::DialError;
@@ -29,6 +31,7 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
         DialError::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_)) => {
             Recovery::GiveUp
         }
+        DialError::Handshake(HandshakeError::Failed(error)) if finds_nobody(error) => Recovery::RetryOnReturn,
         DialError::Handshake(HandshakeError::Failed(error)) => of_opening(error),
         DialError::AfterProbe(error) => of_dial(error),
         DialError::Spawn(_)
@@ -103,6 +106,17 @@ fn of_opening(error: &RequestError) -> Recovery {
     }
 }
 
+/// Whether nobody is where the server should be: its port is closed, or its socket is not there.
+fn finds_nobody(error: &RequestError) -> bool {
+    matches!(
+        http(error),
+        Some(HttpFailure::ConnectFailed {
+            kind: io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound,
+            ..
+        })
+    )
+}
+
 fn of_http(failure: &HttpFailure) -> Consequence {
     match failure {
         HttpFailure::AuthRequired { status: 401, .. } => Consequence::Counts(Recovery::Login),
@@ -121,6 +135,7 @@ fn of_http(failure: &HttpFailure) -> Consequence {
         | HttpFailure::Redirect { .. }
         | HttpFailure::ForeignAddress { .. }
         | HttpFailure::WrongContentType { .. }
+        | HttpFailure::Malformed { .. }
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }
         | HttpFailure::Aborted => Consequence::Counts(Recovery::Retry),

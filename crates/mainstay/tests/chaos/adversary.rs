@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use mainstay::{Fleet, Server, ServerConfig, StateKind};
+use mainstay_testkit::chaos::Dice;
 use mainstay_testkit::http::{FaultyHttpProcess, Proxy};
 use mainstay_testkit::procfs::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cast::Cast;
-use crate::dice::Dice;
 use crate::support::LONG;
 use crate::{NEVER_DISABLED, SERVERS, name};
 

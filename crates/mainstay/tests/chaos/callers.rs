@@ -3,15 +3,12 @@
 use std::time::{Duration, Instant};
 
 use mainstay::{CallError, CallOptions, Fleet, Generation, Outcome, RawJson, Replay, Reply, StateKind};
+use mainstay_testkit::chaos::Dice;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::dice::Dice;
 use crate::{NEVER_CALLED, SERVERS, name};
-
-/// How long each call may take.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(1500);
 
 /// One call, and what its caller was told of it.
 #[derive(Debug)]
@@ -63,7 +60,7 @@ pub(crate) async fn call_until_over(
 async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
     let server = dice.index(SERVERS - NEVER_CALLED);
     let (tool, hinted_safe, arguments) = choose(&key, dice);
-    let mut options = CallOptions::default().timeout(DEADLINE);
+    let mut options = CallOptions::default();
     let mut repeatable = hinted_safe;
     match dice.below(10) {
         0 => options = options.fail_fast(),

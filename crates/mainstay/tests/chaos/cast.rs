@@ -5,67 +5,12 @@ use std::time::Duration;
 
 use mainstay::{Policy, ServerConfig};
 use mainstay_lifecycle::Probe;
-use mainstay_testkit::http::{HttpScript, Serves};
-use mainstay_testkit::{FaultyServer, Ledger, Script, Speaks};
+use mainstay_partner::free_port;
+use mainstay_testkit::chaos::{Host, Hosts, Kind};
+use mainstay_testkit::{FaultyServer, Ledger, Script};
 
-use crate::hosts::{Host, Hosts};
 use crate::support::{Stage, quick};
-use crate::{SERVERS, name};
-
-/// How a server is reached, and so whose its process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    /// Mainstay starts and ends its process.
-    Stdio,
-    /// Streamable HTTP of the legacy era: a session lives in one process.
-    Session,
-    /// Streamable HTTP of the modern era: whoever is at the address answers.
-    Stateless,
-    /// HTTP+SSE: a session lives as long as its stream.
-    Sse,
-}
-
-impl Kind {
-    /// Half of the servers are on stdio; any six that follow each other are of all kinds.
-    pub(crate) fn of(server: usize) -> Self {
-        match server % 6 {
-            1 => Self::Session,
-            3 => Self::Stateless,
-            5 => Self::Sse,
-            _ => Self::Stdio,
-        }
-    }
-
-    fn speaks(self, server: usize) -> Speaks {
-        let odd = server / 6 % 2 == 1;
-        match self {
-            Self::Stdio if server.is_multiple_of(4) => Speaks::Legacy,
-            Self::Stdio => Speaks::Both,
-            Self::Stateless if odd => Speaks::Both,
-            Self::Stateless => Speaks::Modern,
-            Self::Session | Self::Sse => Speaks::Legacy,
-        }
-    }
-
-    /// How it speaks HTTP, where it does. Every other one answers with streams, which can be cut in the middle.
-    fn http(self, server: usize) -> Option<HttpScript> {
-        let serves = match self {
-            Self::Stdio => return None,
-            Self::Session | Self::Stateless => Serves::Streamable,
-            Self::Sse => Serves::Sse,
-        };
-        let http = HttpScript::new().serves(serves);
-        let streams = server / 6 % 2 == 1;
-        Some(if streams { http.streams() } else { http })
-    }
-
-    fn path(self) -> &'static str {
-        match self {
-            Self::Sse => "/sse",
-            Self::Stdio | Self::Session | Self::Stateless => "/mcp",
-        }
-    }
-}
+use crate::{DEADLINE, SERVERS, name};
 
 pub(crate) struct Cast {
     stage: Stage,
@@ -83,7 +28,7 @@ impl Cast {
             if let Some(http) = kind.http(server) {
                 let mut script = Script::new().speaks(kind.speaks(server));
                 script.ledger = Some(ledger.path().to_owned());
-                hosts.push((server, Host::start(script, http).await));
+                hosts.push((server, Host::start(free_port(), script, http).await));
             }
         }
         let hosts = Hosts::new(hosts);
@@ -111,7 +56,7 @@ impl Cast {
                 config.env("VERSION", version.to_string())
             }
         };
-        config.policy(impatient()).build().unwrap()
+        config.policy(impatient()).call_timeout(DEADLINE).build().unwrap()
     }
 
     /// Where a server over HTTP runs.

@@ -8,9 +8,6 @@
 mod adversary;
 mod callers;
 mod cast;
-mod dice;
-mod held;
-mod hosts;
 #[path = "../support/processes.rs"]
 #[expect(
     dead_code,
@@ -22,15 +19,16 @@ mod witness;
 
 use std::time::{Duration, Instant};
 
-use mainstay::{CallOptions, Fleet, StateKind};
-use mainstay_testkit::procfs;
+use mainstay::{CallOptions, Fleet, ServerConfig, StateKind};
+use mainstay_testkit::chaos::{Held, Lateness, setting};
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::{FaultyServer, Script, procfs};
 use serde_json::json;
 use tokio::sync::watch;
 
 use adversary::Adversary;
 use callers::Made;
 use cast::Cast;
-use held::Held;
 use support::{LONG, Stage};
 use verdict::Evidence;
 
@@ -38,6 +36,9 @@ const SERVERS: usize = 24;
 const CALLERS: usize = 64;
 const SECONDS: u64 = 30;
 const SEED: u64 = 1;
+
+/// How long each call may take.
+const DEADLINE: Duration = Duration::from_millis(1500);
 
 /// The first so many servers are never disabled, so their tools are in the catalog at every moment.
 const NEVER_DISABLED: usize = 6;
@@ -52,7 +53,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
     println!("chaos for {lasts:?} with seed {seed}");
 
     let stage = Stage::new();
-    let before = Held::after_a_first_fleet(&stage).await;
+    let before = after_a_first_fleet(&stage).await;
     let cast = Cast::assemble(stage).await;
     let fleet = Fleet::builder().start((0..SERVERS).map(|n| cast.config(n, 0)));
     let (events, hearing) = witness::of_events(&fleet);
@@ -61,7 +62,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
     }
     let (over, chaos) = watch::channel(false);
     let readers = witness::of_catalog(&fleet, chaos.clone());
-    let sleeper = witness::of_time(chaos.clone());
+    let sleeper = Lateness::watch();
     let callers: Vec<_> = (0..CALLERS)
         .map(|n| tokio::spawn(callers::call_until_over(fleet.clone(), n, seed, chaos.clone())))
         .collect();
@@ -85,7 +86,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
         calls.extend(caller.await.unwrap());
     }
     let catalogs_read = readers.await.unwrap();
-    let machine_late = sleeper.await.unwrap();
+    let machine_late = sleeper.worst().await;
     for server in fleet.servers() {
         let options = CallOptions::default().timeout(LONG);
         let answer = server.call("echo", &json!({ "key": "last" }), options).await;
@@ -120,8 +121,20 @@ fn name(server: usize) -> String {
     format!("s{server:02}")
 }
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |value| {
-        value.parse().unwrap_or_else(|_| panic!("{name} is no number"))
-    })
+/// What is held when a first fleet has come and gone, and has left what every later one finds there: the guardian, the
+/// signal handler.
+async fn after_a_first_fleet(stage: &Stage) -> Held {
+    let far = FaultyHttpServer::start(Script::new(), HttpScript::new())
+        .await
+        .unwrap();
+    let fleet = Fleet::builder().start([
+        stage.server("first", FaultyServer::new()).build().unwrap(),
+        ServerConfig::http("web", far.url("/mcp")).build().unwrap(),
+    ]);
+    for server in fleet.servers() {
+        server.wait_connected(LONG).await.unwrap();
+    }
+    fleet.close(LONG).await;
+    drop((fleet, far));
+    Held::settled().await
 }

@@ -12,10 +12,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use mainstay::{Cause, Event, Generation, Outcome, StateKind};
+use mainstay_testkit::chaos::{Kind, Runs};
 
+use crate::DEADLINE;
 use crate::adversary::Deed;
-use crate::callers::{DEADLINE, Made, Told};
-use crate::cast::Kind;
+use crate::callers::{Made, Told};
 
 /// How much later than the machine itself a call may be.
 const SLACK: Duration = Duration::from_secs(1);
@@ -55,17 +56,9 @@ impl Evidence {
     }
 
     fn no_call_ran_more_often_than_its_caller_may_believe(&self) {
-        let mut runs: HashMap<(usize, &str), usize> = HashMap::new();
-        for (server, ledger) in self.ledgers.iter().enumerate() {
-            for line in ledger {
-                if let Some(("call", call)) = line.split_once(' ') {
-                    *runs.entry((server, call)).or_default() += 1;
-                }
-            }
-        }
+        let runs = Runs::of(&self.ledgers);
         for call in &self.calls {
-            let noted = format!("{} {}", call.tool, call.key);
-            let ran = runs.get(&(call.server, noted.as_str())).copied().unwrap_or(0);
+            let ran = runs.count(call.server, call.tool, &call.key);
             let most = if call.repeatable { 2 } else { 1 };
             let allowed = match &call.told {
                 Told::Result { .. } => 1..=most,

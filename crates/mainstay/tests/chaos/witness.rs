@@ -1,6 +1,6 @@
 //! Whoever watches all the time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainstay::{Event, Fleet, Heard};
 use tokio::sync::{oneshot, watch};
@@ -31,20 +31,6 @@ pub(crate) fn of_events(fleet: &Fleet) -> (JoinHandle<Vec<Event>>, oneshot::Send
         }
     });
     (hearing, stop)
-}
-
-/// Sees how late the machine is: how long after its time a task that only sleeps is woken at worst.
-pub(crate) fn of_time(over: watch::Receiver<bool>) -> JoinHandle<Duration> {
-    const NAP: Duration = Duration::from_millis(5);
-    tokio::spawn(async move {
-        let mut worst = Duration::ZERO;
-        while !*over.borrow() {
-            let began = Instant::now();
-            tokio::time::sleep(NAP).await;
-            worst = worst.max(began.elapsed().saturating_sub(NAP));
-        }
-        worst
-    })
 }
 
 /// Reads each catalog that is published, and whatever there is in between. Returns how often it looked.

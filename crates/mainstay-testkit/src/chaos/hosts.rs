@@ -1,4 +1,4 @@
-//! Where the servers over HTTP run. They are not Mainstay's: somebody else starts them again when they die, on the same
+//! Where servers over HTTP run. They are not Mainstay's: somebody else starts them again when they die, on the same
 //! port and with none of their old sessions, and there is a network in between.
 
 use std::collections::BTreeMap;
@@ -7,22 +7,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use mainstay_partner::free_port;
-use mainstay_testkit::Script;
-use mainstay_testkit::http::{FaultyHttpProcess, HttpScript, Proxy};
+use crate::http::{FaultyHttpProcess, HttpScript, Proxy};
+use crate::script::Script;
 
 /// How often the landlord looks for the dead.
 const ROUND: Duration = Duration::from_millis(10);
 
 /// All hosts, and the landlord who sees to them. Dropping it ends all their processes.
-pub(crate) struct Hosts {
+#[derive(Debug)]
+pub struct Hosts {
     hosts: Arc<BTreeMap<usize, Host>>,
     over: Arc<AtomicBool>,
     landlord: Option<JoinHandle<()>>,
 }
 
 impl Hosts {
-    pub(crate) fn new(hosts: impl IntoIterator<Item = (usize, Host)>) -> Self {
+    /// Sees to these hosts, each under the number of its server.
+    #[must_use]
+    pub fn new(hosts: impl IntoIterator<Item = (usize, Host)>) -> Self {
         let hosts: Arc<BTreeMap<_, _>> = Arc::new(hosts.into_iter().collect());
         let over = Arc::new(AtomicBool::new(false));
         let landlord = thread::spawn({
@@ -41,7 +43,9 @@ impl Hosts {
         }
     }
 
-    pub(crate) fn get(&self, server: usize) -> Option<&Host> {
+    /// Where this server runs, if it runs on a host.
+    #[must_use]
+    pub fn get(&self, server: usize) -> Option<&Host> {
         self.hosts.get(&server)
     }
 }
@@ -57,7 +61,8 @@ impl Drop for Hosts {
 }
 
 /// One server process and the network in front of it.
-pub(crate) struct Host {
+#[derive(Debug)]
+pub struct Host {
     script: Script,
     http: HttpScript,
     process: Mutex<FaultyHttpProcess>,
@@ -65,8 +70,18 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) async fn start(script: Script, http: HttpScript) -> Self {
-        let process = FaultyHttpProcess::start(free_port(), &script, &http);
+    /// Starts a server on this port, and the network in front of it. The server is started on the same port again, so no
+    /// outgoing connection may take it meanwhile.
+    ///
+    /// Blocks the thread until the server listens.
+    ///
+    /// # Panics
+    /// When the port is taken, or the server does not come up in time.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping it ends the server.
+    pub async fn start(port: u16, script: Script, http: HttpScript) -> Self {
+        let process = FaultyHttpProcess::start(port, &script, &http);
         let proxy = Proxy::start(process.port()).await.expect("a port is free");
         Self {
             script,
@@ -77,12 +92,13 @@ impl Host {
     }
 
     /// Where clients reach it.
-    pub(crate) fn url(&self, path: &str) -> String {
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
         self.proxy.url(path)
     }
 
     /// Does something to the process, unless it is being started again just now.
-    pub(crate) fn harm(&self, harm: impl FnOnce(&mut FaultyHttpProcess)) -> bool {
+    pub fn harm(&self, harm: impl FnOnce(&mut FaultyHttpProcess)) -> bool {
         match self.process.try_lock() {
             Ok(mut process) => {
                 harm(&mut process);
@@ -93,12 +109,14 @@ impl Host {
     }
 
     /// Lets a frozen process go on, and bytes that were kept back.
-    pub(crate) fn mend(&self) {
+    pub fn mend(&self) {
         self.process().thaw();
         self.proxy.hold(false);
     }
 
-    pub(crate) fn network(&self) -> &Proxy {
+    /// What is between its clients and the server.
+    #[must_use]
+    pub fn network(&self) -> &Proxy {
         &self.proxy
     }
 

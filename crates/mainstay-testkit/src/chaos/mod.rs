@@ -1,0 +1,27 @@
+//! What tests share in which servers are harmed at random: chance that can be repeated, servers that somebody else starts
+//! again, how late the machine itself is, and what is left in the end.
+
+mod dice;
+mod held;
+mod hosts;
+mod kind;
+mod lateness;
+mod runs;
+
+pub use dice::Dice;
+pub use held::Held;
+pub use hosts::{Host, Hosts};
+pub use kind::Kind;
+pub use lateness::Lateness;
+pub use runs::Runs;
+
+/// A number that somebody may have set in the environment.
+///
+/// # Panics
+/// When it is set to something else.
+#[must_use]
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| {
+        value.parse().unwrap_or_else(|_| panic!("{name} is no number"))
+    })
+}
