@@ -130,7 +130,7 @@ impl Desk {
         }
         let params = as_sent(request, to.params);
         let method = request.method.to_owned();
-        let reply = Box::pin(async move { to.server.forward(&method, params, options).await });
+        let reply = Box::pin(async move { to.reached.server.forward(&method, params, options).await });
         Ok(Call {
             reply,
             asked,

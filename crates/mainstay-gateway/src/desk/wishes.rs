@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mainstay::Server;
 use mainstay::message::{self, Object, RawJson, RpcError};
 use serde::Deserialize;
 use tokio::task::JoinSet;
@@ -12,7 +13,9 @@ use tokio::time::timeout;
 use super::audience::{Filter, labelled};
 use super::naming::string;
 use super::{Desk, Level, Request};
+use crate::client::Client;
 use crate::failure;
+use crate::isolation::OwnServers;
 use crate::protocol::{invalid_params, text};
 use crate::scope::Scope;
 
@@ -34,7 +37,7 @@ impl Desk {
             return Err(invalid_params("there is no session that could be told"));
         };
         if hearing.set_uri(&uri, true)
-            && let Err(error) = self.begin_subscription(&server, &uri).await
+            && let Err(error) = self.begin_subscription(request.client, &server, &uri).await
         {
             hearing.set_uri(&uri, false);
             return Err(error);
@@ -50,7 +53,7 @@ impl Desk {
             .hearing()
             .is_some_and(|hearing| hearing.set_uri(&uri, false));
         if left {
-            self.end_subscription(&server, &uri).await;
+            self.end_subscription(request.client, &server, &uri).await;
         }
         Ok(RawJson::EMPTY_OBJECT)
     }
@@ -66,7 +69,7 @@ impl Desk {
             Level::from_word(&word).ok_or_else(|| invalid_params(format!("there is no level {word}")))?;
         request.client.set_level(level);
         let mut telling = JoinSet::new();
-        for server in request.client.scope.servers(self.fleet()) {
+        for server in self.loggers(request.client, &word) {
             let word = word.clone();
             // One that cannot be told now is told when it is back; one that knows no levels logs as it likes.
             telling.spawn(async move { server.set_log_level(&word).await });
@@ -88,16 +91,23 @@ impl Desk {
             "notifications/subscriptions/acknowledged",
             Some(&honoured),
         ));
-        let _hearing = self.audience.seat_listen(scope, line, id, filter);
+        let _hearing = self
+            .audience
+            .seat_listen(scope, line, id, filter, request.client.own().cloned());
         let mut kept = Kept {
             desk: self,
+            client: request.client,
             subscriptions: Vec::new(),
         };
         for uri in uris {
             let Ok(server) = self.server_of(request, &uri) else {
                 continue;
             };
-            if self.begin_subscription(&server, &uri).await.is_ok() {
+            if self
+                .begin_subscription(request.client, &server, &uri)
+                .await
+                .is_ok()
+            {
                 kept.subscriptions.push((server, uri));
             }
         }
@@ -108,12 +118,30 @@ impl Desk {
 
     fn server_of(&self, request: &Request<'_>, uri: &str) -> Result<String, RpcError> {
         match &request.client.scope {
-            Scope::Union => self.owner(uri, request.client.era),
+            Scope::Union => self.owner(request.client, uri),
             Scope::Server(name) => Ok(name.to_string()),
         }
     }
 
-    async fn begin_subscription(&self, server: &str, uri: &str) -> Result<(), RpcError> {
+    /// The servers that are told how much a client wants logged.
+    fn loggers(&self, client: &Client, level: &str) -> Vec<Server> {
+        let mut servers = client.scope.servers(self.fleet());
+        servers.retain(|server| !self.isolated.holds(server.name()));
+        if let Some(own) = client.own() {
+            servers.extend(own.set_log_level(&client.scope, level));
+        }
+        servers
+    }
+
+    /// The servers of a client's own, where this is one of them.
+    fn own_for<'a>(&self, client: &'a Client, server: &str) -> Option<&'a Arc<OwnServers>> {
+        client.own().filter(|_| self.isolated.holds(server))
+    }
+
+    async fn begin_subscription(&self, client: &Client, server: &str, uri: &str) -> Result<(), RpcError> {
+        if let Some(own) = self.own_for(client, server) {
+            return own.subscribe(server, &self.fleet().catalog(), uri).await;
+        }
         if !self.subscriptions.add(server, uri) {
             return Ok(());
         }
@@ -127,7 +155,10 @@ impl Desk {
         begun.map_err(|error| failure::answer(&error))
     }
 
-    async fn end_subscription(&self, server: &str, uri: &str) {
+    async fn end_subscription(&self, client: &Client, server: &str, uri: &str) {
+        if let Some(own) = self.own_for(client, server) {
+            return own.unsubscribe(server, uri.to_owned());
+        }
         if self.subscriptions.remove(server, uri)
             && let Some(handle) = self.fleet().server(server)
         {
@@ -137,10 +168,10 @@ impl Desk {
     }
 
     /// Ends what a client that went away had subscribed to. Nobody waits for it.
-    pub(crate) fn end_subscriptions(&self, scope: &Scope, uris: impl IntoIterator<Item = String>) {
+    pub(crate) fn end_subscriptions(&self, client: &Client, uris: impl IntoIterator<Item = String>) {
         for uri in uris {
-            let server = match scope {
-                Scope::Union => self.owner(&uri, mainstay::Era::Legacy).ok(),
+            let server = match &client.scope {
+                Scope::Union => self.owner(client, &uri).ok(),
                 Scope::Server(name) => Some(name.to_string()),
             };
             if let Some(server) = server {
@@ -163,13 +194,17 @@ impl Desk {
 /// The subscriptions of a listen, ended with it.
 struct Kept<'a> {
     desk: &'a Desk,
+    client: &'a Client,
     subscriptions: Vec<(String, String)>,
 }
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
         for (server, uri) in self.subscriptions.drain(..) {
-            self.desk.end_in_the_background(&server, uri);
+            match self.desk.own_for(self.client, &server) {
+                Some(own) => own.unsubscribe(&server, uri),
+                None => self.desk.end_in_the_background(&server, uri),
+            }
         }
     }
 }
