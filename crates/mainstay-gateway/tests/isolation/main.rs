@@ -2,6 +2,12 @@
 
 #[path = "../desk/client.rs"]
 mod client;
+#[path = "../http/clients.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the HTTP door, which use more of it"
+)]
+mod clients;
 #[path = "../../../mainstay/tests/support/memory.rs"]
 #[expect(
     dead_code,
@@ -11,6 +17,7 @@ mod memory;
 #[path = "../http/support.rs"]
 #[expect(
     dead_code,
+    unused_imports,
     reason = "shared with the tests of the HTTP door, which use more of it"
 )]
 mod support;

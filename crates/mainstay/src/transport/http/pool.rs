@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::ClientConfig;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::dialling::{BoxError, Dialling};
@@ -28,8 +29,8 @@ pub(super) struct Pool {
 struct Idle {
     /// With the moment since which each is unused, the latest last.
     lines: Vec<(Line, Instant)>,
-    /// A task closes those that nobody uses.
-    swept: bool,
+    /// The task that closes those that nobody uses, while there are any.
+    sweeping: Option<AbortHandle>,
 }
 
 /// Why a request has no answer.
@@ -86,12 +87,11 @@ impl Pool {
     pub(super) fn keep(self: &Arc<Self>, line: Line) {
         let mut idle = self.idle();
         idle.lines.push((line, Instant::now()));
-        if std::mem::replace(&mut idle.swept, true) {
-            return;
-        }
-        drop(idle);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(sweep(Arc::downgrade(self)));
+        if idle.sweeping.is_none()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let sweeping = runtime.spawn(sweep(Arc::downgrade(self)));
+            idle.sweeping = Some(sweeping.abort_handle());
         }
     }
 
@@ -135,10 +135,20 @@ impl Pool {
             .partition_point(|(_, since)| long_ago.is_some_and(|long_ago| *since <= long_ago));
         let closed: Vec<_> = idle.lines.drain(..unused).collect();
         let next = idle.lines.first().map(|(_, since)| *since + KEPT);
-        idle.swept = next.is_some();
+        if next.is_none() {
+            idle.sweeping = None;
+        }
         drop(idle);
         drop(closed);
         next
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(sweeping) = self.idle().sweeping.take() {
+            sweeping.abort();
+        }
     }
 }
 
