@@ -91,18 +91,7 @@ impl World {
 
     /// A legacy client with a session at this path.
     pub(crate) async fn session(&self, path: &'static str) -> Session {
-        let capabilities = json!({ "elicitation": {}, "sampling": {}, "roots": {} });
-        let reply = self.send(Ask::post(path, &initialize(capabilities))).await;
-        assert_eq!(reply.status, 200);
-        let id = reply.header("mcp-session-id").expect("a session").to_owned();
-        let session = Session {
-            path,
-            id,
-            address: self.address,
-        };
-        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        assert_eq!(session.tell(&initialized).await.status, 202);
-        session
+        Session::open(self.address, path).await
     }
 }
 
@@ -115,6 +104,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    pub(crate) async fn open(address: SocketAddr, path: &'static str) -> Self {
+        let capabilities = json!({ "elicitation": {}, "sampling": {}, "roots": {} });
+        let reply = Ask::post(path, &initialize(capabilities)).send(address).await;
+        assert_eq!(reply.status, 200);
+        let id = reply.header("mcp-session-id").expect("a session").to_owned();
+        let session = Self { path, id, address };
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(session.tell(&initialized).await.status, 202);
+        session
+    }
+
     /// A request as this client makes it.
     pub(crate) fn sign(&self, ask: Ask) -> Ask {
         ask.header("mcp-session-id", &self.id)

@@ -37,9 +37,13 @@ impl Connection {
         let level = self.reception.log_level();
         let meta = meta.of_request(capabilities.as_ref(), level);
         let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
-        for _ in 0..MAX_ROUNDS {
+        for round in 0..MAX_ROUNDS {
             let options = self.options(asking).meta(meta.clone());
-            let result = self.peer.request(method, Some(params.clone()), options).await?;
+            let result = self.peer.request(method, Some(params.clone()), options).await;
+            let result = match round {
+                0 => result?,
+                _later => result.map_err(RequestError::after_a_round)?,
+            };
             if asking.hand_on_input {
                 return Ok(result);
             }
