@@ -141,7 +141,12 @@ impl Person {
         let asks = errand.tool == "ask";
         let began = Instant::now();
         let answer = self.client.ask("tools/call", params, manner).await;
-        let waited = matches!(manner, Manner::Waits | Manner::Breaks);
+        let waited = match manner {
+            Manner::Waits | Manner::Breaks => true,
+            // Whoever does not answer a wish for input has no answer either.
+            Manner::IsMute => answer.is_some(),
+            Manner::Cancels(_) | Manner::Leaves(_) => false,
+        };
         assert!(answer.is_some() || !waited, "no answer to {errand:?}");
         if waited {
             // A wish for input makes it two requests.
@@ -208,6 +213,7 @@ impl Person {
             0..8 => Manner::Cancels(after),
             8..16 => Manner::Leaves(after),
             16..36 => Manner::Breaks,
+            36..39 => Manner::IsMute,
             _ => Manner::Waits,
         }
     }

@@ -42,6 +42,8 @@ pub(crate) enum Manner {
     Leaves(Duration),
     /// Breaks its connection at each event, and takes the stream up again.
     Breaks,
+    /// Answers nothing that it is asked; a modern client never makes the request again.
+    IsMute,
 }
 
 impl Client {

@@ -45,15 +45,15 @@ impl Stateless {
 
     pub(super) async fn ask(&mut self, method: &str, params: Value, manner: Manner) -> Option<Value> {
         match manner {
-            Manner::Waits | Manner::Breaks => self.in_rounds(method, params).await,
+            Manner::Waits | Manner::Breaks | Manner::IsMute => self.in_rounds(method, params, manner).await,
             // It has no other way to cancel.
             Manner::Leaves(after) | Manner::Cancels(after) => {
-                timeout(after, self.in_rounds(method, params)).await.ok()?
+                timeout(after, self.in_rounds(method, params, manner)).await.ok()?
             }
         }
     }
 
-    async fn in_rounds(&mut self, method: &str, mut params: Value) -> Option<Value> {
+    async fn in_rounds(&mut self, method: &str, mut params: Value, manner: Manner) -> Option<Value> {
         loop {
             self.last += 1;
             let id = self.last;
@@ -63,6 +63,7 @@ impl Stateless {
             let response = self.response(reply).await?;
             assert_eq!(response["id"], id, "the answer to another request: {response}");
             match retry(&params, &response, &self.ears) {
+                Some(_) if manner == Manner::IsMute => return None,
                 Some(retry) => params = retry,
                 None => return Some(response),
             }

@@ -60,13 +60,14 @@ impl Streamable {
         self.last += 1;
         let id = self.last;
         match manner {
-            Manner::Waits => self.exchange(id, method, params, false).await,
-            Manner::Breaks => self.exchange(id, method, params, true).await,
-            Manner::Leaves(after) => timeout(after, self.exchange(id, method, params, false))
+            Manner::Waits | Manner::Breaks | Manner::IsMute => {
+                self.exchange(id, method, params, manner).await
+            }
+            Manner::Leaves(after) => timeout(after, self.exchange(id, method, params, manner))
                 .await
                 .ok()?,
             Manner::Cancels(after) => {
-                let mut exchange = pin!(self.exchange(id, method, params, false));
+                let mut exchange = pin!(self.exchange(id, method, params, manner));
                 if let Ok(answer) = timeout(after, exchange.as_mut()).await {
                     return answer;
                 }
@@ -76,7 +77,7 @@ impl Streamable {
         }
     }
 
-    async fn exchange(&self, id: u64, method: &str, params: Value, breaks: bool) -> Option<Value> {
+    async fn exchange(&self, id: u64, method: &str, params: Value, manner: Manner) -> Option<Value> {
         let mut reply = self.session.ask(id, method, params).await;
         loop {
             match reply.status {
@@ -94,9 +95,11 @@ impl Streamable {
                     assert_eq!(message["id"], id, "the answer to another request");
                     return Some(message);
                 }
-                answer(&self.session, &self.ears, &message).await;
+                if manner != Manner::IsMute {
+                    answer(&self.session, &self.ears, &message).await;
+                }
             }
-            if let Some(last) = event.id.filter(|_| breaks) {
+            if let Some(last) = event.id.filter(|_| manner == Manner::Breaks) {
                 drop(reply);
                 reply = self.session.listen(Some(&last)).await;
             }

@@ -36,7 +36,7 @@ impl<W: Way> Woven<W> {
         loop {
             let id = self.begin(method, &params).await;
             let response = match manner {
-                Manner::Waits | Manner::Breaks => self.answer(id).await,
+                Manner::Waits | Manner::Breaks | Manner::IsMute => self.answer(id, manner).await,
                 // Whoever leaves such a way for good ends the session with it.
                 Manner::Cancels(after) | Manner::Leaves(after) => {
                     tokio::time::sleep(after).await;
@@ -44,11 +44,12 @@ impl<W: Way> Woven<W> {
                     self.given_up.insert(id);
                     // Something else is answered all the same.
                     let next = self.begin("tools/list", &only_meta(&params)).await;
-                    self.answer(next).await;
+                    self.answer(next, manner).await;
                     return None;
                 }
             };
             match retry(&params, &response, &self.ears) {
+                Some(_) if manner == Manner::IsMute => return None,
                 Some(retry) => params = retry,
                 None => return Some(response),
             }
@@ -64,9 +65,9 @@ impl<W: Way> Woven<W> {
     }
 
     /// The answer to the latest request.
-    async fn answer(&mut self, id: u64) -> Value {
+    async fn answer(&mut self, id: u64, manner: Manner) -> Value {
         loop {
-            let (of, response) = self.response().await;
+            let (of, response) = self.response(manner).await;
             if of == id {
                 return response;
             }
@@ -75,21 +76,18 @@ impl<W: Way> Woven<W> {
         }
     }
 
-    /// The next answer; what is asked meanwhile is answered.
-    async fn response(&mut self) -> (u64, Value) {
+    /// The next answer; what is asked meanwhile is answered, if the manner is so.
+    async fn response(&mut self, manner: Manner) -> (u64, Value) {
         loop {
             let message = self.way.next().await;
             if message.get("method").is_none() {
                 let id = message["id"].as_u64();
                 return (id.unwrap_or_else(|| panic!("{message}")), message);
             }
-            self.hear(&message).await;
-        }
-    }
-
-    async fn hear(&mut self, message: &Value) {
-        if let Some(answer) = self.ears.hear(message) {
-            self.way.send(&answer).await;
+            let answer = self.ears.hear(&message);
+            if let Some(answer) = answer.filter(|_| manner != Manner::IsMute) {
+                self.way.send(&answer).await;
+            }
         }
     }
 }
