@@ -52,7 +52,7 @@ impl Machine {
         match &self.state {
             State::Connecting(attempt) | State::Reconnecting(attempt) => self.of_attempt(attempt),
             State::Connected(live) => of_live(live),
-            State::Disconnected(Rest::BudgetSpent(at)) => deadline(*at, Timer::SlowProbe),
+            State::Disconnected(Rest::BudgetSpent(at, _)) => deadline(*at, Timer::SlowProbe),
             State::Disconnected(Rest::Idle | Rest::AuthRequired)
             | State::Disabled
             | State::Disabling

@@ -99,6 +99,8 @@ pub enum Cause {
     WentIdle,
     /// It is time for the next slow probe.
     SlowProbe,
+    /// Somebody is there again where nobody was.
+    Returned,
     /// What was closing is closed.
     Closed,
     /// The task that kept the server failed, and begins again.
@@ -125,6 +127,7 @@ impl Cause {
             Self::ProbesMissed => "probes_missed",
             Self::WentIdle => "went_idle",
             Self::SlowProbe => "slow_probe",
+            Self::Returned => "returned",
             Self::Closed => "closed",
             Self::KeeperFailed => "keeper_failed",
         }

@@ -47,6 +47,8 @@ pub enum Input {
     ProbeAnswered(Generation),
     /// The close of a connection came to its end, well or badly.
     Closed(Generation),
+    /// Somebody is there again where this generation found nobody; see [`Machine::absent`](crate::Machine::absent).
+    Returned(Generation),
     /// Time passed; `Vitals` is what can be seen of the current connection, if there is one.
     Timer(Vitals),
 }
@@ -67,6 +69,8 @@ pub enum Recovery {
     Retry,
     /// Trying again may help, but not sooner than this: the server said so.
     RetryAfter(Duration),
+    /// Nobody is where the server should be: trying again may help, and will hardly do so before somebody is.
+    RetryOnReturn,
     /// A login is needed first.
     Login,
     /// No retry can mend it.
@@ -77,7 +81,7 @@ impl Recovery {
     /// Whether it is only a matter of time.
     pub const fn comes_with_time(self) -> bool {
         match self {
-            Self::Retry | Self::RetryAfter(_) => true,
+            Self::Retry | Self::RetryAfter(_) | Self::RetryOnReturn => true,
             Self::Login | Self::GiveUp => false,
         }
     }
@@ -86,7 +90,7 @@ impl Recovery {
     pub const fn pause(self) -> Duration {
         match self {
             Self::RetryAfter(pause) => pause,
-            Self::Retry | Self::Login | Self::GiveUp => Duration::ZERO,
+            Self::Retry | Self::RetryOnReturn | Self::Login | Self::GiveUp => Duration::ZERO,
         }
     }
 }

@@ -93,6 +93,12 @@ impl Machine {
         &self.policy
     }
 
+    /// The generation that found nobody where the server should be, as long as the next dial waits for a return: whoever
+    /// sees somebody there meanwhile says so with [`Input::Returned`]. The pause ends by itself, too.
+    pub const fn absent(&self) -> Option<Generation> {
+        self.state.absent()
+    }
+
     /// The generation that was detached and is not closed yet.
     pub fn closing(&self) -> Option<Generation> {
         self.closing.as_ref().map(|closing| closing.generation)

@@ -42,6 +42,9 @@ pub enum Pause {
     None,
     /// Failures in a row.
     Backoff,
+    /// Failures in a row, and this generation found nobody where the server should be: the pause ends early when
+    /// somebody is.
+    Absent(Generation),
     /// The bucket of starts is empty.
     Token,
 }
@@ -101,8 +104,8 @@ pub enum Rest {
     Idle,
     /// The server wants a login.
     AuthRequired,
-    /// The budget of failures in a row is spent; the next slow probe comes at this moment.
-    BudgetSpent(Moment),
+    /// The budget of failures in a row is spent; the next slow probe comes at this moment, after this kind of pause.
+    BudgetSpent(Moment, Pause),
 }
 
 /// The states without their data.
@@ -149,6 +152,25 @@ impl State {
             | Self::Disabled
             | Self::Disabling
             | Self::Disconnected(_)
+            | Self::PermanentlyFailed => None,
+        }
+    }
+
+    /// The generation that found nobody where the server should be, while that is what the next dial waits for.
+    pub const fn absent(&self) -> Option<Generation> {
+        match self {
+            Self::Connecting(Attempt::Pausing(_, pause))
+            | Self::Reconnecting(Attempt::Pausing(_, pause))
+            | Self::Disconnected(Rest::BudgetSpent(_, pause)) => match pause {
+                Pause::Absent(generation) => Some(*generation),
+                Pause::None | Pause::Backoff | Pause::Token => None,
+            },
+            Self::Connecting(Attempt::Opening(..) | Attempt::Listing(..))
+            | Self::Reconnecting(Attempt::Opening(..) | Attempt::Listing(..))
+            | Self::Connected(_)
+            | Self::Disabled
+            | Self::Disabling
+            | Self::Disconnected(Rest::Idle | Rest::AuthRequired)
             | Self::PermanentlyFailed => None,
         }
     }

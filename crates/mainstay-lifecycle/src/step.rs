@@ -68,6 +68,7 @@ impl<'a> Step<'a> {
             Input::Doubted(generation) => self.if_current(generation, Self::doubted),
             Input::ProbeAnswered(generation) => self.if_current(generation, Self::probe_answered),
             Input::Closed(generation) => self.closed(generation),
+            Input::Returned(generation) => self.returned(generation),
             Input::Timer(vitals) => self.timers(vitals),
         }
     }

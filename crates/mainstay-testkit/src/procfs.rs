@@ -77,16 +77,33 @@ pub fn is_alive(pid: i32) -> bool {
 /// Our own children that have ended and were not waited for.
 #[must_use]
 pub fn zombie_children() -> Vec<i32> {
-    let own = i32::try_from(process::id()).expect("a process id fits");
-    let is_zombie = |&pid: &i32| stat(pid).is_some_and(|stat| stat.parent == own && stat.state == 'Z');
+    zombies_of(i32::try_from(process::id()).expect("a process id fits"))
+}
+
+/// The children of a process that have ended and were not waited for.
+#[must_use]
+pub fn zombies_of(parent: i32) -> Vec<i32> {
+    let is_zombie = |&pid: &i32| stat(pid).is_some_and(|stat| stat.parent == parent && stat.state == 'Z');
     all_pids().into_iter().filter(is_zombie).collect()
+}
+
+/// How many descriptors another process has open.
+#[must_use]
+pub fn descriptors_of(pid: i32) -> usize {
+    entries(&format!("/proc/{pid}/fd"))
+}
+
+/// How many threads a process has.
+#[must_use]
+pub fn threads_of(pid: i32) -> usize {
+    entries(&format!("/proc/{pid}/task"))
 }
 
 /// How many descriptors this process has open.
 #[must_use]
 pub fn open_descriptors() -> usize {
     // Reading the directory holds one open.
-    fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1))
+    entries("/proc/self/fd").saturating_sub(1)
 }
 
 /// What each descriptor of this process is open for: a path, a pipe, a socket.
@@ -113,6 +130,10 @@ pub fn resident_bytes() -> u64 {
             .ok()
     });
     kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
+}
+
+fn entries(directory: &str) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
 }
 
 struct Stat {

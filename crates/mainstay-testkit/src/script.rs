@@ -82,6 +82,8 @@ pub struct Script {
     pub warm_up: u64,
     /// Whether modern results are marked `private`.
     pub private: bool,
+    /// How long modern results may be kept, in milliseconds.
+    pub ttl_ms: u64,
     /// Whether fields no protocol version knows are everywhere.
     pub fidelity: bool,
     /// Whether legacy requests before `initialize` are refused.
@@ -113,6 +115,7 @@ impl Default for Script {
             cursors: Cursors::Honest,
             warm_up: 0,
             private: false,
+            ttl_ms: 0,
             fidelity: false,
             strict: false,
             ledger: None,

@@ -46,8 +46,8 @@ pub mod unsupervised;
 mod wire;
 
 pub use catalog::{
-    About, Catalog, CatalogHash, CatalogReader, Diagnostic, Fault, Freshness, Hints, Item, Kind, Offer,
-    PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog,
+    About, CacheScope, Caching, Catalog, CatalogHash, CatalogReader, Diagnostic, Fault, Freshness, Hints,
+    Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog,
 };
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};

@@ -1,94 +1,164 @@
-//! Calls through the gateway, over the same calls to the same echo directly.
-
-use std::cell::RefCell;
+//! Calls through the gateway, over the same calls to the same server directly; and through rivals.
 
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use crate::client::Client;
 use crate::compare::Pair;
-use crate::program::{Echo, Gateway, stdio_entry, until};
-use crate::report::Row;
+use crate::echo::{Echo, Kind, Way};
+use crate::figure::Figure;
+use crate::program::{Gateway, Web, until};
+use crate::rivals::{Behind, Product};
 use crate::{Effort, Fallible, runtime};
 
 const CALLERS: usize = 32;
 const RESULT: usize = 100;
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+/// A server, and what is aimed at for calls to it: times as long for one caller, times as many for many.
+type Aims = Option<(f64, f64)>;
+
+/// Where calls go.
+struct Target<'a> {
+    port: u16,
+    path: &'a str,
+    tool: &'a str,
+}
+
+/// Calls to a real server.
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
-        let (home, echo) = (TempDir::new()?, Echo::start(RESULT)?);
-        let servers = json!({ "pipe": stdio_entry(0, RESULT)?, "web": echo.entry() });
-        let gateway = Gateway::start(&home, &servers)?;
-        let mut rows = Vec::new();
-        for (server, one, many) in [
-            (
-                "pipe",
-                "call, stdio server, one caller",
-                "call, stdio server, 32 callers",
-            ),
-            (
-                "web",
-                "call, HTTP server, one caller",
-                "call, HTTP server, 32 callers",
-            ),
-        ] {
-            let path = format!("/mcp/{server}");
-            let mut ours = Client::connect(gateway.port, &path).await?;
-            until(async || Ok(ours.call("echo").await.ok())).await?;
-            let mut direct = Client::connect(echo.port, "/mcp").await?;
-            let pair = Pair::measure(
-                effort.rounds(100),
-                100,
-                async || direct.call("echo").await.expect("answered"),
-                async || ours.call("echo").await.expect("answered"),
-            )
-            .await;
-            let aim = if server == "pipe" { 1.5 } else { 2.0 };
-            rows.push(pair.row(one, "direct", "gateway", Some(aim)));
-
-            let direct = crowd(echo.port, "/mcp").await?;
-            let ours = crowd(gateway.port, &path).await?;
-            let pair = Pair::measure(
-                effort.rounds(60),
-                10,
-                async || all(&direct).await,
-                async || all(&ours).await,
-            )
-            .await;
-            let pair = pair.each_of(u32::try_from(CALLERS)?);
-            // 0.7 and 0.6 of the throughput.
-            let aim = if server == "pipe" { 1.43 } else { 1.67 };
-            rows.push(pair.row(many, "direct", "gateway", Some(aim)));
-        }
-        Ok(rows)
+        let servers = [
+            ("stdio", Some((1.5, 0.7))),
+            ("HTTP", Some((2.0, 0.6))),
+        ];
+        let mut figures = through_gateway(effort, Kind::Rmcp, servers).await?;
+        figures.extend(through_rivals(effort).await?);
+        Ok(figures)
     })
 }
 
-async fn crowd(port: u16, path: &str) -> Fallible<Vec<RefCell<Client>>> {
-    let mut crowd = Vec::new();
-    for _ in 0..CALLERS {
-        crowd.push(RefCell::new(Client::connect(port, path).await?));
+/// Calls to a server that takes next to no time: what the gateway adds.
+pub(crate) fn measure_bare(effort: Effort) -> Fallible<Vec<Figure>> {
+    let servers = [("bare stdio", None), ("bare HTTP", None)];
+    runtime()?.block_on(through_gateway(effort, Kind::Bare, servers))
+}
+
+async fn through_gateway(
+    effort: Effort,
+    kind: Kind,
+    [stdio, http]: [(&str, Aims); 2],
+) -> Fallible<Vec<Figure>> {
+    let (home, web) = (TempDir::new()?, Web::start(kind, RESULT)?);
+    let pipe = Echo::new(kind, Way::Stdio, RESULT);
+    let gateway = Gateway::start(&home, &json!({ "pipe": pipe.entry()?, "web": web.entry() }))?;
+    let mut figures = Vec::new();
+    for (path, (server, aims)) in [("/mcp/pipe", stdio), ("/mcp/web", http)] {
+        let mut client = Client::connect(gateway.port, path).await?;
+        until(async || Ok(client.call("echo").await.ok())).await?;
+        let ours = Target {
+            port: gateway.port,
+            path,
+            tool: "echo",
+        };
+        figures.extend(compare(effort, &web, &ours, server, aims).await?);
     }
-    Ok(crowd)
+    Ok(figures)
 }
 
-/// One call of each, at the same time.
-#[expect(
-    clippy::await_holding_refcell_ref,
-    reason = "each client is borrowed by its own call alone"
-)]
-async fn all(crowd: &[RefCell<Client>]) {
-    let mut calls: Vec<_> = crowd
-        .iter()
-        .map(|client| Box::pin(async { client.borrow_mut().call("echo").await.expect("answered") }))
-        .collect();
-    std::future::poll_fn(|context| {
-        calls.retain_mut(|call| call.as_mut().poll(context).is_pending());
-        if calls.is_empty() {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
+async fn through_rivals(effort: Effort) -> Fallible<Vec<Figure>> {
+    let web = Web::start(Kind::Rmcp, RESULT)?;
+    let mut figures = Vec::new();
+    for product in Product::ALL {
+        let pipe = Echo::new(Kind::Rmcp, Way::Stdio, RESULT);
+        for (server, behind) in [("stdio", Behind::Stdio(pipe)), ("HTTP", Behind::Http(&web))] {
+            let Some(rival) = product.start(behind).await? else {
+                continue;
+            };
+            let theirs = Target {
+                port: rival.port,
+                path: rival.path,
+                tool: rival.tool,
+            };
+            let name = format!("through {}: {server}", product.name());
+            figures.extend(compare(effort, &web, &theirs, &name, None).await?);
         }
-    })
+    }
+    Ok(figures)
+}
+
+/// One caller and many, each beside the same directly.
+async fn compare(
+    effort: Effort,
+    web: &Web,
+    target: &Target<'_>,
+    server: &str,
+    aims: Aims,
+) -> Fallible<Vec<Figure>> {
+    let straight = Target {
+        port: web.port,
+        path: "/mcp",
+        tool: "echo",
+    };
+    let mut direct = Client::connect(web.port, "/mcp").await?;
+    let mut through = Client::connect(target.port, target.path).await?;
+    let one = Pair::measure(
+        effort.rounds(100),
+        50,
+        async || direct.call(straight.tool).await.expect("answered"),
+        async || through.call(target.tool).await.expect("answered"),
+    )
     .await;
+    let (mut direct, mut through) = (Crowd::gather(&straight).await?, Crowd::gather(target).await?);
+    let each = if effort.full { 20 } else { 2 };
+    let many = Pair::measure(
+        effort.rounds(40),
+        1,
+        async || direct.call(each).await,
+        async || through.call(each).await,
+    )
+    .await
+    .each_of(u32::try_from(CALLERS)? * each);
+    Ok(vec![
+        Figure::ratio(format!("call, {server} server, one caller"), &one, aims.map(|aims| aims.0)),
+        Figure::throughput(
+            format!("call, {server} server, {CALLERS} callers"),
+            &many,
+            aims.map(|aims| aims.1),
+        ),
+    ])
+}
+
+/// Callers, each with a connection and a task of its own.
+struct Crowd {
+    clients: Vec<Client>,
+    tool: String,
+}
+
+impl Crowd {
+    async fn gather(target: &Target<'_>) -> Fallible<Self> {
+        let mut clients = Vec::new();
+        for _ in 0..CALLERS {
+            clients.push(Client::connect(target.port, target.path).await?);
+        }
+        Ok(Self {
+            clients,
+            tool: target.tool.to_owned(),
+        })
+    }
+
+    /// So many calls of each, one after the other; those of all at the same time.
+    async fn call(&mut self, each: u32) {
+        let mut calls = JoinSet::new();
+        for mut client in self.clients.drain(..) {
+            let tool = self.tool.clone();
+            calls.spawn(async move {
+                for _ in 0..each {
+                    client.call(&tool).await.expect("answered");
+                }
+                client
+            });
+        }
+        self.clients = calls.join_all().await;
+    }
 }

@@ -1,4 +1,4 @@
-//! The least client there can be: one kept connection, one write, a read up to the announced length.
+//! The least client there can be: one kept connection, one write, a read up to the end of the answer.
 
 use std::io;
 
@@ -11,10 +11,14 @@ use crate::Fallible;
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
+/// Where in an answer it is looked for what came.
+const LOOKED_AT: usize = 4096;
+
 /// A client with a session.
 pub(crate) struct Client {
     stream: TcpStream,
     answer: Vec<u8>,
+    host: String,
     path: String,
     session: String,
 }
@@ -26,37 +30,36 @@ impl Client {
         let mut client = Self {
             stream,
             answer: Vec::with_capacity(64 * 1024),
+            host: format!("127.0.0.1:{port}"),
             path: path.to_owned(),
             session: String::new(),
         };
         let head = client.post(INITIALIZE).await?;
-        let head = String::from_utf8_lossy(&client.answer[..head]).to_ascii_lowercase();
-        let session = head
-            .lines()
-            .find_map(|line| line.strip_prefix("mcp-session-id: "));
-        // As it came: the copy in small letters only finds it.
-        let session = session.ok_or("a session")?;
-        let at = head.find(session).ok_or("a session")?;
-        client.session = String::from_utf8_lossy(&client.answer[at..at + session.len()]).into_owned();
+        let session = header(&client.answer[..head], "mcp-session-id: ").ok_or("a session")?;
+        client.session = session.to_owned();
         client.post(INITIALIZED).await?;
         Ok(client)
     }
 
-    /// Calls the one tool of the server.
+    /// Calls a tool that answers with content.
     pub(crate) async fn call(&mut self, tool: &str) -> Fallible {
         let message = format!(
             r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"{tool}","arguments":{{"message":"hello"}}}}}}"#
         );
         let head = self.post(&message).await?;
-        if memmem::find(
-            &self.answer[head..self.answer.len().min(head + 4096)],
-            b"\"content\"",
-        )
-        .is_none()
-        {
-            return Err(String::from_utf8_lossy(&self.answer).into());
+        let start = &self.answer[head..self.answer.len().min(head + LOOKED_AT)];
+        if memmem::find(start, b"\"content\"").is_none() {
+            return Err(String::from_utf8_lossy(start).into());
         }
         Ok(())
+    }
+
+    /// Calls a tool that answers with a number, and does not say that it failed.
+    pub(crate) async fn number(&mut self, tool: &str) -> Fallible<u32> {
+        self.call(tool).await?;
+        let text = String::from_utf8_lossy(&self.answer);
+        let number = text.split(r#""text":""#).nth(1).ok_or("a text")?;
+        Ok(number.split('"').next().ok_or("the end of a text")?.parse()?)
     }
 
     /// The tools, as text.
@@ -74,8 +77,9 @@ impl Client {
             session => format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-06-18\r\n"),
         };
         let request = format!(
-            "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{message}",
+            "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{message}",
             self.path,
+            self.host,
             message.len()
         );
         self.stream.write_all(request.as_bytes()).await?;
@@ -89,7 +93,7 @@ pub(crate) async fn read_message(stream: &mut TcpStream, message: &mut Vec<u8>) 
     loop {
         if let Some(end) = memmem::find(message, b"\r\n\r\n") {
             let head = end + 4;
-            if message.len() >= head + content_length(&message[..head]) {
+            if is_whole(&message[..head], &message[head..]) {
                 return Ok(head);
             }
         }
@@ -99,14 +103,18 @@ pub(crate) async fn read_message(stream: &mut TcpStream, message: &mut Vec<u8>) 
     }
 }
 
-/// The length of the body that a head announces. All who write here write the name in small letters.
-fn content_length(head: &[u8]) -> usize {
-    const NAME: &[u8] = b"content-length: ";
-    let Some(at) = memmem::find(head, NAME) else {
-        return 0;
-    };
-    let digits = head[at + NAME.len()..]
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
+/// Whether all of the body has come: as much as is announced, or up to the end of a stream of events.
+fn is_whole(head: &[u8], body: &[u8]) -> bool {
+    if header(head, "transfer-encoding: ").is_some() {
+        return body == b"0\r\n\r\n" || body.ends_with(b"\r\n0\r\n\r\n");
+    }
+    let length = header(head, "content-length: ").and_then(|length| length.parse().ok());
+    body.len() >= length.unwrap_or(0)
+}
+
+/// The value of a header. All who write here write names in small letters.
+fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
+    let value = &head[memmem::find(head, name.as_bytes())? + name.len()..];
+    let end = value.iter().position(|byte| *byte == b'\r')?;
+    std::str::from_utf8(&value[..end]).ok()
 }

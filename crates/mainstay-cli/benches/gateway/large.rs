@@ -1,53 +1,71 @@
-//! A result of ten megabytes through the gateway, over the same from the echo directly.
+//! A result of ten megabytes through the gateway, over the same from the server directly, and what memory it takes.
+
+use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::compare::Pair;
-use crate::program::{Echo, Gateway, stdio_entry, until};
-use crate::report::{Amount, Row, Side};
+use crate::echo::{Echo, Kind, Way};
+use crate::figure::{Amount, Figure};
+use crate::program::{Gateway, Web, until};
 use crate::{Effort, Fallible, runtime};
 
 const RESULT: usize = 10_000_000;
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+/// What may be held at once: three times the payload.
+const GROWTH: f64 = 3.0 * 1e7;
+
+/// How long the memory is given to fall.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
-        let (home, echo) = (TempDir::new()?, Echo::start(RESULT)?);
-        let servers = json!({ "pipe": stdio_entry(0, RESULT)?, "web": echo.entry() });
-        let gateway = Gateway::start(&home, &servers)?;
-        let mut rows = Vec::new();
-        for (server, name) in [
-            ("pipe", "result of 10 MB, stdio server"),
-            ("web", "result of 10 MB, HTTP server"),
+        let mut figures = Vec::new();
+        for (kind, stdio, http, aim) in [
+            (Kind::Rmcp, "stdio", "HTTP", Some(1.5)),
+            (Kind::Bare, "bare stdio", "bare HTTP", None),
         ] {
-            let mut ours = Client::connect(gateway.port, &format!("/mcp/{server}")).await?;
-            until(async || Ok(ours.tools().await?.contains("echo").then_some(()))).await?;
-            let before = gateway.resident()?;
-            let mut direct = Client::connect(echo.port, "/mcp").await?;
-            let pair = Pair::measure(
-                effort.rounds(10),
-                2,
-                async || direct.call("echo").await.expect("answered"),
-                async || ours.call("echo").await.expect("answered"),
-            )
-            .await;
-            rows.push(pair.row(name, "direct", "gateway", Some(1.5)));
-            let after = gateway.resident()?;
-            if server == "pipe" {
-                let bytes = |what, bytes| Side {
-                    what,
-                    amount: Amount::Bytes(bytes),
-                };
-                rows.push(Row {
-                    name: "memory that is kept after results of 10 MB",
-                    base: bytes("before", before),
-                    ours: bytes("after", after),
-                    ratio: after / before,
-                    aim: None,
-                });
+            let web = Web::start(kind, RESULT)?;
+            for (entry, server) in [
+                (Echo::new(kind, Way::Stdio, RESULT).entry()?, stdio),
+                (web.entry(), http),
+            ] {
+                let home = TempDir::new()?;
+                let gateway = Gateway::start(&home, &json!({ "large": entry }))?;
+                let mut ours = Client::connect(gateway.port, "/mcp/large").await?;
+                until(async || Ok(ours.tools().await?.contains("echo").then_some(()))).await?;
+                let before = gateway.resident()?;
+                gateway.forget_peak()?;
+                let mut direct = Client::connect(web.port, "/mcp").await?;
+                let pair = Pair::measure(
+                    effort.rounds(10),
+                    2,
+                    async || direct.call("echo").await.expect("answered"),
+                    async || ours.call("echo").await.expect("answered"),
+                )
+                .await;
+                figures.push(Figure::ratio(
+                    format!("result of 10 MB, {server} server"),
+                    &pair,
+                    aim,
+                ));
+                let peak = gateway.peak()? - before;
+                tokio::time::sleep(AFTERWARDS).await;
+                let kept = gateway.resident()? - before;
+                figures.push(Figure::amount(
+                    format!("the same: memory at most, above what was held before ({server} server)"),
+                    Amount::Bytes(peak),
+                    aim.map(|_| GROWTH),
+                ));
+                figures.push(Figure::amount(
+                    format!("the same: memory a second later, above what was held before ({server} server)"),
+                    Amount::Bytes(kept),
+                    None,
+                ));
             }
         }
-        Ok(rows)
+        Ok(figures)
     })
 }

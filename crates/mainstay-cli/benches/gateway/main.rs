@@ -3,24 +3,26 @@
 //! `cargo bench -p mainstay-cli` prints a table, `-- --json` the same as JSON, and a word of a row's name measures that row
 //! alone. Without `--bench` everything runs a few times only: enough to see that it works, no figures to quote.
 //!
-//! The gateway is the real program, a process of its own. The servers behind it are this program again: it echoes, on
-//! standard input and output or over HTTP, and parses nothing.
+//! The gateway is the real program, a process of its own. The servers behind it are this program again, on standard input
+//! and output or over HTTP: a server on rmcp as its users build one, for the figures with aims, and one that parses nothing,
+//! beside which nearly all time is the gateway's. Rivals run beside them where `cargo xtask rivals` has installed them.
 
 mod calls;
 mod client;
 #[path = "../../../mainstay/benches/ratios/compare.rs"]
 mod compare;
 mod echo;
+mod figure;
 mod large;
 mod program;
-#[path = "../../../mainstay/benches/ratios/report.rs"]
-mod report;
+mod recovery;
 mod resident;
+mod rivals;
 mod starting;
 
 use std::error::Error;
 
-use report::Row;
+use figure::Figure;
 
 /// Any of the many errors on the way: a benchmark that meets one has no figure.
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
@@ -39,11 +41,13 @@ impl Effort {
 }
 
 /// Measures some figures.
-type Benchmark = fn(Effort) -> Fallible<Vec<Row>>;
+type Benchmark = fn(Effort) -> Fallible<Vec<Figure>>;
 
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),
+    ("bare", calls::measure_bare),
     ("large", large::measure),
+    ("recovery", recovery::measure),
     ("start", starting::measure),
     ("memory", resident::measure),
 ];
@@ -51,25 +55,23 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
 fn main() -> Fallible {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words[..] {
-        [echo::STDIO, after_ms, result] => return echo::stdio(after_ms.parse()?, result.parse()?),
-        [echo::HTTP, result] => return echo::http(result.parse()?),
-        _ => {}
+    if let Some(echo) = echo::Echo::from_arguments(&words) {
+        return echo?.run();
     }
     let (flags, wanted): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.starts_with("--"));
     let effort = Effort {
         full: flags.contains(&"--bench"),
     };
-    let mut rows = Vec::new();
+    let mut figures = Vec::new();
     for (name, measure) in BENCHMARKS {
         if wanted.is_empty() || wanted.iter().any(|word| name.contains(word)) {
-            rows.extend(measure(effort)?);
+            figures.extend(measure(effort)?);
         }
     }
     if flags.contains(&"--json") {
-        println!("{}", report::json(&rows));
+        println!("{}", figure::json(&figures));
     } else {
-        print!("{}", report::table(&rows));
+        print!("{}", figure::table(&figures));
     }
     Ok(())
 }

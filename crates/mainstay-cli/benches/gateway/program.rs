@@ -8,19 +8,23 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Fallible, echo};
+use crate::Fallible;
+use crate::echo::{Echo, Kind, Way};
 
 /// The gateway, with a home of its own.
 pub(crate) struct Gateway {
-    child: Child,
+    process: Process,
     pub(crate) port: u16,
 }
 
-/// An echo over HTTP.
-pub(crate) struct Echo {
-    child: Child,
+/// A server over HTTP.
+pub(crate) struct Web {
+    _process: Process,
     pub(crate) port: u16,
 }
+
+/// A process that is killed when this is dropped.
+pub(crate) struct Process(pub(crate) Child);
 
 impl Gateway {
     /// Starts it with these servers, and comes back when it listens.
@@ -31,7 +35,7 @@ impl Gateway {
     }
 
     fn exec(config: &Path, cache: &Path) -> Fallible<Self> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        let child = Command::new(env!("CARGO_BIN_EXE_mainstay"))
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])
             .arg(config)
             .env("MAINSTAY_CACHE", cache)
@@ -39,74 +43,98 @@ impl Gateway {
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        let stderr = BufReader::new(child.stderr.take().ok_or("stderr is piped")?);
+        // Its guardian ends the servers when it is killed.
+        let mut process = Process(child);
+        let stderr = BufReader::new(process.0.stderr.take().ok_or("stderr is piped")?);
         for line in stderr.lines() {
             let line = line?;
             // `serving 1 server at http://127.0.0.1:7332/mcp`
             if let Some((_, rest)) = line.split_once("http://127.0.0.1:") {
                 let port = rest.split('/').next().ok_or("a port")?.parse()?;
-                return Ok(Self { child, port });
+                return Ok(Self { process, port });
             }
         }
         Err("the gateway did not start".into())
     }
 
-    /// What it holds of the machine's memory.
+    /// What it holds of the machine's memory, in bytes.
     pub(crate) fn resident(&self) -> Fallible<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .ok_or("VmRSS")?;
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib * 1024.0)
+        self.kilobytes("VmRSS:")
+    }
+
+    /// The most it has held of it since [`Self::forget_peak`].
+    pub(crate) fn peak(&self) -> Fallible<f64> {
+        self.kilobytes("VmHWM:")
+    }
+
+    pub(crate) fn forget_peak(&self) -> Fallible {
+        Ok(std::fs::write(self.proc("clear_refs"), "5")?)
+    }
+
+    /// How often its threads have woken up so far.
+    pub(crate) fn wake_ups(&self) -> Fallible<f64> {
+        let mut switches = 0.0;
+        for task in std::fs::read_dir(self.proc("task"))? {
+            let status = std::fs::read_to_string(task?.path().join("status"))?;
+            switches += field(&status, "voluntary_ctxt_switches:")?;
+        }
+        Ok(switches)
+    }
+
+    fn kilobytes(&self, name: &str) -> Fallible<f64> {
+        let status = std::fs::read_to_string(self.proc("status"))?;
+        Ok(field(&status, name)? * 1024.0)
+    }
+
+    fn proc(&self, file: &str) -> String {
+        format!("/proc/{}/{file}", self.process.0.id())
     }
 }
 
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        // Its guardian ends the servers.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Echo {
-    pub(crate) fn start(result: usize) -> Fallible<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([echo::HTTP, &result.to_string()])
+impl Web {
+    pub(crate) fn start(kind: Kind, result: usize) -> Fallible<Self> {
+        let child = Command::new(std::env::current_exe()?)
+            .args(Echo::new(kind, Way::Http, result).arguments())
             .stdout(Stdio::piped())
             .spawn()?;
+        let mut process = Process(child);
         let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("stdout is piped")?).read_line(&mut line)?;
+        BufReader::new(process.0.stdout.take().ok_or("stdout is piped")?).read_line(&mut line)?;
         Ok(Self {
-            child,
+            _process: process,
             port: line.trim().parse()?,
         })
     }
 
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
     /// It as an entry of a configuration.
     pub(crate) fn entry(&self) -> Value {
-        json!({ "url": format!("http://127.0.0.1:{}/mcp", self.port), "era": "legacy" })
+        json!({ "url": self.url(), "era": "legacy" })
     }
 }
 
-impl Drop for Echo {
+impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _gone_already = self.0.kill();
+        let _reaped_already = self.0.wait();
     }
 }
 
-/// An echo on standard input and output, as an entry of a configuration.
-pub(crate) fn stdio_entry(after_ms: u64, result: usize) -> Fallible<Value> {
+impl Echo {
+    /// A server on standard input and output, as an entry of a configuration. It speaks as the client that is measured does.
+    pub(crate) fn entry(self) -> Fallible<Value> {
+        Ok(json!({ "command": this_program()?, "args": self.arguments(), "era": "legacy" }))
+    }
+}
+
+/// The path of this program.
+pub(crate) fn this_program() -> Fallible<String> {
     let program = std::env::current_exe()?.into_os_string().into_string();
-    let program = program.map_err(|_| "the path of this program is no text")?;
-    Ok(json!({
-        "command": program,
-        "args": [echo::STDIO, after_ms.to_string(), result.to_string()],
-        "era": "legacy",
-    }))
+    Ok(program.map_err(|_| "the path of this program is no text")?)
 }
 
 /// Waits for something that comes of itself.
@@ -119,4 +147,10 @@ pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Fallible<Option<T>>)
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Err("it did not come in a minute".into())
+}
+
+/// A number in a file of `/proc`.
+fn field(text: &str, name: &str) -> Fallible<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or(name)?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

@@ -1,26 +1,29 @@
-//! The memory that the gateway holds: with its servers, and for each idle session.
+//! The memory that the gateway holds: with its servers, and for each idle session; and whether it rests when they do.
+
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::program::{Gateway, stdio_entry, until};
-use crate::report::{Amount, Row, Side};
+use crate::echo::{Echo, Kind, Way};
+use crate::figure::{Amount, Figure};
+use crate::program::{Gateway, until};
 use crate::{Effort, Fallible, runtime};
 
-const MEGABYTE: f64 = 1e6;
+/// For how long the idle gateway is watched.
+const WATCHED: Duration = Duration::from_secs(5);
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
-        let mut rows = Vec::new();
-        for (count, name, aim) in [
-            (1, "resident memory with 1 stdio server, in megabytes", 15.0),
-            (20, "resident memory with 20 stdio servers, in megabytes", 17.0),
-            (50, "resident memory with 50 stdio servers, in megabytes", 19.0),
-        ] {
+        let mut figures = Vec::new();
+        for (count, aim) in [(1, 15e6), (20, 17e6), (50, 19e6)] {
             let (_home, gateway) = with_servers(count).await?;
-            let resident = gateway.resident()?;
-            rows.push(figure(name, MEGABYTE, resident, Some(aim)));
+            figures.push(Figure::amount(
+                format!("resident memory with {count} stdio servers"),
+                Amount::Bytes(gateway.resident()?),
+                Some(aim),
+            ));
         }
         let sessions = if effort.full { 1000 } else { 10 };
         let (_home, gateway) = with_servers(1).await?;
@@ -30,13 +33,20 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
             clients.push(Client::connect(gateway.port, "/mcp").await?);
         }
         let each = (gateway.resident()? - before) / f64::from(sessions);
-        rows.push(figure(
-            "memory of an idle session with its connection, in kilobytes",
-            1e3,
-            each,
-            Some(20.0),
+        figures.push(Figure::amount(
+            "memory of an idle session with its open connection",
+            Amount::Bytes(each),
+            Some(20e3),
         ));
-        Ok(rows)
+        let before = gateway.wake_ups()?;
+        tokio::time::sleep(WATCHED).await;
+        let often = (gateway.wake_ups()? - before) / WATCHED.as_secs_f64();
+        figures.push(Figure::amount(
+            format!("wake-ups of the gateway in a second, {sessions} idle sessions"),
+            Amount::Times(often),
+            None,
+        ));
+        Ok(figures)
     })
 }
 
@@ -44,7 +54,7 @@ async fn with_servers(count: usize) -> Fallible<(TempDir, Gateway)> {
     let home = TempDir::new()?;
     let mut servers = Map::new();
     for n in 0..count {
-        servers.insert(format!("s{n}"), stdio_entry(0, 10)?);
+        servers.insert(format!("s{n}"), Echo::new(Kind::Bare, Way::Stdio, 10).entry()?);
     }
     let gateway = Gateway::start(&home, &Value::Object(servers))?;
     let mut client = Client::connect(gateway.port, "/mcp").await?;
@@ -55,21 +65,4 @@ async fn with_servers(count: usize) -> Fallible<(TempDir, Gateway)> {
     };
     until(async || Ok(all(client.tools().await?))).await?;
     Ok((home, gateway))
-}
-
-/// An amount as a multiple of a unit.
-fn figure(name: &'static str, unit: f64, bytes: f64, aim: Option<f64>) -> Row {
-    Row {
-        name,
-        base: Side {
-            what: "unit",
-            amount: Amount::Bytes(unit),
-        },
-        ours: Side {
-            what: "gateway",
-            amount: Amount::Bytes(bytes),
-        },
-        ratio: bytes / unit,
-        aim,
-    }
 }

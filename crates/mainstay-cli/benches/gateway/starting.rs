@@ -1,4 +1,4 @@
-//! How soon a client has its tools: from the start of the program, and after the death of a server.
+//! How soon a client has its tools after the start of the program.
 
 use std::time::Instant;
 
@@ -7,61 +7,52 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::compare::{Pair, nanoseconds};
-use crate::program::{Gateway, stdio_entry, until};
-use crate::report::Row;
+use crate::echo::{Echo, Kind, Way};
+use crate::figure::Figure;
+use crate::program::{Gateway, until};
 use crate::{Effort, Fallible, runtime};
 
 const SERVERS: usize = 20;
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+/// What the first list may take, in nanoseconds.
+const AIM: f64 = 50e6;
+
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
-        let home = TempDir::new()?;
+        let (home, empty) = (TempDir::new()?, TempDir::new()?);
+        let slow = Echo::new(Kind::Bare, Way::Stdio, 10).starting_in(2000);
         let mut servers = Map::new();
         for n in 0..SERVERS {
-            servers.insert(format!("slow{n}"), stdio_entry(2000, 10)?);
+            servers.insert(format!("slow{n}"), slow.entry()?);
         }
         let servers = Value::Object(servers);
-        let list = async || -> Fallible<f64> {
-            let began = Instant::now();
-            let gateway = Gateway::start(&home, &servers)?;
-            let mut client = Client::connect(gateway.port, "/mcp").await?;
-            let tools = client.tools().await?;
-            let took = nanoseconds(began.elapsed());
-            for n in 0..SERVERS {
-                let known = tools.contains(&format!("slow{n}__echo"));
-                if !known {
-                    return Err(format!("slow{n} is not there: {tools}").into());
-                }
-            }
-            Ok(took)
-        };
         // Once with nothing on disk, so that there is.
         let gateway = Gateway::start(&home, &servers)?;
         let mut client = Client::connect(gateway.port, "/mcp").await?;
-        let all = |tools: String| {
-            (0..SERVERS)
-                .all(|n| tools.contains(&format!("slow{n}__echo")))
-                .then_some(())
-        };
-        until(async || Ok(all(client.tools().await?))).await?;
+        until(async || Ok(has_all(&client.tools().await?).then_some(()))).await?;
         drop(gateway);
-        let one = TempDir::new()?;
-        let bare = async || -> Fallible<f64> {
-            let began = Instant::now();
-            let gateway = Gateway::start(&one, &json!({}))?;
-            let mut client = Client::connect(gateway.port, "/mcp").await?;
-            client.tools().await?;
-            Ok(nanoseconds(began.elapsed()))
-        };
         let mut pair = Pair::new();
-        for _ in 0..effort.rounds(10) {
-            pair.push(bare().await?, list().await?);
+        for _ in 0..effort.rounds(20) {
+            let (none, _) = first_list(&empty, &json!({})).await?;
+            let (all, tools) = first_list(&home, &servers).await?;
+            if !has_all(&tools) {
+                return Err(format!("not all are there: {tools}").into());
+            }
+            pair.push(none, all);
         }
-        Ok(vec![pair.row(
-            "exec to the first tools/list, 20 servers that take 2 s each, catalog on disk",
-            "no servers",
-            "20 servers",
-            None,
-        )])
+        let name = "exec to the first tools/list, 20 servers that take 2 s each, catalog on disk (direct: no servers)";
+        Ok(vec![Figure::time(name, &pair, Some(AIM))])
     })
+}
+
+async fn first_list(home: &TempDir, servers: &Value) -> Fallible<(f64, String)> {
+    let began = Instant::now();
+    let gateway = Gateway::start(home, servers)?;
+    let mut client = Client::connect(gateway.port, "/mcp").await?;
+    let tools = client.tools().await?;
+    Ok((nanoseconds(began.elapsed()), tools))
+}
+
+fn has_all(tools: &str) -> bool {
+    (0..SERVERS).all(|n| tools.contains(&format!("slow{n}__echo")))
 }

@@ -1,23 +1,23 @@
 //! A host that speaks to the program on its standard input and output, as an agent does.
 
+use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox, finish};
-
-/// Longer than anything takes on a busy machine; reached only by a test that fails.
-const LONG: Duration = Duration::from_secs(30);
+use crate::serving::{LONG, names};
 
 pub(crate) struct Host {
     pub(crate) child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     last: u64,
+    /// Answers that came while another was waited for.
+    kept: HashMap<u64, Value>,
 }
 
 impl Host {
@@ -42,6 +42,7 @@ impl Host {
             child,
             lines,
             last: 0,
+            kept: HashMap::new(),
         };
         let params = json!({
             "protocolVersion": "2025-06-18",
@@ -54,34 +55,54 @@ impl Host {
         host
     }
 
-    /// The answer to a request. What comes before it is passed over.
     #[track_caller]
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.begin(method, params);
+        self.answer(id)
+    }
+
+    /// Makes a request; its id.
+    pub(crate) fn begin(&mut self, method: &str, params: &Value) -> u64 {
         self.last += 1;
         let id = self.last;
         self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    /// The answer to a request. Other answers that come before it are kept, and whatever else is passed over.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
         loop {
+            if let Some(answer) = self.answered(id) {
+                return answer;
+            }
             let line = self.lines.recv_timeout(LONG).expect("an answer in time");
             let message: Value = serde_json::from_str(&line).expect("nothing but messages on stdout");
-            if message["id"] == json!(id) && message.get("method").is_none() {
-                return message;
+            if let (Some(id), None) = (message["id"].as_u64(), message.get("method")) {
+                self.kept.insert(id, message);
             }
         }
     }
 
+    /// The answer to a request, if it came while another was waited for.
+    pub(crate) fn answered(&mut self, id: u64) -> Option<Value> {
+        self.kept.remove(&id)
+    }
+
     #[track_caller]
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
-        self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }))["result"].clone()
+        let id = self.begin_call(tool, arguments);
+        self.answer(id)["result"].clone()
+    }
+
+    pub(crate) fn begin_call(&mut self, tool: &str, arguments: &Value) -> u64 {
+        self.begin("tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
     /// The names of the tools.
     #[track_caller]
     pub(crate) fn tools(&mut self) -> Vec<String> {
-        let answer = self.ask("tools/list", &json!({}));
-        let tools = answer["result"]["tools"].as_array().expect("a list").iter();
-        tools
-            .map(|tool| tool["name"].as_str().unwrap().to_owned())
-            .collect()
+        names(&self.ask("tools/list", &json!({})))
     }
 
     fn write(&mut self, message: &Value) {

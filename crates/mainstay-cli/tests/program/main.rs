@@ -1,13 +1,31 @@
 //! The program as a person or a script meets it: the real binary, its output, its exit codes, and what it leaves behind.
 
+#[path = "../../../mainstay-gateway/tests/http/clients.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the gateway, which use more of it"
+)]
+mod clients;
+#[path = "../../../mainstay-gateway/tests/http/wire.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the gateway, which use more of it"
+)]
+mod wire;
+
+mod bad_server;
+mod behind;
 mod call;
 mod check;
 mod configuration;
 mod host;
 mod http;
+mod killing;
 mod leaving;
+mod outliving;
 mod ping;
 mod sandbox;
+mod serving;
 mod terminal;
 mod tools;
 mod wrap;

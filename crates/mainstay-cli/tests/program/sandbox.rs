@@ -46,11 +46,14 @@ impl Sandbox {
     /// One with these servers in the user's own configuration.
     pub(crate) fn with(servers: &Value) -> Self {
         let sandbox = Self::new();
-        sandbox.write(
-            "home/.config/mainstay/mcp.json",
-            &json!({ "mcpServers": servers }).to_string(),
-        );
+        sandbox.configure(servers);
         sandbox
+    }
+
+    /// Puts these servers into the user's own configuration, in the place of others.
+    pub(crate) fn configure(&self, servers: &Value) {
+        let file = json!({ "mcpServers": servers }).to_string();
+        self.write("home/.config/mainstay/mcp.json", &file);
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

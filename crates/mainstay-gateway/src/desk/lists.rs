@@ -1,4 +1,5 @@
-//! Lists, from the published catalog: written once for each content, and handed out as they are.
+//! Lists, from the published catalog: written once for each content, and handed out as they are. One server's are in
+//! the order in which it lists them, those of the union in the order of the servers' names and then of the items'.
 //!
 //! They are answered at once. Only where nothing was ever listed is the first listing waited for, within a bound: an
 //! empty list would be believed.
@@ -12,12 +13,11 @@ use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{CatalogHash, Era, Kind, Offer, Server, StateKind};
 use tokio::time::timeout;
 
+use super::caching::Hint;
+use super::pages::{Cursor, Pages};
 use super::{Desk, Request};
-use crate::protocol::{invalid_params, text};
+use crate::protocol::text;
 use crate::scope::Scope;
-
-/// Items on a page. Clients that do not turn pages see this many.
-const PAGE: usize = 1000;
 
 /// How long the first listing of a server that a client asks for by name is waited for.
 const FIRST_LISTING: Duration = Duration::from_secs(30);
@@ -34,25 +34,23 @@ struct Written {
     of: CatalogHash,
     /// The view through which tools are shown; it changes without the catalog.
     view: Option<Arc<ToolView>>,
-    pages: Arc<[RawJson]>,
+    hint: Hint,
+    pages: Arc<Pages>,
 }
 
 impl Desk {
     pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
-        let page = page_of(request.params.as_ref())?;
+        let cursor = Cursor::read(request.params.as_ref())?;
         self.first_listing(&request.client.scope).await;
         // Before the list is looked up: a change in between is told for nothing at worst, and never missed.
         if let Some(hearing) = request.client.hearing() {
             hearing.sees(kind);
         }
-        let pages = self.pages(&request.client.scope, kind, request.client.era);
-        pages
-            .get(page)
-            .cloned()
-            .ok_or_else(|| invalid_params("the cursor is not of this list any more: list again"))
+        self.pages(&request.client.scope, kind, request.client.era)
+            .page(cursor)
     }
 
-    fn pages(&self, scope: &Scope, kind: Kind, era: Era) -> Arc<[RawJson]> {
+    fn pages(&self, scope: &Scope, kind: Kind, era: Era) -> Arc<Pages> {
         let catalog = self.fleet().catalog();
         let server = match scope {
             Scope::Union => None,
@@ -66,12 +64,13 @@ impl Desk {
             .as_ref()
             .map_or_else(|| catalog.hash(), |listed| listed.hash());
         let view = server.as_ref().map(Server::view);
+        let hint = match era {
+            Era::Legacy => Hint::NONE,
+            Era::Modern => self.hint(&catalog, scope, kind),
+        };
         let key = (scope.clone(), kind, era);
-        if let Some(written) = self
-            .lists
-            .get(&key)
-            .filter(|written| written.of == of && written.view == view)
-        {
+        let is_current = |written: &Written| written.of == of && written.view == view && written.hint == hint;
+        if let Some(written) = self.lists.get(&key).filter(is_current) {
             return written.pages;
         }
         let items: Vec<RawJson> = match (scope, &listed, &view) {
@@ -82,7 +81,7 @@ impl Desk {
                 Kind::Template => published(catalog.templates()),
             },
             (Scope::Server(_), Some(listed), Some(view)) => {
-                let items = listed.items(kind).iter();
+                let items = listed.listed(kind);
                 match kind {
                     Kind::Tool => items
                         .filter(|item| view.admits(item.key()))
@@ -95,10 +94,11 @@ impl Desk {
             }
             (Scope::Server(_), _, _) => Vec::new(),
         };
-        let pages: Arc<[RawJson]> = write(kind, era, &items).into();
+        let pages = Arc::new(Pages::write(kind, era, &items, hint));
         let written = Written {
             of,
             view,
+            hint,
             pages: pages.clone(),
         };
         self.lists.put(key, written);
@@ -177,71 +177,4 @@ fn shown(item: &mainstay::Item, view: &ToolView) -> RawJson {
         tool.set("description", text(description));
     }
     tool.to_raw()
-}
-
-fn write(kind: Kind, era: Era, items: &[RawJson]) -> Vec<RawJson> {
-    let pages = items.len().div_ceil(PAGE).max(1);
-    (0..pages)
-        .map(|page| {
-            let items = items.iter().skip(page * PAGE).take(PAGE);
-            let next = (page + 1 < pages).then_some(page + 1);
-            write_page(kind, era, items, next)
-        })
-        .collect()
-}
-
-fn write_page<'a>(
-    kind: Kind,
-    era: Era,
-    items: impl Iterator<Item = &'a RawJson>,
-    next: Option<usize>,
-) -> RawJson {
-    let mut result = Object::default();
-    let mut list = String::from("[");
-    for (n, item) in items.enumerate() {
-        list.push_str(if n == 0 { "" } else { "," });
-        list.push_str(item.as_str());
-    }
-    list.push(']');
-    let list = RawJson::from_text(list).unwrap_or(RawJson::NULL);
-    match era {
-        Era::Legacy => {}
-        Era::Modern => result.set("resultType", text("complete")),
-    }
-    result.set(field(kind), list);
-    if let Some(next) = next {
-        result.set("nextCursor", text(&next.to_string()));
-    }
-    match era {
-        Era::Legacy => {}
-        // Whoever listens is told of changes; nobody needs to guess how long it holds.
-        Era::Modern => {
-            result.set("ttlMs", RawJson::from(0));
-            result.set("cacheScope", text("private"));
-        }
-    }
-    result.to_raw()
-}
-
-const fn field(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Tool => "tools",
-        Kind::Prompt => "prompts",
-        Kind::Resource => "resources",
-        Kind::Template => "resourceTemplates",
-    }
-}
-
-fn page_of(params: Option<&RawJson>) -> Result<usize, RpcError> {
-    let cursor = params
-        .and_then(Object::parse)
-        .and_then(|params| params.get("cursor").cloned());
-    let Some(cursor) = cursor.filter(|cursor| *cursor != RawJson::NULL) else {
-        return Ok(0);
-    };
-    let page = cursor
-        .parse::<String>()
-        .ok()
-        .and_then(|cursor| cursor.parse().ok());
-    page.ok_or_else(|| invalid_params("the cursor is not one of this server"))
 }

@@ -4,10 +4,12 @@
 //! do (`passing`, by the names of `naming`), and remembers what a client wants to be told (`audience`, `wishes`).
 
 mod audience;
+mod caching;
 mod greeting;
 mod level;
 mod lists;
 mod naming;
+mod pages;
 mod passing;
 mod rounds;
 mod state;

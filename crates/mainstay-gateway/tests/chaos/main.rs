@@ -12,7 +12,7 @@ mod adversary;
 #[path = "../../../mainstay/tests/chaos/cast.rs"]
 mod cast;
 mod clients;
-#[path = "../http/support.rs"]
+#[path = "../http/clients.rs"]
 #[expect(dead_code, reason = "shared with the tests of the door, which need more of it")]
 mod door;
 mod finale;

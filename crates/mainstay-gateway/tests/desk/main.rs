@@ -10,6 +10,7 @@ mod memory;
 mod asking;
 mod bad_input;
 mod client;
+mod lists;
 mod outliving;
 mod passing;
 mod union;

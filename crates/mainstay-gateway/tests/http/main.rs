@@ -1,5 +1,6 @@
 //! The door over HTTP, against real sockets: clients of both eras, what they may do, and what they may not.
 
+mod clients;
 mod support;
 mod wire;
 

@@ -40,7 +40,7 @@ impl Step<'_> {
         let proven = matches!(&self.machine.state, State::Connected(live) if live.is_proven());
         self.detach(Manner::Cut);
         match recovery {
-            Recovery::Retry | Recovery::RetryAfter(_) => {}
+            Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryOnReturn => {}
             Recovery::Login => {
                 return self.enter(State::Disconnected(Rest::AuthRequired), Cause::LoginRequired);
             }
@@ -50,6 +50,10 @@ impl Step<'_> {
         if !proven {
             self.machine.failures = self.machine.failures.saturating_add(1);
         }
+        let pausing = match recovery {
+            Recovery::RetryOnReturn => Pause::Absent(generation),
+            Recovery::Retry | Recovery::RetryAfter(_) | Recovery::Login | Recovery::GiveUp => Pause::Backoff,
+        };
         let policy = &self.machine.policy;
         if self.machine.failures >= policy.budget.get() {
             return match policy.when_spent {
@@ -59,21 +63,25 @@ impl Step<'_> {
                     let spread = jittered(period / 2, self.now, generation);
                     let pause = period.mul_f64(0.75).saturating_add(spread);
                     let at = self.now + pause.max(wanted_pause);
-                    self.enter(State::Disconnected(Rest::BudgetSpent(at)), cause);
+                    self.enter(State::Disconnected(Rest::BudgetSpent(at, pausing)), cause);
                 }
             };
         }
         let longest = policy.backoff.longest_pause(self.machine.failures);
         let pause = jittered(longest, self.now, generation).max(wanted_pause);
-        let why = if pause.is_zero() {
-            Pause::None
-        } else {
-            Pause::Backoff
-        };
+        let why = if pause.is_zero() { Pause::None } else { pausing };
         self.enter(
             State::Reconnecting(Attempt::Pausing(self.now + pause, why)),
             cause,
         );
+    }
+
+    /// Whoever came back is dialled at once. Nothing is renewed: the dial takes its token, and a failure counts.
+    pub(super) fn returned(&mut self, generation: Generation) {
+        if self.machine.absent() != Some(generation) {
+            return self.effects.push(Effect::CountStale(generation));
+        }
+        self.enter(State::Reconnecting(self.start_now()), Cause::Returned);
     }
 
     pub(super) fn call_answered(&mut self) {

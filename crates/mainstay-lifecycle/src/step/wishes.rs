@@ -45,7 +45,7 @@ impl Step<'_> {
         self.detach(manner);
         let attempt = self.start_now();
         let next = match self.machine.state {
-            State::Connected(_) | State::Reconnecting(_) | State::Disconnected(Rest::BudgetSpent(_)) => {
+            State::Connected(_) | State::Reconnecting(_) | State::Disconnected(Rest::BudgetSpent(..)) => {
                 State::Reconnecting(attempt)
             }
             State::Disabled

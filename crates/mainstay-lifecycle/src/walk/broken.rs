@@ -47,6 +47,8 @@ pub(super) enum Broken {
     ProbeUndue,
     /// A doubt about a connection was not followed by a probe.
     DoubtIgnored,
+    /// A return was not followed by a dial, or not waited for, or waited for where nobody is absent.
+    ReturnIgnored,
     /// The transitions told are not the changes of state.
     TransitionUntold,
     /// The catalog was not marked stale or withdrawn when it should be, or was when it should not.

@@ -25,6 +25,8 @@ pub(super) struct Ledger {
     pub(super) failures: u32,
     /// No dial before this moment: the pause that was announced.
     pub(super) not_before: Moment,
+    /// The generation that found nobody there, until its pause is over or nobody cares any more.
+    pub(super) absent: Option<Generation>,
     /// When the bucket will be full again: tokens and refill time in one number, by other arithmetic than the machine's.
     pub(super) full_at: Moment,
 }
@@ -65,6 +67,7 @@ impl Ledger {
             wanted: false,
             failures: 0,
             not_before: now,
+            absent: None,
             full_at: now,
         }
     }
@@ -86,7 +89,7 @@ impl Ledger {
             Input::Enable { .. } => self.enable(now, kind),
             Input::Disable => {
                 self.wanted = false;
-                self.not_before = now;
+                self.pause_ends(now);
                 Verdict::ends(End::Wish(Manner::Cut))
             }
             Input::Restart => self.renew(now, Manner::Cut),
@@ -95,6 +98,10 @@ impl Ledger {
             Input::Timer(vitals) => self.time(*vitals, now, policy),
             Input::Closed(_) => {
                 self.closing = None;
+                Verdict::default()
+            }
+            Input::Returned(_) => {
+                self.pause_ends(now);
                 Verdict::default()
             }
             Input::Adjust(_) => self.report(Current::watched_anew),
@@ -121,7 +128,7 @@ impl Ledger {
     fn enable(&mut self, now: Moment, kind: StateKind) -> Verdict {
         if !self.wanted || kind == StateKind::PermanentlyFailed {
             self.failures = 0;
-            self.not_before = now;
+            self.pause_ends(now);
         }
         self.wanted = true;
         Verdict::default()
@@ -132,9 +139,15 @@ impl Ledger {
             return Verdict::default();
         }
         self.failures = 0;
-        self.not_before = now;
+        self.pause_ends(now);
         self.full_at = now;
         Verdict::ends(End::Wish(manner))
+    }
+
+    /// Whatever the pause was for, nothing but a close or a token is in the way of the next dial.
+    fn pause_ends(&mut self, now: Moment) {
+        self.not_before = now;
+        self.absent = None;
     }
 
     fn time(&mut self, vitals: Vitals, now: Moment, policy: &Policy) -> Verdict {
@@ -157,7 +170,9 @@ impl Ledger {
         };
         let verdict = what(current);
         let counts = match verdict.end {
-            Some(End::Loss(Recovery::Retry | Recovery::RetryAfter(_))) => !current.is_proven(),
+            Some(End::Loss(Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryOnReturn)) => {
+                !current.is_proven()
+            }
             Some(End::Loss(Recovery::Login | Recovery::GiveUp) | End::Wish(_)) | None => false,
         };
         self.failures += u32::from(counts);
@@ -227,6 +242,7 @@ impl Ledger {
             self.full_at = self.full_at.max(now) + policy.bucket.refill_every;
         }
         self.opened += 1;
+        self.absent = None;
         self.current = Some(Current::dialled(generation, now, policy));
         Ok(())
     }
@@ -289,6 +305,11 @@ impl Ledger {
 
     pub(super) fn generation(&self) -> Option<Generation> {
         self.current.as_ref().map(|current| current.generation)
+    }
+
+    /// The generation that was closed last, while its close runs.
+    pub(super) fn lost(&self) -> Option<Generation> {
+        self.closing.map(|closing| closing.generation)
     }
 
     fn current(&mut self, generation: Generation) -> Result<&mut Current, Broken> {

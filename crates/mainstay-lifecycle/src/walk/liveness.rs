@@ -15,7 +15,7 @@ const SOON: usize = 12;
 
 pub(super) fn holds(world: &World, subject: Subject) -> Result<(), Broken> {
     match &world.machine.state {
-        State::Connecting(_) | State::Reconnecting(_) | State::Disconnected(Rest::BudgetSpent(_)) => {
+        State::Connecting(_) | State::Reconnecting(_) | State::Disconnected(Rest::BudgetSpent(..)) => {
             connects(world.clone(), subject)?;
         }
         State::Disconnected(Rest::Idle) => connects_after(world, Input::Demand, subject)?,

@@ -45,7 +45,7 @@ impl Subject {
 }
 
 /// Each fault, and the promise by which the walk finds it.
-const FOUND_BY: [(Fault, Broken); 58] = [
+const FOUND_BY: [(Fault, Broken); 62] = [
     (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
     (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
     (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
@@ -101,6 +101,10 @@ const FOUND_BY: [(Fault, Broken); 58] = [
     (Fault::IgnoresARestartWhenFailed, Broken::NeverConnects),
     (Fault::IgnoresAnEnableWhileDisabling, Broken::WishIgnored),
     (Fault::DialsTheDormant, Broken::WishIgnored),
+    (Fault::IgnoresAReturn, Broken::ReturnIgnored),
+    (Fault::AwaitsNoReturn, Broken::ReturnIgnored),
+    (Fault::BelievesAnyReturn, Broken::StaleReportMattered),
+    (Fault::RenewsTheBudgetOnReturn, Broken::FailuresMiscounted),
     (Fault::TellsNoTransition, Broken::CatalogMistold),
     (Fault::TellsAWrongOrigin, Broken::TransitionUntold),
     (Fault::KeepsTheCatalog, Broken::CatalogMistold),

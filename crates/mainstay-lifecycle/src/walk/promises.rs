@@ -77,7 +77,7 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
     let policy = &next.machine.policy;
     let failures = next.ledger.failures;
     let wanted = match verdict.end {
-        Some(End::Loss(Recovery::Retry)) => now,
+        Some(End::Loss(Recovery::Retry | Recovery::RetryOnReturn)) => now,
         Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause,
         Some(End::Loss(Recovery::Login)) => {
             let asks = next.machine.state == State::Disconnected(Rest::AuthRequired);
@@ -95,7 +95,7 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
         (State::PermanentlyFailed, WhenSpent::GiveUp) => {
             return ensure(failures >= policy.budget.get(), Broken::LossMisjudged);
         }
-        (State::Disconnected(Rest::BudgetSpent(at)), WhenSpent::ProbeEvery(period)) => {
+        (State::Disconnected(Rest::BudgetSpent(at, _)), WhenSpent::ProbeEvery(period)) => {
             ensure(failures >= policy.budget.get(), Broken::LossMisjudged)?;
             (now + period * 3 / 4, now + period * 5 / 4, *at)
         }
@@ -106,6 +106,8 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
         _ => return Err(Broken::LossMisjudged),
     };
     next.ledger.not_before = at;
+    let awaited = verdict.end == Some(End::Loss(Recovery::RetryOnReturn)) && now < at;
+    next.ledger.absent = next.ledger.lost().filter(|_| awaited);
     let bounded = earliest.max(wanted) <= at && at <= latest.max(wanted);
     ensure(bounded, Broken::LossMisjudged)
 }
@@ -133,6 +135,10 @@ pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Broken> {
         | StateKind::PermanentlyFailed => ledger.wanted,
     };
     ensure(machine.desired == desired && at_rest, Broken::WishIgnored)?;
+    // A pause that is over may have become one for a token.
+    let awaited =
+        ledger.absent == machine.absent() || (machine.absent().is_none() && ledger.not_before <= now);
+    ensure(awaited, Broken::ReturnIgnored)?;
     match (&machine.state, &ledger.current) {
         (State::Connecting(attempt) | State::Reconnecting(attempt), current) => {
             attempt_agrees(next, attempt, current.as_ref(), now)
@@ -158,7 +164,7 @@ fn attempt_agrees(
             let token_at = ledger.token_at(&next.machine.policy.bucket);
             let honest = match pause {
                 Pause::Token => *at == token_at && *at >= ledger.not_before,
-                Pause::None | Pause::Backoff => *at <= ledger.not_before.max(now),
+                Pause::None | Pause::Backoff | Pause::Absent(_) => *at <= ledger.not_before.max(now),
             };
             ensure(honest, Broken::BucketIgnored)
         }
@@ -243,7 +249,7 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => {
             ledger.closing.is_none().then_some(*at)
         }
-        State::Disconnected(Rest::BudgetSpent(at)) => Some(*at),
+        State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
         State::Connecting(_)
         | State::Reconnecting(_)
         | State::Connected(_)

@@ -111,7 +111,9 @@ impl World {
         let old = 1.max(fresh.0.saturating_sub(OLD))..=fresh.0;
         for generation in old.map(Generation).filter(|old| current != Some(*old)) {
             let close = (closing != Some(generation)).then_some(Input::Closed(generation));
-            for report in reports(generation).into_iter().chain(close) {
+            let absent = self.machine.absent() == Some(generation);
+            let back = (!absent).then_some(Input::Returned(generation));
+            for report in reports(generation).into_iter().chain(close).chain(back) {
                 heard += 1;
                 self.unmoved_by(report, &[Effect::CountStale(generation)], subject)?;
             }
@@ -146,6 +148,9 @@ impl World {
         }
         if let Some(closing) = self.machine.closing() {
             events.push(Event::at_once(Input::Closed(closing)));
+        }
+        if let Some(absent) = self.machine.absent() {
+            events.push(Event::at_once(Input::Returned(absent)));
         }
         for after in self.pauses(pace, subject) {
             let signs = if matches!(self.machine.state, State::Connected(_)) {
@@ -194,7 +199,7 @@ impl World {
                     Watch::Asked { asked, by, .. } => (*asked, *by) = (shift(*asked), shift(*by)),
                 }
             }
-            State::Disconnected(Rest::BudgetSpent(at)) => *at = shift(*at),
+            State::Disconnected(Rest::BudgetSpent(at, _)) => *at = shift(*at),
             State::Disconnected(Rest::Idle | Rest::AuthRequired)
             | State::Disabled
             | State::Disabling
@@ -263,12 +268,13 @@ fn wishes() -> [Input; 7] {
     ]
 }
 
-/// Every report but `Closed`, plausible or not: the machine must have an answer to all.
-fn reports(generation: Generation) -> [Input; 18] {
+/// Every report but `Closed` and `Returned`, plausible or not: the machine must have an answer to all.
+fn reports(generation: Generation) -> [Input; 19] {
     [
         Input::Opened(generation),
         Input::OpenFailed(generation, Recovery::Retry),
         Input::OpenFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
+        Input::OpenFailed(generation, Recovery::RetryOnReturn),
         Input::OpenFailed(generation, Recovery::Login),
         Input::OpenFailed(generation, Recovery::GiveUp),
         Input::Listed(generation, Listing::Good),

@@ -2,6 +2,7 @@
 
 mod listing;
 mod losing;
+mod returning;
 mod server;
 mod watching;
 mod wishes;

@@ -148,7 +148,7 @@ impl Server {
             State::Connecting(Attempt::Pausing(at, why)) | State::Reconnecting(Attempt::Pausing(at, why)) => {
                 Some((at.since(self.now), *why))
             }
-            State::Disconnected(Rest::BudgetSpent(at)) => Some((at.since(self.now), Pause::Backoff)),
+            State::Disconnected(Rest::BudgetSpent(at, why)) => Some((at.since(self.now), *why)),
             _ => None,
         }
     }

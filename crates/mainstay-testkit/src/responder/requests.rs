@@ -102,7 +102,7 @@ impl Responder {
         if modern && cacheable {
             let scope = if self.script.private { "private" } else { "public" };
             members.push(("cacheScope", format!("{scope:?}")));
-            members.push(("ttlMs", "0".to_owned()));
+            members.push(("ttlMs", self.script.ttl_ms.to_string()));
         }
         let mut meta = json!({});
         if modern {

@@ -5,8 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::report::{Amount, Row, Side};
-
 /// What two sides took for one operation, over all batches.
 pub(crate) struct Pair {
     base: Vec<f64>,
@@ -57,25 +55,17 @@ impl Pair {
         self
     }
 
-    pub(crate) fn row(
-        &self,
-        name: &'static str,
-        base: &'static str,
-        ours: &'static str,
-        aim: Option<f64>,
-    ) -> Row {
-        let ratios = self.ours.iter().zip(&self.base).map(|(ours, base)| ours / base);
-        let side = |what, times: &[f64]| Side {
-            what,
-            amount: Amount::Nanoseconds(median(times.iter().copied())),
-        };
-        Row {
-            name,
-            base: side(base, &self.base),
-            ours: side(ours, &self.ours),
-            ratio: median(ratios),
-            aim,
-        }
+    /// The median of each side.
+    pub(crate) fn medians(&self) -> (f64, f64) {
+        (
+            median(self.base.iter().copied()),
+            median(self.ours.iter().copied()),
+        )
+    }
+
+    /// The median of what one side took over what the other took right before or after.
+    pub(crate) fn ratio(&self) -> f64 {
+        median(self.ours.iter().zip(&self.base).map(|(ours, base)| ours / base))
     }
 }
 

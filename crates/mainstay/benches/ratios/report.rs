@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use crate::compare::Pair;
+
 /// One figure: what Mainstay takes, over what the same thing takes without it.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -18,6 +20,29 @@ pub(crate) struct Row {
 pub(crate) struct Side {
     pub(crate) what: &'static str,
     pub(crate) amount: Amount,
+}
+
+impl Pair {
+    pub(crate) fn row(
+        &self,
+        name: &'static str,
+        base: &'static str,
+        ours: &'static str,
+        aim: Option<f64>,
+    ) -> Row {
+        let side = |what, median| Side {
+            what,
+            amount: Amount::Nanoseconds(median),
+        };
+        let (base_took, ours_took) = self.medians();
+        Row {
+            name,
+            base: side(base, base_took),
+            ours: side(ours, ours_took),
+            ratio: self.ratio(),
+            aim,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

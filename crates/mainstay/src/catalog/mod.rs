@@ -5,10 +5,11 @@
 //! the catalogs of all servers, each seen through its [`View`], into the published [`Catalog`]; [`Store`] keeps a
 //! server's catalog on disk for the next start.
 //!
-//! Invariants: items are carried as the bytes the server sent; equal offers give equal bytes, order and hash whatever
-//! order they were listed in; the revision grows only when content changes; one bad item costs none of its neighbours;
+//! Invariants: items are carried as the bytes the server sent; equal offers give equal bytes and hash, and an equal union,
+//! whatever order they were listed in; the revision grows only when content changes; one bad item costs none of its neighbours;
 //! a reader never waits and never sees a half-built catalog.
 
+mod caching;
 mod diagnostic;
 mod hash;
 mod item;
@@ -29,6 +30,7 @@ mod view;
 #[cfg(test)]
 mod fixtures;
 
+pub use self::caching::{CacheScope, Caching};
 pub use self::diagnostic::{Diagnostic, Fault};
 pub use self::hash::CatalogHash;
 pub use self::item::{Hints, Item};

@@ -7,13 +7,13 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::time::Duration;
 
 use serde::Deserializer as _;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Kind;
+use super::caching::Caching;
 use super::object::fields;
 use crate::wire::RawJson;
 
@@ -50,10 +50,8 @@ pub(crate) struct Listing {
     pub(crate) kind: Kind,
     /// The items as the server sent them, in its order.
     pub(crate) items: Vec<RawJson>,
-    /// Some page is meant for this authorization alone.
-    pub(crate) private: bool,
-    /// How long the server calls the list fresh: the shortest time any page gave.
-    pub(crate) ttl: Option<Duration>,
+    /// How the list may be kept, all its pages together; `None` where no page was given.
+    pub(crate) caching: Option<Caching>,
     /// Why the rest was not listed.
     pub(crate) cut_off: Option<CutOff>,
 }
@@ -113,7 +111,8 @@ impl Pager {
             fields(result.as_str(), wanted).map_err(|source| PageError::NotAnObject { kind, source })?;
 
         self.pages += 1;
-        self.listing.note_caching(scope, ttl);
+        let caching = Caching::read(scope, ttl);
+        self.listing.caching = Some(self.listing.caching.map_or(caching, |so_far| so_far.and(caching)));
         let items = items.ok_or(PageError::NoItems { kind })?;
         let within = self.add(items).map_err(|_| PageError::NoItems { kind })?;
         Ok(match within.and_then(|()| self.turn_to(next)) {
@@ -180,8 +179,7 @@ impl Listing {
         Self {
             kind,
             items: Vec::new(),
-            private: false,
-            ttl: None,
+            caching: None,
             cut_off: None,
         }
     }
@@ -191,18 +189,6 @@ impl Listing {
             cut_off: Some(why),
             ..self
         }
-    }
-
-    /// A scope that is given and is not `public` counts as private: an unknown one may be stricter, never laxer.
-    fn note_caching(&mut self, scope: Option<&RawValue>, ttl: Option<&RawValue>) {
-        self.private |= scope.is_some_and(|scope| !matches!(scope.get(), "\"public\"" | "null"));
-        let ttl = ttl
-            .and_then(|ttl| serde_json::from_str(ttl.get()).ok())
-            .map(Duration::from_millis);
-        self.ttl = match (self.ttl, ttl) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) enum Replacement {
     Replace(ServerCatalog),
     /// It emptied a list that had items: list again, and decide with this doubt.
     Confirm(Doubt),
-    /// It has the content of the last-good catalog; only diagnostics and time to live may be newer.
+    /// It has the content of the last-good catalog, and its order; only diagnostics and time to live may be newer.
     Same(ServerCatalog),
 }
 
@@ -32,7 +32,7 @@ impl Replacement {
             return Self::Replace(fresh);
         };
         if *previous == fresh {
-            return Self::Same(fresh);
+            return Self::Same(fresh.in_order_of(previous));
         }
         let emptied: BTreeSet<Kind> = Kind::ALL
             .into_iter()
@@ -57,8 +57,8 @@ impl Doubt {
 #[cfg(test)]
 mod tests {
     use super::{Doubt, Replacement};
-    use crate::catalog::Kind;
     use crate::catalog::fixtures::{catalog, prompt, tool};
+    use crate::catalog::{Item, Kind};
 
     #[test]
     fn the_first_listing_is_believed_even_when_empty() {
@@ -68,13 +68,21 @@ mod tests {
 
     #[test]
     fn the_same_content_in_another_order_is_the_same() {
-        let last = catalog("s", &[tool("a"), tool("b")]);
+        let last = catalog("s", &[tool("b"), tool("a")]);
         let decision = Replacement::decide(
             Some(&last),
-            catalog("s", &[tool("b"), tool("a")]),
+            catalog("s", &[tool("a"), tool("b")]),
             &Doubt::default(),
         );
-        assert!(matches!(decision, Replacement::Same(_)));
+        let Replacement::Same(fresh) = decision else {
+            panic!("{decision:?}");
+        };
+        let order: Vec<_> = fresh.listed(Kind::Tool).map(Item::key).collect();
+        assert_eq!(
+            order,
+            ["b", "a"],
+            "and is shown in the order it was first listed in"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::caching::Caching;
 use super::diagnostic::{Diagnostic, Fault, Findings};
 use super::hash::{CatalogHash, Hasher};
 use super::pages::{Listing, MAX_BYTES};
@@ -12,9 +13,11 @@ use crate::wire::RawJson;
 #[derive(Clone, Debug)]
 pub struct ServerCatalog {
     about: About,
+    /// Sorted by key.
     items: [Vec<Item>; Kind::ALL.len()],
-    private: bool,
-    ttl: Option<Duration>,
+    /// Where the items stand, in the order in which the server listed them.
+    order: [Vec<u32>; Kind::ALL.len()],
+    caching: [Option<Caching>; Kind::ALL.len()],
     hash: CatalogHash,
     diagnostics: Vec<Diagnostic>,
 }
@@ -35,8 +38,9 @@ pub struct About {
 impl ServerCatalog {
     /// Makes a catalog of what was listed; what is malformed, doubled or over the bounds is set aside.
     ///
-    /// Items are sorted by key. A server may list in any order, and another one each time; but callers put the list at
-    /// the head of a model's prompt, and a prompt cache is lost with the first byte that moves.
+    /// Items are sorted by key, and the order of the listing is kept beside. A server may list in another order each
+    /// time; but callers put the list at the head of a model's prompt, and a prompt cache is lost with the first byte
+    /// that moves.
     pub(crate) fn new(server: &str, about: About, listings: impl IntoIterator<Item = Listing>) -> Self {
         Self::admitting(server, about, listings, |_item| Ok(()))
     }
@@ -56,20 +60,22 @@ impl ServerCatalog {
         admit: impl Fn(&Item) -> Result<(), String>,
     ) -> Self {
         let mut findings = Findings::of(server);
-        let mut items: [Vec<Item>; Kind::ALL.len()] = Default::default();
-        let mut private = false;
-        let mut ttl: Option<Duration> = None;
+        let mut listed: [Vec<(u32, Item)>; Kind::ALL.len()] = Default::default();
+        let mut caching: [Option<Caching>; Kind::ALL.len()] = Default::default();
         for listing in listings {
-            private |= listing.private;
-            ttl = ttl.into_iter().chain(listing.ttl).min();
             let kind = listing.kind;
+            let said = &mut caching[kind.index()];
+            *said = match (*said, listing.caching) {
+                (Some(one), Some(other)) => Some(one.and(other)),
+                (one, other) => one.or(other),
+            };
             if let Some(why) = listing.cut_off {
                 findings.add(kind, Fault::CutOff, None, why);
             }
-            for raw in listing.items {
+            for (at, raw) in (0..).zip(listing.items) {
                 match Item::read(kind, raw) {
                     Ok(item) => match admit(&item) {
-                        Ok(()) => items[kind.index()].push(item),
+                        Ok(()) => listed[kind.index()].push((at, item)),
                         Err(why) => findings.add(kind, Fault::Malformed, Some(item.key()), why),
                     },
                     Err(flaw) => findings.add(kind, Fault::Malformed, flaw.item.as_deref(), flaw.message),
@@ -78,16 +84,18 @@ impl ServerCatalog {
         }
         let mut room = MAX_BYTES.saturating_sub(about.bytes());
         for kind in Kind::ALL {
-            let list = &mut items[kind.index()];
+            let list = &mut listed[kind.index()];
             sort(kind, list, &mut findings);
             cut_to(&mut room, kind, list, &mut findings);
         }
+        let order = listed.each_ref().map(|list| order(list));
+        let items = listed.map(|list| list.into_iter().map(|(_, item)| item).collect());
         Self {
-            hash: hash(&about, &items, private),
+            hash: hash(&about, &items, &caching),
             about,
             items,
-            private,
-            ttl,
+            order,
+            caching,
             diagnostics: findings.finish(),
         }
     }
@@ -95,6 +103,12 @@ impl ServerCatalog {
     /// The items of one kind, sorted by key.
     pub fn items(&self, kind: Kind) -> &[Item] {
         &self.items[kind.index()]
+    }
+
+    /// The items of one kind, in the order in which the server listed them when it first offered just these.
+    pub fn listed(&self, kind: Kind) -> impl ExactSizeIterator<Item = &Item> {
+        let items = self.items(kind);
+        self.order[kind.index()].iter().map(|&at| &items[at as usize])
     }
 
     /// The item of this kind with this name or uri.
@@ -111,12 +125,29 @@ impl ServerCatalog {
 
     /// Whether some of it is meant for this authorization alone, and so must not be stored.
     pub fn is_private(&self) -> bool {
-        self.private
+        self.caching.iter().flatten().any(|said| said.is_private())
     }
 
-    /// How long the server calls its lists fresh.
+    /// How long the server calls its lists fresh: the shortest time of them.
     pub fn ttl(&self) -> Option<Duration> {
-        self.ttl
+        self.caching.iter().flatten().filter_map(|said| said.ttl).min()
+    }
+
+    /// How one list may be kept; `None` where the server was not asked for it.
+    pub fn caching(&self, kind: Kind) -> Option<Caching> {
+        self.caching[kind.index()]
+    }
+
+    /// The same in the order of `previous`, which has the same content: an order that changes for no reason is not shown.
+    pub(super) fn in_order_of(self, previous: &Self) -> Self {
+        debug_assert_eq!(
+            self.hash, previous.hash,
+            "the same items stand in the same places"
+        );
+        Self {
+            order: previous.order.clone(),
+            ..self
+        }
     }
 
     /// The hash of all items and of what the server said of itself.
@@ -153,9 +184,10 @@ impl About {
 ///
 /// Of two different items with one key the one with the lesser bytes stays, so that the choice does not hang on the
 /// order of the listing. An exact copy is dropped without a word: nothing is lost with it.
-fn sort(kind: Kind, items: &mut Vec<Item>, findings: &mut Findings<'_>) {
-    items.sort_by(|a, b| (a.key(), a.raw().as_bytes()).cmp(&(b.key(), b.raw().as_bytes())));
-    items.dedup_by(|later, first| {
+fn sort(kind: Kind, items: &mut Vec<(u32, Item)>, findings: &mut Findings<'_>) {
+    // Stable: of exact copies the one that was listed first stays.
+    items.sort_by(|(_, a), (_, b)| (a.key(), a.raw().as_bytes()).cmp(&(b.key(), b.raw().as_bytes())));
+    items.dedup_by(|(_, later), (_, first)| {
         let doubled = later.key() == first.key();
         if doubled && later.raw() != first.raw() {
             let message = format!("the server offers two different {kind}s of this name");
@@ -166,10 +198,10 @@ fn sort(kind: Kind, items: &mut Vec<Item>, findings: &mut Findings<'_>) {
 }
 
 /// Cuts the list where the catalog's bytes run out.
-fn cut_to(room: &mut usize, kind: Kind, items: &mut Vec<Item>, findings: &mut Findings<'_>) {
+fn cut_to(room: &mut usize, kind: Kind, items: &mut Vec<(u32, Item)>, findings: &mut Findings<'_>) {
     let fitting = items
         .iter()
-        .take_while(|item| match room.checked_sub(item.raw().as_bytes().len()) {
+        .take_while(|(_, item)| match room.checked_sub(item.raw().as_bytes().len()) {
             Some(left) => {
                 *room = left;
                 true
@@ -185,16 +217,25 @@ fn cut_to(room: &mut usize, kind: Kind, items: &mut Vec<Item>, findings: &mut Fi
     }
 }
 
+/// Where sorted items stand, in the order of their listing.
+fn order(items: &[(u32, Item)]) -> Vec<u32> {
+    let mut order: Vec<(u32, u32)> = (0..).zip(items).map(|(at, (listed, _))| (*listed, at)).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, at)| at).collect()
+}
+
 /// Privacy is content: a list that turns private must replace the one that may be stored. A time to live is not: it
-/// may count down with every listing.
-fn hash(about: &About, items: &[Vec<Item>], private: bool) -> CatalogHash {
+/// may count down with every listing. Nor is the order.
+fn hash(about: &About, items: &[Vec<Item>], caching: &[Option<Caching>]) -> CatalogHash {
     let mut hasher = Hasher::default();
     hasher
         .optional(about.protocol_version.as_deref().map(str::as_bytes))
         .optional(about.server_info.as_ref().map(RawJson::as_bytes))
         .optional(about.capabilities.as_ref().map(RawJson::as_bytes))
-        .optional(about.instructions.as_deref().map(str::as_bytes))
-        .count(usize::from(private));
+        .optional(about.instructions.as_deref().map(str::as_bytes));
+    for said in caching {
+        hasher.count(usize::from(said.is_some_and(Caching::is_private)));
+    }
     for list in items {
         hasher.count(list.len());
         for item in list {

@@ -129,7 +129,7 @@ impl Keeper {
         self.since = SystemTime::now();
         self.login = match self.machine.state() {
             State::Disconnected(Rest::AuthRequired) => LoginWatch::start(&self.slot),
-            State::Disconnected(Rest::Idle | Rest::BudgetSpent(_))
+            State::Disconnected(Rest::Idle | Rest::BudgetSpent(..))
             | State::Disabled
             | State::Connecting(_)
             | State::Connected(_)
@@ -192,6 +192,7 @@ impl Keeper {
             | Cause::Listed
             | Cause::WentIdle
             | Cause::SlowProbe
+            | Cause::Returned
             | Cause::Closed => return None,
         };
         let trouble = self
@@ -238,7 +239,7 @@ impl Keeper {
     fn next_retry(&self) -> Option<SystemTime> {
         let at = match self.machine.state() {
             State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => *at,
-            State::Disconnected(Rest::BudgetSpent(at)) => *at,
+            State::Disconnected(Rest::BudgetSpent(at, _)) => *at,
             State::Connecting(_)
             | State::Reconnecting(_)
             | State::Disconnected(Rest::Idle | Rest::AuthRequired)
@@ -255,7 +256,7 @@ fn reason(state: &State) -> Option<Reason> {
     match state {
         State::Disconnected(Rest::Idle) => Some(Reason::Idle),
         State::Disconnected(Rest::AuthRequired) => Some(Reason::AuthRequired),
-        State::Disconnected(Rest::BudgetSpent(_)) => Some(Reason::BudgetSpent),
+        State::Disconnected(Rest::BudgetSpent(..)) => Some(Reason::BudgetSpent),
         State::Disabled
         | State::Connecting(_)
         | State::Connected(_)

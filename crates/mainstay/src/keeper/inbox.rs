@@ -76,6 +76,8 @@ pub(crate) enum Report {
     Doubted(Generation),
     ProbeAnswered(Generation),
     Closed(Generation, Option<Stopped>),
+    /// Somebody is there again where this generation found nobody.
+    Returned(Generation),
 }
 
 /// The way to a keeper.
@@ -126,6 +128,7 @@ impl std::fmt::Debug for Report {
             Self::Doubted(generation) => ("doubted", *generation),
             Self::ProbeAnswered(generation) => ("probe_answered", *generation),
             Self::Closed(generation, _) => ("closed", *generation),
+            Self::Returned(generation) => ("returned", *generation),
         };
         write!(f, "{name}({generation})")
     }

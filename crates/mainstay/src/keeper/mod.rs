@@ -8,6 +8,7 @@ mod custody;
 mod dial;
 mod execute;
 mod inbox;
+mod knocking;
 mod listing;
 mod login;
 mod published;
@@ -26,7 +27,7 @@ use mainstay_lifecycle::{
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use dial::Lesson;
 pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
@@ -39,6 +40,7 @@ use crate::process::Stopped;
 use crate::protocol::Dialect;
 use crate::server::{Settings, Slot};
 use custody::Custody;
+use knocking::Knocking;
 use login::LoginWatch;
 use published::LastGood;
 
@@ -78,6 +80,10 @@ pub(crate) struct Keeper {
     dialect: Option<Dialect>,
     /// Waits for another credential, while the server asks for a login.
     login: Option<LoginWatch>,
+    /// Waits for somebody to be there, while nobody is.
+    knocking: Option<Knocking>,
+    /// Since when nobody has been there.
+    absent_since: Option<Instant>,
     /// What went wrong last.
     trouble: Option<Arc<Trouble>>,
     /// What the report that is being handled says went wrong.
@@ -108,6 +114,8 @@ impl Keeper {
             last_good,
             dialect,
             login: None,
+            knocking: None,
+            absent_since: None,
             trouble: None,
             told: None,
             last_stop: None,
@@ -193,12 +201,25 @@ impl Keeper {
         for effect in self.machine.handle(input, self.clock.now(), self.spare) {
             self.execute(effect);
         }
+        self.knock();
         // A server that is reconnecting already changes no state when an attempt hangs, and still something went wrong.
         if let Some(cause) = overdue.flatten()
             && self.machine.failures() > failures
         {
             self.blame(cause, generation);
         }
+    }
+
+    /// Knocks as long as the machine waits for somebody to be there, and for nobody else.
+    fn knock(&mut self) {
+        let absent = self.machine.absent();
+        if self.knocking.as_ref().map(Knocking::generation) == absent {
+            return;
+        }
+        self.knocking = absent.map(|generation| {
+            let since = *self.absent_since.get_or_insert_with(Instant::now);
+            Knocking::start(&self.slot, generation, since)
+        });
     }
 
     /// Obeys, and returns the answer to send once the status shows what came of it.
@@ -293,6 +314,7 @@ impl Keeper {
                 let generation = connection.generation;
                 if current == Some(generation) {
                     self.dialect = Some(connection.dialect);
+                    self.absent_since = None;
                     self.connection = Some(connection);
                 }
                 Input::Opened(generation)
@@ -355,6 +377,7 @@ impl Keeper {
                 self.last_stop = stopped.or(self.last_stop.take());
                 Input::Closed(generation)
             }
+            Report::Returned(generation) => Input::Returned(generation),
         }
     }
 
@@ -386,6 +409,7 @@ impl Keeper {
             connection.cut();
         }
         self.cut_custodies_short();
+        self.knocking = None;
         self.told = None;
         let policy = self.slot.settings.load().policy().clone();
         let (from, generation) = (self.machine.state().kind(), self.machine.state().generation());

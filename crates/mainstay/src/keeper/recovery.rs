@@ -1,5 +1,7 @@
 //! What can mend a failure: the one place that decides it. The machine obeys.
 
+use std::io;
+
 use mainstay_lifecycle::Recovery;
 
 use super::dial::DialError;
@@ -29,6 +31,7 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
         DialError::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_)) => {
             Recovery::GiveUp
         }
+        DialError::Handshake(HandshakeError::Failed(error)) if finds_nobody(error) => Recovery::RetryOnReturn,
         DialError::Handshake(HandshakeError::Failed(error)) => of_opening(error),
         DialError::AfterProbe(error) => of_dial(error),
         DialError::Spawn(_)
@@ -101,6 +104,17 @@ fn of_opening(error: &RequestError) -> Recovery {
         Consequence::Counts(recovery) => recovery,
         Consequence::Nothing | Consequence::Seen | Consequence::Doubt => Recovery::Retry,
     }
+}
+
+/// Whether nobody is where the server should be: its port is closed, or its socket is not there.
+fn finds_nobody(error: &RequestError) -> bool {
+    matches!(
+        http(error),
+        Some(HttpFailure::ConnectFailed {
+            kind: io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound,
+            ..
+        })
+    )
 }
 
 fn of_http(failure: &HttpFailure) -> Consequence {

@@ -177,6 +177,7 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
         Report::Doubted(gone),
         Report::ProbeAnswered(gone),
         Report::Closed(gone, None),
+        Report::Returned(gone),
     ];
     let stale = before.stale_reports + late.len() as u64;
     for report in late {

@@ -13,6 +13,7 @@ mod hostile;
 mod login;
 mod losing;
 mod probing;
+mod returning;
 mod sessions;
 mod sse;
 mod starting;

@@ -64,6 +64,10 @@ pub(in crate::walk) enum Fault {
     IgnoresARestartWhenFailed,
     IgnoresAnEnableWhileDisabling,
     DialsTheDormant,
+    IgnoresAReturn,
+    AwaitsNoReturn,
+    BelievesAnyReturn,
+    RenewsTheBudgetOnReturn,
     TellsNoTransition,
     TellsAWrongOrigin,
     KeepsTheCatalog,
@@ -211,6 +215,15 @@ impl Fault {
             (Self::IgnoresAnEnableWhileDisabling, Input::Enable { .. }) if kind == StateKind::Disabling => {
                 None
             }
+            (Self::IgnoresAReturn, Input::Returned(generation)) if machine.absent() == Some(generation) => {
+                None
+            }
+            (Self::AwaitsNoReturn, Input::OpenFailed(generation, Recovery::RetryOnReturn)) => {
+                Some(Input::OpenFailed(generation, Recovery::Retry))
+            }
+            (Self::BelievesAnyReturn, Input::Returned(generation)) => {
+                Some(Input::Returned(machine.absent().unwrap_or(generation)))
+            }
             (Self::DialsTheDormant, Input::Enable { .. }) => Some(Input::Enable { dormant: false }),
             (_, input) => Some(input),
         }
@@ -265,6 +278,13 @@ impl Fault {
             Self::LetsALoginCostBudget if machine.state != before.state && asks_for_login(input) => {
                 machine.failures += 1;
             }
+            Self::RenewsTheBudgetOnReturn
+                if before
+                    .absent()
+                    .is_some_and(|absent| *input == Input::Returned(absent)) =>
+            {
+                machine.failures = 0;
+            }
             Self::KeepsTheBudgetOnRestart if restarted => machine.failures = before.failures,
             Self::KeepsTheBucketOnRestart if restarted => machine.tokens = before.tokens.clone(),
             Self::LetsAListingClearCalls if current && matches!(input, Input::Listed(..)) => {
@@ -302,6 +322,7 @@ fn renumbered(input: Input, generation: Generation) -> Input {
         | Input::Demand
         | Input::Login
         | Input::Closed(_)
+        | Input::Returned(_)
         | Input::Timer(_) => input,
     }
 }

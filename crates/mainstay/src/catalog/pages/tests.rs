@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::{CutOff, Listing, MAX_BYTES, MAX_ITEMS, MAX_PAGES, PageError, Pager, Step};
-use crate::catalog::Kind;
 use crate::catalog::fixtures::raw;
+use crate::catalog::{CacheScope, Caching, Kind};
 use crate::wire::RawJson;
 
 /// Walks a list whose pages `server` writes, given the cursor; answers the listing and how many pages it took.
@@ -113,19 +113,37 @@ fn one_private_page_makes_the_list_private_and_the_shortest_time_to_live_counts(
         None => r#"{"tools":[],"nextCursor":"x","cacheScope":"private","ttlMs":9000}"#.into(),
         Some(_) => r#"{"tools":[],"cacheScope":"public","ttlMs":500}"#.into(),
     });
-    assert!(listing.private);
-    assert_eq!(listing.ttl, Some(Duration::from_millis(500)));
+    let strictest = Caching {
+        ttl: Some(Duration::from_millis(500)),
+        scope: Some(CacheScope::Private),
+    };
+    assert_eq!(listing.caching, Some(strictest));
 
-    for (scope, private) in [
-        ("\"public\"", false),
-        ("null", false),
-        ("\"stricter\"", true),
-        ("1", true),
+    for (scope, read) in [
+        ("\"public\"", Some(CacheScope::Public)),
+        ("null", None),
+        ("\"stricter\"", Some(CacheScope::Private)),
+        ("1", Some(CacheScope::Private)),
     ] {
         let (listing, _) = walk(|_| format!(r#"{{"tools":[],"cacheScope":{scope},"ttlMs":-1}}"#));
-        assert_eq!((listing.private, listing.ttl), (private, None), "{scope}");
+        assert_eq!(
+            listing.caching,
+            Some(Caching {
+                ttl: None,
+                scope: read
+            }),
+            "{scope}"
+        );
     }
-    assert!(!walk(|_| r#"{"tools":[]}"#.into()).0.private);
+    let (unsaid, _) = walk(|cursor| match cursor {
+        None => r#"{"tools":[],"nextCursor":"x","cacheScope":"public"}"#.into(),
+        Some(_) => r#"{"tools":[]}"#.into(),
+    });
+    assert_eq!(
+        unsaid.caching,
+        Some(Caching::default()),
+        "to say nothing is not to say public"
+    );
 }
 
 #[test]

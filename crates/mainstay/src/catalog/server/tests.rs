@@ -2,7 +2,7 @@ use super::{About, ServerCatalog};
 use crate::catalog::diagnostic::{Fault, MAX_DIAGNOSTICS};
 use crate::catalog::fixtures::{catalog, listings, prompt, raw, resource, template, tool};
 use crate::catalog::pages::{CutOff, Listing, MAX_BYTES};
-use crate::catalog::{Item, Kind};
+use crate::catalog::{CacheScope, Caching, Item, Kind};
 
 fn keys(catalog: &ServerCatalog, kind: Kind) -> Vec<&str> {
     catalog.items(kind).iter().map(Item::key).collect()
@@ -73,7 +73,10 @@ fn every_byte_of_an_item_and_every_word_about_the_server_is_in_the_hash() {
         assert_ne!(base, ServerCatalog::new("s", about, listings(&[tool("a")])));
     }
     let private = Listing {
-        private: true,
+        caching: Some(Caching {
+            scope: Some(CacheScope::Private),
+            ..Caching::default()
+        }),
         ..Listing::empty(Kind::Prompt)
     };
     assert_ne!(
@@ -184,4 +187,24 @@ fn diagnostics_and_the_names_in_them_are_bounded() {
         listed.diagnostics()[0].item.as_ref().unwrap().chars().count(),
         128
     );
+}
+
+#[test]
+fn items_can_be_read_in_the_order_in_which_they_were_listed() {
+    let bad = (Kind::Tool, raw("null"));
+    let items = [
+        tool("c"),
+        bad,
+        tool("a"),
+        prompt("q"),
+        tool("b"),
+        tool("a"),
+        prompt("p"),
+    ];
+    let listed = catalog("s", &items);
+    let order = |kind| listed.listed(kind).map(Item::key).collect::<Vec<_>>();
+    assert_eq!(order(Kind::Tool), ["c", "a", "b"]);
+    assert_eq!(order(Kind::Prompt), ["q", "p"]);
+    assert!(order(Kind::Resource).is_empty());
+    assert_eq!(keys(&listed, Kind::Tool), ["a", "b", "c"]);
 }

@@ -51,8 +51,7 @@ pub(super) fn encode(stored: &Stored) -> Vec<u8> {
     let raw = |kind| {
         stored
             .catalog
-            .items(kind)
-            .iter()
+            .listed(kind)
             .map(|item| item.raw().clone())
             .collect()
     };

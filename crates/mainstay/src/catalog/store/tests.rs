@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{MAX_FILE_BYTES, Store, StoreError, Stored};
 use crate::catalog::fixtures::{ODD_TOOL, catalog, listings, prompt, raw, resource, template, tool};
-use crate::catalog::{About, Freshness, Kind, Listing, Publisher, ServerCatalog};
+use crate::catalog::{About, CacheScope, Caching, Freshness, Item, Kind, Listing, Publisher, ServerCatalog};
 
 const IDENTITY: &str = "0123456789abcdef";
 
@@ -47,6 +47,7 @@ fn a_catalog_comes_back_byte_for_byte_and_is_published_as_before() {
     };
     let items = [
         (Kind::Tool, raw(ODD_TOOL)),
+        tool("after"),
         prompt("p"),
         resource("a:b"),
         template("a:{b}"),
@@ -57,6 +58,8 @@ fn a_catalog_comes_back_byte_for_byte_and_is_published_as_before() {
     let after = store.load(IDENTITY).unwrap().unwrap();
 
     assert_eq!(after.catalog, before.catalog);
+    let order: Vec<_> = after.catalog.listed(Kind::Tool).map(Item::key).collect();
+    assert_eq!(order, ["odd", "after"], "in the server's order");
     assert_eq!(
         after.catalog.item(Kind::Tool, "odd").unwrap().raw().as_str(),
         ODD_TOOL
@@ -172,7 +175,10 @@ fn a_private_catalog_is_not_stored_and_takes_the_older_one_with_it() {
     let (_dir, store) = store();
     store.save(&small()).unwrap();
     let private = Listing {
-        private: true,
+        caching: Some(Caching {
+            scope: Some(CacheScope::Private),
+            ..Caching::default()
+        }),
         ..Listing::empty(Kind::Tool)
     };
     store

@@ -4,6 +4,7 @@
 //! method and the body; credentials so never reach a stranger. The head of an answer is bounded by the client: at most
 //! 100 headers in 400 KiB.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::time::timeout;
 
 use super::Http;
 use super::credentials::Credentials;
+use super::door::Door;
 use super::failure::{HttpFailure, Step};
 use super::options::{HttpConfigError, HttpOptions};
 use super::params::ParamHeaders;
@@ -96,6 +98,26 @@ impl Endpoint {
     pub(super) fn saying_farewell(&self) -> Farewell {
         self.farewells.send_modify(|saying| *saying += 1);
         Farewell(self.farewells.clone())
+    }
+
+    /// Where to knock. With a proxy in between there is no knocking: it is always there, whoever is behind it.
+    pub(crate) fn door(&self) -> Option<Door> {
+        self.door_in(|name| std::env::var_os(name))
+    }
+
+    /// The door, in an environment with these variables.
+    fn door_in(&self, variable: impl Fn(&str) -> Option<OsString>) -> Option<Door> {
+        if let Some(path) = &self.options.unix_socket {
+            return Some(Door::Socket(path.clone()));
+        }
+        if self.options.environment_proxies && !is_loopback(&self.url) && names_a_proxy(variable) {
+            return None;
+        }
+        let host = self.url.host_str()?;
+        Some(Door::Port {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: self.url.port_or_known_default()?,
+        })
     }
 
     /// A connection of Streamable HTTP.
@@ -224,6 +246,21 @@ fn within_the_origin() -> Policy {
             attempt.stop()
         }
     })
+}
+
+/// Whether the environment names any proxy. Whether it stands before a certain address is the client's to know.
+fn names_a_proxy(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    const VARIABLES: [&str; 6] = [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ];
+    VARIABLES
+        .into_iter()
+        .any(|name| variable(name).is_some_and(|value| !value.is_empty()))
 }
 
 /// Whether an address never leaves this machine.

@@ -15,6 +15,7 @@ mod connector;
 mod courier;
 mod credentials;
 pub(super) mod crew;
+mod door;
 pub(super) mod events;
 mod failure;
 mod headline;

@@ -53,7 +53,7 @@ impl Pace {
 }
 
 /// A number between 0 and 1, different each time.
-fn fraction() -> f64 {
+pub(super) fn fraction() -> f64 {
     let random = RandomState::new().hash_one(0_u8);
     f64::from((random >> 32) as u32) / f64::from(u32::MAX)
 }

@@ -78,3 +78,28 @@ fn a_proxy_never_stands_between_this_machine_and_itself() {
         assert_eq!(is_loopback(&address(url).unwrap()), expected, "{url}");
     }
 }
+
+#[test]
+fn a_door_is_knocked_at_unless_a_proxy_may_stand_before_it() {
+    let endpoint = |url| Endpoint::new(url, HttpOptions::new()).unwrap();
+    let port = |host: &str, port| {
+        let host = host.to_owned();
+        Some(Door::Port { host, port })
+    };
+    let unproxied = |_: &str| None;
+    let proxied = |name: &str| (name == "https_proxy").then(|| "http://proxy:3128".into());
+    let far = endpoint("https://mcp.example/mcp");
+    assert_eq!(far.door_in(unproxied), port("mcp.example", 443));
+    assert_eq!(far.door_in(proxied), None);
+    let near = endpoint("http://[::1]:8080/mcp");
+    assert_eq!(near.door_in(proxied), port("::1", 8080));
+    let direct = HttpOptions::new().environment_proxies(false);
+    let direct = Endpoint::new("http://mcp.example:81/", direct).unwrap();
+    assert_eq!(direct.door_in(proxied), port("mcp.example", 81));
+    let socket = HttpOptions::new().unix_socket("/run/mcp.sock");
+    let socket = Endpoint::new("http://mcp.example/", socket).unwrap();
+    assert_eq!(
+        socket.door_in(proxied),
+        Some(Door::Socket("/run/mcp.sock".into()))
+    );
+}

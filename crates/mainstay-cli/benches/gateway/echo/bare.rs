@@ -1,8 +1,6 @@
-//! The servers behind: they find the id of a message, and parse nothing.
+//! The least server there can be: it finds the id of a message, and parses nothing.
 
 use std::io::{BufRead, Write};
-use std::thread::sleep;
-use std::time::Duration;
 
 use memchr::memmem;
 use serde_json::json;
@@ -11,16 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{Fallible, runtime};
 
-/// Starts this program as a server on standard input and output: `STDIO after_ms result_bytes`.
-pub(crate) const STDIO: &str = "echo-stdio";
-
-/// Starts it as a server over HTTP: `HTTP result_bytes`. Its first line is its port.
-pub(crate) const HTTP: &str = "echo-http";
-
-/// Is a server on standard input and output that answers nothing before it has started up.
-pub(crate) fn stdio(after_ms: u64, result: usize) -> Fallible {
-    sleep(Duration::from_millis(after_ms));
-    let echo = Echo::new(result);
+/// Is a server on standard input and output.
+pub(super) fn stdio(result: usize) -> Fallible {
+    let echo = Bare::new(result);
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let (mut line, mut out) = (Vec::new(), Vec::new());
     loop {
@@ -38,7 +29,7 @@ pub(crate) fn stdio(after_ms: u64, result: usize) -> Fallible {
 }
 
 /// Is a server over HTTP, until it is killed.
-pub(crate) fn http(result: usize) -> Fallible {
+pub(super) fn http(result: usize) -> Fallible {
     runtime()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?.port());
@@ -51,7 +42,7 @@ pub(crate) fn http(result: usize) -> Fallible {
 }
 
 async fn converse(mut stream: TcpStream, result: usize) -> Option<()> {
-    let echo = Echo::new(result);
+    let echo = Bare::new(result);
     let (mut request, mut body, mut out) = (Vec::with_capacity(64 * 1024), Vec::new(), Vec::new());
     loop {
         let head = crate::client::read_message(&mut stream, &mut request)
@@ -77,11 +68,11 @@ async fn converse(mut stream: TcpStream, result: usize) -> Option<()> {
     }
 }
 
-struct Echo {
+struct Bare {
     result: String,
 }
 
-impl Echo {
+impl Bare {
     fn new(result: usize) -> Self {
         let text = "x".repeat(result);
         Self {

@@ -1,0 +1,103 @@
+//! The servers behind: this program, started again with the words that [`Echo::arguments`] gives.
+
+mod bare;
+mod rmcp;
+
+use crate::Fallible;
+
+/// A server that answers each call of its tool `echo` with as much text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Echo {
+    pub(crate) kind: Kind,
+    pub(crate) way: Way,
+    /// Bytes of text in a result.
+    pub(crate) result: usize,
+    /// How long it takes to start.
+    pub(crate) after_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// On rmcp, as its users build a server.
+    Rmcp,
+    /// The least there can be: it finds the id of a message, and parses nothing.
+    Bare,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Stdio,
+    /// Its first line on standard output is its port.
+    Http,
+}
+
+const WORD: &str = "be-a-server";
+
+impl Echo {
+    /// A server that starts at once.
+    pub(crate) fn new(kind: Kind, way: Way, result: usize) -> Self {
+        Self {
+            kind,
+            way,
+            result,
+            after_ms: 0,
+        }
+    }
+
+    pub(crate) fn starting_in(self, after_ms: u64) -> Self {
+        Self { after_ms, ..self }
+    }
+
+    /// The words that make this program such a server.
+    pub(crate) fn arguments(self) -> Vec<String> {
+        let kind = match self.kind {
+            Kind::Rmcp => "rmcp",
+            Kind::Bare => "bare",
+        };
+        let way = match self.way {
+            Way::Stdio => "stdio",
+            Way::Http => "http",
+        };
+        let numbers = [self.result.to_string(), self.after_ms.to_string()];
+        [WORD, kind, way]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(numbers)
+            .collect()
+    }
+
+    /// What this program is to be, if these words say so.
+    pub(crate) fn from_arguments(words: &[&str]) -> Option<Fallible<Self>> {
+        let [WORD, kind, way, result, after_ms] = words else {
+            return None;
+        };
+        let read = || {
+            Ok(Self {
+                kind: match *kind {
+                    "rmcp" => Kind::Rmcp,
+                    "bare" => Kind::Bare,
+                    unknown => return Err(format!("no kind of server is {unknown}").into()),
+                },
+                way: match *way {
+                    "stdio" => Way::Stdio,
+                    "http" => Way::Http,
+                    unknown => return Err(format!("no way to a server is {unknown}").into()),
+                },
+                result: result.parse()?,
+                after_ms: after_ms.parse()?,
+            })
+        };
+        Some(read())
+    }
+
+    /// Is this server, until its client goes or it is killed.
+    pub(crate) fn run(self) -> Fallible {
+        std::thread::sleep(std::time::Duration::from_millis(self.after_ms));
+        match (self.kind, self.way) {
+            (Kind::Bare, Way::Stdio) => bare::stdio(self.result),
+            (Kind::Bare, Way::Http) => bare::http(self.result),
+            (Kind::Rmcp, Way::Stdio) => rmcp::stdio(self.result),
+            (Kind::Rmcp, Way::Http) => rmcp::http(self.result),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A server that nobody answers for is dialled when somebody does, however long its pause would have been.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use mainstay::config::HttpKind;
+use mainstay::lifecycle::{Backoff, WhenSpent};
+use mainstay::{Cause, Policy, Reason, StateKind};
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Serves};
+use mainstay_testkit::{Script, Speaks};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::time::timeout;
+
+use crate::support::{
+    ERAS, SOON, beyond, connected, echo, keep, next_event, quick, reaches, web, web_at, well,
+};
+
+/// Longer than any test has time for: what happens earlier was not waited for.
+const AN_AGE: Duration = Duration::from_secs(1_000_000);
+
+fn slow() -> Policy {
+    Policy {
+        backoff: Backoff::new(AN_AGE, AN_AGE),
+        ..quick()
+    }
+}
+
+async fn free_port() -> u16 {
+    let free = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    free.local_addr().unwrap().port()
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_server_is_answered_when_its_port_listens_again() {
+    for speaks in ERAS {
+        let mut far = well(speaks).await;
+        let (_fleet, server) = keep(web_at(&far).policy(slow()));
+        let first = connected(&server).await;
+        echo(&server).await.expect("answered");
+        far.stop().await;
+        let refused = server.wait_until(SOON, |status| status.attempt == 1 && status.next_retry.is_some());
+        refused.await.expect("nobody is there");
+        let waiting = tokio::spawn({
+            let server = server.clone();
+            async move { echo(&server).await }
+        });
+
+        far.restart().await.unwrap();
+        let reply = waiting.await.unwrap().expect("answered");
+        assert!(reply.generation.0 > first);
+        assert_eq!(server.status().starts, 3, "knocks are no starts");
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_the_oldest_kind_is_found_again_too() {
+    let port = free_port().await;
+    let (_fleet, server) = keep(
+        web("web", &format!("http://127.0.0.1:{port}/sse"))
+            .http_kind(HttpKind::Sse)
+            .policy(slow()),
+    );
+    let refused = server.wait_until(SOON, |status| status.attempt == 1);
+    refused.await.expect("nobody is there");
+    let script = Script::new().speaks(Speaks::Legacy);
+    let far = FaultyHttpServer::start_on(port, script, HttpScript::new().serves(Serves::Sse)).await;
+    let _far = far.expect("the port is free");
+    connected(&server).await;
+}
+
+#[tokio::test]
+async fn a_socket_that_appears_is_found_where_it_was_looked_for() {
+    let far = well(Speaks::Modern).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let config = web("web", "http://127.0.0.1:1/mcp").unix_socket(&path);
+    let (_fleet, server) = keep(config.policy(slow()));
+    let refused = server.wait_until(SOON, |status| status.attempt == 1);
+    refused.await.expect("nobody is there");
+
+    let listener = UnixListener::bind(&path).unwrap();
+    let port = far.port();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                let _cut = tokio::io::copy_bidirectional(&mut near, &mut server).await;
+            });
+        }
+    });
+    connected(&server).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_budget_is_spent_comes_back_before_the_next_slow_probe() {
+    let mut far = well(Speaks::Modern).await;
+    let policy = Policy {
+        budget: NonZeroU32::MIN,
+        when_spent: WhenSpent::ProbeEvery(AN_AGE),
+        ..slow()
+    };
+    let (fleet, server) = keep(web_at(&far).policy(policy));
+    let first = connected(&server).await;
+    echo(&server).await.expect("answered");
+    let mut events = fleet.events();
+    far.stop().await;
+    let spent = reaches(&server, StateKind::Disconnected).await;
+    assert_eq!(spent.reason, Some(Reason::BudgetSpent));
+
+    far.restart().await.unwrap();
+    let returned = next_event(&mut events, |event| event.from == StateKind::Disconnected).await;
+    assert_eq!(
+        (returned.to, returned.cause),
+        (StateKind::Reconnecting, Cause::Returned)
+    );
+    beyond(&server, first).await;
+}
+
+#[tokio::test]
+async fn nobody_knocks_for_a_server_that_is_not_wanted() {
+    let port = free_port().await;
+    let (_fleet, server) = keep(web("web", &format!("http://127.0.0.1:{port}/mcp")).policy(slow()));
+    let refused = server.wait_until(SOON, |status| status.attempt == 1);
+    refused.await.expect("nobody is there");
+    server.disable().await.expect("taken");
+
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    // A knock would come within some milliseconds.
+    let knocked = timeout(Duration::from_millis(300), listener.accept()).await;
+    assert!(knocked.is_err(), "somebody knocked");
+}
