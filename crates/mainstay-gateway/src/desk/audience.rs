@@ -1,6 +1,6 @@
 //! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay::message::{self, Object, RawJson, RpcError};
@@ -42,7 +42,8 @@ pub(crate) struct Filter {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
-    pub(crate) uris: BTreeSet<String>,
+    /// The resources that it subscribes to, with the server of each.
+    pub(crate) uris: BTreeMap<String, String>,
 }
 
 /// A seat in the audience, kept as long as this lives.
@@ -115,7 +116,7 @@ impl Audience {
             .and_then(|params| params.get("uri")?.parse::<String>().ok());
         let Some(uri) = uri else { return };
         for hearer in self.seats().hearers.values() {
-            if hearer.scope.holds(server) && hearer.filter.uris.contains(&uri) {
+            if hearer.scope.holds(server) && hearer.filter.uris.contains_key(&uri) {
                 hearer.tell("notifications/resources/updated", params);
             }
         }
@@ -138,26 +139,33 @@ impl Hearing {
         }
     }
 
-    /// The resources that are subscribed to.
-    pub(crate) fn uris(&self) -> Vec<String> {
+    /// The resources that are subscribed to, with the server of each.
+    pub(crate) fn subscriptions(&self) -> BTreeMap<String, String> {
         let seats = self.audience.seats();
         let hearer = seats.hearers.get(&self.seat);
         hearer
-            .map(|hearer| hearer.filter.uris.iter().cloned().collect())
+            .map(|hearer| hearer.filter.uris.clone())
             .unwrap_or_default()
     }
 
-    /// Adds or removes a resource; `false` when there was nothing to do.
-    pub(crate) fn set_uri(&self, uri: &str, wanted: bool) -> bool {
+    /// Adds a resource of this server; `false` when it was there.
+    pub(crate) fn subscribe(&self, uri: &str, server: &str) -> bool {
         let mut seats = self.audience.seats();
         let Some(hearer) = seats.hearers.get_mut(&self.seat) else {
             return false;
         };
-        if wanted {
-            hearer.filter.uris.insert(uri.to_owned())
-        } else {
-            hearer.filter.uris.remove(uri)
+        let uris = &mut hearer.filter.uris;
+        if uris.contains_key(uri) {
+            return false;
         }
+        uris.insert(uri.to_owned(), server.to_owned());
+        true
+    }
+
+    /// Removes a resource; its server, if it was there.
+    pub(crate) fn unsubscribe(&self, uri: &str) -> Option<String> {
+        let mut seats = self.audience.seats();
+        seats.hearers.get_mut(&self.seat)?.filter.uris.remove(uri)
     }
 }
 

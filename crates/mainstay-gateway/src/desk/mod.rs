@@ -10,9 +10,11 @@ mod level;
 mod lists;
 mod naming;
 mod pages;
+mod parking;
 mod passing;
 mod rounds;
 mod state;
+mod subscriptions;
 mod wishes;
 
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use crate::protocol::{RequestMeta, invalid_params, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
 use rounds::Parked;
-use wishes::Subscriptions;
+use subscriptions::Subscriptions;
 
 pub(crate) struct Desk {
     fleet: Fleet,
@@ -77,7 +79,7 @@ impl Desk {
         client.stand_by(None);
         client.running.cancel_all();
         if let Some(hearing) = client.hearing() {
-            self.end_subscriptions(&client.scope, hearing.uris());
+            self.end_subscriptions(hearing);
         }
     }
 

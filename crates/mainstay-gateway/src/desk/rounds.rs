@@ -5,10 +5,7 @@
 //! wish for input, and its retry finds the call again by a state that only this gateway can have written.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{
@@ -16,17 +13,13 @@ use mainstay::{
     ServerRequest,
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
 
+use super::parking::{PATIENCE, Parking, Replying};
 use super::passing::{answer, as_sent, tell};
 use super::state::{Key, Seal};
 use super::{Desk, Request};
 use crate::client::{Client, Line};
 use crate::protocol::{declined, invalid_params, missing_capability, text};
-
-/// How long a parked call waits for its client's retry: as long as a person may take.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// Calls that may be parked at once. Each holds a request open at its server.
 const MAX_PARKED: usize = 1024;
@@ -41,8 +34,8 @@ pub(super) struct Parked {
 }
 
 /// A call that runs at a server, and what the server asks meanwhile.
-struct Call {
-    reply: Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>,
+pub(super) struct Call {
+    pub(super) reply: Replying,
     asked: mpsc::Receiver<Question>,
     progress: mpsc::Receiver<RawJson>,
     /// What the client would have had to be able to for a question that was declined in its name.
@@ -51,31 +44,9 @@ struct Call {
 
 /// A parked call and the question it is parked for.
 struct Waiting {
-    call: Call,
+    parking: Parking,
     question: Question,
     method: String,
-    _expiry: Expiry,
-}
-
-/// Ends a parked call whose client does not come back. It ends with the call: retries leave no timers behind.
-struct Expiry(AbortHandle);
-
-impl Expiry {
-    fn of(key: Key, calls: &Arc<Mutex<HashMap<Key, Waiting>>>) -> Self {
-        let (calls, expires) = (calls.clone(), Instant::now() + PATIENCE);
-        let task = tokio::spawn(async move {
-            sleep_until(expires).await;
-            let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-            drop(expired);
-        });
-        Self(task.abort_handle())
-    }
-}
-
-impl Drop for Expiry {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// What a retry brought for the call that it found.
@@ -98,7 +69,7 @@ enum Came {
 
 impl Desk {
     pub(super) async fn pass_in_rounds(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
-        let mut call = match self.resumed(&request)? {
+        let mut call = match self.resumed(&request).await? {
             Some(Resumed::Answered(call)) => call,
             Some(Resumed::Unanswered(call, question)) => return self.park(call, question, request.method),
             None => self.called(&request)?,
@@ -130,9 +101,9 @@ impl Desk {
         }
         let params = as_sent(request, to.params);
         let method = request.method.to_owned();
-        let reply = Box::pin(async move { to.server.forward(&method, params, options).await });
+        let reply = async move { to.server.forward(&method, params, options).await };
         Ok(Call {
-            reply,
+            reply: Replying::new(reply),
             asked,
             progress,
             lacking,
@@ -140,7 +111,7 @@ impl Desk {
     }
 
     /// The parked call that this request is the retry for.
-    fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
+    async fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
         let params = request.params.as_ref().and_then(Object::parse);
         let state = params
             .as_ref()
@@ -151,15 +122,10 @@ impl Desk {
         let expired =
             || invalid_params("the request state is unknown or has expired: call again from the start");
         let key = self.parked.seal.open(&state).ok_or_else(expired)?;
-        let mut calls = self.parked.calls();
-        if calls
-            .get(&key)
-            .is_none_or(|waiting| waiting.method != request.method)
-        {
-            return Err(expired());
-        }
-        let Waiting { call, question, .. } = calls.remove(&key).ok_or_else(expired)?;
-        drop(calls);
+        let Waiting {
+            parking, question, ..
+        } = self.parked.take(&key, request.method).ok_or_else(expired)?;
+        let call = parking.back().await.ok_or_else(expired)?;
         let answers = params
             .as_ref()
             .and_then(|params| Object::parse(params.get("inputResponses")?));
@@ -180,10 +146,9 @@ impl Desk {
             return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
         }
         let waiting = Waiting {
-            call,
+            parking: Parking::of(call, self.parked.expiry(key)),
             question,
             method: method.to_owned(),
-            _expiry: Expiry::of(key, &self.parked.calls),
         };
         calls.insert(key, waiting);
         Ok(wish)
@@ -198,9 +163,29 @@ impl Parked {
         }
     }
 
-    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes the call of this name out, if it is one of this method.
+    fn take(&self, key: &Key, method: &str) -> Option<Waiting> {
+        let mut calls = self.calls();
+        calls.get(key).filter(|waiting| waiting.method == method)?;
+        calls.remove(key)
     }
+
+    /// What ends a call whose client does not come back. A gateway that is gone has none.
+    fn expiry(&self, key: Key) -> impl FnOnce() + Send + use<> {
+        let calls = Arc::downgrade(&self.calls);
+        move || {
+            let expired = calls.upgrade().and_then(|calls| lock(&calls).remove(&key));
+            drop(expired);
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+        lock(&self.calls)
+    }
+}
+
+fn lock(calls: &Mutex<HashMap<Key, Waiting>>) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Call {
@@ -211,7 +196,7 @@ impl Call {
                 biased;
                 Some(params) = self.progress.recv() => tell(line, &params),
                 Some(question) = self.asked.recv() => return Came::Question(question),
-                reply = &mut self.reply => {
+                reply = self.reply.take() => {
                     while let Ok(params) = self.progress.try_recv() {
                         tell(line, &params);
                     }

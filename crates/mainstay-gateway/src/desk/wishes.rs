@@ -1,7 +1,5 @@
 //! What clients want for longer than one request: resources to be told of, and how much is logged.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mainstay::message::{self, Object, RawJson, RpcError};
@@ -9,10 +7,9 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::audience::{Filter, labelled};
+use super::audience::{Filter, Hearing, labelled};
 use super::naming::string;
 use super::{Desk, Level, Request};
-use crate::failure;
 use crate::protocol::{invalid_params, text};
 use crate::scope::Scope;
 
@@ -22,10 +19,6 @@ const MAX_URIS: usize = 10_000;
 /// How long all servers may take to be told of a level. Those that take longer keep the wish for their next connection.
 const TELL_ALL: Duration = Duration::from_secs(2);
 
-/// How many clients subscribe to each resource: the server is told of the first and of the last.
-#[derive(Default)]
-pub(super) struct Subscriptions(Arc<Mutex<BTreeMap<(String, String), usize>>>);
-
 impl Desk {
     pub(super) async fn subscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
@@ -33,10 +26,12 @@ impl Desk {
         let Some(hearing) = request.client.hearing() else {
             return Err(invalid_params("there is no session that could be told"));
         };
-        if hearing.set_uri(&uri, true)
-            && let Err(error) = self.begin_subscription(&server, &uri).await
+        if hearing.subscribe(&uri, &server)
+            && let Err(error) = self.subscriptions.begin(self.fleet(), &server, &uri).await
         {
-            hearing.set_uri(&uri, false);
+            if hearing.unsubscribe(&uri).is_some() {
+                drop(self.subscriptions.end(self.fleet(), &server, &uri));
+            }
             return Err(error);
         }
         Ok(RawJson::EMPTY_OBJECT)
@@ -44,13 +39,10 @@ impl Desk {
 
     pub(super) async fn unsubscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
-        let server = self.server_of(request, &uri)?;
-        let left = request
-            .client
-            .hearing()
-            .is_some_and(|hearing| hearing.set_uri(&uri, false));
-        if left {
-            self.end_subscription(&server, &uri).await;
+        let left = request.client.hearing().and_then(|hearing| hearing.unsubscribe(&uri));
+        if let Some(server) = left {
+            // The client is told nothing any more, whatever the server says to it.
+            let _ = self.subscriptions.end(self.fleet(), &server, &uri).await;
         }
         Ok(RawJson::EMPTY_OBJECT)
     }
@@ -83,7 +75,12 @@ impl Desk {
         let (line, id) = (request.line.clone(), request.id.clone());
         let scope = request.client.scope.clone();
         let honoured = honoured(&filter, &id);
-        let uris: Vec<String> = filter.uris.iter().cloned().collect();
+        let mut filter = filter;
+        for (uri, server) in &mut filter.uris {
+            // What no server has yet, none can be told of.
+            *server = self.server_of(request, uri).unwrap_or_default();
+        }
+        let wanted = filter.uris.clone();
         line.send(message::notification(
             "notifications/subscriptions/acknowledged",
             Some(&honoured),
@@ -93,12 +90,14 @@ impl Desk {
             desk: self,
             subscriptions: Vec::new(),
         };
-        for uri in uris {
-            let Ok(server) = self.server_of(request, &uri) else {
-                continue;
-            };
-            if self.begin_subscription(&server, &uri).await.is_ok() {
-                kept.subscriptions.push((server, uri));
+        for (uri, server) in wanted.into_iter().filter(|(_, server)| !server.is_empty()) {
+            let begun = self.subscriptions.begin(self.fleet(), &server, &uri);
+            // Noted before it is waited for: whoever goes away meanwhile has subscribed.
+            kept.subscriptions.push((server, uri));
+            if begun.await.is_err()
+                && let Some((server, uri)) = kept.subscriptions.pop()
+            {
+                drop(self.subscriptions.end(self.fleet(), &server, &uri));
             }
         }
         // Until the client goes away, which drops this.
@@ -113,49 +112,10 @@ impl Desk {
         }
     }
 
-    async fn begin_subscription(&self, server: &str, uri: &str) -> Result<(), RpcError> {
-        if !self.subscriptions.add(server, uri) {
-            return Ok(());
-        }
-        let Some(handle) = self.fleet().server(server) else {
-            return Ok(());
-        };
-        let begun = handle.subscribe(uri).await;
-        if begun.is_err() {
-            self.subscriptions.remove(server, uri);
-        }
-        begun.map_err(|error| failure::answer(&error))
-    }
-
-    async fn end_subscription(&self, server: &str, uri: &str) {
-        if self.subscriptions.remove(server, uri)
-            && let Some(handle) = self.fleet().server(server)
-        {
-            // The gateway tells nobody any more, whatever the server does.
-            let _ = handle.unsubscribe(uri).await;
-        }
-    }
-
     /// Ends what a client that went away had subscribed to. Nobody waits for it.
-    pub(crate) fn end_subscriptions(&self, scope: &Scope, uris: impl IntoIterator<Item = String>) {
-        for uri in uris {
-            let server = match scope {
-                Scope::Union => self.owner(&uri, mainstay::Era::Legacy).ok(),
-                Scope::Server(name) => Some(name.to_string()),
-            };
-            if let Some(server) = server {
-                self.end_in_the_background(&server, uri);
-            }
-        }
-    }
-
-    fn end_in_the_background(&self, server: &str, uri: String) {
-        if self.subscriptions.remove(server, &uri)
-            && let Some(handle) = self.fleet().server(server)
-        {
-            tokio::spawn(async move {
-                let _ = handle.unsubscribe(&uri).await;
-            });
+    pub(crate) fn end_subscriptions(&self, hearing: &Hearing) {
+        for (uri, server) in hearing.subscriptions() {
+            drop(self.subscriptions.end(self.fleet(), &server, &uri));
         }
     }
 }
@@ -169,33 +129,8 @@ struct Kept<'a> {
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
         for (server, uri) in self.subscriptions.drain(..) {
-            self.desk.end_in_the_background(&server, uri);
+            drop(self.desk.subscriptions.end(self.desk.fleet(), &server, &uri));
         }
-    }
-}
-
-impl Subscriptions {
-    /// Counts one more; `true` when it is the first.
-    fn add(&self, server: &str, uri: &str) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry((server.to_owned(), uri.to_owned())).or_default();
-        *count += 1;
-        *count == 1
-    }
-
-    /// Counts one less; `true` when it was the last.
-    fn remove(&self, server: &str, uri: &str) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (server.to_owned(), uri.to_owned());
-        let Some(count) = counts.get_mut(&key) else {
-            return false;
-        };
-        *count -= 1;
-        let last = *count == 0;
-        if last {
-            counts.remove(&key);
-        }
-        last
     }
 }
 
@@ -228,7 +163,11 @@ fn filter(params: Option<&RawJson>) -> Result<Filter, RpcError> {
         tools: wanted.tools_list_changed,
         prompts: wanted.prompts_list_changed,
         resources: wanted.resources_list_changed,
-        uris: wanted.resource_subscriptions.into_iter().collect(),
+        uris: wanted
+            .resource_subscriptions
+            .into_iter()
+            .map(|uri| (uri, String::new()))
+            .collect(),
     })
 }
 
@@ -238,7 +177,7 @@ fn honoured(filter: &Filter, id: &RawJson) -> RawJson {
         "toolsListChanged": filter.tools,
         "promptsListChanged": filter.prompts,
         "resourcesListChanged": filter.resources,
-        "resourceSubscriptions": filter.uris,
+        "resourceSubscriptions": filter.uris.keys().collect::<Vec<_>>(),
     }});
     let wanted = RawJson::from_value(&wanted).unwrap_or(RawJson::EMPTY_OBJECT);
     labelled(Some(&wanted), id)
