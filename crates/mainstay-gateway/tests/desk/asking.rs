@@ -6,8 +6,9 @@ use mainstay::{Era, Fleet};
 use mainstay_gateway::{Gateway, Scope};
 use mainstay_testkit::Speaks;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use crate::client::{Client, modern};
+use crate::client::{Client, LONG, modern};
 use crate::memory::connected;
 use crate::{gateway, one, speaking};
 
@@ -81,7 +82,8 @@ async fn a_call_whose_client_does_not_come_back_ends_in_its_own_time_and_says_so
     let wish = client.ask("tools/call", ask(Some(&meta))).await["result"].clone();
     assert_eq!(wish["resultType"], "input_required");
     // Nobody comes back for it, and the server is told that the call is over.
-    side.wait_for("notifications/cancelled", 1).await;
+    let over = timeout(LONG, side.wait_for("notifications/cancelled", 1)).await;
+    over.expect("the call is over");
 
     let mut retry = ask(Some(&meta));
     retry["requestState"] = wish["requestState"].clone();
