@@ -163,6 +163,9 @@ pub(crate) struct Serve {
     /// Answer web pages of this origin too; may be given more than once
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
+    /// How many servers with `"isolation": "session"` may run for all sessions together
+    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    pub(crate) max_isolated: usize,
     /// How long running calls may take when the program is told to end
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub(crate) drain: Duration,

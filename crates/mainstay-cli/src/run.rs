@@ -31,14 +31,17 @@ async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet
         builder = builder.store(store);
     }
     let fleet = builder.start(setup.servers.iter().cloned());
-    until_signalled(&fleet, screen, work(&fleet)).await
+    let close = async {
+        fleet.close(CLOSE_WITHIN).await;
+    };
+    until_signalled(screen, work(&fleet), close).await
 }
 
-/// Works until it is done or a signal comes, and closes the fleet.
-pub(crate) async fn until_signalled(
-    fleet: &Fleet,
+/// Works until it is done or a signal comes, and closes the servers.
+async fn until_signalled(
     screen: &Screen,
     work: impl Future<Output = Done>,
+    close: impl Future<Output = ()>,
 ) -> Done {
     let mut signals = Signals::listen()?;
     let done = tokio::select! {
@@ -49,7 +52,7 @@ pub(crate) async fn until_signalled(
         }
     };
     tokio::select! {
-        _ = fleet.close(CLOSE_WITHIN) => done,
+        () = close => done,
         exit = signals.next() => Ok(exit),
     }
 }

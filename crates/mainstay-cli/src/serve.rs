@@ -2,19 +2,21 @@
 
 use std::fs;
 use std::path::Path;
+use std::pin::pin;
 
 use anyhow::{Context as _, anyhow};
 use mainstay::Fleet;
 use mainstay_gateway::{Gateway, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
 use crate::args::{Common, Serve};
 use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
 use crate::output::Screen;
-use crate::run::{CLOSE_WITHIN, Signals, until_signalled};
-use crate::standard;
+use crate::run::{CLOSE_WITHIN, Signals};
+use crate::standard::{self, EndsEarly};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
 const MAX_WORKERS: usize = 8;
@@ -23,7 +25,7 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     if arguments.stdio {
         let setup = load(common)?;
         setup.announce(screen);
-        return serve_stdio(&setup, Scope::Union, screen);
+        return serve_stdio(&setup, Scope::Union, arguments.max_isolated, screen);
     }
     // Before anything is started: a mistake at the door must not cost the servers a start.
     let door = door(arguments)?;
@@ -48,23 +50,38 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
 }
 
 /// Serves one client on stdin and stdout, and closes the servers when it is gone.
-pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, screen: &Screen) -> Done {
+pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, max_isolated: usize, screen: &Screen) -> Done {
     // One client and its servers: everything waits for something else, and one thread wakes nobody.
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::failed)?;
-    let done = runtime.block_on(async {
-        let gateway = start(setup);
-        let fleet = gateway.fleet().clone();
-        let served = async {
-            gateway
-                .serve_stdio(scope, standard::input(), standard::output())
-                .await;
-            Ok(Exit::Success)
-        };
-        until_signalled(&fleet, screen, served).await
-    });
+    let done = runtime.block_on(serve_host(setup, scope, max_isolated, screen));
     runtime.shutdown_background();
     done
+}
+
+/// A signal is the end of the input: what runs has as long as when the host closes it, and nothing new begins.
+async fn serve_host(setup: &Setup, scope: Scope, max_isolated: usize, screen: &Screen) -> Done {
+    let mut signals = Signals::listen()?;
+    let gateway = start(setup, max_isolated);
+    let (told, end) = oneshot::channel();
+    let input = EndsEarly::new(standard::input(), end);
+    let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
+    let exit = tokio::select! {
+        () = &mut served => None,
+        exit = signals.next() => Some(exit),
+    };
+    let closing = async {
+        if exit.is_some() {
+            screen.note("stopping the servers; interrupt once more to force");
+            let _ = told.send(());
+            served.await;
+        }
+        gateway.close(CLOSE_WITHIN).await;
+    };
+    tokio::select! {
+        () = closing => Ok(exit.unwrap_or(Exit::Success)),
+        exit = signals.next() => Ok(exit),
+    }
 }
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
@@ -80,13 +97,13 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     } else {
         "http"
     };
-    let gateway = start(setup);
+    let gateway = start(setup, arguments.max_isolated);
     screen.note(&format!(
         "serving {} at {scheme}://{address}/mcp",
         counted(setup.servers.len())
     ));
-    let (told, shutdown) = tokio::sync::oneshot::channel::<()>();
-    let mut served = std::pin::pin!(gateway.serve_http(listener, door, async {
+    let (told, shutdown) = oneshot::channel::<()>();
+    let mut served = pin!(gateway.serve_http(listener, door, async {
         let _ = shutdown.await;
     }));
     let exit = tokio::select! {
@@ -97,7 +114,7 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     let _ = told.send(());
     let closing = async {
         let _ = served.await;
-        gateway.fleet().close(CLOSE_WITHIN).await;
+        gateway.close(CLOSE_WITHIN).await;
     };
     tokio::select! {
         () = closing => {}
@@ -106,12 +123,14 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     Ok(exit)
 }
 
-fn start(setup: &Setup) -> Gateway {
+fn start(setup: &Setup, max_isolated: usize) -> Gateway {
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    Gateway::start(builder, setup.servers.iter().cloned())
+    Gateway::builder(builder)
+        .max_isolated(max_isolated)
+        .start(setup.servers.iter().cloned())
 }
 
 fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {

@@ -4,17 +4,21 @@
 //! file, is read and written by threads of the runtime.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use rustix::fs::FileType;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
 
 /// Where the client writes.
 pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
-    let stdin = std::io::stdin();
+    let stdin = io::stdin();
     if let Some(pipe) =
         owned(&stdin, FileType::Fifo).and_then(|fd| pipe::Receiver::from_file(File::from(fd)).ok())
     {
@@ -28,7 +32,7 @@ pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
 
 /// Where the client reads.
 pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
-    let stdout = std::io::stdout();
+    let stdout = io::stdout();
     if let Some(pipe) =
         owned(&stdout, FileType::Fifo).and_then(|fd| pipe::Sender::from_file(File::from(fd)).ok())
     {
@@ -37,6 +41,39 @@ pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
     match owned(&stdout, FileType::Socket).and_then(stream) {
         Some(stream) => Box::new(stream),
         None => Box::new(tokio::io::stdout()),
+    }
+}
+
+/// An input that ends when it does, or as soon as it is told to.
+pub(crate) struct EndsEarly<R> {
+    input: R,
+    /// Told, or dropped, when nothing more is to be read.
+    end: oneshot::Receiver<()>,
+    ended: bool,
+}
+
+impl<R> EndsEarly<R> {
+    pub(crate) fn new(input: R, end: oneshot::Receiver<()>) -> Self {
+        Self {
+            input,
+            end,
+            ended: false,
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for EndsEarly<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // A receiver is not to be asked again once it has heard.
+        if self.ended || Pin::new(&mut self.end).poll(context).is_ready() {
+            self.ended = true;
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.input).poll_read(context, buffer)
     }
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
         mentioned: Vec::new(),
         store: (!common.no_cache).then(cache_directory).flatten(),
     };
-    serve_stdio(&setup, Scope::Server(name.into()), screen)
+    // One client on stdin and stdout is one session, and this server is its own in any case.
+    serve_stdio(&setup, Scope::Server(name.into()), 1, screen)
 }
 
 fn server(arguments: &Wrap, name: &str) -> Result<ServerConfig, Failure> {

@@ -13,10 +13,11 @@ use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
 
 use crate::desk::{Hearing, Level};
+use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
-pub(crate) use running::{Busy, Running};
+pub(crate) use running::{Busy, MAX_RUNNING, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
 pub(crate) trait Line: Send + Sync + 'static {
@@ -28,14 +29,16 @@ pub(crate) struct Client {
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
-    /// What the client said that it can answer.
-    capabilities: Mutex<RawJson>,
+    /// What the client said that it can answer, once it has.
+    capabilities: Mutex<Option<RawJson>>,
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
     asks: Asks,
     lines: Mutex<Lines>,
     /// Its seat in the audience; a client of one request has none.
     hearing: OnceLock<Hearing>,
+    /// The servers of its own; a client of one request without a session has none.
+    own: Option<Arc<OwnServers>>,
 }
 
 /// Where a client can be reached now.
@@ -48,31 +51,38 @@ struct Lines {
 }
 
 impl Client {
-    pub(crate) fn new(scope: Scope, era: Era) -> Arc<Self> {
-        Arc::new(Self::build(scope, era, Arc::default()))
+    /// A client that stays for longer than a request.
+    pub(crate) fn of_session(scope: Scope, isolated: &Arc<Isolated>) -> Arc<Self> {
+        Arc::new_cyclic(|session| {
+            let own = isolated.admit(session.clone());
+            Self::build(scope, Era::Legacy, Arc::default(), Some(own))
+        })
     }
 
     /// A client of one modern request.
     pub(crate) fn of_request(scope: Scope, meta: &RequestMeta) -> Arc<Self> {
-        Arc::new(Self::build(scope, Era::Modern, Arc::default()).described(meta))
+        Arc::new(Self::build(scope, Era::Modern, Arc::default(), None).described(meta))
     }
 
-    /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others.
+    /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others, and
+    /// has the session's own servers.
     pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
-        let client = Self::build(self.scope.clone(), Era::Modern, self.running.clone());
+        let (running, own) = (self.running.clone(), self.own.clone());
+        let client = Self::build(self.scope.clone(), Era::Modern, running, own);
         Arc::new(client.described(meta))
     }
 
-    fn build(scope: Scope, era: Era, running: Arc<Running>) -> Self {
+    fn build(scope: Scope, era: Era, running: Arc<Running>, own: Option<Arc<OwnServers>>) -> Self {
         Self {
             scope,
             era,
             running,
-            capabilities: Mutex::new(RawJson::EMPTY_OBJECT),
+            capabilities: Mutex::default(),
             level: Mutex::default(),
             asks: Asks::default(),
             lines: Mutex::default(),
             hearing: OnceLock::new(),
+            own,
         }
     }
 
@@ -80,7 +90,7 @@ impl Client {
     fn described(self, meta: &RequestMeta) -> Self {
         let capabilities = meta.capabilities.clone();
         Self {
-            capabilities: Mutex::new(capabilities.unwrap_or(RawJson::EMPTY_OBJECT)),
+            capabilities: Mutex::new(Some(capabilities.unwrap_or(RawJson::EMPTY_OBJECT))),
             level: Mutex::new(meta.log_level),
             ..self
         }
@@ -89,14 +99,25 @@ impl Client {
     /// Notes what the client can answer. It is copied: the message it came in is not kept for as long as a session lives.
     pub(crate) fn introduce(&self, capabilities: &RawJson) {
         if let Ok(copy) = RawJson::from_text(capabilities.as_str()) {
-            *lock(&self.capabilities) = copy;
+            *lock(&self.capabilities) = Some(copy);
         }
+    }
+
+    /// Whether it has said what it can answer: a session that was opened by `initialize`.
+    pub(crate) fn is_introduced(&self) -> bool {
+        lock(&self.capabilities).is_some()
+    }
+
+    /// The servers of its own, where it has a session that could have any.
+    pub(crate) fn own(&self) -> Option<&Arc<OwnServers>> {
+        self.own.as_ref()
     }
 
     /// The capability that it would have to declare, and does not, to be asked this.
     pub(crate) fn lacks_for(&self, method: &str) -> Option<&'static str> {
         let needed = capability_for(method)?;
-        let declared = Object::parse(&lock(&self.capabilities)).unwrap_or_default();
+        let declared = lock(&self.capabilities).as_ref().and_then(Object::parse);
+        let declared = declared.unwrap_or_default();
         declared.get(needed).is_none().then_some(needed)
     }
 
@@ -168,7 +189,7 @@ impl Client {
 impl ClientHandler for Client {
     fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities {
-            raw: Some(lock(&self.capabilities).clone()),
+            raw: Some(lock(&self.capabilities).clone().unwrap_or(RawJson::EMPTY_OBJECT)),
             ..ClientCapabilities::default()
         }
     }

@@ -1,48 +1,111 @@
 //! The gateway as a whole.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay::config::ServerConfig;
-use mainstay::{ClientCapabilities, Fleet, FleetBuilder};
+use mainstay::{Changes, ClientCapabilities, Fleet, FleetBuilder};
 
 use crate::desk::{Audience, Desk};
+use crate::isolation::{Isolated, MAX_ISOLATED};
 
 /// Serves a fleet to clients. Clones are handles of the same gateway.
 #[derive(Clone)]
 pub struct Gateway(pub(crate) Arc<Desk>);
 
+/// How a gateway is made. Everything has a default.
+#[must_use = "a builder does nothing until `start`"]
+pub struct GatewayBuilder {
+    fleet: FleetBuilder,
+    max_isolated: usize,
+}
+
 impl Gateway {
+    /// How to make a gateway in front of such a fleet.
+    pub fn builder(fleet: FleetBuilder) -> GatewayBuilder {
+        GatewayBuilder {
+            fleet,
+            max_isolated: MAX_ISOLATED,
+        }
+    }
+
     /// Starts a fleet behind a gateway. Returns at once: each server comes up in its own time.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start(fleet: FleetBuilder, servers: impl IntoIterator<Item = ServerConfig>) -> Self {
-        let audience = Arc::new(Audience::default());
-        // What a client cannot answer is declined when it is asked.
-        let capabilities = ClientCapabilities {
-            sampling: true,
-            elicitation: true,
-            roots: true,
-            ..ClientCapabilities::default()
-        };
-        let fleet = fleet
-            .handler(audience.clone())
-            .capabilities(capabilities)
-            .start(servers);
-        let mut catalog = fleet.catalog_reader();
-        audience.catalog_changed(&catalog.load());
-        let hears = Arc::downgrade(&audience);
-        tokio::spawn(async move {
-            while let Some(catalog) = catalog.changed().await {
-                let Some(audience) = hears.upgrade() else { return };
-                audience.catalog_changed(&catalog);
-            }
-        });
-        Self(Arc::new(Desk::new(fleet, audience)))
+        Self::builder(fleet).start(servers)
     }
 
-    /// The fleet behind it.
+    /// Makes the gateway serve what the configuration says, as [`Fleet::apply`] does. Servers that sessions have for themselves
+    /// already stay as they are until the sessions end.
+    ///
+    /// Cancel safety: as [`Fleet::apply`].
+    pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
+        let servers = self.0.isolated.take(servers);
+        self.fleet().apply(servers).await
+    }
+
+    /// The fleet that all clients share. Of a server that each session has for itself it holds one that works for nobody, and
+    /// only says what such a server offers. Configurations are applied through the [gateway](Gateway::apply), which knows
+    /// which servers may be shared.
     pub fn fleet(&self) -> &Fleet {
         self.0.fleet()
+    }
+
+    /// Stops every server, those of sessions included, and waits until nothing is left, or until the deadline; then what is
+    /// left is killed. None is started any more.
+    ///
+    /// Cancel safety: dropped, the servers go on stopping.
+    pub async fn close(&self, within: Duration) {
+        tokio::join!(self.fleet().close(within), self.0.isolated.close(within));
+    }
+}
+
+impl GatewayBuilder {
+    /// How many servers all sessions together may have for themselves (default: 64). A session that needs one more is
+    /// told so, until another has ended.
+    pub fn max_isolated(mut self, most: usize) -> Self {
+        self.max_isolated = most;
+        self
+    }
+
+    /// Starts the gateway and its fleet. Returns at once: each server comes up in its own time.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Gateway {
+        let audience = Arc::new(Audience::default());
+        let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.max_isolated);
+        let servers = isolated.take(servers);
+        let isolated = Arc::new(isolated);
+        let fleet = self
+            .fleet
+            .handler(audience.clone())
+            .capabilities(everything())
+            .start(servers);
+        let mut catalog = fleet.catalog_reader();
+        audience.catalog_changed(&catalog.load(), &isolated);
+        let (hears, apart) = (Arc::downgrade(&audience), Arc::downgrade(&isolated));
+        tokio::spawn(async move {
+            while let Some(catalog) = catalog.changed().await {
+                let (Some(audience), Some(isolated)) = (hears.upgrade(), apart.upgrade()) else {
+                    return;
+                };
+                audience.catalog_changed(&catalog, &isolated);
+            }
+        });
+        Gateway(Arc::new(Desk::new(fleet, audience, isolated)))
+    }
+}
+
+/// What servers are told that their client can answer, where it is not known which client that will be. What one cannot
+/// answer is declined when it is asked.
+pub(crate) fn everything() -> ClientCapabilities {
+    ClientCapabilities {
+        sampling: true,
+        elicitation: true,
+        roots: true,
+        ..ClientCapabilities::default()
     }
 }

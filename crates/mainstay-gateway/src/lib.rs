@@ -12,9 +12,10 @@ mod desk;
 mod door;
 mod failure;
 mod gateway;
+mod isolation;
 mod protocol;
 mod scope;
 
 pub use door::{DoorError, HttpDoor};
-pub use gateway::Gateway;
+pub use gateway::{Gateway, GatewayBuilder};
 pub use scope::Scope;

@@ -71,6 +71,28 @@ impl RequestMeta {
             None => Era::Legacy,
         }
     }
+
+    /// Checks that a request which names its version names one that is spoken, and says what the client can answer.
+    pub(crate) fn check(&self) -> Result<(), RpcError> {
+        match (self.version.as_deref(), &self.capabilities) {
+            (Some(version), _) if !MODERN_VERSIONS.contains(&version) => Err(unsupported_version(version)),
+            (Some(_), None) => Err(missing_in_meta(CAPABILITIES_KEY)),
+            (Some(_), Some(_)) | (None, _) => Ok(()),
+        }
+    }
+}
+
+/// A version that is not spoken here, and those that are.
+pub(crate) fn unsupported_version(version: &str) -> RpcError {
+    let supported: Vec<&str> = MODERN_VERSIONS.into_iter().chain(LEGACY_VERSIONS).collect();
+    let data = RawJson::from_value(&json!({ "supported": supported, "requested": version }));
+    let what = format!("protocol version {version} is not supported");
+    RpcError::new(UNSUPPORTED_VERSION, what).with_data(data.unwrap_or(RawJson::NULL))
+}
+
+/// A request that does not say of its client what it must.
+pub(crate) fn missing_in_meta(key: &str) -> RpcError {
+    invalid_params(format!("`_meta` must hold {key}"))
 }
 
 /// The parameters without what a modern request says of its client: the server behind is told in its own way.

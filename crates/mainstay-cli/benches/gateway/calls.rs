@@ -28,10 +28,7 @@ struct Target<'a> {
 /// Calls to a real server.
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
-        let servers = [
-            ("stdio", Some((1.5, 0.7))),
-            ("HTTP", Some((2.0, 0.6))),
-        ];
+        let servers = [("stdio", Some((1.5, 0.7))), ("HTTP", Some((2.0, 0.6)))];
         let mut figures = through_gateway(effort, Kind::Rmcp, servers).await?;
         figures.extend(through_rivals(effort).await?);
         Ok(figures)
@@ -120,7 +117,11 @@ async fn compare(
     .await
     .each_of(u32::try_from(CALLERS)? * each);
     Ok(vec![
-        Figure::ratio(format!("call, {server} server, one caller"), &one, aims.map(|aims| aims.0)),
+        Figure::ratio(
+            format!("call, {server} server, one caller"),
+            &one,
+            aims.map(|aims| aims.0),
+        ),
         Figure::throughput(
             format!("call, {server} server, {CALLERS} callers"),
             &many,

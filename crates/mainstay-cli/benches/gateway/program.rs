@@ -151,6 +151,9 @@ pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Fallible<Option<T>>)
 
 /// A number in a file of `/proc`.
 fn field(text: &str, name: &str) -> Fallible<f64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or(name)?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .ok_or(name)?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

@@ -29,7 +29,10 @@ const FIRST_WORDS: [&str; 4] = [
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     let mut figures = Vec::new();
     for (after_ms, name) in [
-        (0, "SIGKILL to the next success in the same session, over the server's own start"),
+        (
+            0,
+            "SIGKILL to the next success in the same session, over the server's own start",
+        ),
         (100, "the same, server that takes 0.1 s to start"),
     ] {
         let echo = Echo::new(Kind::Rmcp, Way::Stdio, 100).starting_in(after_ms);

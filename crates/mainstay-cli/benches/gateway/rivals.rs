@@ -68,7 +68,10 @@ impl Product {
             }
             (Self::Pypi, Behind::Http(_)) => return Ok(None),
         };
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let rival = Rival {
             _process: Process(command.spawn()?),
             _home: home,

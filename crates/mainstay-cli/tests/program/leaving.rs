@@ -18,7 +18,7 @@ fn start_until(sandbox: &Sandbox, said: &str) -> Child {
 }
 
 /// Reads stderr up to a line that holds this text. The rest is left unread.
-fn wait_for(child: &mut Child, said: &str) {
+pub(crate) fn wait_for(child: &mut Child, said: &str) {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains(said) {

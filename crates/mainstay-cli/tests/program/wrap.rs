@@ -1,14 +1,11 @@
 use std::time::{Duration, Instant};
 
-use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step};
+use mainstay_testkit::{FaultyServer, Ledger};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::host::Host;
 use crate::sandbox::{MAINSTAY, Sandbox, good};
-
-/// A second on a quiet machine; the rest is for a busy one.
-const SOON: Duration = Duration::from_secs(10);
 
 fn wrapped(sandbox: &Sandbox, server: &FaultyServer) -> Host {
     let command = server.command();
@@ -48,45 +45,6 @@ fn the_host_s_session_outlives_the_server() {
     assert_eq!(result["structuredContent"]["round"], "last");
     host.leave().exits(0);
     sandbox.assert_nothing_is_left();
-}
-
-#[test]
-fn nothing_is_left_however_the_program_ends_and_whatever_the_server_does() {
-    let fled = Child {
-        daemon: true,
-        ignores_term: true,
-        ..Child::default()
-    };
-    for end in [None, Some(Signal::TERM), Some(Signal::KILL)] {
-        let sandbox = Sandbox::new();
-        let stubborn = FaultyServer::new()
-            .on(Step::Eof, Fault::Hang)
-            .on(Step::Start, Fault::Spawn(fled))
-            .ignores_term();
-        let mut host = wrapped(&sandbox, &stubborn);
-        host.tools();
-        assert!(
-            sandbox.tree().pids().len() >= 3,
-            "the program, the server and its child"
-        );
-        let began = Instant::now();
-        match end {
-            None => {
-                host.leave().exits(0);
-            }
-            Some(signal) => {
-                kill_process(Pid::from_child(&host.child), signal).unwrap();
-                let ran = crate::sandbox::finish(host.child);
-                assert_eq!(ran.code, (signal == Signal::TERM).then_some(143));
-            }
-        }
-        assert!(
-            sandbox.tree().wait_until_gone(SOON),
-            "{end:?}: left after {:?}: {:?}",
-            began.elapsed(),
-            sandbox.tree().pids()
-        );
-    }
 }
 
 #[test]

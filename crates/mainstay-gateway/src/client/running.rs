@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mainstay::message::{RawJson, RpcError};
 use tokio::sync::Notify;
 
+use crate::protocol::SERVER_UNAVAILABLE;
+
 /// Requests of one client that may run at the same time. One that wants more must wait for an answer first.
-const MAX_RUNNING: usize = 512;
+pub(crate) const MAX_RUNNING: usize = 512;
 
 #[derive(Default)]
 pub(crate) struct Running(Mutex<HashMap<RawJson, Arc<Notify>>>);
@@ -28,11 +30,26 @@ pub(crate) enum Busy {
     TooMany,
 }
 
+impl Busy {
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::IdInUse => RpcError::INVALID_REQUEST,
+            Self::TooMany => SERVER_UNAVAILABLE,
+        }
+    }
+}
+
+impl From<Busy> for RpcError {
+    fn from(busy: Busy) -> Self {
+        Self::new(busy.code(), busy.to_string())
+    }
+}
+
 impl Running {
     /// Notes a request, unless its id is in use or there are too many.
     pub(crate) fn begin(&self, id: &RawJson) -> Result<Run<'_>, RpcError> {
         let mut running = self.table();
-        check(&running, id).map_err(|busy| RpcError::new(RpcError::INVALID_REQUEST, busy.to_string()))?;
+        check(&running, id)?;
         let cancel = Arc::new(Notify::new());
         running.insert(id.clone(), cancel.clone());
         Ok(Run {

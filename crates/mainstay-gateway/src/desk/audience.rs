@@ -1,5 +1,7 @@
 //! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
 
+mod own;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -7,6 +9,7 @@ use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, Catalog, ClientHandler, Item, Kind, Offer, ServerNotification, ServerRequest};
 
 use crate::client::{Client, Line};
+use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
 
@@ -26,6 +29,8 @@ struct Hearer {
     scope: Scope,
     way: Way,
     filter: Filter,
+    /// The servers of its session's own.
+    own: Option<Arc<OwnServers>>,
 }
 
 /// How somebody is told.
@@ -56,7 +61,12 @@ impl Audience {
     /// A session hears of the resources that it subscribes to, and of every change of a list that it has seen.
     pub(crate) fn seat_session(self: &Arc<Self>, client: &Arc<Client>) -> Hearing {
         let way = Way::Session(Arc::downgrade(client));
-        self.seat(client.scope.clone(), way, Filter::default())
+        self.seat(
+            client.scope.clone(),
+            way,
+            Filter::default(),
+            client.own().cloned(),
+        )
     }
 
     /// A listen hears of what it asked for.
@@ -66,15 +76,30 @@ impl Audience {
         line: Arc<dyn Line>,
         id: RawJson,
         filter: Filter,
+        own: Option<Arc<OwnServers>>,
     ) -> Hearing {
-        self.seat(scope, Way::Listen(line, id), filter)
+        self.seat(scope, Way::Listen(line, id), filter, own)
     }
 
-    fn seat(self: &Arc<Self>, scope: Scope, way: Way, filter: Filter) -> Hearing {
+    fn seat(
+        self: &Arc<Self>,
+        scope: Scope,
+        way: Way,
+        filter: Filter,
+        own: Option<Arc<OwnServers>>,
+    ) -> Hearing {
         let mut seats = self.seats();
         seats.last += 1;
         let seat = seats.last;
-        seats.hearers.insert(seat, Hearer { scope, way, filter });
+        seats.hearers.insert(
+            seat,
+            Hearer {
+                scope,
+                way,
+                filter,
+                own,
+            },
+        );
         Hearing {
             audience: self.clone(),
             seat,
@@ -82,7 +107,7 @@ impl Audience {
     }
 
     /// Tells whoever sees a list that changed. Each is told once for each list, however much changed in it.
-    pub(crate) fn catalog_changed(&self, catalog: &Catalog) {
+    pub(crate) fn catalog_changed(&self, catalog: &Catalog, isolated: &Isolated) {
         let mut seats = self.seats();
         let mut changed = Vec::new();
         let mut look = |scope: Scope, kind: Kind, now: u64| {
@@ -90,9 +115,16 @@ impl Audience {
                 changed.push((scope, kind));
             }
         };
+        let isolated_names = isolated.names();
         for kind in Kind::ALL {
-            look(Scope::Union, kind, of_union(catalog, kind));
-            for server in catalog.servers() {
+            // Those that sessions have for themselves are looked at one by one: who sees which differs.
+            let is_shared = |server: &str| !isolated.holds(server);
+            look(Scope::Union, kind, of_union(catalog, kind, is_shared));
+            for server in &isolated_names {
+                let now = fingerprint_of(catalog, server, kind);
+                look(Scope::Server(server.clone()), kind, now);
+            }
+            for server in catalog.servers().filter(|server| is_shared(server)) {
                 if let Some(listed) = catalog.server(server) {
                     let items = listed.items(kind).iter().map(Item::raw);
                     look(Scope::Server(server.into()), kind, fingerprint(items));
@@ -100,21 +132,13 @@ impl Audience {
             }
         }
         for hearer in seats.hearers.values() {
-            let mine = changed.iter().filter(|(scope, _)| *scope == hearer.scope);
-            let mut methods: Vec<_> = mine.filter_map(|(_, kind)| hearer.filter.method(*kind)).collect();
-            // Resources and their templates share a method.
-            methods.dedup();
-            for method in methods {
-                hearer.tell(method, None);
-            }
+            let mine = changed.iter().filter(|(scope, _)| hearer.sees(scope, isolated));
+            hearer.tell_of_lists(mine.map(|(_, kind)| *kind));
         }
     }
 
     fn resource_updated(&self, server: &str, params: Option<&RawJson>) {
-        let uri = params
-            .and_then(Object::parse)
-            .and_then(|params| params.get("uri")?.parse::<String>().ok());
-        let Some(uri) = uri else { return };
+        let Some(uri) = uri(params) else { return };
         for hearer in self.seats().hearers.values() {
             if hearer.scope.holds(server) && hearer.filter.uris.contains_key(&uri) {
                 hearer.tell("notifications/resources/updated", params);
@@ -176,6 +200,26 @@ impl Drop for Hearing {
 }
 
 impl Hearer {
+    /// Whether it sees what changed in the fleet that all share.
+    fn sees(&self, changed: &Scope, isolated: &Isolated) -> bool {
+        match changed {
+            Scope::Server(name) if isolated.holds(name) => {
+                let follows = self.own.as_ref().is_some_and(|own| own.follows_pattern(name));
+                follows && self.scope.holds(name)
+            }
+            Scope::Server(_) | Scope::Union => *changed == self.scope,
+        }
+    }
+
+    fn tell_of_lists(&self, kinds: impl Iterator<Item = Kind>) {
+        let mut methods: Vec<_> = kinds.filter_map(|kind| self.filter.method(kind)).collect();
+        // Resources and their templates share a method, and so do several servers. They come kind by kind.
+        methods.dedup();
+        for method in methods {
+            self.tell(method, None);
+        }
+    }
+
     fn tell(&self, method: &str, params: Option<&RawJson>) {
         match &self.way {
             Way::Session(client) => {
@@ -248,13 +292,27 @@ fn unlabelled(params: &RawJson) -> RawJson {
     without.unwrap_or_else(|| params.clone())
 }
 
-fn of_union(catalog: &Catalog, kind: Kind) -> u64 {
-    match kind {
-        Kind::Tool => fingerprint(catalog.tools().iter().map(Offer::published)),
-        Kind::Prompt => fingerprint(catalog.prompts().iter().map(Offer::published)),
-        Kind::Resource => fingerprint(catalog.resources().iter().map(Offer::published)),
-        Kind::Template => fingerprint(catalog.templates().iter().map(Offer::published)),
+/// What one server shows of a kind, as a number.
+pub(crate) fn fingerprint_of(catalog: &Catalog, server: &str, kind: Kind) -> u64 {
+    of_union(catalog, kind, |its| its == server)
+}
+
+fn of_union(catalog: &Catalog, kind: Kind, counts: impl Fn(&str) -> bool) -> u64 {
+    fn of<'a, T>(offers: &'a [Offer<T>], counts: impl Fn(&str) -> bool + 'a) -> u64 {
+        let offers = offers.iter().filter(|offer| counts(offer.server()));
+        fingerprint(offers.map(Offer::published))
     }
+    match kind {
+        Kind::Tool => of(catalog.tools(), counts),
+        Kind::Prompt => of(catalog.prompts(), counts),
+        Kind::Resource => of(catalog.resources(), counts),
+        Kind::Template => of(catalog.templates(), counts),
+    }
+}
+
+fn uri(params: Option<&RawJson>) -> Option<String> {
+    let params = params.and_then(Object::parse)?;
+    params.get("uri")?.parse().ok()
 }
 
 fn fingerprint<'a>(items: impl Iterator<Item = &'a RawJson>) -> u64 {

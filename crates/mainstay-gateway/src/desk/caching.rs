@@ -65,7 +65,7 @@ impl Desk {
             };
             let Some(caching) = listed.caching(kind) else {
                 // From disk nothing is known but the items.
-                return (listed.items(kind).len() > 0).then_some(Hint::NONE);
+                return (!listed.items(kind).is_empty()).then_some(Hint::NONE);
             };
             let listed_at = catalog.freshness(server.name())?.listed_at;
             let age = now.duration_since(listed_at).unwrap_or_default();

@@ -25,7 +25,7 @@ impl Desk {
         if let Some(capabilities) = params.get("capabilities") {
             request.client.introduce(capabilities);
         }
-        let about = self.about(&request.client.scope);
+        let about = self.about(request.client);
         let mut result = Object::default();
         result.set("protocolVersion", crate::protocol::text(version));
         result.set("capabilities", about.capabilities);
@@ -37,7 +37,7 @@ impl Desk {
     }
 
     pub(super) fn discover(&self, client: &Client) -> RawJson {
-        let about = self.about(&client.scope);
+        let about = self.about(client);
         let mut result = Object::default();
         result.set("resultType", crate::protocol::text("complete"));
         let versions: Vec<&str> = MODERN_VERSIONS.into_iter().chain(LEGACY_VERSIONS).collect();
@@ -55,19 +55,20 @@ impl Desk {
         result.to_raw()
     }
 
-    fn about(&self, scope: &Scope) -> About {
-        match scope {
-            Scope::Union => self.about_all(),
+    fn about(&self, client: &Client) -> About {
+        match &client.scope {
+            Scope::Union => self.about_all(client),
             Scope::Server(name) => self.about_one(name),
         }
     }
 
     /// The servers as one: everything that any of them has, their instructions under their names.
-    fn about_all(&self) -> About {
-        let catalog = self.fleet().catalog();
+    fn about_all(&self, client: &Client) -> About {
+        let catalog = self.catalog(client);
         let mut capabilities = Map::new();
         let mut instructions = Vec::new();
-        for server in self.fleet().servers() {
+        let servers = self.fleet().servers().into_iter();
+        for server in servers.filter(|server| self.is_reachable(client, server.name())) {
             let Some(known) = catalog.server(server.name()) else {
                 add_everything(&mut capabilities);
                 continue;

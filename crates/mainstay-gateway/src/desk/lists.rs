@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::caching::Hint;
 use super::pages::{Cursor, Pages};
 use super::{Desk, Request};
+use crate::client::Client;
 use crate::protocol::text;
 use crate::scope::Scope;
 
@@ -46,12 +47,12 @@ impl Desk {
         if let Some(hearing) = request.client.hearing() {
             hearing.sees(kind);
         }
-        self.pages(&request.client.scope, kind, request.client.era)
-            .page(cursor)
+        self.pages(request.client, kind).page(cursor)
     }
 
-    fn pages(&self, scope: &Scope, kind: Kind, era: Era) -> Arc<Pages> {
-        let catalog = self.fleet().catalog();
+    fn pages(&self, client: &Client, kind: Kind) -> Arc<Pages> {
+        let (scope, era) = (&client.scope, client.era);
+        let catalog = self.catalog(client);
         let server = match scope {
             Scope::Union => None,
             Scope::Server(name) => self.fleet().server(name),

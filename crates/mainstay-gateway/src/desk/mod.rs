@@ -12,6 +12,7 @@ mod naming;
 mod pages;
 mod parking;
 mod passing;
+mod reaching;
 mod rounds;
 mod state;
 mod subscriptions;
@@ -20,13 +21,14 @@ mod wishes;
 use std::sync::Arc;
 
 use mainstay::message::{RawJson, RpcError};
-use mainstay::{Era, Fleet, Kind};
+use mainstay::{Catalog, Era, Fleet, Kind};
 
-pub(crate) use audience::{Audience, Hearing};
+pub(crate) use audience::{Audience, Hearing, fingerprint_of};
 pub(crate) use level::Level;
 pub(crate) use wishes::ended;
 
 use crate::client::{Client, Line};
+use crate::isolation::Isolated;
 use crate::protocol::{RequestMeta, invalid_params, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
@@ -36,6 +38,7 @@ use subscriptions::Subscriptions;
 pub(crate) struct Desk {
     fleet: Fleet,
     pub(crate) audience: Arc<Audience>,
+    pub(crate) isolated: Arc<Isolated>,
     lists: Lists,
     parked: Parked,
     subscriptions: Subscriptions,
@@ -53,10 +56,11 @@ pub(crate) struct Request<'a> {
 }
 
 impl Desk {
-    pub(crate) fn new(fleet: Fleet, audience: Arc<Audience>) -> Self {
+    pub(crate) fn new(fleet: Fleet, audience: Arc<Audience>, isolated: Arc<Isolated>) -> Self {
         Self {
             fleet,
             audience,
+            isolated,
             lists: Lists::default(),
             parked: Parked::new(),
             subscriptions: Subscriptions::default(),
@@ -67,9 +71,14 @@ impl Desk {
         &self.fleet
     }
 
+    /// What this client sees of what all servers offer.
+    fn catalog(&self, client: &Client) -> Arc<Catalog> {
+        self.isolated.catalog(client.own(), self.fleet.catalog())
+    }
+
     /// A client that stays for longer than a request.
     pub(crate) fn welcome(&self, scope: Scope) -> Arc<Client> {
-        let client = Client::new(scope, Era::Legacy);
+        let client = Client::of_session(scope, &self.isolated);
         client.attend(self.audience.seat_session(&client));
         client
     }
@@ -79,7 +88,10 @@ impl Desk {
         client.stand_by(None);
         client.running.cancel_all();
         if let Some(hearing) = client.hearing() {
-            self.end_subscriptions(hearing);
+            self.end_subscriptions(client, hearing);
+        }
+        if let Some(own) = client.own() {
+            own.end();
         }
     }
 
@@ -111,7 +123,12 @@ impl Desk {
                 }
             }
             // The servers ask again, and are answered by whoever calls then.
-            "notifications/roots/list_changed" => self.fleet.roots_changed(),
+            "notifications/roots/list_changed" => {
+                self.fleet.roots_changed();
+                if let Some(own) = client.own() {
+                    own.roots_changed();
+                }
+            }
             _other => tracing::debug!(method, "not passed on"),
         }
     }
@@ -122,6 +139,7 @@ impl Desk {
         {
             return Err(invalid_params(format!("there is no server {name} any more")));
         }
+        self.check_session(request.client)?;
         let era = request.client.era;
         match request.method {
             "initialize" if era == Era::Legacy => self.initialize(&request),

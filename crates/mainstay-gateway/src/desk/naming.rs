@@ -1,15 +1,17 @@
 //! Whose a request is: the server behind a public name or uri, and the request as that server knows it.
 
 use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{Era, Kind, Server};
+use mainstay::{Catalog, Era, Kind, Server};
 
+use super::reaching::Reached;
 use super::{Desk, Request};
+use crate::client::Client;
 use crate::protocol::{RESOURCE_NOT_FOUND, invalid_params, text};
 use crate::scope::Scope;
 
 /// A request as its server knows it.
 pub(super) struct Addressed {
-    pub(super) server: Server,
+    pub(super) reached: Reached,
     pub(super) params: Option<RawJson>,
 }
 
@@ -17,47 +19,24 @@ impl Desk {
     /// Finds the server that a request is for.
     pub(super) fn address(&self, request: &Request<'_>) -> Result<Addressed, RpcError> {
         if let Scope::Server(name) = &request.client.scope {
-            let server = self.fleet().server(name);
-            let server = server.ok_or_else(|| invalid_params(format!("there is no server {name}")))?;
+            let reached = self.reach(request.client, name)?;
             let params = match request.method {
-                "tools/call" => original_tool(&server, request.params.clone()),
+                "tools/call" => original_tool(&reached.server, request.params.clone()),
                 _other => request.params.clone(),
             };
-            return Ok(Addressed { server, params });
+            return Ok(Addressed { reached, params });
         }
-        let mut params = request
-            .params
-            .as_ref()
-            .and_then(Object::parse)
-            .ok_or_else(|| invalid_params(format!("{} needs parameters", request.method)))?;
-        let catalog = self.fleet().catalog();
-        let (server, original) = match request.method {
-            "tools/call" => {
-                let name = string(&params, "name")?;
-                let tool = catalog.tool(&name).ok_or_else(|| unknown("tool", &name))?;
-                (tool.server().to_owned(), Some(tool.original().to_owned()))
-            }
-            "prompts/get" => {
-                let name = string(&params, "name")?;
-                let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
-                (prompt.server().to_owned(), Some(prompt.original().to_owned()))
-            }
-            "completion/complete" => {
-                let (server, reference) = self.reference(&params)?;
-                if let Some(reference) = reference {
-                    params.set("ref", reference);
-                }
-                (server, None)
-            }
-            _of_a_resource => (self.owner(&string(&params, "uri")?, request.client.era)?, None),
+        let (server, params) = match named_in(&self.catalog(request.client), request) {
+            Ok(named) => named,
+            // What the client does not see may be there for those with a session, which is worth knowing.
+            Err(unknown) => match named_in(&self.fleet().catalog(), request) {
+                Ok((server, params)) if !self.is_reachable(request.client, &server) => (server, params),
+                Ok(_) | Err(_) => return Err(unknown),
+            },
         };
-        if let Some(original) = original {
-            params.set("name", text(&original));
-        }
-        let gone = || unknown("server", &server);
         Ok(Addressed {
-            server: self.fleet().server(&server).ok_or_else(gone)?,
-            params: Some(params.to_raw()),
+            reached: self.reach(request.client, &server)?,
+            params: Some(params),
         })
     }
 
@@ -79,44 +58,83 @@ impl Desk {
         tool.map_or_else(Vec::new, |tool| tool.mirrored(arguments))
     }
 
-    /// The server that a resource belongs to: the one that lists it, or that has a template for it.
-    pub(super) fn owner(&self, uri: &str, era: Era) -> Result<String, RpcError> {
-        let catalog = self.fleet().catalog();
-        if let Some(resource) = catalog.resource(uri) {
-            return Ok(resource.server().to_owned());
-        }
-        let template = catalog
-            .templates()
-            .iter()
-            .find(|template| fits(template.original(), uri));
-        if let Some(template) = template {
-            return Ok(template.server().to_owned());
-        }
-        let code = match era {
-            Era::Legacy => RESOURCE_NOT_FOUND,
-            Era::Modern => RpcError::INVALID_PARAMS,
-        };
-        Err(RpcError::new(code, format!("no server has a resource {uri}")))
+    /// The server that a resource belongs to, as this client sees it.
+    pub(super) fn owner(&self, client: &Client, uri: &str) -> Result<String, RpcError> {
+        owner(&self.catalog(client), uri, client.era)
     }
+}
 
-    /// The server that a completion is for, and the reference as that server knows it where it differs.
-    fn reference(&self, params: &Object) -> Result<(String, Option<RawJson>), RpcError> {
-        let mut reference = params
-            .get("ref")
-            .and_then(Object::parse)
-            .ok_or_else(|| invalid_params("completion/complete needs a ref"))?;
-        let catalog = self.fleet().catalog();
-        if let Ok(uri) = string(&reference, "uri") {
-            let template = catalog
-                .template(&uri)
-                .ok_or_else(|| unknown("resource template", &uri))?;
-            return Ok((template.server().to_owned(), None));
+/// The server that a request to all of them names in this catalog, and its parameters as that server knows them.
+fn named_in(catalog: &Catalog, request: &Request<'_>) -> Result<(String, RawJson), RpcError> {
+    let mut params = request
+        .params
+        .as_ref()
+        .and_then(Object::parse)
+        .ok_or_else(|| invalid_params(format!("{} needs parameters", request.method)))?;
+    let (server, original) = match request.method {
+        "tools/call" => {
+            let name = string(&params, "name")?;
+            let tool = catalog.tool(&name).ok_or_else(|| unknown("tool", &name))?;
+            (tool.server().to_owned(), Some(tool.original().to_owned()))
         }
-        let name = string(&reference, "name")?;
-        let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
-        reference.set("name", text(prompt.original()));
-        Ok((prompt.server().to_owned(), Some(reference.to_raw())))
+        "prompts/get" => {
+            let name = string(&params, "name")?;
+            let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
+            (prompt.server().to_owned(), Some(prompt.original().to_owned()))
+        }
+        "completion/complete" => {
+            let (server, reference) = reference(catalog, &params)?;
+            if let Some(reference) = reference {
+                params.set("ref", reference);
+            }
+            (server, None)
+        }
+        _of_a_resource => (
+            owner(catalog, &string(&params, "uri")?, request.client.era)?,
+            None,
+        ),
+    };
+    if let Some(original) = original {
+        params.set("name", text(&original));
     }
+    Ok((server, params.to_raw()))
+}
+
+/// The server that a resource belongs to: the one that lists it, or that has a template for it.
+fn owner(catalog: &Catalog, uri: &str, era: Era) -> Result<String, RpcError> {
+    if let Some(resource) = catalog.resource(uri) {
+        return Ok(resource.server().to_owned());
+    }
+    let template = catalog
+        .templates()
+        .iter()
+        .find(|template| fits(template.original(), uri));
+    if let Some(template) = template {
+        return Ok(template.server().to_owned());
+    }
+    let code = match era {
+        Era::Legacy => RESOURCE_NOT_FOUND,
+        Era::Modern => RpcError::INVALID_PARAMS,
+    };
+    Err(RpcError::new(code, format!("no server has a resource {uri}")))
+}
+
+/// The server that a completion is for, and the reference as that server knows it where it differs.
+fn reference(catalog: &Catalog, params: &Object) -> Result<(String, Option<RawJson>), RpcError> {
+    let mut reference = params
+        .get("ref")
+        .and_then(Object::parse)
+        .ok_or_else(|| invalid_params("completion/complete needs a ref"))?;
+    if let Ok(uri) = string(&reference, "uri") {
+        let template = catalog
+            .template(&uri)
+            .ok_or_else(|| unknown("resource template", &uri))?;
+        return Ok((template.server().to_owned(), None));
+    }
+    let name = string(&reference, "name")?;
+    let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
+    reference.set("name", text(prompt.original()));
+    Ok((prompt.server().to_owned(), Some(reference.to_raw())))
 }
 
 /// A call under the name that the server gave its tool, where the view has another for it.

@@ -21,8 +21,8 @@ impl Desk {
             Era::Legacy => {
                 let to = self.address(&request)?;
                 // The session as a whole answers what its calls make a server ask.
-                let options = CallOptions::default().handler(request.client.clone());
-                let reply = forward(&to.server, &request, to.params, options).await;
+                let options = to.reached.options(request.client);
+                let reply = forward(&to.reached.server, &request, to.params, options).await;
                 answer(&request, reply)
             }
             Era::Modern => self.pass_in_rounds(request).await,
@@ -31,11 +31,13 @@ impl Desk {
 
     /// A method that the gateway does not know, for the one server that may.
     pub(super) async fn pass_unknown(&self, name: &str, request: Request<'_>) -> Result<RawJson, RpcError> {
-        let server = self.fleet().server(name);
-        let server = server.ok_or_else(|| invalid_params(format!("there is no server {name}")))?;
-        let options = CallOptions::default().handler(request.client.clone());
+        let reached = self.reach(request.client, name)?;
+        let options = match request.client.era {
+            Era::Legacy => reached.options(request.client),
+            Era::Modern => CallOptions::default().handler(request.client.clone()),
+        };
         let params = as_sent(&request, request.params.clone());
-        let reply = forward(&server, &request, params, options).await;
+        let reply = forward(&reached.server, &request, params, options).await;
         answer(&request, reply)
     }
 }

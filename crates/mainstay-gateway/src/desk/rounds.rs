@@ -101,7 +101,7 @@ impl Desk {
         }
         let params = as_sent(request, to.params);
         let method = request.method.to_owned();
-        let reply = async move { to.server.forward(&method, params, options).await };
+        let reply = async move { to.reached.server.forward(&method, params, options).await };
         Ok(Call {
             reply: Replying::new(reply),
             asked,

@@ -1,7 +1,9 @@
 //! What clients want for longer than one request: resources to be told of, and how much is logged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use mainstay::Server;
 use mainstay::message::{self, Object, RawJson, RpcError};
 use serde::Deserialize;
 use tokio::task::JoinSet;
@@ -10,6 +12,8 @@ use tokio::time::timeout;
 use super::audience::{Filter, Hearing, labelled};
 use super::naming::string;
 use super::{Desk, Level, Request};
+use crate::client::Client;
+use crate::isolation::OwnServers;
 use crate::protocol::{invalid_params, text};
 use crate::scope::Scope;
 
@@ -27,10 +31,10 @@ impl Desk {
             return Err(invalid_params("there is no session that could be told"));
         };
         if hearing.subscribe(&uri, &server)
-            && let Err(error) = self.subscriptions.begin(self.fleet(), &server, &uri).await
+            && let Err(error) = self.begin_subscription(request.client, &server, &uri).await
         {
             if hearing.unsubscribe(&uri).is_some() {
-                drop(self.subscriptions.end(self.fleet(), &server, &uri));
+                self.leave_subscription(request.client, &server, uri);
             }
             return Err(error);
         }
@@ -42,7 +46,10 @@ impl Desk {
         let left = request.client.hearing().and_then(|hearing| hearing.unsubscribe(&uri));
         if let Some(server) = left {
             // The client is told nothing any more, whatever the server says to it.
-            let _ = self.subscriptions.end(self.fleet(), &server, &uri).await;
+            match self.own_for(request.client, &server) {
+                Some(own) => own.unsubscribe(&server, uri),
+                None => drop(self.subscriptions.end(self.fleet(), &server, &uri).await),
+            }
         }
         Ok(RawJson::EMPTY_OBJECT)
     }
@@ -58,7 +65,7 @@ impl Desk {
             Level::from_word(&word).ok_or_else(|| invalid_params(format!("there is no level {word}")))?;
         request.client.set_level(level);
         let mut telling = JoinSet::new();
-        for server in request.client.scope.servers(self.fleet()) {
+        for server in self.loggers(request.client, &word) {
             let word = word.clone();
             // One that cannot be told now is told when it is back; one that knows no levels logs as it likes.
             telling.spawn(async move { server.set_log_level(&word).await });
@@ -85,19 +92,21 @@ impl Desk {
             "notifications/subscriptions/acknowledged",
             Some(&honoured),
         ));
-        let _hearing = self.audience.seat_listen(scope, line, id, filter);
+        let _hearing = self
+            .audience
+            .seat_listen(scope, line, id, filter, request.client.own().cloned());
         let mut kept = Kept {
             desk: self,
+            client: request.client,
             subscriptions: Vec::new(),
         };
         for (uri, server) in wanted.into_iter().filter(|(_, server)| !server.is_empty()) {
-            let begun = self.subscriptions.begin(self.fleet(), &server, &uri);
             // Noted before it is waited for: whoever goes away meanwhile has subscribed.
-            kept.subscriptions.push((server, uri));
-            if begun.await.is_err()
-                && let Some((server, uri)) = kept.subscriptions.pop()
-            {
-                drop(self.subscriptions.end(self.fleet(), &server, &uri));
+            kept.subscriptions.push((server.clone(), uri.clone()));
+            let begun = self.begin_subscription(request.client, &server, &uri).await;
+            if begun.is_err() {
+                kept.subscriptions.pop();
+                self.leave_subscription(request.client, &server, uri);
             }
         }
         // Until the client goes away, which drops this.
@@ -107,15 +116,47 @@ impl Desk {
 
     fn server_of(&self, request: &Request<'_>, uri: &str) -> Result<String, RpcError> {
         match &request.client.scope {
-            Scope::Union => self.owner(uri, request.client.era),
+            Scope::Union => self.owner(request.client, uri),
             Scope::Server(name) => Ok(name.to_string()),
         }
     }
 
-    /// Ends what a client that went away had subscribed to. Nobody waits for it.
-    pub(crate) fn end_subscriptions(&self, hearing: &Hearing) {
+    /// The servers that are told how much a client wants logged.
+    fn loggers(&self, client: &Client, level: &str) -> Vec<Server> {
+        let mut servers = client.scope.servers(self.fleet());
+        servers.retain(|server| !self.isolated.holds(server.name()));
+        if let Some(own) = client.own() {
+            servers.extend(own.set_log_level(&client.scope, level));
+        }
+        servers
+    }
+
+    /// The servers of a client's own, where this is one of them.
+    fn own_for<'a>(&self, client: &'a Client, server: &str) -> Option<&'a Arc<OwnServers>> {
+        client.own().filter(|_| self.isolated.holds(server))
+    }
+
+    async fn begin_subscription(&self, client: &Client, server: &str, uri: &str) -> Result<(), RpcError> {
+        match self.own_for(client, server) {
+            Some(own) => own.subscribe(server, &self.fleet().catalog(), uri).await,
+            None => self.subscriptions.begin(self.fleet(), server, uri).await,
+        }
+    }
+
+    /// Ends a subscription. Nobody waits for it.
+    fn leave_subscription(&self, client: &Client, server: &str, uri: String) {
+        match self.own_for(client, server) {
+            Some(own) => own.unsubscribe(server, uri),
+            None => drop(self.subscriptions.end(self.fleet(), server, &uri)),
+        }
+    }
+
+    /// Ends what a client that went away had subscribed to; a server of its own ends with it. Nobody waits for it.
+    pub(crate) fn end_subscriptions(&self, client: &Client, hearing: &Hearing) {
         for (uri, server) in hearing.subscriptions() {
-            drop(self.subscriptions.end(self.fleet(), &server, &uri));
+            if self.own_for(client, &server).is_none() {
+                self.leave_subscription(client, &server, uri);
+            }
         }
     }
 }
@@ -123,13 +164,14 @@ impl Desk {
 /// The subscriptions of a listen, ended with it.
 struct Kept<'a> {
     desk: &'a Desk,
+    client: &'a Client,
     subscriptions: Vec<(String, String)>,
 }
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
         for (server, uri) in self.subscriptions.drain(..) {
-            drop(self.desk.subscriptions.end(self.desk.fleet(), &server, &uri));
+            self.desk.leave_subscription(self.client, &server, uri);
         }
     }
 }

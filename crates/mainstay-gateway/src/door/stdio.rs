@@ -12,12 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use mainstay::Era;
 use mainstay::message::{self, Message, RawJson, RpcError};
+use mainstay::transport::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, Permit};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client::{Client, Line};
+use crate::client::{Busy, Client, Line, MAX_RUNNING};
 use crate::desk::{Desk, Request};
 use crate::gateway::Gateway;
 use crate::protocol::RequestMeta;
@@ -26,9 +27,6 @@ use lines::{Lines, Read, write};
 
 /// Messages that wait for a client to read.
 const QUEUE: usize = 256;
-
-/// Requests that are answered at the same time. The next one is not read before one of them is done.
-const MAX_ANSWERING: usize = 256;
 
 /// How long answers may still be given when the client has closed its side: long enough for what is nearly done, and
 /// shorter than hosts wait before they end the program.
@@ -83,16 +81,18 @@ impl Visit {
         answering: &mut JoinSet<()>,
         listening: &mut JoinSet<()>,
     ) {
-        let mut lines = Lines::new(input);
+        let mut lines = Lines::new(input, Limits::DEFAULT_MESSAGE);
         loop {
-            let has_room = answering.len() + listening.len() < MAX_ANSWERING;
             tokio::select! {
+                // What is done makes room first.
+                biased;
                 Some(_) = answering.join_next() => {}
                 Some(_) = listening.join_next() => {}
-                read = lines.next(), if has_room => match read {
-                    Read::Line(line) => self.take(&line, answering, listening),
+                Some((place, read)) = self.read(&mut lines) => match read {
+                    Read::Line(line) => self.take(place, &line, answering, listening),
                     Read::TooLong(length) => {
-                        self.refuse(RpcError::INVALID_REQUEST, &format!("the message has {length} bytes, which is too long"));
+                        let what = format!("the message has {length} bytes, which is too long");
+                        refuse(place, &RawJson::NULL, RpcError::new(RpcError::INVALID_REQUEST, what));
                     }
                     Read::End => return,
                 },
@@ -102,8 +102,26 @@ impl Visit {
         }
     }
 
-    fn take(&self, line: &Bytes, answering: &mut JoinSet<()>, listening: &mut JoinSet<()>) {
+    /// The next line, and a place in the queue for what it may be refused with: a client that does not read is not read
+    /// either, and one that reads is always heard, however much runs for it. It may cancel, answer, or leave.
+    ///
+    /// Cancel safety: dropping it loses nothing.
+    async fn read(&self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<(Permit<'_, Bytes>, Read)> {
+        let place = self.queue.reserve().await.ok()?;
+        Some((place, lines.next().await))
+    }
+
+    fn take(
+        &self,
+        place: Permit<'_, Bytes>,
+        line: &Bytes,
+        answering: &mut JoinSet<()>,
+        listening: &mut JoinSet<()>,
+    ) {
         match Message::read(line) {
+            Message::Request { id, .. } if answering.len() + listening.len() >= MAX_RUNNING => {
+                refuse(place, &id, Busy::TooMany.into());
+            }
             Message::Request { id, method, params } => {
                 let request = Owned {
                     meta: RequestMeta::read(params.as_ref()),
@@ -124,12 +142,17 @@ impl Visit {
                 self.session.answered(&id, result);
             }
             Message::Batch(_) => {
-                self.refuse(
-                    RpcError::INVALID_REQUEST,
-                    "batches are not supported: send one message a line",
+                let what = "batches are not supported: send one message a line";
+                refuse(
+                    place,
+                    &RawJson::NULL,
+                    RpcError::new(RpcError::INVALID_REQUEST, what),
                 );
             }
-            Message::Garbage(what) => self.refuse(RpcError::PARSE_ERROR, &format!("no message: {what}")),
+            Message::Garbage(what) => {
+                let what = format!("no message: {what}");
+                refuse(place, &RawJson::NULL, RpcError::new(RpcError::PARSE_ERROR, what));
+            }
         }
     }
 
@@ -154,18 +177,21 @@ impl Visit {
                 params,
                 meta,
             };
-            if let Some(answer) = desk.answer(request).await {
+            let answer = match request.meta.check() {
+                Ok(()) => desk.answer(request).await,
+                Err(error) => Some(Err(error)),
+            };
+            if let Some(answer) = answer {
                 // A client that does not read makes its own requests wait, and nobody else's.
                 let _ = queue.send(message::response(&id, &answer)).await;
             }
         }
     }
+}
 
-    /// Says what is wrong with something that has no id to answer to.
-    fn refuse(&self, code: i64, what: &str) {
-        let error = Err(RpcError::new(code, what));
-        self.line.send(message::response(&RawJson::NULL, &error));
-    }
+/// Says what is wrong with a message.
+fn refuse(place: Permit<'_, Bytes>, id: &RawJson, error: RpcError) {
+    place.send(message::response(id, &Err(error)));
 }
 
 impl Drop for Visit {

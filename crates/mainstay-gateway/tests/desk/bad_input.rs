@@ -4,7 +4,7 @@ use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
 use serde_json::json;
 
-use crate::client::Client;
+use crate::client::{Client, modern};
 use crate::{gateway, one, speaking};
 
 #[tokio::test]
@@ -35,11 +35,23 @@ async fn each_mistake_gets_its_error_and_the_client_goes_on() {
             -32002,
         ),
         (r#"{"jsonrpc":"2.0","id":"x","method":"initialize"}"#, -32602),
+        (
+            r#"{"jsonrpc":"2.0","id":"x","method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}}"#,
+            -32022,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":"x","method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
+            -32602,
+        ),
     ] {
         client.write(line).await;
         let answer = client.message().await;
         assert_eq!(answer["error"]["code"], code, "{line}: {answer}");
     }
+    client
+        .write_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\xfe\",\"method\":\"ping\"}\n")
+        .await;
+    assert_eq!(client.message().await["error"]["code"], -32700, "no UTF-8");
     // Blank lines, and answers to nothing, are nothing.
     client.write("").await;
     client.write(r#"{"jsonrpc":"2.0","id":99,"result":{}}"#).await;
@@ -67,4 +79,57 @@ async fn an_id_that_is_in_use_is_refused_and_the_first_request_goes_on() {
     assert_eq!(answer["id"], "same");
     assert!(answer["result"].is_object(), "{answer}");
     assert_eq!(side.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_spoken_is_refused_with_those_that_are() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let mut client = Client::connect(&gateway, Scope::Union);
+    let mut meta = modern(&json!({}));
+    meta["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");
+    let refused = client.ask("server/discover", json!({ "_meta": meta })).await;
+    let data = &refused["error"]["data"];
+    assert_eq!(
+        (&data["requested"], &data["supported"][0]),
+        (&json!("2099-01-01"), &json!("2026-07-28"))
+    );
+    // A version with sessions is negotiated, not refused.
+    let params = json!({ "protocolVersion": "1999-01-01", "capabilities": {}, "clientInfo": {} });
+    let opened = client.ask("initialize", params).await;
+    assert_eq!(opened["result"]["protocolVersion"], "2025-11-25");
+    client.leave().await;
+}
+
+#[tokio::test]
+async fn a_flood_is_refused_beyond_a_bound_and_its_client_is_still_heard() {
+    const BOUND: u64 = 512;
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut flooding, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let call = || json!({ "name": "sleep_ms", "arguments": { "ms": 600_000 } });
+    let first = flooding.begin("tools/call", call()).await;
+    for _ in 1..BOUND {
+        flooding.begin("tools/call", call()).await;
+    }
+    side.wait_for("tools/call", 512).await;
+    let refused = flooding.ask("ping", json!({})).await;
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+    let called = json!({ "name": "echo", "arguments": { "x": 1 } });
+    let answer = other.ask("tools/call", called).await;
+    assert_eq!(
+        answer["result"]["structuredContent"]["x"], 1,
+        "nobody else is refused"
+    );
+    // It can cancel, which makes room, and leave, which ends all of it.
+    flooding
+        .tell("notifications/cancelled", json!({ "requestId": first }))
+        .await;
+    side.wait_for("notifications/cancelled", 1).await;
+    assert_eq!(flooding.ask("ping", json!({})).await["result"], json!({}));
+    flooding.leave().await;
+    side.wait_for("notifications/cancelled", 512).await;
+    other.leave().await;
 }

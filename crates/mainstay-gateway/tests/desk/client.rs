@@ -56,9 +56,13 @@ impl Client {
 
     /// Sends a line as it is.
     pub(crate) async fn write(&mut self, line: &str) {
+        self.write_bytes(format!("{line}\n").as_bytes()).await;
+    }
+
+    /// Sends what may be no text.
+    pub(crate) async fn write_bytes(&mut self, bytes: &[u8]) {
         let writer = self.writer.as_mut().expect("open");
-        writer.write_all(line.as_bytes()).await.unwrap();
-        writer.write_all(b"\n").await.unwrap();
+        writer.write_all(bytes).await.unwrap();
     }
 
     /// The next line, as it is.

@@ -6,11 +6,13 @@ mod wire;
 
 mod bounds;
 mod closing;
+mod disturbing;
 mod guarding;
 mod old_sse;
 mod outliving;
 mod refusing;
 mod sessions;
+mod slow;
 mod stateless;
 mod streams;
 mod tls;

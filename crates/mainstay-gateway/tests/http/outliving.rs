@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{Fleet, ServerConfig};
+use mainstay::lifecycle::Bucket;
+use mainstay::{Fleet, Policy, ServerConfig};
 use mainstay_gateway::HttpDoor;
 use mainstay_testkit::FaultyServer;
 use serde_json::json;
@@ -53,4 +54,47 @@ async fn a_session_calls_again_when_the_process_of_its_server_was_killed() {
     assert!(text(&killed).contains("may have run"), "{killed}");
     let after = session.call(3, "pid", json!({})).await.json().await;
     assert_ne!(text(&before), text(&after));
+}
+
+#[tokio::test]
+async fn losses_leave_no_task_behind() {
+    /// Losses that are counted, and those before them, after which every task runs that stays.
+    const LOSSES: usize = 50;
+    const WARM_UP: usize = 3;
+    let bucket = Bucket {
+        size: 1000.try_into().unwrap(),
+        ..Bucket::default()
+    };
+    let policy = Policy {
+        bucket,
+        ..Policy::default()
+    };
+    let world = World::with_policy(HttpDoor::new(), policy).await;
+    let session = world.session("/mcp/one").await;
+    let _standing = session.listen(None).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let mut before = 0;
+    for round in 0..WARM_UP + LOSSES {
+        let called = session
+            .call(1, "echo", json!({ "round": round }))
+            .await
+            .json()
+            .await;
+        assert_eq!(text(&called), format!(r#"{{"round":{round}}}"#));
+        if round == WARM_UP {
+            before = tasks();
+        }
+        world.server.side().cut();
+    }
+    let called = session.call(1, "pid", json!({})).await;
+    assert_eq!(called.status, 200);
+    drop(called);
+    // What the last loss left to do is done in a moment, and tells nobody.
+    let settled = async {
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    };
+    let settled = tokio::time::timeout(Duration::from_secs(60), settled).await;
+    assert!(settled.is_ok(), "{before} tasks before, {} after", tasks());
 }

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mainstay::config::ServerBuilder;
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
-use mainstay::{Fleet, FleetBuilder, ServerConfig};
+use mainstay::{Fleet, FleetBuilder, Policy, ServerConfig};
 use mainstay_gateway::{DoorError, Gateway, HttpDoor};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
@@ -40,6 +41,17 @@ impl World {
     pub(crate) async fn with(door: HttpDoor, script: Script) -> Self {
         let server = Memory::new(script);
         let config = ServerConfig::custom("one", "one", server.clone());
+        Self::in_memory(door, server, config).await
+    }
+
+    /// The same, with a server that is kept by this policy.
+    pub(crate) async fn with_policy(door: HttpDoor, policy: Policy) -> Self {
+        let server = Memory::new(Script::new());
+        let config = ServerConfig::custom("one", "one", server.clone());
+        Self::in_memory(door, server, config.policy(policy)).await
+    }
+
+    async fn in_memory(door: HttpDoor, server: Arc<Memory>, config: ServerBuilder) -> Self {
         let world = Self::before(door, Fleet::builder(), config.build().unwrap());
         Self {
             server,
@@ -52,6 +64,11 @@ impl World {
         let gateway = Gateway::start(fleet, [config]);
         let handle = gateway.fleet().server("one").unwrap();
         handle.wait_connected(LONG).await.expect("connected");
+        Self::serving(door, gateway).await
+    }
+
+    /// This gateway, behind this door.
+    pub(crate) async fn serving(door: HttpDoor, gateway: Gateway) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

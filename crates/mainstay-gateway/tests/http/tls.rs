@@ -1,6 +1,7 @@
 //! The door with a certificate.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay_gateway::{DoorError, HttpDoor};
 use rustls::crypto::ring;
@@ -10,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::support::{World, modern};
@@ -22,6 +23,13 @@ const KEY: &[u8] = include_bytes!("tls/key.pem");
 #[tokio::test]
 async fn a_client_that_trusts_the_certificate_is_answered() {
     let world = World::open(HttpDoor::new().tls(CERTIFICATE, KEY).unwrap()).await;
+    let (status, answer) = ask(&world).await;
+    assert_eq!(status, "HTTP/1.1 200 OK", "{answer}");
+    assert!(answer.contains("2026-07-28"), "{answer}");
+}
+
+/// Asks over a connection of its own that trusts the certificate; the first line of the answer, and all of it.
+async fn ask(world: &World) -> (String, String) {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(CERTIFICATE).unwrap())
@@ -46,7 +54,8 @@ async fn a_client_that_trusts_the_certificate_is_answered() {
     let mut answer = String::new();
     let read = timeout(LONG, stream.read_to_string(&mut answer)).await;
     read.expect("in time").expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let status = answer.lines().next().unwrap_or_default().to_owned();
+    (status, answer)
 }
 
 #[tokio::test]
@@ -62,6 +71,33 @@ async fn whoever_speaks_plainly_to_a_door_with_a_certificate_is_not_answered() {
         .await
         .expect("in time");
     assert!(!answer.starts_with(b"HTTP"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_is_not_finished_is_ended_and_holds_nothing() {
+    let door = HttpDoor::new().tls(CERTIFICATE, KEY).unwrap();
+    let world = World::open(door.max_connections(1, 1)).await;
+    // Nothing at all, and the beginning of a record that never comes.
+    for hello in [&b""[..], &[22, 3, 1, 2, 0, 1]] {
+        let mut stream = TcpStream::connect(world.address).await.unwrap();
+        stream.write_all(hello).await.unwrap();
+        let mut refused = TcpStream::connect(world.address).await.unwrap();
+        assert_eq!(
+            refused.read(&mut [0]).await.unwrap_or(0),
+            0,
+            "no room for another"
+        );
+        let began = Instant::now();
+        let ended = timeout(LONG, stream.read_to_end(&mut Vec::new())).await;
+        let _reset = ended.expect("it is ended");
+        assert!(
+            began.elapsed() <= Duration::from_secs(11),
+            "{:?}",
+            began.elapsed()
+        );
+        let (status, _) = ask(&world).await;
+        assert_eq!(status, "HTTP/1.1 200 OK", "there is room");
+    }
 }
 
 #[test]

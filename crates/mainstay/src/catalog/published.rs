@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::hash::{CatalogHash, Hasher};
-use super::offer::Offer;
+use super::offer::{Offer, Section};
 use super::{Diagnostic, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog};
 
 /// What the whole fleet offers, at one revision. It never changes; a newer one takes its place.
@@ -96,6 +96,11 @@ impl Catalog {
         &self.diagnostics
     }
 
+    /// One server's part.
+    pub(super) fn listed(&self, server: &str) -> Option<(&Arc<str>, &Listed)> {
+        self.servers.get_key_value(server)
+    }
+
     /// Nothing, at revision zero: what readers see before the first server is published.
     pub(crate) fn empty() -> Self {
         Self {
@@ -149,6 +154,8 @@ impl Catalog {
 pub(super) struct Listed {
     pub(super) catalog: Arc<ServerCatalog>,
     pub(super) freshness: Freshness,
+    /// What is published of it where no other server stands in its way.
+    pub(super) section: Arc<Section>,
 }
 
 /// What a revision stands for.

@@ -19,7 +19,7 @@ pub(crate) struct Input {
     catalog: Arc<ServerCatalog>,
     view: Arc<dyn View>,
     freshness: Freshness,
-    section: Section,
+    section: Arc<Section>,
 }
 
 impl Input {
@@ -30,7 +30,7 @@ impl Input {
         freshness: Freshness,
     ) -> Self {
         Self {
-            section: Section::new(server, &catalog, &*view),
+            section: Arc::new(Section::new(server, &catalog, &*view)),
             catalog,
             view,
             freshness,
@@ -40,7 +40,7 @@ impl Input {
     /// Takes a newer catalog and view; what is published of them is worked out anew only if one of them changed.
     pub(super) fn update(&mut self, server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<dyn View>) {
         if self.catalog != catalog || !Arc::ptr_eq(&self.view, &view) {
-            self.section = Section::new(server, &catalog, &*view);
+            self.section = Arc::new(Section::new(server, &catalog, &*view));
         }
         self.catalog = catalog;
         self.view = view;
@@ -58,15 +58,29 @@ impl Input {
 impl Catalog {
     /// The union of all inputs, as the successor of `previous`.
     pub(crate) fn union(inputs: &BTreeMap<Arc<str>, Input>, previous: &Self) -> Self {
+        let listed = |input: &Input| Listed {
+            catalog: Arc::clone(&input.catalog),
+            freshness: input.freshness,
+            section: Arc::clone(&input.section),
+        };
+        let servers = inputs
+            .iter()
+            .map(|(name, input)| (Arc::clone(name), listed(input)));
+        Self::join(servers.collect(), previous)
+    }
+
+    /// What these servers offer together, each as the catalog beside its name has it; a server that its catalog does not
+    /// have is left out. For whoever shows one caller other servers than the next. Its revision says nothing.
+    pub fn of<'a>(parts: impl IntoIterator<Item = (&'a str, &'a Self)>) -> Self {
+        let listed = parts.into_iter().filter_map(|(server, of)| of.listed(server));
+        let servers = listed.map(|(name, listed)| (Arc::clone(name), listed.clone()));
+        Self::join(servers.collect(), &Self::empty())
+    }
+
+    fn join(servers: BTreeMap<Arc<str>, Listed>, previous: &Self) -> Self {
         let mut join = Join::default();
-        let mut servers = BTreeMap::new();
-        for (server, input) in inputs {
-            join.add(server, input);
-            let listed = Listed {
-                catalog: Arc::clone(&input.catalog),
-                freshness: input.freshness,
-            };
-            servers.insert(Arc::clone(server), listed);
+        for (server, listed) in &servers {
+            join.add(server, listed);
         }
         let content = Content {
             revision: 0,
@@ -92,13 +106,13 @@ struct Join {
 }
 
 impl Join {
-    fn add(&mut self, server: &str, input: &Input) {
-        self.diagnostics.extend_from_slice(input.catalog.diagnostics());
+    fn add(&mut self, server: &str, listed: &Listed) {
+        self.diagnostics.extend_from_slice(listed.catalog.diagnostics());
         let mut joint = Joint {
             hasher: &mut self.hasher,
             findings: Findings::of(server),
         };
-        let section = &input.section;
+        let section = &listed.section;
         joint.add_named(Kind::Tool, &section.tools, &mut self.tools);
         joint.add_named(Kind::Prompt, &section.prompts, &mut self.prompts);
         joint.add_by_uri(Kind::Resource, &section.resources, &mut self.resources);

@@ -12,8 +12,8 @@ use super::check::{self, Flaw};
 use super::problem::{Problem, Severity, dotted};
 use super::secret::Secret;
 use super::server::{
-    DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAITERS, Replay,
-    ServerConfig,
+    DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAITERS, Isolation,
+    Replay, ServerConfig,
 };
 use super::target::{
     ClientCertificate, CustomTarget, FilePath, HttpKind, HttpTarget, Provider, StdioTarget, Target, Text,
@@ -33,6 +33,7 @@ pub struct ServerBuilder {
     enabled: bool,
     required: bool,
     lazy: bool,
+    isolation: Isolation,
     startup_timeout: Duration,
     call_timeout: Duration,
     call_idle_timeout: Duration,
@@ -78,6 +79,7 @@ impl ServerBuilder {
             enabled: true,
             required: false,
             lazy: false,
+            isolation: Isolation::default(),
             startup_timeout: DEFAULT_STARTUP_TIMEOUT,
             call_timeout: DEFAULT_CALL_TIMEOUT,
             call_idle_timeout: DEFAULT_CALL_IDLE_TIMEOUT,
@@ -217,6 +219,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Who may share it, where it is served to several clients (default: all of them).
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
     /// How long it may be silent while it starts (default: 1 min). What it writes to stderr counts as a sign of life; the
     /// policy's `limits.open` bounds the whole.
     pub fn startup_timeout(mut self, timeout: Duration) -> Self {
@@ -294,6 +302,8 @@ impl ServerBuilder {
             enabled: self.enabled,
             required: self.required,
             lazy: self.lazy,
+            isolation: self.isolation,
+            expected_era: None,
             startup_timeout: self.startup_timeout,
             call_timeout: self.call_timeout,
             call_idle_timeout: self.call_idle_timeout,

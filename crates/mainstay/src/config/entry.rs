@@ -55,6 +55,7 @@ const SERVER: Keys = Keys {
         "disabled",
         "required",
         "lazy",
+        "isolation",
         "startup_timeout",
         "call_timeout",
         "call_idle_timeout",

@@ -44,6 +44,6 @@ pub use locate::{Located, Origin, locate};
 pub use nearest::nearest;
 pub use problem::{Place, Problem, Severity};
 pub use secret::Secret;
-pub use server::{Replay, ServerConfig};
+pub use server::{Isolation, Replay, ServerConfig};
 pub use target::{CustomTarget, HttpKind, HttpTarget, StdioTarget, Target, Text};
 pub use view::ToolView;

@@ -39,6 +39,8 @@ pub struct ServerConfig {
     pub(super) enabled: bool,
     pub(super) required: bool,
     pub(super) lazy: bool,
+    pub(super) isolation: Isolation,
+    pub(super) expected_era: Option<Era>,
     pub(super) startup_timeout: Duration,
     pub(super) call_timeout: Duration,
     pub(super) call_idle_timeout: Duration,
@@ -57,6 +59,18 @@ pub enum Replay {
     Safe,
     /// For no tool.
     Never,
+}
+
+/// Who may share a server, where it is served to several clients. A fleet only carries it: whoever serves the fleet acts on
+/// it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// All clients.
+    #[default]
+    Shared,
+    /// Nobody: each client's session has a process or connection of its own.
+    Session,
 }
 
 impl ServerConfig {
@@ -109,6 +123,31 @@ impl ServerConfig {
     /// Whether the server starts only when it is first needed.
     pub fn lazy(&self) -> bool {
         self.lazy
+    }
+
+    /// Who may share the server, where it is served to several clients.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// The era that the server is expected to speak.
+    pub(crate) fn expected_era(&self) -> Option<Era> {
+        self.expected_era
+    }
+
+    /// The same server, expected to speak this era: it is tried first, as if an earlier connection had found it out. Unlike a
+    /// [pinned](ServerBuilder::era) one it is forgotten when it turns out to be wrong.
+    #[must_use]
+    pub fn expecting(mut self, era: Era) -> Self {
+        self.expected_era = Some(era);
+        self
+    }
+
+    /// The same server, stopped when nobody has used it for this long.
+    #[must_use]
+    pub fn stopped_when_idle(mut self, idle: Duration) -> Self {
+        self.policy.idle_stop = Some(idle);
+        self
     }
 
     /// How long the server may be silent while it starts; the policy's `limits.open` bounds the whole.

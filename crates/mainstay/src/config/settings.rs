@@ -7,7 +7,7 @@ use super::fields::{Field, Fields, Keys};
 use super::problem::quoted;
 use super::report::{Fault, Report};
 use super::restart;
-use super::server::Replay;
+use super::server::{Isolation, Replay};
 use super::view::ToolView;
 use crate::protocol::Era;
 
@@ -27,6 +27,9 @@ pub(super) fn settings(
     }
     if let Some(lazy) = fields.get("lazy").and_then(|field| field.flag(report)) {
         server = server.lazy(lazy);
+    }
+    if let Some(isolation) = fields.get("isolation").and_then(|field| isolation(field, report)) {
+        server = server.isolation(isolation);
     }
     if let Some(timeout) = fields
         .get("startup_timeout")
@@ -82,6 +85,21 @@ fn era(field: &Field<'_>, report: &mut Report<'_>) -> Option<Era> {
             let fault = Fault::new(
                 format!("{} is not understood", quoted(other)),
                 r#"write "legacy" or "modern", or leave it out"#,
+            );
+            field.error(report, fault);
+            None
+        }
+    }
+}
+
+fn isolation(field: &Field<'_>, report: &mut Report<'_>) -> Option<Isolation> {
+    match field.text(report)? {
+        "shared" => Some(Isolation::Shared),
+        "session" => Some(Isolation::Session),
+        other => {
+            let fault = Fault::new(
+                format!("{} is not understood", quoted(other)),
+                r#"write "shared", or "session" for a server of its own for each client"#,
             );
             field.error(report, fault);
             None

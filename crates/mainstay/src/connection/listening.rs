@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::reception::Reception;
+use super::reception::{Reception, Standing};
 use super::{Connection, Interests, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
 use crate::transport::http::Pace;
@@ -38,6 +38,7 @@ struct Listening {
     peer: Peer,
     params: RawJson,
     reception: Arc<Reception>,
+    standing: Arc<Standing>,
 }
 
 impl Connection {
@@ -59,12 +60,14 @@ impl Connection {
             peer: self.peer.clone(),
             params: meta.stamp(Some(&filter)),
             reception: self.reception.clone(),
+            standing: Arc::default(),
         };
+        let standing = listening.standing.clone();
         let mut listening = Box::pin(listening.keep());
         let begun = listening.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if begun.is_pending() {
             self.reception
-                .replace_listen(tokio::spawn(listening).abort_handle());
+                .replace_listen(tokio::spawn(listening).abort_handle(), standing);
         }
     }
 }
@@ -96,7 +99,7 @@ impl Listening {
     /// Asks, and waits for the end of the answer. Whoever asks `again` has missed something, and lists once he listens.
     async fn once(&self, again: bool) -> Ended {
         let taken = self.reception.next_listen();
-        let options = RequestOptions::within(LONGEST_REQUEST);
+        let options = RequestOptions::within(LONGEST_REQUEST).number(self.standing.number.clone());
         let params = Some(self.params.clone());
         let mut answer = pin!(self.peer.request("subscriptions/listen", params, options));
         let mut missed = pin!(async {
@@ -109,7 +112,7 @@ impl Listening {
         tokio::select! {
             biased;
             answer = &mut answer => how(&answer),
-            () = self.reception.listen_cancelled() => Ended::Gracefully,
+            () = self.standing.cancelled.notified() => Ended::Gracefully,
             never = &mut missed => never,
         }
     }

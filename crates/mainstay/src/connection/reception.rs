@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,8 +37,6 @@ pub(crate) struct Reception {
     change_told: AtomicBool,
     answering: Mutex<HashMap<RawJson, AbortHandle>>,
     listens: Mutex<Listens>,
-    /// The server ended a listen by `notifications/cancelled`.
-    listen_cancelled: Notify,
     /// How many listens the server has acknowledged, or ended.
     listens_taken: watch::Sender<u64>,
 }
@@ -47,8 +45,23 @@ pub(crate) struct Reception {
 /// server has acknowledged the last: between the two no change may go unheard.
 #[derive(Default)]
 struct Listens {
-    current: Option<AbortHandle>,
-    retiring: Option<AbortHandle>,
+    current: Option<Listen>,
+    retiring: Option<Listen>,
+}
+
+/// One of them.
+struct Listen {
+    task: AbortHandle,
+    standing: Arc<Standing>,
+}
+
+/// What is known of a listen while it stands.
+#[derive(Default)]
+pub(super) struct Standing {
+    /// The number of the request by which it was asked for last.
+    pub(super) number: Arc<AtomicU64>,
+    /// The server ended it by `notifications/cancelled`.
+    pub(super) cancelled: Notify,
 }
 
 impl Reception {
@@ -61,19 +74,18 @@ impl Reception {
             change_told: AtomicBool::new(false),
             answering: Mutex::new(HashMap::new()),
             listens: Mutex::default(),
-            listen_cancelled: Notify::new(),
             listens_taken: watch::Sender::new(0),
         }
     }
 
     /// Puts a new listen in the place of the old one, which goes on until the new one is acknowledged.
-    pub(super) fn replace_listen(&self, task: AbortHandle) {
+    pub(super) fn replace_listen(&self, task: AbortHandle, standing: Arc<Standing>) {
         let mut listens = self.listens();
-        let old = listens.current.replace(task);
+        let old = listens.current.replace(Listen { task, standing });
         let older = std::mem::replace(&mut listens.retiring, old);
         drop(listens);
         if let Some(older) = older {
-            older.abort();
+            older.task.abort();
         }
         self.none_after_the_end();
     }
@@ -82,7 +94,7 @@ impl Reception {
         self.listen_taken();
         let old = self.listens().retiring.take();
         if let Some(old) = old {
-            old.abort();
+            old.task.abort();
         }
     }
 
@@ -99,11 +111,6 @@ impl Reception {
         async move {
             let _ = timeout(HEAD_START, taken.wait_for(|taken| *taken > before)).await;
         }
-    }
-
-    /// Comes back when the server ends the listen that stands.
-    pub(super) async fn listen_cancelled(&self) {
-        self.listen_cancelled.notified().await;
     }
 
     fn listens(&self) -> MutexGuard<'_, Listens> {
@@ -139,7 +146,7 @@ impl Reception {
         }
         let listens = std::mem::take(&mut *self.listens());
         for listen in listens.retiring.into_iter().chain(listens.current) {
-            listen.abort();
+            listen.task.abort();
         }
     }
 
@@ -209,6 +216,10 @@ impl Handler for FrontDesk {
             _ => this.tell(method, params, &cause),
         }
     }
+
+    fn missed(&self) {
+        self.0.list_changed();
+    }
 }
 
 impl Reception {
@@ -224,8 +235,21 @@ impl Reception {
         let task = self.answering().remove(&cancelled.request_id);
         match task {
             Some(task) => task.abort(),
-            // A modern server has asked nothing that it could cancel: it ends the listen.
-            None => self.listen_cancelled.notify_waiters(),
+            // A modern server has asked nothing that it could cancel: it ends a listen.
+            None => self.end_listen(&cancelled.request_id),
+        }
+    }
+
+    /// The server ends the listen that was asked for by this number, and no other.
+    fn end_listen(&self, request: &RawJson) {
+        let Ok(number) = request.parse::<u64>() else {
+            return;
+        };
+        let listens = self.listens();
+        for listen in listens.current.iter().chain(&listens.retiring) {
+            if listen.standing.number.load(Ordering::Acquire) == number {
+                listen.standing.cancelled.notify_one();
+            }
         }
     }
 

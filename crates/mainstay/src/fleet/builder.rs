@@ -18,8 +18,8 @@ use crate::protocol::Introduction;
 use crate::server::{Server, Slot};
 use crate::wire::RawJson;
 
-/// How a fleet is made. Everything has a default.
-#[derive(Default)]
+/// How a fleet is made. Everything has a default. Clones make fleets of the same kind.
+#[derive(Clone, Default)]
 pub struct FleetBuilder {
     handler: Option<Arc<dyn ClientHandler>>,
     capabilities: Option<ClientCapabilities>,
@@ -53,6 +53,13 @@ impl FleetBuilder {
     #[must_use]
     pub fn store(mut self, directory: impl Into<PathBuf>) -> Self {
         self.store = Some(directory.into());
+        self
+    }
+
+    /// Keeps nothing on disk, and reads nothing from there.
+    #[must_use]
+    pub fn without_store(mut self) -> Self {
+        self.store = None;
         self
     }
 

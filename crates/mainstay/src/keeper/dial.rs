@@ -176,6 +176,10 @@ impl Dial {
         way: &Way<'_>,
         tree: &mut Option<Process>,
     ) -> Result<Connection, DialError> {
+        // A certificate that was renewed is shown from the next connection on.
+        let endpoint = way.settings.endpoint(target).map_err(DialError::Config)?;
+        let reread = endpoint.reread_certificates();
+        reread.map_err(|error| DialError::Config(Arc::new(error)))?;
         let sse = Way {
             sse: true,
             approach: Approach::Pinned(Era::Legacy),

@@ -21,13 +21,13 @@ impl Knocking {
     /// Starts to knock where this generation found nobody. `since` is when it was first found out: the longer nobody is
     /// there, the less often is knocked.
     pub(super) fn start(slot: &Arc<Slot>, generation: Generation, since: Instant) -> Self {
-        let door = match slot.settings.load().target() {
-            Target::Http(target) => slot
-                .settings
-                .load()
-                .endpoint(target)
-                .ok()
-                .and_then(|way| way.door()),
+        let settings = slot.settings.load();
+        let door = match settings.target() {
+            Target::Http(target) => match settings.endpoint(target) {
+                Ok(way) => way.door(),
+                // Said by the dial, which needs it too.
+                Err(_) => None,
+            },
             Target::Stdio(_) | Target::Custom(_) => None,
         };
         let task = door.map(|door| {

@@ -101,7 +101,8 @@ impl Keeper {
     /// Starts to keep a server. The first step is taken before this returns: what the disk remembers of the server is
     /// published, and its state is no longer the one before its birth.
     pub(crate) fn start(slot: Arc<Slot>, inbox: mpsc::Receiver<Message>, config: &ServerConfig) {
-        let (last_good, dialect) = LastGood::load(&slot);
+        let (last_good, remembered) = LastGood::load(&slot);
+        let dialect = remembered.or_else(|| config.expected_era().map(Dialect::from));
         let mut keeper = Self {
             machine: Machine::new(config.policy().clone()),
             clock: Clock::start(),

@@ -164,7 +164,9 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
         return Ok(Discovered::NotModern);
     };
     match http {
-        HttpFailure::Broken { .. } | HttpFailure::StreamEnded => Err(HandshakeError::LostWhenProbed),
+        HttpFailure::Broken { .. } | HttpFailure::Malformed { .. } | HttpFailure::StreamEnded => {
+            Err(HandshakeError::LostWhenProbed)
+        }
         HttpFailure::Status {
             status: 400..=499, ..
         } => Ok(Discovered::NotModern),

@@ -18,10 +18,17 @@ use crate::config::Replay;
 use crate::connection::{Asking, Connection};
 use crate::event::Trouble;
 use crate::keeper::{Consequence, Report, recovery};
+use crate::transport::HttpFailure;
 use crate::wire::{Outcome, RawJson, RequestError, with_meta};
 
 /// How long a call that lost its connection waits to learn why.
 const LAST_WORDS: Duration = Duration::from_millis(75);
+
+/// How long a call whose headers did not match waits to learn which ones would.
+const RELISTING: Duration = Duration::from_secs(10);
+
+/// What a modern server answers when the headers of a call are not those that its tool wants: nothing of it has run.
+const HEADER_MISMATCH: i64 = -32020;
 
 /// What a call yields: the result as the server sent it, and the connection that it came from.
 #[derive(Clone, Debug)]
@@ -83,70 +90,34 @@ impl Slot {
         let deadline = Instant::now() + options.total_timeout.unwrap_or(settings.call_timeout());
         let idle = options.idle_timeout.unwrap_or(settings.call_idle_timeout());
         let replay = options.replay.unwrap_or(settings.replay());
-        let params = stamped(call.params, options);
-        let attempt = async |connection: Arc<Connection>| {
-            self.attempt(&connection, call.method, params.clone(), idle, deadline, options)
-                .await
+        let making = Making {
+            slot: self,
+            method: call.method,
+            params: stamped(call.params, options),
+            idle,
+            deadline,
+            options,
         };
-
-        let connection = self.lease(options.waiting, None, deadline).await?;
-        let generation = connection.generation;
-        let first = match attempt(connection).await {
+        let connection = making.lease(None).await?;
+        let first = match making.attempt(&connection).await {
             Ok(reply) => return Ok(reply),
-            Err(error) => error,
+            Err(missed) => missed,
         };
-        let again = matches!(first, CallError::Lost { .. })
-            && match first.outcome() {
+        if is_header_mismatch(&first.error) && self.listed_anew(connection.generation, deadline).await {
+            let again = Box::pin(making.attempt(&connection)).await;
+            return again.map_err(|missed| missed.error);
+        }
+        let again = matches!(first.error, CallError::Lost { .. })
+            && match first.error.outcome() {
                 Outcome::NotSent | Outcome::Refused => true,
                 Outcome::Unknown => replay == Replay::Safe && self.is_repeatable(&call.repeatable),
                 Outcome::Answered => false,
             };
         if !again {
-            return Err(first);
+            return Err(first.error);
         }
-        // What the first attempt met says more than a vain wait for a second.
-        let Ok(connection) = self.lease(options.waiting, Some(generation), deadline).await else {
-            return Err(first);
-        };
-        tracing::debug!(server = %self.name, generation = %connection.generation, %first, "replayed");
-        attempt(connection).await.map_err(|second| of_both(first, second))
-    }
-
-    async fn attempt(
-        &self,
-        connection: &Arc<Connection>,
-        method: &str,
-        params: Option<RawJson>,
-        idle: Duration,
-        deadline: Instant,
-        options: &CallOptions,
-    ) -> Result<Reply, CallError> {
-        let asking = Asking {
-            idle: Some(idle),
-            deadline: Some(deadline),
-            progress: options.progress.clone(),
-            handler: options.handler.clone(),
-            hand_on_input: options.hand_on_input,
-            hold: None,
-        };
-        let generation = connection.generation;
-        match connection.request(method, params, asking).await {
-            Ok(result) => {
-                self.answered(connection);
-                Ok(Reply { generation, result })
-            }
-            Err(error) => {
-                self.judge(connection, &error);
-                let trouble = match &error {
-                    RequestError::Lost { .. } => self.trouble_of(generation, deadline).await,
-                    RequestError::Rpc(_)
-                    | RequestError::BadAnswer(_)
-                    | RequestError::TimedOut { .. }
-                    | RequestError::Send(_) => None,
-                };
-                Err(CallError::of(error, self.name.clone(), generation, trouble))
-            }
-        }
+        // Boxed, so that the many calls that are made once carry no room for more.
+        Box::pin(making.once_more(first, connection.generation)).await
     }
 
     /// Tells the keeper what a failed call means for its connection.
@@ -184,6 +155,16 @@ impl Slot {
         status.last_error.clone()
     }
 
+    /// Lists anew what the server offers, and says whether that was done in time.
+    async fn listed_anew(&self, generation: Generation, deadline: Instant) -> bool {
+        let mut status = self.status.subscribe();
+        let before = status.borrow().listed_at;
+        self.inbox.report(Report::ListChanged(generation));
+        let listed = status.wait_for(|status| status.listed_at != before);
+        let until = deadline.min(Instant::now() + RELISTING);
+        matches!(timeout_at(until, listed).await, Ok(Ok(_)))
+    }
+
     fn is_repeatable(&self, call: &Repeatable<'_>) -> bool {
         match call {
             Repeatable::Always => true,
@@ -205,9 +186,104 @@ impl Slot {
     }
 }
 
-/// What is known of a call whose two attempts failed: where the second did not run, the first may still have.
+/// A call that is being made.
+struct Making<'a> {
+    slot: &'a Slot,
+    method: &'a str,
+    params: Option<RawJson>,
+    idle: Duration,
+    deadline: Instant,
+    options: &'a CallOptions,
+}
+
+/// An attempt that failed.
+struct Missed {
+    error: CallError,
+    /// Its answer broke, and perhaps nothing else.
+    broke: bool,
+}
+
+impl Making<'_> {
+    async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
+        self.slot.lease(self.options.waiting, after, self.deadline).await
+    }
+
+    async fn attempt(&self, connection: &Arc<Connection>) -> Result<Reply, Missed> {
+        let (slot, options) = (self.slot, self.options);
+        let asking = Asking {
+            idle: Some(self.idle),
+            deadline: Some(self.deadline),
+            progress: options.progress.clone(),
+            handler: options.handler.clone(),
+            hand_on_input: options.hand_on_input,
+            hold: None,
+        };
+        let generation = connection.generation;
+        let error = match connection.request(self.method, self.params.clone(), asking).await {
+            Ok(result) => {
+                slot.answered(connection);
+                return Ok(Reply { generation, result });
+            }
+            Err(error) => error,
+        };
+        slot.judge(connection, &error);
+        let trouble = match &error {
+            RequestError::Lost { .. } => slot.trouble_of(generation, self.deadline).await,
+            RequestError::Rpc(_)
+            | RequestError::BadAnswer(_)
+            | RequestError::TimedOut { .. }
+            | RequestError::Send(_) => None,
+        };
+        let broke = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
+        let error = CallError::of(error, slot.name.clone(), generation, trouble);
+        Err(Missed { error, broke })
+    }
+
+    /// Makes it a second time, after its first attempt on this generation; and a third time only where the second met a
+    /// server that was gone, or knew nothing of the session any more, and so did not run.
+    async fn once_more(&self, first: Missed, generation: Generation) -> Result<Reply, CallError> {
+        // Where one answer broke, the next may come as if nothing had happened; else only a new connection helps.
+        let after = (!first.broke).then_some(generation);
+        // What the first attempt met says more than a vain wait for a second.
+        let Ok(connection) = self.lease(after).await else {
+            return Err(first.error);
+        };
+        let same = connection.generation == generation;
+        let server = &self.slot.name;
+        tracing::debug!(%server, generation = %connection.generation, error = %first.error, "replayed");
+        let second = match self.attempt(&connection).await {
+            Ok(reply) => return Ok(reply),
+            Err(missed) => missed.error,
+        };
+        let gone = same && matches!(second, CallError::Lost { .. }) && did_not_run(&second);
+        let known = of_both(first.error, second);
+        if !gone {
+            return Err(known);
+        }
+        let Ok(connection) = self.lease(Some(generation)).await else {
+            return Err(known);
+        };
+        let third = self.attempt(&connection).await;
+        third.map_err(|missed| of_both(known, missed.error))
+    }
+}
+
+/// Whether the server wants to see other arguments in headers than the tools that it listed last did.
+fn is_header_mismatch(error: &CallError) -> bool {
+    matches!(error, CallError::Rpc { error, .. } if error.code() == HEADER_MISMATCH)
+}
+
+fn did_not_run(error: &CallError) -> bool {
+    match error.outcome() {
+        Outcome::NotSent | Outcome::Refused => true,
+        Outcome::Unknown | Outcome::Answered => false,
+    }
+}
+
+/// What is known of a call whose two attempts failed.
 fn of_both(first: CallError, second: CallError) -> CallError {
     match (first.outcome(), second.outcome()) {
+        // Where the second did not run, the first may still have.
         (Outcome::Unknown, Outcome::NotSent | Outcome::Refused) => first,
         (Outcome::Unknown, Outcome::Unknown | Outcome::Answered)
         | (Outcome::NotSent | Outcome::Refused | Outcome::Answered, _) => second,

@@ -46,7 +46,7 @@ pub enum CallError {
         /// Whether it may have run.
         outcome: Outcome,
     },
-    /// The connection was lost while the call was pending.
+    /// The connection was lost while the call was pending. Over HTTP that may be the call's own connection alone.
     #[error("the connection to server {server} was lost ({}); the call {}", why(.reason, .trouble.as_deref()), may_have_run(*.outcome))]
     Lost {
         /// Which server.
@@ -250,8 +250,12 @@ impl CallError {
         trouble: Option<Arc<Trouble>>,
     ) -> Self {
         match failure.error().downcast_ref() {
-            // The next connection may carry it.
-            Some(HttpFailure::SessionLost { .. } | HttpFailure::ConnectFailed { .. }) => Self::Lost {
+            // Another connection may carry it.
+            Some(
+                HttpFailure::SessionLost { .. }
+                | HttpFailure::ConnectFailed { .. }
+                | HttpFailure::Broken { .. },
+            ) => Self::Lost {
                 server,
                 generation,
                 reason: failure.to_string(),

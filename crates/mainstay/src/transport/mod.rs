@@ -49,6 +49,9 @@ pub trait Inbound: Send + Sync + 'static {
     /// A message came that is longer than the limit; it was skipped.
     fn oversized(&self, skipped: Oversized<'_>);
 
+    /// For a while nothing was heard that the far side may have told of its own accord; for transports that can tell.
+    fn missed(&self) {}
+
     /// One request could not be carried, though the connection lives on.
     fn failed(&self, request: u64, failure: SendFailure);
 

@@ -1,6 +1,7 @@
 //! How a request is to be made.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -23,6 +24,8 @@ pub(crate) struct RequestOptions {
     pub(crate) meta: Option<Arc<Meta>>,
     /// Whether the far side is told when the answer is no longer wanted. The protocol forbids it for `initialize`.
     pub(crate) cancellable: bool,
+    /// Where its number is noted, before it is sent.
+    pub(crate) number: Option<Arc<AtomicU64>>,
 }
 
 /// What is wanted of a request's progress.
@@ -46,6 +49,7 @@ impl RequestOptions {
             progress: Progress::Unasked,
             meta: None,
             cancellable: true,
+            number: None,
         }
     }
 
@@ -77,6 +81,11 @@ impl RequestOptions {
 
     pub(crate) fn meta(mut self, meta: Arc<Meta>) -> Self {
         self.meta = Some(meta);
+        self
+    }
+
+    pub(crate) fn number(mut self, number: Arc<AtomicU64>) -> Self {
+        self.number = Some(number);
         self
     }
 

@@ -3,6 +3,7 @@
 //! The handles of a peer and its receiving side share one state. The receiving side lives on the task that reads and
 //! holds no handle, so that dropping the last handle closes the connection.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
@@ -28,6 +29,9 @@ pub(crate) trait Handler: Send + Sync + 'static {
 
     /// A notification, other than progress of a request of ours.
     fn notification(&self, method: &str, params: Option<RawJson>, cause: Cause);
+
+    /// Notifications may have gone unheard.
+    fn missed(&self) {}
 }
 
 /// A handle to one end of a connection. Clones are the same end.
@@ -61,6 +65,9 @@ impl Peer {
     ) -> Result<RawJson, RequestError> {
         let shared = self.shared();
         let id = shared.pending.next_id();
+        if let Some(number) = &options.number {
+            number.store(id, Ordering::Release);
+        }
         let meta = options.meta.as_deref();
         let (params, listener) = progress::prepare(params, id, options.progress, meta);
         let line = match &params {

@@ -152,6 +152,10 @@ impl Inbound for Receiver {
         self.count_garbage();
     }
 
+    fn missed(&self) {
+        self.handler.missed();
+    }
+
     fn failed(&self, request: u64, failure: SendFailure) {
         self.settle(request, Err(RequestError::Send(failure)));
     }

@@ -1,8 +1,8 @@
 //! Calls over HTTP show in headers what their tool wants to be seen there.
 
-use mainstay::{CallOptions, Fleet, Server, ServerConfig};
-use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
-use mainstay_testkit::{Script, Speaks};
+use mainstay::{CallError, CallOptions, Fleet, Server, ServerConfig};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::{Occurrence, Script, Speaks};
 use serde_json::{Value, json};
 
 use crate::support::{LONG, Memory, connected, fleet_with};
@@ -78,4 +78,41 @@ async fn an_annotation_that_is_not_valid_costs_a_tool_its_place_only_where_heade
     let (fleet, server) = fleet_with(Fleet::builder(), memory.config("s"));
     connected(&server).await;
     assert_eq!(tools(&fleet), ["broken", "sound"]);
+}
+
+#[tokio::test]
+async fn a_call_that_shows_the_wrong_arguments_is_made_again_with_those_that_are_listed_now() {
+    let (far, _fleet, server) = over_http(Speaks::Modern).await;
+    let mismatch =
+        json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32020, "message": "mismatch" } });
+    let refusal = HttpFault::Status {
+        code: 400,
+        headers: Vec::new(),
+        body: mismatch.to_string(),
+    };
+    far.edit_http(|http| {
+        let once = HttpRule::on("tools/call", refusal.clone()).occurrence(Occurrence::Until(1));
+        http.rules.push(once);
+    });
+    let listed = far.traffic(|traffic| traffic.count("tools/list"));
+    far.edit(|script| {
+        script.tools[0]["inputSchema"]["properties"]["region"]["x-mcp-header"] = json!("Zone");
+    });
+
+    call(&server, json!({ "region": "us-west1" })).await;
+    let zone = far.traffic(|traffic| {
+        let shown = traffic.last_header("tools/call", "mcp-param-zone");
+        shown.map(str::to_owned)
+    });
+    assert_eq!(zone.as_deref(), Some("us-west1"));
+    assert_eq!(shown(&far), None);
+    assert_eq!(far.traffic(|traffic| traffic.count("tools/list")), listed + 1);
+
+    far.edit_http(|http| http.rules.push(HttpRule::on("tools/call", refusal)));
+    let options = CallOptions::default().timeout(LONG);
+    let again = server.call("sound", &json!({}), options).await;
+    assert!(
+        matches!(again, Err(CallError::Rpc { .. })),
+        "once is enough: {again:?}"
+    );
 }

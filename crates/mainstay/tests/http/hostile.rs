@@ -111,16 +111,16 @@ async fn a_call_that_meets_a_bad_head_ends_in_time() {
         )
         .await;
         meets(speaks, HttpFault::NotHttp, &[NotCarried]).await;
-        meets(speaks, HttpFault::Close, &[NotCarried]).await;
-        meets(speaks, HttpFault::Reset, &[NotCarried]).await;
+        meets(speaks, HttpFault::Close, &[Lost]).await;
+        meets(speaks, HttpFault::Reset, &[Lost]).await;
     }
 }
 
 #[tokio::test]
 async fn a_call_that_meets_a_bad_body_ends_in_time() {
     for speaks in ERAS {
-        meets(speaks, HttpFault::DropAfter(20), &[NotCarried]).await;
-        meets(speaks, HttpFault::BadFraming, &[NotCarried]).await;
+        meets(speaks, HttpFault::DropAfter(20), &[Lost]).await;
+        meets(speaks, HttpFault::BadFraming, &[Lost]).await;
         meets(speaks, HttpFault::InvalidUtf8, &[Answered, BadAnswer]).await;
     }
 }
@@ -178,7 +178,7 @@ async fn a_stream_that_falls_silent_or_breaks_before_its_answer_ends_the_call_in
     for speaks in ERAS {
         for (fault, expected) in [
             (HttpFault::Silent, TimedOut),
-            (HttpFault::DropAfterEvents(0), NotCarried),
+            (HttpFault::DropAfterEvents(0), Lost),
             (HttpFault::EndAfterEvents(0), NotCarried),
         ] {
             let far = serve(Script::new().speaks(speaks), HttpScript::new().streams()).await;

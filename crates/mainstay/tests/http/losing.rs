@@ -101,3 +101,45 @@ async fn a_listing_that_fails_leaves_the_last_good_one_and_is_tried_again() {
         assert!(fleet.catalog().tool("web__old").is_none());
     }
 }
+
+#[tokio::test]
+async fn a_read_only_call_whose_answer_breaks_is_made_again_where_the_server_lives_on() {
+    use mainstay_testkit::http::{HttpFault, HttpRule};
+    for speaks in ERAS {
+        for (http, fault) in [
+            (HttpScript::new(), HttpFault::DropAfter(20)),
+            (HttpScript::new().streams(), HttpFault::DropAfterEvents(0)),
+        ] {
+            let far = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&far));
+            let first = connected(&server).await;
+            let once = HttpRule::on("tools/call", fault).occurrence(mainstay_testkit::Occurrence::Until(1));
+            far.edit_http(|http| http.rules.push(once));
+            let reply = echo(&server).await.expect("answered the second time");
+            assert_eq!(reply.generation.0, first, "the connection was none the worse");
+            assert_eq!(far.traffic(|traffic| traffic.sent("tools/call")), 2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_read_only_call_whose_server_dies_in_its_answer_is_answered_by_the_next_one() {
+    for speaks in ERAS {
+        for streams in [false, true] {
+            let http = HttpScript::new();
+            let http = if streams { http.streams() } else { http };
+            let mut far = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&far));
+            connected(&server).await;
+            let pending = tokio::spawn({
+                let server = server.clone();
+                async move { call(&server, "sleep_ms", json!({ "ms": 1_000 })).await }
+            });
+            seen(&far, |traffic| traffic.sent("tools/call") == 1).await;
+            far.restart().await.unwrap();
+            pending.await.unwrap().expect("answered the second time");
+            let made = far.traffic(|traffic| traffic.count("tools/call"));
+            assert_eq!(made, 2, "{speaks:?}, refusals not counted");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainstay::{Fleet, Server};
-use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
@@ -207,5 +207,36 @@ async fn everything_is_listed_by_a_server_that_listens_however_late_it_takes_the
         "{:?}",
         began.elapsed()
     );
+    assert_eq!(sent(&far, LISTEN), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_go_on_where_it_ended_costs_a_listing() {
+    let breaks = HttpRule::new(HttpStep::Get, HttpFault::DropAfterEvents(1)).occurrence(Occurrence::Nth(1));
+    let far = serve(
+        Script::new().speaks(Speaks::Legacy),
+        HttpScript::new().without_event_ids().rule(breaks),
+    )
+    .await;
+    let (fleet, server) = keep(web_at(&far));
+    let generation = connected(&server).await;
+    seen(&far, |traffic| traffic.live_streams() == 1).await;
+    far.edit(|script| *script = script.clone().tool("unheard"));
+    far.notify("notifications/message", &json!({ "level": "info", "data": "x" }));
+    shows(&fleet, "web__unheard").await;
+    assert_eq!(connected(&server).await, generation);
+}
+
+#[tokio::test]
+async fn a_cancellation_of_something_else_ends_no_long_answer() {
+    let far = well(Speaks::Modern).await;
+    let (_fleet, server) = keep(web_at(&far));
+    connected(&server).await;
+    seen(&far, |traffic| traffic.live_streams() == 1).await;
+    let id = far.traffic(|traffic| traffic.last_id(LISTEN)).unwrap();
+    let mut other = endings(&id)[1].clone();
+    other["params"]["requestId"] = json!(987_654);
+    far.say(&other);
+    tokio::time::sleep(Duration::from_millis(400)).await;
     assert_eq!(sent(&far, LISTEN), 1);
 }

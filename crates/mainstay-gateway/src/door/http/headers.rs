@@ -6,35 +6,24 @@ use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use mainstay::message::{Object, RawJson, RpcError};
 
-use super::modern::unsupported;
-use super::post::{Asked, Named};
+use super::post::Asked;
 use super::refusal::Refusal;
 use crate::desk::Desk;
-use crate::protocol::{CAPABILITIES_KEY, HEADER_MISMATCH, VERSION_KEY};
+use crate::protocol::{HEADER_MISMATCH, VERSION_KEY, missing_in_meta};
 use crate::scope::Scope;
 
 /// Checks that a request says what it must, and the same in its headers and its body.
 pub(super) fn check(headers: &HeaderMap, asked: &Asked, scope: &Scope, desk: &Desk) -> Result<(), Refusal> {
-    let missing = |key: &str| {
-        let what = format!("`_meta` must hold {key}");
-        Refusal::new(StatusCode::BAD_REQUEST, RpcError::INVALID_PARAMS, what)
-    };
+    let bad = |error: RpcError| Refusal::with(StatusCode::BAD_REQUEST, error);
     let Some(version) = asked.meta.version.as_deref() else {
-        return Err(missing(VERSION_KEY));
+        return Err(bad(missing_in_meta(VERSION_KEY)));
     };
     check_equal(
         "MCP-Protocol-Version",
         shown(headers, "mcp-protocol-version"),
         version,
     )?;
-    match Named::of(headers) {
-        Named::Modern(_) => {}
-        // A version with sessions cannot be spoken without one.
-        Named::Nothing | Named::Legacy(_) | Named::Unknown(_) => return Err(unsupported(version)),
-    }
-    if asked.meta.capabilities.is_none() {
-        return Err(missing(CAPABILITIES_KEY));
-    }
+    asked.meta.check().map_err(bad)?;
     check_equal("Mcp-Method", shown(headers, "mcp-method"), &asked.method)?;
     let field = match asked.method.as_str() {
         "tools/call" | "prompts/get" => "name",

@@ -20,7 +20,6 @@ use super::session::{InUse, Way};
 use super::stream::Stream;
 use crate::client::{Busy, Line};
 use crate::desk::Request;
-use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -191,11 +190,7 @@ fn check_room(session: &InUse, asked: &Asked) -> Result<(), Refusal> {
             Busy::IdInUse => StatusCode::BAD_REQUEST,
             Busy::TooMany => StatusCode::TOO_MANY_REQUESTS,
         };
-        let code = match busy {
-            Busy::IdInUse => RpcError::INVALID_REQUEST,
-            Busy::TooMany => SERVER_UNAVAILABLE,
-        };
-        Refusal::new(status, code, busy.to_string())
+        Refusal::with(status, busy.into())
     })
 }
 

@@ -89,10 +89,12 @@ impl Connections {
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                // A connection that has ended makes room before another is let in.
+                biased;
                 () = &mut end => return,
-                (stream, peer) = accept(listener) => self.take(stream, peer),
                 Some(_) = self.tasks.join_next() => {}
                 _ = sweep.tick() => self.entrance.sessions.sweep(Instant::now()),
+                (stream, peer) = accept(listener) => self.take(stream, peer),
             }
         }
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use mainstay::message::{self, RawJson, RpcError};
-use serde_json::json;
 
 use super::answering::{Accepts, Answer, Asker, Work, answer};
 use super::body::Body;
@@ -16,9 +15,7 @@ use super::refusal::Refusal;
 use super::stream::Stream;
 use crate::client::{Client, Line};
 use crate::desk::{Request, ended};
-use crate::protocol::{
-    HEADER_MISMATCH, LEGACY_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, UNSUPPORTED_VERSION,
-};
+use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unsupported_version};
 use crate::scope::Scope;
 
 impl Entrance {
@@ -85,17 +82,7 @@ fn status(result: &Result<RawJson, RpcError>) -> StatusCode {
     }
 }
 
-/// A version that is not spoken here, and those that are.
+/// A version that is not spoken here.
 pub(super) fn unsupported(version: &str) -> Refusal {
-    let supported: Vec<&str> = MODERN_VERSIONS.into_iter().chain(LEGACY_VERSIONS).collect();
-    let data = json!({ "supported": supported, "requested": version });
-    let error = RpcError::new(
-        UNSUPPORTED_VERSION,
-        format!("protocol version {version} is not supported"),
-    );
-    let error = match RawJson::from_value(&data) {
-        Ok(data) => error.with_data(data),
-        Err(_) => error,
-    };
-    Refusal::with(StatusCode::BAD_REQUEST, error)
+    Refusal::with(StatusCode::BAD_REQUEST, unsupported_version(version))
 }

@@ -1,7 +1,6 @@
 //! Lines in, lines out.
 
 use bytes::{Bytes, BytesMut};
-use mainstay::transport::Limits;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::mpsc;
 
@@ -11,6 +10,8 @@ const PIECE: usize = 16 * 1024;
 /// The lines of an input. What is longer than the limit is skipped in bounded memory.
 pub(super) struct Lines<R> {
     input: R,
+    /// The longest line that is not skipped.
+    longest: usize,
     read: BytesMut,
     /// How far `read` was searched for a line's end.
     searched: usize,
@@ -26,9 +27,10 @@ pub(super) enum Read {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(input: R) -> Self {
+    pub(super) fn new(input: R, longest: usize) -> Self {
         Self {
             input,
+            longest,
             read: BytesMut::new(),
             searched: 0,
             skipped: None,
@@ -70,7 +72,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     fn skip_if_too_long(&mut self) {
-        if self.skipped.is_some() || self.read.len() > Limits::DEFAULT_MESSAGE {
+        if self.skipped.is_some() || self.read.len() > self.longest {
             *self.skipped.get_or_insert(0) += self.read.len();
             self.read.clear();
             self.searched = 0;
@@ -95,3 +97,6 @@ pub(super) async fn write(output: impl AsyncWrite + Unpin, mut queued: mpsc::Rec
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

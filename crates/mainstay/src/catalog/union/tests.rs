@@ -172,3 +172,29 @@ fn overlong_names_stay_apart() {
     let joined = union(&offers, &Catalog::empty());
     assert_eq!((joined.tools().len(), joined.diagnostics().len()), (2, 0));
 }
+
+#[test]
+fn a_catalog_of_parts_has_each_server_as_its_own_catalog_has_it() {
+    let shared = union(
+        &[
+            ("a", vec![tool("b__c"), tool("x")]),
+            ("a__b", vec![tool("c"), tool("d")]),
+            ("z", vec![tool("y")]),
+        ],
+        &Catalog::empty(),
+    );
+    let own = union(&[("a", vec![tool("mine")])], &Catalog::empty());
+    let parts = [("z", &shared), ("a__b", &shared), ("a", &own), ("gone", &own)];
+    let joined = Catalog::of(parts);
+    assert_eq!(
+        names(&joined),
+        ["a__mine", "a__b__c", "a__b__d", "z__y"],
+        "in the order of names, and with what only the absent stood in the way of"
+    );
+    assert_eq!(joined.servers().collect::<Vec<_>>(), ["a", "a__b", "z"]);
+    assert_eq!(joined.tool("a__b__c").unwrap().server(), "a__b");
+
+    let same = Catalog::of(shared.servers().map(|server| (server, &shared)));
+    assert_eq!(same.hash(), shared.hash());
+    assert_eq!(same.diagnostics(), shared.diagnostics());
+}

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use reqwest::Url;
+use url::Url;
 
 use super::Flaw;
 use crate::config::problem::dotted;

@@ -237,6 +237,16 @@ fn settings_are_held_to_what_they_allow() {
         ],
     );
     refused(
+        r#""command": "x", "isolation": "per-client""#,
+        &[
+            r#"3:32: mcpServers.s.isolation: "per-client" is not understood; write "shared", or "session" for a server of its own for each client"#,
+        ],
+    );
+    refused(
+        r#""command": "x", "isolation": true"#,
+        &[r#"3:32: mcpServers.s.isolation: expected a string, found a boolean"#],
+    );
+    refused(
         r#""command": "x", "waiters": 1.5, "restart": 5, "replay": 1, "probe": { "misses": 0, "timeout": 0, "afterSilence": "x" }"#,
         &[
             r#"3:30: mcpServers.s.waiters: expected a whole number up to 4294967295, found 1.5"#,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainstay_lifecycle::{Backoff, Policy, WhenSpent};
 
 use super::{lookup, one, read, rendered};
-use crate::config::{Configuration, Replay, ServerConfig, StdioTarget, Target, Text};
+use crate::config::{Configuration, Isolation, Replay, ServerConfig, StdioTarget, Target, Text};
 
 fn stdio(server: &ServerConfig) -> &StdioTarget {
     match server.target() {
@@ -93,6 +93,7 @@ fn without_settings_a_server_has_the_defaults() {
     let server = &configuration.servers[0];
     assert_eq!(server.policy(), &Policy::default());
     assert_eq!(server.replay(), Replay::Safe);
+    assert_eq!(server.isolation(), Isolation::Shared);
     assert_eq!(server.startup_timeout(), Duration::from_secs(60));
     assert_eq!(server.call_timeout(), Duration::from_secs(3600));
     assert_eq!(server.call_idle_timeout(), Duration::from_secs(300));
@@ -106,6 +107,7 @@ fn every_setting_reaches_the_server() {
     let configuration = one(r#"
         "command": "x", "required": true, "startup_timeout": 45, "call_timeout": "10m",
         "call_idle_timeout": "30s", "replay": "never", "waiters": 3, "idle_stop": "1h",
+        "isolation": "session",
         "restart": {
           "budget": 4, "backoff": { "first": "500ms", "ceiling": 8 }, "slow_probe": "2m",
           "when_spent": "probe", "bucket": { "size": 2, "refill_every": "9s" }, "stable_after": "20s"
@@ -122,6 +124,7 @@ fn every_setting_reaches_the_server() {
     assert_eq!(server.call_timeout(), seconds(600));
     assert_eq!(server.call_idle_timeout(), seconds(30));
     assert_eq!((server.replay(), server.waiters()), (Replay::Never, 3));
+    assert_eq!(server.isolation(), Isolation::Session);
     assert_eq!(policy.budget.get(), 4);
     assert_eq!(
         policy.backoff,

@@ -7,6 +7,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use crate::handler::METHOD_NOT_FOUND;
+
 /// What a message is to the request on whose stream it came.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::transport) enum Relation {
@@ -48,6 +50,12 @@ pub(super) fn negotiated(answer: &Bytes) -> Option<String> {
     Some(answer.result?.version?.into_owned())
 }
 
+/// Whether an answer says that the server has no such method.
+pub(super) fn lacks_method(answer: &Bytes) -> bool {
+    let failed = serde_json::from_slice::<Failed>(answer);
+    failed.is_ok_and(|failed| failed.error.code == METHOD_NOT_FOUND)
+}
+
 /// The two ways in which nearly all servers write an answer are told without reading the whole of it.
 fn is_plainly_answer(text: &[u8], id: u64) -> bool {
     let after_id = text
@@ -66,6 +74,16 @@ struct Fields<'a> {
     result: Option<IgnoredAny>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    error: Code,
+}
+
+#[derive(Deserialize)]
+struct Code {
+    code: i64,
 }
 
 #[derive(Deserialize)]

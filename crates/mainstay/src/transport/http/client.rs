@@ -1,40 +1,38 @@
-//! The HTTP client of a server: pooled, without surprises.
+//! Where a server is, and what is sent there.
 //!
-//! Connections are kept alive and reused. A redirect is followed only within the origin and only when it keeps the
-//! method and the body; credentials so never reach a stranger. The head of an answer is bounded by the client: at most
-//! 100 headers in 400 KiB.
+//! A redirect is followed only within the origin and only when it keeps the method and the body; credentials so never
+//! reach a stranger. The head of an answer is bounded: at most 100 headers in 400 KiB.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method, RequestBuilder, Url};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HOST, LOCATION, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use percent_encoding::percent_decode_str;
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
+use url::{Position, Url};
 
 use super::Http;
 use super::credentials::Credentials;
+use super::dialling::Dialling;
 use super::door::Door;
 use super::failure::{HttpFailure, Step};
+use super::line::{Request, Response};
 use super::options::{HttpConfigError, HttpOptions};
 use super::params::ParamHeaders;
+use super::pool::{Mishap, Pool};
 use super::tls;
 use crate::transport::{Sse, Transport};
 
 /// Redirects in a row: a path that moved, and a slash that was forgotten.
 const REDIRECTS: usize = 3;
-
-/// How long an unused connection is kept. Shorter than servers and balancers commonly keep theirs, so that a request
-/// seldom meets one that is just being closed.
-const POOL_IDLE: Duration = Duration::from_secs(45);
-
-/// Finds out, on a quiet connection, that the far side is gone.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// How long a credential may take to be had: it may have to be renewed.
 const CREDENTIAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,7 +42,11 @@ const CREDENTIAL_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Endpoint {
     pub(in crate::transport) url: Url,
     pub(in crate::transport) options: HttpOptions,
-    client: Client,
+    pool: Arc<Pool>,
+    /// Its address, as a request names it.
+    target: Uri,
+    /// The headers of every request.
+    headers: HeaderMap,
     /// One request at a time looks for the credential: the others find what it found. Here is what was given last.
     credential: Arc<Mutex<Option<HeaderValue>>>,
     /// How often the credential that is given has changed.
@@ -56,13 +58,26 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
         let url = address(url)?;
-        let client = client(&url, &options)?;
+        let dialling = Dialling::new(&url, &options)?;
+        let mut headers = options.header_map()?;
+        headers.entry(HOST).or_insert(authority(&url)?);
+        if let Some(authorization) = userinfo(&url) {
+            headers.insert(AUTHORIZATION, authorization);
+        }
+        if let Some(authorization) = dialling.of_proxy() {
+            headers.insert(PROXY_AUTHORIZATION, authorization.clone());
+        }
+        let target = target(&url, &dialling)?;
+        let tls = tls::config(&url, &options)?;
+        let pool = Arc::new(Pool::new(dialling, tls, options.connect_timeout));
         let (credential, renewals) = Default::default();
         let farewells = watch::Sender::new(0);
         Ok(Self {
             url,
             options,
-            client,
+            pool,
+            target,
+            headers,
             credential,
             renewals,
             farewells,
@@ -102,16 +117,8 @@ impl Endpoint {
 
     /// Where to knock. With a proxy in between there is no knocking: it is always there, whoever is behind it.
     pub(crate) fn door(&self) -> Option<Door> {
-        self.door_in(|name| std::env::var_os(name))
-    }
-
-    /// The door, in an environment with these variables.
-    fn door_in(&self, variable: impl Fn(&str) -> Option<OsString>) -> Option<Door> {
-        if let Some(path) = &self.options.unix_socket {
-            return Some(Door::Socket(path.clone()));
-        }
-        if self.options.environment_proxies && !is_loopback(&self.url) && names_a_proxy(variable) {
-            return None;
+        if let Some(path) = self.pool.dialling.socket().ok()? {
+            return Some(Door::Socket(path));
         }
         let host = self.url.host_str()?;
         Some(Door::Port {
@@ -131,21 +138,74 @@ impl Endpoint {
     }
 
     /// A request to the server, allowed in with the credential of the moment.
-    pub(in crate::transport) async fn request(
-        &self,
-        method: Method,
-        url: Url,
-    ) -> Result<RequestBuilder, HttpFailure> {
+    pub(in crate::transport) async fn request(&self, method: Method) -> Result<Outgoing, HttpFailure> {
         // Boxed, so that a request without a credential carries no room for looking one up.
         let value = match &self.options.credentials {
             Some(credentials) => Box::pin(self.authorization(&**credentials)).await?,
             None => None,
         };
-        let request = self.client.request(method, url);
-        Ok(match value {
-            Some(value) => request.header(AUTHORIZATION, value),
-            None => request,
+        let mut headers = self.headers.clone();
+        if let Some(value) = value {
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(Outgoing {
+            method,
+            target: self.target.clone(),
+            headers,
+            body: Bytes::new(),
         })
+    }
+
+    /// How a request names this address of the server's own.
+    pub(in crate::transport) fn target_of(&self, url: &Url) -> Option<Uri> {
+        target(url, &self.pool.dialling).ok()
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// Cancel safety: dropping it closes the connection that the request went out on.
+    pub(in crate::transport) async fn send(&self, outgoing: Outgoing) -> Result<Response, Mishap> {
+        let headers = outgoing.headers.clone();
+        let (method, body) = (outgoing.method.clone(), outgoing.body.clone());
+        let mut from = outgoing.target.clone();
+        let mut response = self.pool.send(outgoing.into()).await?;
+        for _ in 0..REDIRECTS {
+            let Some(target) = self.moved(&response, &from) else {
+                break;
+            };
+            response.discard();
+            from = target.clone();
+            let again = Outgoing {
+                method: method.clone(),
+                target,
+                headers: headers.clone(),
+                body: body.clone(),
+            };
+            response = Box::pin(self.pool.send(again.into())).await?;
+        }
+        Ok(response)
+    }
+
+    /// Where an answer sends the request, if it may go there.
+    fn moved(&self, response: &Response, from: &Uri) -> Option<Uri> {
+        if !matches!(
+            response.status(),
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+        ) {
+            return None;
+        }
+        let location = response.headers().get(LOCATION)?.to_str().ok()?;
+        let from = self.url.join(from.path_and_query()?.as_str()).ok()?;
+        let to = from.join(location).ok()?;
+        (to.origin() == self.url.origin()).then(|| self.target_of(&to))?
+    }
+
+    /// Reads the files of certificates again: they may have been renewed. What is idle is closed; what is under way goes on.
+    pub(crate) fn reread_certificates(&self) -> Result<(), HttpConfigError> {
+        if self.options.roots.is_some() || self.options.identity.is_some() {
+            self.pool.encrypt_with(tls::config(&self.url, &self.options)?);
+        }
+        Ok(())
     }
 
     async fn authorization(&self, credentials: &dyn Credentials) -> Result<Option<HeaderValue>, HttpFailure> {
@@ -209,58 +269,55 @@ pub(crate) fn address(text: &str) -> Result<Url, HttpConfigError> {
     Ok(url)
 }
 
-fn client(url: &Url, options: &HttpOptions) -> Result<Client, HttpConfigError> {
-    let headers: HeaderMap = options.header_map()?;
-    let mut builder = Client::builder()
-        .default_headers(headers)
-        .redirect(within_the_origin())
-        .referer(false)
-        // Whether a request is made again is decided above, by what is known of it; and so no copy of it is kept.
-        .retry(reqwest::retry::never().max_retries_per_request(0))
-        .connect_timeout(options.connect_timeout)
-        .pool_idle_timeout(POOL_IDLE)
-        .tcp_nodelay(true)
-        .tcp_keepalive(TCP_KEEPALIVE)
-        .tls_backend_preconfigured(tls::config(url, options)?);
-    if let Some(path) = &options.unix_socket {
-        builder = builder.unix_socket(path.clone());
-    }
-    if !options.environment_proxies || options.unix_socket.is_some() || is_loopback(url) {
-        builder = builder.no_proxy();
-    }
-    builder
-        .build()
-        .map_err(|error| HttpConfigError::Client(error.to_string()))
+/// The authority of an address, as the header `Host` names it.
+fn authority(url: &Url) -> Result<HeaderValue, HttpConfigError> {
+    let authority = &url[Position::BeforeHost..Position::AfterPort];
+    HeaderValue::from_str(authority).map_err(|error| HttpConfigError::Client(error.to_string()))
 }
 
-fn within_the_origin() -> Policy {
-    Policy::custom(|attempt| {
-        let keeps_the_body = matches!(attempt.status().as_u16(), 307 | 308);
-        let same_origin = attempt
-            .previous()
-            .first()
-            .is_some_and(|first| first.origin() == attempt.url().origin());
-        if keeps_the_body && same_origin && attempt.previous().len() <= REDIRECTS {
-            attempt.follow()
-        } else {
-            attempt.stop()
-        }
-    })
+/// What an address itself is let in with.
+fn userinfo(url: &Url) -> Option<HeaderValue> {
+    let (user, password) = (url.username(), url.password().unwrap_or_default());
+    if user.is_empty() && password.is_empty() {
+        return None;
+    }
+    let mut plain: Vec<u8> = percent_decode_str(user).collect();
+    plain.push(b':');
+    plain.extend(percent_decode_str(password));
+    let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(plain))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
-/// Whether the environment names any proxy. Whether it stands before a certain address is the client's to know.
-fn names_a_proxy(variable: impl Fn(&str) -> Option<OsString>) -> bool {
-    const VARIABLES: [&str; 6] = [
-        "HTTP_PROXY",
-        "http_proxy",
-        "HTTPS_PROXY",
-        "https_proxy",
-        "ALL_PROXY",
-        "all_proxy",
-    ];
-    VARIABLES
-        .into_iter()
-        .any(|name| variable(name).is_some_and(|value| !value.is_empty()))
+/// How a request names an address: its path, or the whole of it where a proxy passes it on.
+fn target(url: &Url, dialling: &Dialling) -> Result<Uri, HttpConfigError> {
+    let path = &url[Position::BeforePath..Position::AfterQuery];
+    let target = if dialling.names_the_origin() {
+        format!("{}{path}", url.origin().ascii_serialization())
+    } else {
+        path.to_owned()
+    };
+    target
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| HttpConfigError::Client(error.to_string()))
+}
+
+/// A request on its way out.
+pub(in crate::transport) struct Outgoing {
+    method: Method,
+    pub(in crate::transport) target: Uri,
+    pub(in crate::transport) headers: HeaderMap,
+    pub(in crate::transport) body: Bytes,
+}
+
+impl From<Outgoing> for Request {
+    fn from(outgoing: Outgoing) -> Self {
+        let mut request = Self::new(outgoing.body.into());
+        *request.method_mut() = outgoing.method;
+        *request.uri_mut() = outgoing.target;
+        *request.headers_mut() = outgoing.headers;
+        request
+    }
 }
 
 /// Whether an address never leaves this machine.

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::client::Endpoint;
+use super::client::{Endpoint, Outgoing};
 use super::crew::{Carrier, Crew, Load};
 use super::failure::{HttpFailure, Step};
 use super::headline::Headline;
+use super::line::Response;
 use super::refusal::{Head, Refusal, read_error};
 use super::session::Session;
 use super::{listen, post};
@@ -87,16 +88,15 @@ impl Carrier for Courier {
             return;
         };
         let endpoint = self.endpoint.clone();
-        let session = self.session.headers();
+        let mut session = HeaderMap::new();
+        self.session.mark(&mut session);
         let saying = endpoint.saying_farewell();
         runtime.spawn(async move {
             let _saying = saying;
             let goodbye = async {
-                let request = endpoint
-                    .request(Method::DELETE, endpoint.url.clone())
-                    .await
-                    .ok()?;
-                request.headers(session).send().await.ok()
+                let mut request = endpoint.request(Method::DELETE).await.ok()?;
+                request.headers.extend(session);
+                endpoint.send(request).await.ok()
             };
             let said = timeout(FAREWELL_TIMEOUT, goodbye).await.ok().flatten();
             tracing::debug!(
@@ -156,6 +156,7 @@ impl Courier {
             }
             let mut response = self.send(request, Some(ACCEPT_TIMEOUT)).await?;
             if response.status().is_success() {
+                response.discard();
                 return Ok(());
             }
             let head = Head::of(&response);
@@ -184,28 +185,23 @@ impl Courier {
         &self,
         message: &Bytes,
         headline: Headline<'_>,
-    ) -> Result<RequestBuilder, HttpFailure> {
-        let request = self
-            .endpoint
-            .request(Method::POST, self.endpoint.url.clone())
-            .await?;
-        let mut request = request
-            .header(ACCEPT, JSON_OR_EVENTS)
-            .header(CONTENT_TYPE, JSON)
-            .body(message.clone());
-        if !headline.is_modern() {
-            return Ok(request.headers(self.session.headers()));
-        }
-        let params = self.endpoint.options.params.as_deref();
-        for (name, value) in headline.headers(params) {
-            request = request.header(name, value);
+    ) -> Result<Outgoing, HttpFailure> {
+        let mut request = self.endpoint.request(Method::POST).await?;
+        request.headers.insert(ACCEPT, JSON_OR_EVENTS);
+        request.headers.insert(CONTENT_TYPE, JSON);
+        request.body = message.clone();
+        if headline.is_modern() {
+            let params = self.endpoint.options.params.as_deref();
+            request.headers.extend(headline.headers(params));
+        } else {
+            self.session.mark(&mut request.headers);
         }
         Ok(request)
     }
 
     /// The same request with another credential, where there is one by now. A server that refuses whom it does not know has
     /// done nothing of what it was asked, so it may be asked again.
-    pub(super) async fn renewed(&self, frame: &Frame, shown: u64) -> Option<RequestBuilder> {
+    pub(super) async fn renewed(&self, frame: &Frame, shown: u64) -> Option<Outgoing> {
         let request = self
             .post(frame.bytes(), self.headline(frame.bytes()))
             .await
@@ -214,12 +210,8 @@ impl Courier {
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub(super) async fn send(
-        &self,
-        request: RequestBuilder,
-        limit: Option<Duration>,
-    ) -> Result<Response, Refusal> {
-        let sending = request.send();
+    pub(super) async fn send(&self, request: Outgoing, limit: Option<Duration>) -> Result<Response, Refusal> {
+        let sending = self.endpoint.send(request);
         let sent = match limit {
             None => sending.await,
             Some(limit) => timeout(limit, sending).await.map_err(|_| {
@@ -229,7 +221,7 @@ impl Courier {
                 })
             })?,
         };
-        let response = sent.map_err(|error| Refusal::of_client(error, &self.endpoint.options))?;
+        let response = sent.map_err(|mishap| Refusal::of_mishap(&mishap, &self.endpoint.options))?;
         self.met.store(true, Ordering::Relaxed);
         Ok(response)
     }

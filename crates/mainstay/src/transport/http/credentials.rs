@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reqwest::header::HeaderValue;
+use http::HeaderValue;
 use tokio::sync::watch;
 
 /// The value of an `Authorization` header, being looked up.

@@ -88,7 +88,13 @@ pub enum HttpFailure {
         /// The failure in words.
         message: String,
     },
-    /// The answer ended before it was whole, or holds no answer to the request.
+    /// What came back is not of HTTP.
+    #[error("the answer cannot be read: {message}")]
+    Malformed {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The answer ended as the server wished, and holds no answer to the request.
     #[error("the stream ended without an answer")]
     StreamEnded,
     /// No credential could be had.
@@ -139,6 +145,7 @@ impl HttpFailure {
             | Self::ConnectFailed { .. }
             | Self::TimedOut { .. }
             | Self::Broken { .. }
+            | Self::Malformed { .. }
             | Self::StreamEnded
             | Self::NoCredential { .. }
             | Self::Aborted => None,

@@ -6,17 +6,19 @@
 use std::io;
 use std::sync::Arc;
 
-use reqwest::header::{ACCEPT, HeaderName, HeaderValue};
-use reqwest::{Method, Response};
+use http::header::ACCEPT;
+use http::{HeaderName, HeaderValue, Method};
 use tokio::time::sleep;
 
 use super::courier::Courier;
 use super::events::Events;
 use super::failure::HttpFailure;
+use super::line::Response;
 use super::pace::Pace;
 use super::post::{Content, Remains, content_type};
 use super::refusal::{Head, Refusal};
 
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What came of asking for a stream.
@@ -39,6 +41,13 @@ pub(super) async fn standing(courier: Arc<Courier>) {
     loop {
         match reopen(&courier, remains.last_id.as_deref()).await {
             Opened::Stream(response) => {
+                // Without an event to go on from, whatever was said since the last stream went unheard.
+                if heard
+                    && remains.last_id.is_none()
+                    && let Some(inbound) = courier.crew.inbound()
+                {
+                    inbound.missed();
+                }
                 heard = true;
                 hear(&courier, response, &mut remains).await;
             }
@@ -60,19 +69,14 @@ pub(super) async fn standing(courier: Arc<Courier>) {
 
 /// Asks for a stream, from an event on where one is named.
 pub(super) async fn reopen(courier: &Courier, last_id: Option<&str>) -> Opened {
-    let request = match courier
-        .endpoint
-        .request(Method::GET, courier.endpoint.url.clone())
-        .await
-    {
+    let mut request = match courier.endpoint.request(Method::GET).await {
         Ok(request) => request,
         Err(failure) => return Opened::Never(failure),
     };
-    let mut request = request
-        .header(ACCEPT, "text/event-stream")
-        .headers(courier.session.headers());
+    request.headers.insert(ACCEPT, EVENTS);
+    courier.session.mark(&mut request.headers);
     if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
-        request = request.header(LAST_EVENT_ID, id);
+        request.headers.insert(LAST_EVENT_ID, id);
     }
     // A server may send the head with the first event, however late that is.
     let response = match courier.send(request, None).await {

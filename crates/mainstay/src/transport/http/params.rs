@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::header::HeaderValue;
+use http::HeaderValue;
 
 /// Says which arguments of a call are repeated in `Mcp-Param-` headers; tools ask for it with `x-mcp-header`.
 pub trait ParamHeaders: Send + Sync + 'static {

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Response, StatusCode};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use tokio::time::sleep;
 
-use super::answer::{Relation, negotiated};
+use super::answer::{Relation, lacks_method, negotiated};
 use super::courier::Courier;
 use super::events::Events;
 use super::failure::HttpFailure;
+use super::line::Response;
 use super::listen::{Opened, reopen};
 use super::pace::Pace;
 use super::refusal::{Head, Refusal, read_body, read_error};
@@ -106,6 +107,13 @@ impl Asked<'_> {
         let head = Head::of(response);
         let body = read_error(response).await;
         match Relation::of(&body, self.id) {
+            // The protocol says so of every 404 within a session. But one that knows the session, and not the method, is
+            // told from it: to begin anew would not help, and never end.
+            Relation::Answer
+                if head.status == 404 && self.courier.session.has_id() && !lacks_method(&body) =>
+            {
+                Err(self.courier.verdict(&head, &body))
+            }
             Relation::Answer => {
                 self.deliver(body);
                 Ok(())
@@ -155,7 +163,8 @@ impl Asked<'_> {
                     remains.broken = false;
                     return Ok(false);
                 }
-                Err(_) => {
+                Err(error) => {
+                    tracing::debug!(id = self.id, %error, "a stream broke");
                     remains.broken = true;
                     return Ok(false);
                 }
@@ -173,7 +182,15 @@ impl Asked<'_> {
 
     /// Takes up a stream that ended before its answer.
     async fn resume(&self, remains: &mut Remains) -> Result<Response, Refusal> {
-        let ended = || Refusal::unknown(HttpFailure::StreamEnded);
+        let broken = remains.broken;
+        let ended = || {
+            Refusal::unknown(if broken {
+                let message = "the stream ended before the answer".to_owned();
+                HttpFailure::Broken { message }
+            } else {
+                HttpFailure::StreamEnded
+            })
+        };
         while self.resumable && remains.pace.vain() < RESUMES {
             let last_id = remains.last_id.as_deref().ok_or_else(ended)?;
             sleep(remains.pace.next(remains.broken)).await;

@@ -5,13 +5,14 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use reqwest::Response;
-use reqwest::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use tokio::time::timeout;
 
 use super::challenge::Challenge;
 use super::failure::{HttpFailure, Step};
+use super::line::Response;
 use super::options::HttpOptions;
+use super::pool::Mishap;
 use crate::wire::Outcome;
 
 /// How much of an error's body is read: it may hold a JSON-RPC error, and those are short.
@@ -46,26 +47,22 @@ impl Refusal {
         Self::new(Outcome::Unknown, failure)
     }
 
-    /// The client could not carry the request, or lost its answer.
-    pub(in crate::transport) fn of_client(error: reqwest::Error, options: &HttpOptions) -> Self {
-        // The address may hold a secret.
-        let error = error.without_url();
-        let message = innermost(&error);
-        if error.is_builder() {
-            return Self::not_sent(HttpFailure::Broken { message });
-        }
-        if !error.is_connect() {
-            return Self::unknown(HttpFailure::Broken { message });
-        }
-        if error.is_timeout() {
-            let limit = options.connect_timeout;
-            return Self::not_sent(HttpFailure::TimedOut {
+    /// The request could not be carried, or its answer was lost.
+    pub(in crate::transport) fn of_mishap(mishap: &Mishap, options: &HttpOptions) -> Self {
+        let message = innermost(mishap);
+        match mishap {
+            Mishap::TooSlow => Self::not_sent(HttpFailure::TimedOut {
                 step: Step::Connect,
-                limit,
-            });
+                limit: options.connect_timeout,
+            }),
+            Mishap::NotConnected(_) => {
+                let kind = io_kind(mishap).unwrap_or(io::ErrorKind::Other);
+                Self::not_sent(HttpFailure::ConnectFailed { kind, message })
+            }
+            Mishap::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
+            Mishap::Broken(error) if error.is_parse() => Self::unknown(HttpFailure::Malformed { message }),
+            Mishap::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
         }
-        let kind = io_kind(&error).unwrap_or(io::ErrorKind::Other);
-        Self::not_sent(HttpFailure::ConnectFailed { kind, message })
     }
 
     /// The server answered with a status that is no success; `body` is the beginning of what came with it.
@@ -133,10 +130,7 @@ pub(in crate::transport) async fn read_body(
     options: &HttpOptions,
 ) -> Result<Bytes, Refusal> {
     let too_large = || Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
-    if response
-        .content_length()
-        .is_some_and(|length| length > limit as u64)
-    {
+    if response.announced().is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
     let mut body = Bytes::new();
@@ -144,7 +138,7 @@ pub(in crate::transport) async fn read_body(
     while let Some(chunk) = response
         .chunk()
         .await
-        .map_err(|error| Refusal::of_client(error, options))?
+        .map_err(|error| Refusal::of_mishap(&error.into(), options))?
     {
         if body.len() + rest.len() + chunk.len() > limit {
             return Err(too_large());

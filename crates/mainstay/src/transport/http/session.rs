@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 const ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -51,9 +51,12 @@ impl Session {
         self.state().lost
     }
 
-    /// The headers of every message of this session.
-    pub(super) fn headers(&self) -> HeaderMap {
-        self.state().headers.clone()
+    /// Puts the headers of this session to those of a message.
+    pub(super) fn mark(&self, headers: &mut HeaderMap) {
+        let state = self.state();
+        for (name, value) in &state.headers {
+            headers.insert(name, value.clone());
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

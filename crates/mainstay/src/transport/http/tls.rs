@@ -4,12 +4,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use reqwest::Url;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::Verifier;
+use url::Url;
 
 use super::options::{HttpConfigError, HttpOptions, Identity};
 

@@ -9,8 +9,8 @@ mod connector;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Method, Response, Url};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Method, Uri};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -19,6 +19,7 @@ pub use connector::SseConnector;
 use super::http::client::Endpoint;
 use super::http::crew::{Carrier, Crew, Load, Sender};
 use super::http::events::{Event, Events};
+use super::http::line::Response;
 use super::http::refusal::{Head, Refusal, read_error};
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, Step};
 use super::{End, Frame, Inbound, Outbound, Purpose, Transport};
@@ -72,7 +73,7 @@ struct Stream {
 #[derive(Clone, Debug)]
 enum Opening {
     UnderWay,
-    Open(Url),
+    Open(Uri),
     Failed(HttpFailure),
 }
 
@@ -129,12 +130,12 @@ impl Stream {
     /// Asks for the stream, and waits for the address.
     async fn open(&self) -> Result<(Response, Events), HttpFailure> {
         let options = &self.endpoint.options;
-        let request = self
-            .endpoint
-            .request(Method::GET, self.endpoint.url.clone())
-            .await?;
-        let sent = request.header(ACCEPT, "text/event-stream").send().await;
-        let mut response = sent.map_err(|error| Refusal::of_client(error, options).failure)?;
+        let mut request = self.endpoint.request(Method::GET).await?;
+        request
+            .headers
+            .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let sent = self.endpoint.send(request).await;
+        let mut response = sent.map_err(|mishap| Refusal::of_mishap(&mishap, options).failure)?;
         if !response.status().is_success() {
             let head = Head::of(&response);
             let body = read_error(&mut response).await;
@@ -156,12 +157,12 @@ impl Stream {
         }
     }
 
-    fn address(&self, event: &Event) -> Result<Url, HttpFailure> {
+    fn address(&self, event: &Event) -> Result<Uri, HttpFailure> {
         let text = String::from_utf8_lossy(event.data.as_deref().unwrap_or_default()).into_owned();
-        match self.endpoint.url.join(text.trim()) {
-            Ok(url) if url.origin() == self.endpoint.url.origin() => Ok(url),
-            Ok(_) | Err(_) => Err(HttpFailure::ForeignAddress { address: text }),
-        }
+        let url = self.endpoint.url.join(text.trim()).ok();
+        let own = url.filter(|url| url.origin() == self.endpoint.url.origin());
+        own.and_then(|url| self.endpoint.target_of(&url))
+            .ok_or(HttpFailure::ForeignAddress { address: text })
     }
 
     async fn read(&self, mut response: Response, mut events: Events) -> End {
@@ -191,28 +192,33 @@ impl Stream {
         let opened = opening
             .wait_for(|opening| !matches!(opening, Opening::UnderWay))
             .await;
-        let url = match opened.map(|opening| opening.clone()) {
-            Ok(Opening::Open(url)) => url,
+        let target = match opened.map(|opening| opening.clone()) {
+            Ok(Opening::Open(target)) => target,
             Ok(Opening::Failed(failure)) => return Err(Refusal::not_sent(failure)),
             Ok(Opening::UnderWay) | Err(_) => return Err(Refusal::not_sent(HttpFailure::Aborted)),
         };
         drop(undecided);
-        let request = self.endpoint.request(Method::POST, url).await;
-        let request = request
-            .map_err(Refusal::not_sent)?
-            .header(CONTENT_TYPE, "application/json")
-            .body(frame.bytes().clone());
+        let request = self.endpoint.request(Method::POST).await;
+        let mut request = request.map_err(Refusal::not_sent)?;
+        request.target = target;
+        request
+            .headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.body = frame.bytes().clone();
         if !frame.begin() {
             return Ok(());
         }
-        let sent = timeout(ACCEPT_TIMEOUT, request.send()).await.map_err(|_| {
-            Refusal::unknown(HttpFailure::TimedOut {
-                step: Step::FirstByte,
-                limit: ACCEPT_TIMEOUT,
-            })
-        })?;
-        let mut response = sent.map_err(|error| Refusal::of_client(error, &self.endpoint.options))?;
+        let sent = timeout(ACCEPT_TIMEOUT, self.endpoint.send(request))
+            .await
+            .map_err(|_| {
+                Refusal::unknown(HttpFailure::TimedOut {
+                    step: Step::FirstByte,
+                    limit: ACCEPT_TIMEOUT,
+                })
+            })?;
+        let mut response = sent.map_err(|mishap| Refusal::of_mishap(&mishap, &self.endpoint.options))?;
         if response.status().is_success() {
+            response.discard();
             return Ok(());
         }
         let head = Head::of(&response);

@@ -2,7 +2,7 @@ use std::future::{pending, ready};
 use std::net::{IpAddr, Ipv4Addr};
 
 use http_body_util::BodyExt;
-use mainstay::Era;
+use mainstay::Fleet;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -10,6 +10,7 @@ use super::super::guard::Caller;
 use super::super::session::Way;
 use super::*;
 use crate::client::Client;
+use crate::isolation::Isolated;
 use crate::scope::Scope;
 
 const BOTH: Accepts = Accepts {
@@ -18,7 +19,8 @@ const BOTH: Accepts = Accepts {
 };
 
 fn session() -> InUse {
-    let client = Client::new(Scope::Union, Era::Legacy);
+    let none_isolated = Isolated::new(Fleet::builder(), Arc::default(), 0);
+    let client = Client::of_session(Scope::Union, &Arc::new(none_isolated));
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     InUse::new(Session::new("id".to_owned(), Way::Streamable, caller, client))
 }

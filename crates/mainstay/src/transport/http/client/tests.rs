@@ -80,26 +80,31 @@ fn a_proxy_never_stands_between_this_machine_and_itself() {
 }
 
 #[test]
-fn a_door_is_knocked_at_unless_a_proxy_may_stand_before_it() {
-    let endpoint = |url| Endpoint::new(url, HttpOptions::new()).unwrap();
+fn a_door_is_where_the_address_or_the_socket_is() {
+    let endpoint = |url| Endpoint::new(url, HttpOptions::new().environment_proxies(false)).unwrap();
     let port = |host: &str, port| {
         let host = host.to_owned();
         Some(Door::Port { host, port })
     };
-    let unproxied = |_: &str| None;
-    let proxied = |name: &str| (name == "https_proxy").then(|| "http://proxy:3128".into());
-    let far = endpoint("https://mcp.example/mcp");
-    assert_eq!(far.door_in(unproxied), port("mcp.example", 443));
-    assert_eq!(far.door_in(proxied), None);
-    let near = endpoint("http://[::1]:8080/mcp");
-    assert_eq!(near.door_in(proxied), port("::1", 8080));
-    let direct = HttpOptions::new().environment_proxies(false);
-    let direct = Endpoint::new("http://mcp.example:81/", direct).unwrap();
-    assert_eq!(direct.door_in(proxied), port("mcp.example", 81));
+    assert_eq!(
+        endpoint("https://mcp.example/mcp").door(),
+        port("mcp.example", 443)
+    );
+    assert_eq!(endpoint("http://[::1]:8080/mcp").door(), port("::1", 8080));
     let socket = HttpOptions::new().unix_socket("/run/mcp.sock");
     let socket = Endpoint::new("http://mcp.example/", socket).unwrap();
-    assert_eq!(
-        socket.door_in(proxied),
-        Some(Door::Socket("/run/mcp.sock".into()))
-    );
+    assert_eq!(socket.door(), Some(Door::Socket("/run/mcp.sock".into())));
+}
+
+#[test]
+fn what_an_address_holds_for_its_own_is_sent_as_a_credential_and_not_as_a_part_of_it() {
+    let url = "http://us%65r:p%40ss@mcp.example:81/mcp?a=b#c";
+    let endpoint = Endpoint::new(url, HttpOptions::new()).unwrap();
+    assert_eq!(endpoint.headers[AUTHORIZATION], "Basic dXNlcjpwQHNz");
+    assert_eq!(endpoint.headers[HOST], "mcp.example:81");
+    assert_eq!(endpoint.target, "/mcp?a=b");
+    let plain = Endpoint::new("http://mcp.example:80", HttpOptions::new()).unwrap();
+    assert_eq!(plain.headers.get(AUTHORIZATION), None);
+    assert_eq!(plain.headers[HOST], "mcp.example");
+    assert_eq!(plain.target, "/");
 }

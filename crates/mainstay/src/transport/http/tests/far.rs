@@ -234,6 +234,7 @@ impl Exchange {
 #[derive(Debug)]
 pub(crate) enum Heard {
     Message(Bytes),
+    Missed,
     Failed(u64, SendFailure),
     Ended(End),
 }
@@ -252,6 +253,10 @@ impl Inbound for Notes {
 
     fn oversized(&self, _skipped: Oversized<'_>) {
         unreachable!("over HTTP it is known whose answer is too long");
+    }
+
+    fn missed(&self) {
+        let _ = self.0.send(Heard::Missed);
     }
 
     fn failed(&self, request: u64, failure: SendFailure) {

@@ -161,3 +161,50 @@ fn refused(end: End) -> std::io::ErrorKind {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn a_404_within_a_session_is_its_loss_even_where_it_names_the_request() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    owner.ask(2, "tools/list");
+    let unknown = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32001,"message":"Session not found"}}"#;
+    far.next().await.json(404, unknown).await;
+    let lost = HttpFailure::SessionLost { status: 404 };
+    assert_eq!(owner.failure(2).await, (Outcome::Refused, lost));
+    assert_eq!(owner.end().await, End::SessionLost);
+}
+
+#[tokio::test]
+async fn a_404_of_a_server_that_lacks_the_method_is_its_answer() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    owner.ask(2, "prompts/list");
+    let unknown = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"Method not found"}}"#;
+    far.next().await.json(404, unknown).await;
+    assert_eq!(owner.message().await, unknown);
+    owner.ask(3, "tools/list");
+    far.next().await.json(200, &json(3)).await;
+    assert_eq!(owner.message().await, json(3), "the session lives on");
+}
+
+#[tokio::test]
+async fn a_stream_of_the_servers_own_that_cannot_go_on_where_it_ended_has_missed_something() {
+    for numbered in [false, true] {
+        let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+        let mut standing = Owner::session(&far, &mut owner).await;
+        standing.events("").await;
+        let id = if numbered { "id: 7\n" } else { "" };
+        let event = format!("{id}data: {{\"method\":\"notifications/a\"}}\n\n");
+        standing.event(&event).await;
+        owner.message().await;
+        standing.end().await;
+        let mut again = far.next().await;
+        assert_eq!(again.header("last-event-id"), numbered.then_some("7"));
+        again.events("").await;
+        if !numbered {
+            assert!(matches!(owner.heard().await, Heard::Missed));
+        }
+        again.event("data: {\"method\":\"notifications/b\"}\n\n").await;
+        assert_eq!(owner.message().await, r#"{"method":"notifications/b"}"#);
+    }
+}

@@ -1,0 +1,205 @@
+//! Nothing of any server is left when the program has ended, however it ends and whatever the server does.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::host::Host;
+use crate::sandbox::{GONE_WITHIN, Ran, Sandbox, finish};
+use crate::serving::{LONG, Serving};
+
+/// How long a server that ignores everything may keep the program: the ladder's 5 s, and the rest for a busy machine.
+const LADDER: Duration = Duration::from_secs(15);
+
+/// How the program is served and started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Http,
+    Stdio,
+    Wrap(Kind),
+}
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Eof,
+    Term,
+    Kill,
+}
+
+/// What kind of server stands behind it. All ignore the end of their input, and SIGTERM.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Stubborn,
+    /// A shell that waits for the server it has started.
+    Wrapped,
+    /// A server whose child has left its process group, its session and its parent.
+    Fled,
+    /// A server whose child holds its pipes.
+    Clinging,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Stubborn, Self::Wrapped, Self::Fled, Self::Clinging];
+
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    fn server(self, ledger: &Ledger) -> (String, Vec<String>) {
+        let stubborn = FaultyServer::new()
+            .ledger(ledger)
+            .on(Step::Eof, Fault::Hang)
+            .ignores_term();
+        let with = |child: Child| stubborn.clone().on(Step::Start, Fault::Spawn(child));
+        let server = match self {
+            Self::Stubborn | Self::Wrapped => stubborn.clone(),
+            Self::Fled => with(Child {
+                daemon: true,
+                ignores_term: true,
+                ..Child::default()
+            }),
+            Self::Clinging => with(Child {
+                holds_pipes: true,
+                ignores_term: true,
+                ..Child::default()
+            }),
+        };
+        let (command, args) = (server.command(), server.args());
+        match self {
+            Self::Stubborn | Self::Fled | Self::Clinging => (command, args),
+            Self::Wrapped => {
+                let mut line = ["-c", r#""$0" "$@"; exit $?"#].map(str::to_owned).to_vec();
+                line.push(command);
+                line.extend(args);
+                ("sh".to_owned(), line)
+            }
+        }
+    }
+
+    /// Processes of it that the ledger knows: the server, and its child.
+    fn noted(self) -> usize {
+        match self {
+            Self::Stubborn | Self::Wrapped => 1,
+            Self::Fled | Self::Clinging => 2,
+        }
+    }
+}
+
+impl Way {
+    fn kinds(self) -> Vec<Kind> {
+        match self {
+            Self::Http | Self::Stdio => Kind::ALL.to_vec(),
+            Self::Wrap(kind) => vec![kind],
+        }
+    }
+}
+
+const WAYS: [Way; 6] = [
+    Way::Http,
+    Way::Stdio,
+    Way::Wrap(Kind::Stubborn),
+    Way::Wrap(Kind::Wrapped),
+    Way::Wrap(Kind::Fled),
+    Way::Wrap(Kind::Clinging),
+];
+
+#[test]
+fn nothing_is_left_when_the_program_is_told_to_end_whatever_the_servers_do() {
+    thread::scope(|scope| {
+        for way in WAYS {
+            scope.spawn(move || leaves_nothing(way, End::Term));
+            if way != Way::Http {
+                scope.spawn(move || leaves_nothing(way, End::Eof));
+            }
+        }
+    });
+}
+
+/// One after the other: what the guardian needs is measured, and not what many of them need together.
+#[test]
+fn nothing_is_left_when_the_program_is_killed_whatever_the_servers_do() {
+    for way in WAYS {
+        leaves_nothing(way, End::Kill);
+    }
+}
+
+fn leaves_nothing(way: Way, end: End) {
+    let ledger = Ledger::temporary();
+    let servers: Vec<_> = way
+        .kinds()
+        .iter()
+        .map(|kind| (kind.name(), kind.server(&ledger)))
+        .collect();
+    let config = servers.iter().map(|(name, (command, args))| {
+        let entry = json!({ "command": command, "args": args });
+        (name.clone(), entry)
+    });
+    let sandbox = Sandbox::with(&Value::Object(config.collect()));
+    let program = match way {
+        Way::Http => Program::Http(Serving::start(&sandbox, &[])),
+        Way::Stdio => Program::Stdio(Host::start(&sandbox, &["serve", "--stdio", "--quiet"])),
+        Way::Wrap(_) => {
+            let (command, args) = &servers[0].1;
+            let mut line = vec!["wrap", "--", command.as_str()];
+            line.extend(args.iter().map(String::as_str));
+            Program::Stdio(Host::start(&sandbox, &line))
+        }
+    };
+    let noted: usize = way.kinds().iter().map(|kind| kind.noted()).sum();
+    let all_run = |ledger: &Ledger| {
+        ledger.pids().len() + ledger.children().len() == noted && ledger.count("list tools") == servers.len()
+    };
+    assert!(ledger.wait_for(all_run, LONG), "{way:?}: {:?}", ledger.lines());
+    let (began, alive) = (Instant::now(), sandbox.tree().pids().len());
+    assert!(alive > noted, "{way:?}: the program and {noted} others");
+    let ran = program.end(end);
+    let ended = began.elapsed();
+    assert!(
+        sandbox.tree().wait_until_gone(GONE_WITHIN),
+        "{way:?} {end:?}: left {:?} after its end",
+        sandbox.tree().pids()
+    );
+    println!(
+        "{way:?} {end:?}: ended after {ended:?}, nothing left {:?} later",
+        began.elapsed() - ended
+    );
+    assert!(ended < LADDER, "{way:?} {end:?}: {ended:?}");
+    let code = match end {
+        End::Eof => Some(0),
+        End::Term => Some(143),
+        End::Kill => None,
+    };
+    assert_eq!(ran.code, code, "{way:?} {end:?}");
+}
+
+enum Program {
+    Http(Serving),
+    Stdio(Host),
+}
+
+impl Program {
+    /// Ends it, and waits for its end.
+    fn end(self, end: End) -> Ran {
+        let signal = match end {
+            End::Eof => None,
+            End::Term => Some(Signal::TERM),
+            End::Kill => Some(Signal::KILL),
+        };
+        match (self, signal) {
+            (Self::Http(serving), Some(signal)) => {
+                serving.signal(signal);
+                serving.ended()
+            }
+            (Self::Http(_), None) => unreachable!("a server over HTTP has no input"),
+            (Self::Stdio(host), None) => host.leave(),
+            (Self::Stdio(host), Some(signal)) => {
+                kill_process(Pid::from_child(&host.child), signal).expect("it runs");
+                finish(host.child)
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Servers that no two sessions share: each session has its own, started when it first needs it, and ended with it.
+//!
+//! The fleet behind the gateway has one of each too, the *pattern*: it is started once to learn what is offered before a
+//! session has a server of its own, is stopped as soon as it is idle, and works for nobody.
+//!
+//! Invariants: what a session's own server says or asks reaches that session, or nobody; own servers are counted from
+//! their start until nothing of them is left, and are never more than the bound; a session that has ended starts none.
+
+mod lists;
+mod own;
+mod owner;
+mod refusal;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use mainstay::config::Isolation;
+use mainstay::{Catalog, Era, Fleet, FleetBuilder, ServerConfig};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::client::Client;
+use crate::desk::Audience;
+use crate::protocol::MODERN_VERSIONS;
+pub(crate) use own::OwnServers;
+pub(crate) use refusal::Refused;
+
+/// Own servers of all sessions together, unless somebody says otherwise: as many processes of 50 to 100 MB as a
+/// workstation bears.
+pub(crate) const MAX_ISOLATED: usize = 64;
+
+/// How long a pattern is kept after it was listed: servers that add tools just after their start are still heard.
+const PATTERN_STAYS: Duration = Duration::from_secs(10);
+
+/// How much longer than its servers the end of all of them may take.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The servers that are not shared, and whatever runs of them for sessions.
+pub(crate) struct Isolated {
+    servers: ArcSwap<BTreeMap<Arc<str>, ServerConfig>>,
+    /// How the fleets of sessions are made.
+    kind: FleetBuilder,
+    audience: Arc<Audience>,
+    most: usize,
+    live: Mutex<Live>,
+    /// What is shown to who has no session, and of which catalog.
+    without: Mutex<Option<(Arc<Catalog>, Arc<Catalog>)>>,
+}
+
+/// The own servers of all sessions, each a fleet of one, those that are being closed included.
+#[derive(Default)]
+struct Live {
+    last: u64,
+    fleets: HashMap<u64, Fleet>,
+    /// The gateway is being closed: nothing is started any more.
+    closed: bool,
+}
+
+impl Isolated {
+    pub(crate) fn new(kind: FleetBuilder, audience: Arc<Audience>, most: usize) -> Self {
+        Self {
+            servers: ArcSwap::default(),
+            // What one session's server lists is not what another's is taken to have.
+            kind: kind.without_store(),
+            audience,
+            most,
+            live: Mutex::default(),
+            without: Mutex::default(),
+        }
+    }
+
+    /// Takes the isolated ones of these servers in the place of those before, and says how each server is put into the fleet
+    /// that all share. What runs already stays as it is until its session ends.
+    pub(crate) fn take(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Vec<ServerConfig> {
+        let mut isolated = BTreeMap::new();
+        let mut shared = Vec::new();
+        for config in servers {
+            if config.isolation() == Isolation::Session {
+                isolated.insert(config.name().into(), config.clone());
+                shared.push(config.stopped_when_idle(PATTERN_STAYS));
+            } else {
+                shared.push(config);
+            }
+        }
+        self.servers.store(Arc::new(isolated));
+        shared
+    }
+
+    pub(crate) fn holds(&self, server: &str) -> bool {
+        self.servers.load().contains_key(server)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.servers.load().is_empty()
+    }
+
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        self.servers.load().keys().cloned().collect()
+    }
+
+    /// What a new session needs to have servers of its own.
+    pub(crate) fn admit(self: &Arc<Self>, session: Weak<Client>) -> Arc<OwnServers> {
+        Arc::new(OwnServers::new(self.clone(), session))
+    }
+
+    /// The catalog as somebody sees it who has these servers, or no session to have any.
+    pub(crate) fn catalog(&self, own: Option<&Arc<OwnServers>>, shared: Arc<Catalog>) -> Arc<Catalog> {
+        match own {
+            Some(own) => own.catalog(shared),
+            None if self.is_empty() => shared,
+            None => self.without(shared),
+        }
+    }
+
+    fn without(&self, shared: Arc<Catalog>) -> Arc<Catalog> {
+        let mut last = lock(&self.without);
+        if let Some((of, without)) = &*last
+            && Arc::ptr_eq(of, &shared)
+        {
+            return without.clone();
+        }
+        let others = shared.servers().filter(|server| !self.holds(server));
+        let without = Arc::new(Catalog::of(others.map(|server| (server, &*shared))));
+        *last = Some((shared, without.clone()));
+        without
+    }
+
+    /// Ends every session's own servers, at the latest by force when this time is over, and starts none any more.
+    ///
+    /// Cancel safety: dropped, they go on ending.
+    pub(crate) async fn close(&self, within: Duration) {
+        let fleets: Vec<Fleet> = {
+            let mut live = self.live();
+            live.closed = true;
+            live.fleets.values().cloned().collect()
+        };
+        let mut closing = JoinSet::new();
+        for fleet in fleets {
+            // Its session may be closing it already, in which case this waits for that.
+            closing.spawn(async move { timeout(within + GRACE, fleet.close(within)).await });
+        }
+        while closing.join_next().await.is_some() {}
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        lock(&self.live)
+    }
+
+    /// The configuration of an own server: what the pattern has shown of its like need not be found out again.
+    fn config(&self, server: &str, pattern: Option<&Catalog>) -> Option<ServerConfig> {
+        let config = self.servers.load().get(server)?.clone();
+        let about = pattern.and_then(|pattern| Some(pattern.server(server)?.about().clone()));
+        let era = match about.and_then(|about| about.protocol_version) {
+            Some(version) if MODERN_VERSIONS.contains(&version.as_str()) => Era::Modern,
+            Some(_) => Era::Legacy,
+            None => return Some(config),
+        };
+        Some(config.expecting(era))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,47 @@
+//! Who answers what a session's own server asks: that session's client, whenever it asks.
+
+use std::sync::Weak;
+
+use mainstay::message::RpcError;
+use mainstay::{Answer, ClientHandler, ServerNotification, ServerRequest};
+
+use super::OwnServers;
+use crate::client::Client;
+
+/// The handler of a session's own servers. It keeps neither the session nor its servers alive.
+pub(super) struct Owner {
+    pub(super) session: Weak<Client>,
+    pub(super) own: Weak<OwnServers>,
+}
+
+impl ClientHandler for Owner {
+    fn request(&self, request: ServerRequest) -> Answer<'_> {
+        let session = self.session.upgrade();
+        Box::pin(async move {
+            let declined = |why: &str| {
+                let what = format!("{} declined: {why}", request.method);
+                RpcError::new(RpcError::INVALID_REQUEST, what)
+            };
+            let session = session.ok_or_else(|| declined("the session has ended"))?;
+            if !session.is_introduced() {
+                return Err(declined(
+                    "the client opened no session, and can be asked only while a call of it runs",
+                ));
+            }
+            ClientHandler::request(&*session, request).await
+        })
+    }
+
+    fn notification(&self, notification: ServerNotification) {
+        if notification.method == "notifications/resources/updated" {
+            if let Some(own) = self.own.upgrade() {
+                own.resource_updated(notification.params.as_ref());
+            }
+            return;
+        }
+        let session = self.session.upgrade();
+        if let Some(session) = session.filter(|session| session.is_introduced()) {
+            session.notification(notification);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Clients that are slow, or half gone: each has its time, and then its connection is somebody else's.
+//!
+//! Time stands still until nothing else can happen, so that the bounds are waited for in no time.
+
+use std::time::Duration;
+
+use mainstay_gateway::HttpDoor;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{World, modern, request};
+use crate::wire::{Ask, Reply};
+
+/// Longer than any client is waited for.
+const LONG: Duration = Duration::from_secs(600);
+
+/// A door that has room for one connection.
+fn narrow() -> HttpDoor {
+    HttpDoor::new().max_connections(1, 1)
+}
+
+async fn connect(world: &World) -> TcpStream {
+    TcpStream::connect(world.address).await.unwrap()
+}
+
+/// Reads to the end of a connection, and says how long that took.
+async fn end_of(stream: &mut TcpStream) -> (String, Duration) {
+    let began = Instant::now();
+    let mut answer = Vec::new();
+    // One that ends with a reset has ended, too.
+    let _ = timeout(LONG, stream.read_to_end(&mut answer))
+        .await
+        .expect("it ends");
+    (String::from_utf8(answer).unwrap(), began.elapsed())
+}
+
+/// Whether the one place at the door is free.
+async fn is_free(world: &World) -> bool {
+    let ask = modern("/mcp", 1, "server/discover", json!({})).header("connection", "close");
+    world.send(ask).await.status == 200
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_refused_in_time_and_holds_nothing() {
+    let world = World::open(narrow()).await;
+    let mut stream = connect(&world).await;
+    let text = Ask::post("/mcp", &request(1, "ping", json!({}))).text(world.address);
+    stream
+        .write_all(&text.as_bytes()[..text.len() - 5])
+        .await
+        .unwrap();
+    assert!(!is_free(&world).await);
+    let began = Instant::now();
+    let (answer, _) = end_of(&mut stream).await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 408 "), "{answer}");
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["error"]["code"], -32600);
+    assert!(
+        began.elapsed() <= Duration::from_secs(31),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(is_free(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_trickles_is_no_better() {
+    let world = World::open(narrow()).await;
+    let mut stream = connect(&world).await;
+    let head = Ask::new("POST", "/mcp")
+        .header("content-type", "application/json")
+        .header("transfer-encoding", "chunked");
+    stream
+        .write_all(head.text(world.address).as_bytes())
+        .await
+        .unwrap();
+    let began = Instant::now();
+    let trickling = async {
+        loop {
+            sleep(Duration::from_secs(5)).await;
+            if stream.write_all(b"1\r\n \r\n").await.is_err() {
+                return;
+            }
+        }
+    };
+    timeout(LONG, trickling).await.expect("it is cut");
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(is_free(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_request_is_ended() {
+    let world = World::open(narrow()).await;
+    let mut silent = connect(&world).await;
+    assert!(!is_free(&world).await);
+    let (answer, took) = end_of(&mut silent).await;
+    assert_eq!(answer, "");
+    assert!(took <= Duration::from_secs(61), "{took:?}");
+    // And so is one that had a request, and has no other.
+    let reply = world.send(modern("/mcp", 1, "server/discover", json!({}))).await;
+    let (_, stream) = reply.body().await;
+    assert!(!is_free(&world).await);
+    let (answer, took) = end_of(&mut stream.into_inner()).await;
+    assert_eq!(answer, "");
+    assert!(took <= Duration::from_secs(61), "{took:?}");
+    assert!(is_free(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_trickles_is_cut() {
+    let world = World::open(narrow()).await;
+    let mut stream = connect(&world).await;
+    let text = modern("/mcp", 1, "server/discover", json!({})).text(world.address);
+    let began = Instant::now();
+    let trickling = async {
+        for byte in text.as_bytes() {
+            sleep(Duration::from_secs(5)).await;
+            if stream.write_all(&[*byte]).await.is_err() {
+                return;
+            }
+        }
+        panic!("all of it was read");
+    };
+    timeout(10 * LONG, trickling).await.expect("it is cut");
+    assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
+    assert!(is_free(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_its_answer_is_let_go() {
+    let world = World::open(HttpDoor::new().max_connections(2, 2)).await;
+    // Far more than the system takes off the gateway's hands for a client that does not read.
+    let call = json!({ "name": "big", "arguments": { "bytes": 12_000_000 } });
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(world.address).await.unwrap();
+    let text = modern("/mcp/one", 1, "tools/call", call).text(world.address);
+    stream.write_all(text.as_bytes()).await.unwrap();
+    world.server.side().wait_for("tools/call", 1).await;
+    let held = connect(&world).await;
+    assert!(!is_free(&world).await);
+    drop(held);
+    let began = Instant::now();
+    let free = async {
+        // Two are free: the one that was dropped, and the one that was not read.
+        loop {
+            let held = connect(&world).await;
+            if is_free(&world).await {
+                return;
+            }
+            drop(held);
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(LONG, free).await.expect("it is let go");
+    assert!(
+        began.elapsed() <= Duration::from_secs(40),
+        "{:?}",
+        began.elapsed()
+    );
+    let reply = Reply::read(BufReader::new(stream));
+    assert_eq!(reply.await.status, 200, "what was sent is there");
+}

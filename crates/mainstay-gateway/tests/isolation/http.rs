@@ -1,0 +1,164 @@
+//! Sessions over HTTP, and clients that have none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay::Fleet;
+use mainstay::config::Isolation;
+use mainstay_gateway::{Gateway, HttpDoor};
+use serde_json::json;
+
+use crate::memory::{self, Memory};
+use crate::server;
+use crate::support::{World, modern, text};
+use crate::wire::Ask;
+
+/// A gateway on a port, in front of `own`, which each session has for itself, and of `all`.
+async fn world(door: HttpDoor, own: &Arc<Memory>, all: &Arc<Memory>) -> World {
+    World::serving(door, crate::gateway(own, all).await).await
+}
+
+#[tokio::test]
+async fn a_session_s_server_ends_when_the_session_is_deleted() {
+    let (own, all) = (server(), server());
+    let world = world(HttpDoor::new(), &own, &all).await;
+    let (one, two) = (world.session("/mcp").await, world.session("/mcp/own").await);
+    one.call(1, "own__echo", json!({})).await.json().await;
+    two.call(1, "echo", json!({})).await.json().await;
+    let (first, second) = (own.side(2).await, own.side(3).await);
+    assert_eq!((first.count("tools/call"), second.count("tools/call")), (1, 1));
+    assert_eq!(one.end().await.status, 204);
+    first.over().await;
+    let called = two.call(2, "echo", json!({ "a": 1 })).await.json().await;
+    assert_eq!(text(&called), r#"{"a":1}"#);
+    assert_eq!(second.count("tools/call"), 2);
+}
+
+#[tokio::test]
+async fn a_session_s_server_ends_when_nobody_has_used_the_session_for_long() {
+    let (own, all) = (server(), server());
+    let door = HttpDoor::new().session_idle(Duration::from_millis(50));
+    let world = world(door, &own, &all).await;
+    let session = world.session("/mcp").await;
+    session.call(1, "own__echo", json!({})).await.json().await;
+    own.side(2).await.over().await;
+}
+
+#[tokio::test]
+async fn a_session_s_server_ends_with_the_stream_that_is_the_session() {
+    let (own, all) = (server(), server());
+    let world = world(HttpDoor::new(), &own, &all).await;
+    let mut stream = world.send(Ask::new("GET", "/sse/own")).await;
+    let endpoint = stream.event().await.unwrap().data;
+    let call = json!({ "name": "echo", "arguments": {} });
+    let request = crate::support::request(1, "tools/call", call);
+    assert_eq!(world.send(Ask::post(&endpoint, &request)).await.status, 202);
+    assert_eq!(stream.message().await["id"], 1);
+    drop(stream);
+    own.side(2).await.over().await;
+}
+
+#[tokio::test]
+async fn a_session_s_server_ends_when_the_door_is_closed() {
+    let (own, all) = (server(), server());
+    let mut world = world(HttpDoor::new(), &own, &all).await;
+    let session = world.session("/mcp").await;
+    session.call(1, "own__echo", json!({})).await.json().await;
+    world.stop();
+    own.side(2).await.over().await;
+}
+
+#[tokio::test]
+async fn what_a_server_asks_while_nothing_runs_comes_on_the_standing_stream() {
+    let (own, all) = (server(), server());
+    let world = world(HttpDoor::new(), &own, &all).await;
+    let session = world.session("/mcp").await;
+    session.call(1, "own__echo", json!({})).await.json().await;
+    let mut standing = session.listen(None).await;
+    let side = own.side(2).await;
+    let request = json!({ "jsonrpc": "2.0", "id": 7, "method": "roots/list" });
+    side.inject_message(&request).await;
+    let asked = standing.message().await;
+    assert_eq!(asked["method"], "roots/list");
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "roots": [] } });
+    assert_eq!(session.tell(&answer).await.status, 202);
+    side.wait_for("", 1).await;
+}
+
+#[tokio::test]
+async fn a_client_without_sessions_sees_what_all_share_and_is_told_why_not_the_rest() {
+    let (own, all) = (server(), server());
+    let world = world(HttpDoor::new(), &own, &all).await;
+    let listed = world
+        .send(modern("/mcp", 1, "tools/list", json!({})))
+        .await
+        .json()
+        .await;
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let discovered = world.send(modern("/mcp", 0, "server/discover", json!({})));
+    let discovered = discovered.await.json().await;
+    let instructions = discovered["result"]["instructions"].as_str().unwrap();
+    assert!(instructions.contains("## all") && !instructions.contains("## own"));
+    assert!(!tools.is_empty());
+    for tool in tools {
+        assert!(tool["name"].as_str().unwrap().starts_with("all__"), "{tool}");
+    }
+    let call = json!({ "name": "own__echo", "arguments": {} });
+    let refused = world
+        .send(modern("/mcp", 2, "tools/call", call))
+        .await
+        .json()
+        .await;
+    assert_eq!(refused["error"]["code"], -32600);
+    assert_eq!(
+        refused["error"]["message"],
+        "server own runs once for each session (its isolation is \"session\"), and a request of 2026-07-28 over HTTP \
+         belongs to none: it did not run. Open a session with `initialize` (2025-11-25 or before), connect on stdin and \
+         stdout, or set its isolation to \"shared\""
+    );
+    let call = json!({ "name": "all__echo", "arguments": { "a": 1 } });
+    let called = world
+        .send(modern("/mcp", 3, "tools/call", call))
+        .await
+        .json()
+        .await;
+    assert_eq!(text(&called), r#"{"a":1}"#);
+    let session = world.session("/mcp").await;
+    session.call(4, "own__echo", json!({})).await.json().await;
+    let calls = own.side(2).await.count("tools/call");
+    assert_eq!(
+        calls, 1,
+        "the first connection after the pattern's is a session's"
+    );
+}
+
+#[tokio::test]
+async fn where_everything_needs_a_session_a_modern_client_is_sent_to_the_versions_that_have_one() {
+    let own = server();
+    let config = own.config("own").isolation(Isolation::Session).build().unwrap();
+    let gateway = Gateway::start(Fleet::builder(), [config]);
+    memory::connected(&gateway.fleet().server("own").unwrap()).await;
+    let world = World::serving(HttpDoor::new(), gateway).await;
+    for path in ["/mcp", "/mcp/own"] {
+        for method in ["server/discover", "tools/list", "tools/call"] {
+            let refused = world
+                .send(modern(path, 1, method, json!({ "name": "echo" })))
+                .await;
+            assert_eq!(refused.status, 400, "{path} {method}");
+            let refused = refused.json().await;
+            let error = &refused["error"];
+            assert_eq!((&error["code"], &refused["id"]), (&json!(-32022), &json!(1)));
+            let supported = error["data"]["supported"].as_array().unwrap();
+            assert_eq!(supported[0], "2025-11-25");
+            assert!(!supported.contains(&json!("2026-07-28")));
+            assert!(
+                error["message"].as_str().unwrap().contains("isolation"),
+                "{error}"
+            );
+        }
+        // And they do have one.
+        let session = world.session(path).await;
+        let listed = session.ask(1, "tools/list", json!({})).await.json().await;
+        assert!(listed["result"]["tools"].as_array().unwrap().len() > 1);
+    }
+}

@@ -1,0 +1,256 @@
+//! A session's own server is that session's, from its first need to its end.
+
+use mainstay_gateway::Scope;
+use serde_json::json;
+
+use crate::client::{Client, LONG, modern};
+use crate::{call, gateway, server};
+
+#[tokio::test]
+async fn two_sessions_call_two_servers_and_the_pattern_works_for_nobody() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let (mut one, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut two, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    one.ask("tools/call", call("own__echo", json!({ "n": 1 }))).await;
+    two.ask("tools/call", call("echo", json!({ "n": 2 }))).await;
+    one.ask("tools/call", call("own__echo", json!({ "n": 3 }))).await;
+    let (pattern, first, second) = (own.side(1).await, own.side(2).await, own.side(3).await);
+    let calls = |side: &mainstay_testkit::memory::FarSide| side.count("tools/call");
+    assert_eq!(
+        (calls(&pattern), calls(&first), calls(&second)),
+        (0, 2, 1),
+        "each session its own"
+    );
+    assert_eq!(
+        first.count("server/discover"),
+        0,
+        "the era is known from the pattern"
+    );
+
+    // The one that all share is the same for both.
+    one.ask("tools/call", call("all__echo", json!({}))).await;
+    assert_eq!(all.side(1).await.count("tools/call"), 1);
+    one.leave().await;
+    first.over().await;
+    let still = two.ask("tools/call", call("echo", json!({ "n": 4 }))).await;
+    assert_eq!(still["result"]["structuredContent"]["n"], 4);
+    assert_eq!(calls(&second), 2, "the same as before");
+    two.leave().await;
+    second.over().await;
+}
+
+#[tokio::test]
+async fn a_session_that_only_looks_starts_no_server() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let (mut looks, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut calls, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    for method in ["tools/list", "prompts/list", "resources/list", "logging/setLevel"] {
+        looks.ask(method, json!({ "level": "debug" })).await;
+    }
+    looks.leave().await;
+    calls.ask("tools/call", call("own__echo", json!({}))).await;
+    let second = own.side(2).await;
+    assert_eq!(
+        second.count("tools/call"),
+        1,
+        "the first connection after the pattern's"
+    );
+    assert_eq!(own.side(1).await.count("logging/setLevel"), 0);
+    calls.leave().await;
+}
+
+#[tokio::test]
+async fn how_much_is_logged_is_each_session_s_own_affair_and_holds_for_what_starts_later() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let (mut loud, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut quiet, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    loud.ask("logging/setLevel", json!({ "level": "debug" })).await;
+    loud.ask("tools/call", call("own__echo", json!({}))).await;
+    let its = own.side(2).await;
+    its.wait_for("logging/setLevel", 1).await;
+    quiet.ask("tools/call", call("own__echo", json!({}))).await;
+    let other = own.side(3).await;
+    loud.ask("logging/setLevel", json!({ "level": "error" })).await;
+    its.wait_for("logging/setLevel", 2).await;
+    assert_eq!(its.last_params("logging/setLevel").unwrap()["level"], "error");
+    assert_eq!(other.count("logging/setLevel"), 0);
+    loud.leave().await;
+    quiet.leave().await;
+}
+
+#[tokio::test]
+async fn a_resource_is_told_of_to_the_session_whose_server_it_is() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let (mut one, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    let (mut two, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    let uri = json!({ "uri": "mem://one" });
+    one.ask("resources/subscribe", uri.clone()).await;
+    let first = own.side(2).await;
+    first.wait_for("resources/subscribe", 1).await;
+    two.ask("resources/subscribe", uri.clone()).await;
+    let second = own.side(3).await;
+    second.wait_for("resources/subscribe", 1).await;
+
+    one.ask("tools/call", call("touch", uri.clone())).await;
+    let told = one.heard("notifications/resources/updated").await;
+    assert_eq!(told["params"]["uri"], "mem://one");
+    let next = two.begin("ping", json!({})).await;
+    assert_eq!(two.message().await["id"], next, "nothing of another's server");
+
+    two.ask("resources/unsubscribe", uri).await;
+    second.wait_for("resources/unsubscribe", 1).await;
+    assert_eq!(first.count("resources/unsubscribe"), 0);
+    one.leave().await;
+    two.leave().await;
+}
+
+#[tokio::test]
+async fn the_crash_of_one_session_s_server_is_not_noticed_by_another() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let (mut one, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    let (mut two, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    one.ask("tools/call", call("echo", json!({}))).await;
+    two.ask("tools/call", call("echo", json!({}))).await;
+    let running = two
+        .begin("tools/call", call("sleep_ms", json!({ "ms": 200 })))
+        .await;
+    own.side(2).await.cut();
+    let again = one.ask("tools/call", call("echo", json!({ "n": 1 }))).await;
+    assert_eq!(again["result"]["structuredContent"]["n"], 1, "it came back");
+    let (pattern, second) = (own.side(1).await, own.side(3).await);
+    assert_eq!(own.side(4).await.count("tools/call"), 1);
+    let slept = two.answer(running).await;
+    assert_eq!(slept["result"]["content"][0]["text"], "slept");
+    two.ask("tools/call", call("echo", json!({}))).await;
+    assert_eq!(second.count("tools/call"), 3);
+    assert_eq!(pattern.count("tools/call"), 0);
+    one.leave().await;
+    two.leave().await;
+}
+
+#[tokio::test]
+async fn a_modern_client_on_stdio_has_its_own_for_as_long_as_it_is_connected() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let mut client = Client::connect(&gateway, Scope::Server("own".into()));
+    let meta = modern(&json!({ "elicitation": {} }));
+    for n in 1..=2 {
+        let mut params = call("echo", json!({ "n": n }));
+        params["_meta"] = meta.clone();
+        let done = client.ask("tools/call", params).await;
+        assert_eq!(done["result"]["structuredContent"]["n"], n);
+    }
+    let its = own.side(2).await;
+    assert_eq!(its.count("tools/call"), 2, "one server for all its requests");
+    let mut params = call("ask", json!({ "kind": "elicitation" }));
+    params["_meta"] = meta;
+    let wish = client.ask("tools/call", params).await;
+    assert_eq!(wish["result"]["resultType"], "input_required");
+    client.leave().await;
+    its.over().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pattern_is_stopped_when_it_has_shown_what_there_is_and_nobody_wakes_it() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let pattern = gateway.fleet().server("own").unwrap();
+    let is_idle = |status: &mainstay::Status| status.reason == Some(mainstay::Reason::Idle);
+    assert!(pattern.wait_until(LONG, is_idle).await.is_some());
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let listed = client.ask("tools/list", json!({})).await;
+    assert!(listed.to_string().contains("own__echo"), "it is still known");
+    client.ask("tools/call", call("own__echo", json!({}))).await;
+    assert!(is_idle(&pattern.status()), "a session wakes its own");
+    assert_eq!(own.side(2).await.count("tools/call"), 1);
+    client.leave().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_isolated_by_a_later_configuration_is_isolated_for_sessions_that_were_there() {
+    let (own, all) = (server(), server());
+    let gateway =
+        mainstay_gateway::Gateway::start(mainstay::Fleet::builder(), [all.config("all").build().unwrap()]);
+    let (mut one, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut two, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let added = own.config("own").isolation(mainstay::config::Isolation::Session);
+    let changes = gateway
+        .apply([added.build().unwrap(), all.config("all").build().unwrap()])
+        .await;
+    assert_eq!(changes.added, ["own"]);
+    crate::memory::connected(&gateway.fleet().server("own").unwrap()).await;
+    for client in [&mut one, &mut two] {
+        client.ask("tools/call", call("own__echo", json!({}))).await;
+    }
+    for side in [2, 3] {
+        assert_eq!(own.side(side).await.count("tools/call"), 1);
+    }
+    gateway.apply([all.config("all").build().unwrap()]).await;
+    let gone = one.ask("tools/call", call("own__echo", json!({}))).await;
+    assert!(gone.get("error").is_some(), "{gone}");
+    one.leave().await;
+    two.leave().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_disabled_is_disabled_for_every_session() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let (mut has, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    let (mut has_not, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    has.ask("tools/call", call("echo", json!({}))).await;
+    gateway.fleet().server("own").unwrap().disable().await.unwrap();
+    for client in [&mut has, &mut has_not] {
+        let refused = client.ask("tools/call", call("echo", json!({}))).await;
+        assert_eq!(refused["result"]["isError"], true, "{refused}");
+        assert!(refused.to_string().contains("disabled"), "{refused}");
+    }
+    own.side(2).await.over().await;
+    gateway.fleet().server("own").unwrap().enable().await.unwrap();
+    let back = has.ask("tools/call", call("echo", json!({ "n": 1 }))).await;
+    assert_eq!(back["result"]["structuredContent"]["n"], 1);
+    has.leave().await;
+    has_not.leave().await;
+}
+
+#[tokio::test]
+async fn a_resource_is_subscribed_to_for_as_long_as_anybody_in_the_session_wants_it() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let mut client = Client::connect(&gateway, Scope::Server("own".into()));
+    let filter = json!({
+        "_meta": modern(&json!({})),
+        "notifications": { "resourceSubscriptions": ["mem://one"] },
+    });
+    let first = client.begin("subscriptions/listen", filter.clone()).await;
+    let side = own.side(2).await;
+    side.wait_for("resources/subscribe", 1).await;
+    let second = client.begin("subscriptions/listen", filter).await;
+    side.wait_for("resources/subscribe", 2).await;
+
+    client
+        .tell("notifications/cancelled", json!({ "requestId": first }))
+        .await;
+    let mut touch = call("touch", json!({ "uri": "mem://one" }));
+    touch["_meta"] = modern(&json!({}));
+    client.ask("tools/call", touch).await;
+    let told = loop {
+        let told = client.heard("notifications/resources/updated").await;
+        let listen = &told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+        if *listen == second {
+            break told;
+        }
+    };
+    assert_eq!(told["params"]["uri"], "mem://one");
+    assert_eq!(side.count("resources/unsubscribe"), 0, "the other still listens");
+    client
+        .tell("notifications/cancelled", json!({ "requestId": second }))
+        .await;
+    side.wait_for("resources/unsubscribe", 1).await;
+    client.leave().await;
+}

@@ -1,0 +1,155 @@
+//! One kept connection, and one answer on it.
+//!
+//! A connection has no task of its own: whoever waits for an answer on it drives it meanwhile. So an answer costs no switch
+//! of tasks, and an idle connection costs nothing at all. Dropping an answer before its end closes the connection, which is
+//! how a modern server learns that nobody wants it.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::response::Parts;
+use http::{HeaderMap, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Body as _, Frame, Incoming};
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+
+use super::dialling::Stream;
+use super::pool::Pool;
+
+pub(super) type Request = http::Request<Full<Bytes>>;
+type Wire = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
+
+/// A connection that carries one request at a time.
+pub(super) struct Line {
+    sender: SendRequest<Full<Bytes>>,
+    /// `None` when it is over.
+    wire: Option<Wire>,
+}
+
+impl Line {
+    pub(super) async fn open(stream: Box<dyn Stream>) -> Result<Self, hyper::Error> {
+        let (sender, wire) = http1::handshake(TokioIo::new(stream)).await?;
+        Ok(Self {
+            sender,
+            wire: Some(wire),
+        })
+    }
+
+    /// Sends a request and waits for the head of its answer. A request that no byte was written of comes back.
+    ///
+    /// Cancel safety: dropping it, and then the line, closes the connection.
+    pub(super) async fn ask(
+        &mut self,
+        request: Request,
+    ) -> Result<http::Response<Incoming>, Box<TrySendError<Request>>> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        let answer = poll_fn(|cx| {
+            drive(&mut self.wire, cx);
+            answer.as_mut().poll(cx)
+        });
+        answer.await.map_err(Box::new)
+    }
+
+    /// Whether it can carry another request: the far side may have closed it while nobody looked.
+    pub(super) fn is_ready(&mut self) -> bool {
+        drive(&mut self.wire, &mut Context::from_waker(Waker::noop()));
+        self.wire.is_some() && self.sender.is_ready()
+    }
+}
+
+/// Moves a connection on, as far as it goes now.
+fn drive(wire: &mut Option<Wire>, cx: &mut Context<'_>) {
+    if let Some(running) = wire
+        && Pin::new(running).poll(cx).is_ready()
+    {
+        *wire = None;
+    }
+}
+
+/// An answer whose head has come.
+pub(in crate::transport) struct Response {
+    head: Parts,
+    body: Incoming,
+    /// What it comes on, until it has come.
+    line: Option<(Line, Arc<Pool>)>,
+}
+
+impl Response {
+    pub(super) fn new(answer: http::Response<Incoming>, line: Line, pool: Arc<Pool>) -> Self {
+        let (head, body) = answer.into_parts();
+        let mut response = Self {
+            head,
+            body,
+            line: Some((line, pool)),
+        };
+        if response.body.is_end_stream() {
+            response.hang_up();
+        }
+        response
+    }
+
+    pub(in crate::transport) fn status(&self) -> StatusCode {
+        self.head.status
+    }
+
+    pub(in crate::transport) fn headers(&self) -> &HeaderMap {
+        &self.head.headers
+    }
+
+    /// How long the body will be, where that is known.
+    pub(in crate::transport) fn announced(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// The next piece of the body; `None` at its end.
+    ///
+    /// Cancel safety: no piece is lost.
+    pub(in crate::transport) async fn chunk(&mut self) -> Result<Option<Bytes>, hyper::Error> {
+        poll_fn(|cx| self.poll_chunk(cx)).await
+    }
+
+    /// Lets an answer go that nobody reads. What has come of it already is skipped, so that the connection may be used again.
+    pub(in crate::transport) fn discard(mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Ok(Some(_))) = self.poll_chunk(&mut cx) {}
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, hyper::Error>> {
+        loop {
+            let mut frame = Pin::new(&mut self.body).poll_frame(cx);
+            if frame.is_pending()
+                && let Some((line, _)) = &mut self.line
+            {
+                drive(&mut line.wire, cx);
+                frame = Pin::new(&mut self.body).poll_frame(cx);
+            }
+            match frame {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(frame))) => match Frame::into_data(frame) {
+                    Ok(piece) => return Poll::Ready(Ok(Some(piece))),
+                    Err(_trailers) => {}
+                },
+                Poll::Ready(Some(Err(error))) => {
+                    self.line = None;
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Ready(None) => {
+                    self.hang_up();
+                    return Poll::Ready(Ok(None));
+                }
+            }
+        }
+    }
+
+    /// Gives the connection back: the answer has come.
+    fn hang_up(&mut self) {
+        if let Some((line, pool)) = self.line.take() {
+            pool.keep(line);
+        }
+    }
+}

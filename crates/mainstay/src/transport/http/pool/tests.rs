@@ -1,0 +1,112 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::{TcpListener, TcpStream};
+use url::Url;
+
+use super::*;
+use crate::transport::http::HttpOptions;
+use crate::transport::http::tls;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn pool(url: &str) -> Arc<Pool> {
+    let (url, options) = (Url::parse(url).unwrap(), HttpOptions::new());
+    let dialling = Dialling::new(&url, &options).unwrap();
+    Arc::new(Pool::new(dialling, tls::config(&url, &options).unwrap(), SOON))
+}
+
+async fn listening() -> (TcpListener, Arc<Pool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool = pool(&format!("http://{}", listener.local_addr().unwrap()));
+    (listener, pool)
+}
+
+/// Reads one request, which has no body, and answers it so.
+async fn answer(stream: &mut TcpStream, answer: &str) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    stream.write_all(answer.as_bytes()).await.unwrap();
+}
+
+async fn body(mut response: Response) -> String {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.unwrap() {
+        body.extend_from_slice(&piece);
+    }
+    String::from_utf8(body).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_and_one_that_was_closed_meanwhile_is_not() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        answer(&mut first, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
+        answer(&mut first, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+        answer(&mut first, "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nthree").await;
+        drop(first);
+        let (mut second, _) = listener.accept().await.unwrap();
+        answer(&mut second, "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfour").await;
+    });
+    let one = pool.send(Request::default()).await.unwrap();
+    assert_eq!(body(one).await, "one");
+    pool.send(Request::default()).await.unwrap().discard();
+    let three = pool.send(Request::default()).await.unwrap();
+    assert_eq!(body(three).await, "three");
+    let four = pool.send(Request::default()).await.unwrap();
+    assert_eq!(body(four).await, "four");
+    far.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await;
+        stream.read(&mut [0]).await.unwrap_or(0)
+    });
+    let mut response = pool.send(Request::default()).await.unwrap();
+    assert_eq!(response.chunk().await.unwrap().unwrap(), "half");
+    drop(response);
+    assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0, "closed");
+}
+
+async fn line() -> (Line, DuplexStream) {
+    let (near, far) = duplex(64);
+    (Line::open(Box::new(near)).await.unwrap(), far)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
+    let pool = pool("http://127.0.0.1:1");
+    let (early, mut early_far) = line().await;
+    let (late, mut late_far) = line().await;
+    let start = Instant::now();
+    pool.keep(early);
+    tokio::time::sleep(KEPT / 2).await;
+    pool.keep(late);
+    assert_eq!(early_far.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(start.elapsed().as_secs(), KEPT.as_secs());
+    assert!(pool.take().is_some_and(|mut late| late.is_ready()));
+    assert_eq!(
+        late_far.read(&mut [0]).await.unwrap(),
+        0,
+        "it was taken out, and dropped"
+    );
+}
+
+#[tokio::test]
+async fn a_connection_to_nobody_is_told_from_one_that_broke() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "").await;
+    });
+    let broken = pool.send(Request::default()).await.err().unwrap();
+    assert!(matches!(broken, Mishap::Broken(_)), "{broken:?}");
+    far.await.unwrap();
+    let nobody = pool.send(Request::default()).await.err().unwrap();
+    assert!(matches!(nobody, Mishap::NotConnected(_)), "{nobody:?}");
+}
