@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::ClientConfig;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::dialling::{BoxError, Dialling};
@@ -28,8 +29,17 @@ pub(super) struct Pool {
 struct Idle {
     /// With the moment since which each is unused, the latest last.
     lines: Vec<(Line, Instant)>,
-    /// A task closes those that nobody uses.
-    swept: bool,
+    /// The task that closes those that nobody uses, while there are any.
+    sweeper: Option<Sweeper>,
+}
+
+/// A task that ends with its pool.
+struct Sweeper(AbortHandle);
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Why a request has no answer.
@@ -86,12 +96,12 @@ impl Pool {
     pub(super) fn keep(self: &Arc<Self>, line: Line) {
         let mut idle = self.idle();
         idle.lines.push((line, Instant::now()));
-        if std::mem::replace(&mut idle.swept, true) {
+        if idle.sweeper.is_some() {
             return;
         }
-        drop(idle);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(sweep(Arc::downgrade(self)));
+            let task = runtime.spawn(sweep(Arc::downgrade(self)));
+            idle.sweeper = Some(Sweeper(task.abort_handle()));
         }
     }
 
@@ -135,9 +145,10 @@ impl Pool {
             .partition_point(|(_, since)| long_ago.is_some_and(|long_ago| *since <= long_ago));
         let closed: Vec<_> = idle.lines.drain(..unused).collect();
         let next = idle.lines.first().map(|(_, since)| *since + KEPT);
-        idle.swept = next.is_some();
+        // Without one this is the task's own last act.
+        let done = if next.is_none() { idle.sweeper.take() } else { None };
         drop(idle);
-        drop(closed);
+        drop((closed, done));
         next
     }
 }
