@@ -36,7 +36,7 @@ impl Desk {
             Era::Legacy => reached.options(request.client),
             Era::Modern => CallOptions::default().handler(request.client.clone()),
         };
-        let params = as_sent(&request, request.params.clone());
+        let params = as_sent(&request, &reached.server, request.params.clone());
         let reply = forward(&reached.server, &request, params, options).await;
         answer(&request, reply)
     }
@@ -69,10 +69,16 @@ fn in_words_of(request: &Request<'_>, error: RpcError) -> RpcError {
 }
 
 /// The parameters without what only the gateway is to know.
-pub(super) fn as_sent(request: &Request<'_>, params: Option<RawJson>) -> Option<RawJson> {
+pub(super) fn as_sent(request: &Request<'_>, server: &Server, params: Option<RawJson>) -> Option<RawJson> {
     match request.client.era {
         Era::Legacy => params,
-        Era::Modern => params.map(without_client),
+        Era::Modern => {
+            // Most want nothing logged, and need not know.
+            let wants_logs = request.meta.log_level.is_some();
+            let spoken = wants_logs.then(|| server.status().protocol).flatten();
+            let era = spoken.map_or(Era::Legacy, |(era, _)| era);
+            params.map(|params| without_client(params, era))
+        }
     }
 }
 

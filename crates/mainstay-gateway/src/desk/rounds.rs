@@ -99,7 +99,7 @@ impl Desk {
         if request.meta.progress_token.is_some() {
             options = options.progress(told);
         }
-        let params = as_sent(request, to.params);
+        let params = as_sent(request, &to.reached.server, to.params);
         let method = request.method.to_owned();
         let reply = async move { to.reached.server.forward(&method, params, options).await };
         Ok(Call {

@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 
 use super::{Asking, Connection};
 use crate::handler::{ServerRequest, decline};
-use crate::protocol::RequestMeta;
+use crate::protocol::{LOG_LEVEL_KEY, RequestMeta};
 use crate::wire::{Object, RawJson, RequestError, RpcError, TimeoutKind};
 
 /// Rounds of input before a server is deemed to ask for ever.
@@ -34,7 +34,9 @@ impl Connection {
             .handler
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
+        // What a caller says of its own request counts more than what was said for all.
         let level = self.reception.log_level();
+        let level = level.filter(|_| !params.as_ref().is_some_and(has_own_level));
         let meta = meta.of_request(capabilities.as_ref(), level);
         let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
         for round in 0..MAX_ROUNDS {
@@ -112,6 +114,11 @@ impl Connection {
         RawJson::from_value(&answers)
             .map_err(|error| RequestError::Rpc(RpcError::new(INTERNAL_ERROR, error.to_string())))
     }
+}
+
+fn has_own_level(params: &RawJson) -> bool {
+    let meta = Object::parse(params).and_then(|params| Object::parse(params.get("_meta")?));
+    meta.is_some_and(|meta| meta.get(LOG_LEVEL_KEY).is_some())
 }
 
 #[derive(Deserialize)]
