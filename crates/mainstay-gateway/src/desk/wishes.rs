@@ -43,7 +43,10 @@ impl Desk {
 
     pub(super) async fn unsubscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
-        let left = request.client.hearing().and_then(|hearing| hearing.unsubscribe(&uri));
+        let left = request
+            .client
+            .hearing()
+            .and_then(|hearing| hearing.unsubscribe(&uri));
         if let Some(server) = left {
             // The client is told nothing any more, whatever the server says to it.
             match self.own_for(request.client, &server) {

@@ -69,18 +69,11 @@ impl House {
             };
             let client = match way {
                 0 => {
-                    let client =
-                        Streamable::open(self.address, mcp, ears, dice(0), over.clone()).await;
+                    let client = Streamable::open(self.address, mcp, ears, dice(0), over.clone()).await;
                     guests.push(person(Client::Streamable(client.other_hand()), "other-", 1));
                     Client::Streamable(client)
                 }
-                1 => Client::Stateless(Stateless::new(
-                    self.address,
-                    mcp,
-                    ears,
-                    dice(0),
-                    over.clone(),
-                )),
+                1 => Client::Stateless(Stateless::new(self.address, mcp, ears, dice(0), over.clone())),
                 2 => Client::Old(Old::open(self.address, sse, ears).await),
                 _ => {
                     let scope = server.map_or(Scope::Union, |server| Scope::Server(name(server).into()));

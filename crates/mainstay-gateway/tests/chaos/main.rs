@@ -7,19 +7,28 @@
 //! machine decides when.
 
 #[path = "../../../mainstay/tests/chaos/adversary.rs"]
-#[expect(dead_code, reason = "shared with the chaos of the library, which needs more of it")]
+#[expect(
+    dead_code,
+    reason = "shared with the chaos of the library, which needs more of it"
+)]
 mod adversary;
 #[path = "../../../mainstay/tests/chaos/cast.rs"]
 mod cast;
 mod clients;
 #[path = "../http/clients.rs"]
-#[expect(dead_code, reason = "shared with the tests of the door, which need more of it")]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the door, which need more of it"
+)]
 mod door;
 mod finale;
 mod house;
 mod person;
 #[path = "../desk/client.rs"]
-#[expect(dead_code, reason = "shared with the tests of the desk, which need more of it")]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the desk, which need more of it"
+)]
 mod pipes;
 #[path = "../../../mainstay/tests/support/processes.rs"]
 #[expect(
@@ -29,7 +38,10 @@ mod pipes;
 mod support;
 mod verdict;
 #[path = "../http/wire.rs"]
-#[expect(dead_code, reason = "shared with the tests of the door, which need more of it")]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the door, which need more of it"
+)]
 mod wire;
 
 use std::time::{Duration, Instant};

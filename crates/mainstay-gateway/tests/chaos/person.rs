@@ -151,7 +151,8 @@ impl Person {
         if waited {
             // A wish for input makes it two requests.
             let limit = if asks { 2 * DEADLINE } else { DEADLINE };
-            self.diary.note(&errand.key, began, limit);
+            let what = format!("{} of {} at {server}, {manner:?}", errand.tool, errand.key);
+            self.diary.note(&what, began, limit);
         }
         let told = answer.map_or(Told::GivenUp, |answer| Told::of(&answer, &errand));
         if asks && told == Told::Answer {

@@ -73,7 +73,11 @@ async fn a_modern_client_is_asked_by_a_result_and_its_retry_finds_the_waiting_ca
 #[tokio::test]
 async fn a_call_whose_client_does_not_come_back_ends_in_its_own_time_and_says_so_when_it_does() {
     let a = speaking(Speaks::Legacy);
-    let config = a.config("a").call_timeout(Duration::from_millis(50)).build().unwrap();
+    let config = a
+        .config("a")
+        .call_timeout(Duration::from_millis(50))
+        .build()
+        .unwrap();
     let gateway = Gateway::start(Fleet::builder(), [config]);
     connected(&gateway.fleet().server("a").unwrap()).await;
     let side = a.side(1).await;
@@ -89,7 +93,10 @@ async fn a_call_whose_client_does_not_come_back_ends_in_its_own_time_and_says_so
     retry["requestState"] = wish["requestState"].clone();
     retry["inputResponses"] = json!({ "request": { "action": "decline" } });
     let late = client.ask("tools/call", retry).await;
-    assert_eq!(late["result"]["_meta"]["mainstay"]["outcome"], "unknown", "{late}");
+    assert_eq!(
+        late["result"]["_meta"]["mainstay"]["outcome"], "unknown",
+        "{late}"
+    );
     client.leave().await;
 }
 

@@ -86,7 +86,11 @@ async fn what_one_client_is_refused_another_is_not_taken_to_have() {
         .await;
     assert_eq!(first.answer(refused).await["error"]["message"], "not now");
     assert_eq!(second.answer(taken).await["result"], json!({}));
-    assert_eq!(side.count("resources/subscribe"), 2, "the server was asked for the second");
+    assert_eq!(
+        side.count("resources/subscribe"),
+        2,
+        "the server was asked for the second"
+    );
 }
 
 #[tokio::test]
@@ -95,7 +99,9 @@ async fn a_subscription_ends_with_its_client_also_when_its_server_shows_nothing_
     let gateway = gateway(&[("a", &a)]).await;
     let server = gateway.fleet().server("a").unwrap();
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
-    client.ask("resources/subscribe", json!({ "uri": "mem://one" })).await;
+    client
+        .ask("resources/subscribe", json!({ "uri": "mem://one" }))
+        .await;
     server.disable().await.unwrap();
     client.leave().await;
     server.enable().await.unwrap();

@@ -107,7 +107,11 @@ impl Client {
             Era::Legacy => "",
             Era::Modern => ITSELF,
         };
-        let comma = if meta.is_empty() || itself.is_empty() { "" } else { "," };
+        let comma = if meta.is_empty() || itself.is_empty() {
+            ""
+        } else {
+            ","
+        };
         let between = if params.is_empty() { "" } else { "," };
         let request = format!(
             r#"{{"jsonrpc":"2.0","id":"\u0069d","method":"{method}","params":{{{params}{between}"_meta":{{{meta}{comma}{itself}}}}}}}"#

@@ -4,12 +4,18 @@
 mod downstream;
 mod odd;
 #[path = "../desk/client.rs"]
-#[expect(dead_code, reason = "shared with the tests of the desk, which need more of it")]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the desk, which need more of it"
+)]
 mod pipes;
 mod puppet;
 mod upstream;
 #[path = "../http/wire.rs"]
-#[expect(dead_code, reason = "shared with the tests of the door, which need more of it")]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the door, which need more of it"
+)]
 mod wire;
 
 mod asking;

@@ -34,7 +34,9 @@ pub(crate) static QUESTION: LazyLock<String> = LazyLock::new(|| {
 
 /// What the client answers.
 pub(crate) static ANSWER: LazyLock<String> = LazyLock::new(|| {
-    format!(r#"{{"x-answer":{ODD},"action":"accept","content":{ODD},"_meta":{{"example.org/answer":{ODD}}}}}"#)
+    format!(
+        r#"{{"x-answer":{ODD},"action":"accept","content":{ODD},"_meta":{{"example.org/answer":{ODD}}}}}"#
+    )
 });
 
 pub(crate) static TOOL: LazyLock<String> = LazyLock::new(|| {

@@ -69,10 +69,15 @@ async fn a_line_break_between_two_tokens_becomes_a_space_since_a_message_is_one_
             // Nobody else can send one.
             return;
         };
-        let written = |space: &str| format!(r#""name":"plain","arguments":{{"a":{space}1.0,{space}"b":"\n"}}"#);
+        let written =
+            |space: &str| format!(r#""name":"plain","arguments":{{"a":{space}1.0,{space}"b":"\n"}}"#);
         let meta = r#""example.org/own":1"#;
         pair.client.ask("tools/call", &written("\r\n"), meta).await;
-        assert_same(pair, &pair.heard("tools/call"), &pair.params(&written("  "), meta));
+        assert_same(
+            pair,
+            &pair.heard("tools/call"),
+            &pair.params(&written("  "), meta),
+        );
     })
     .await;
 }

@@ -8,9 +8,7 @@ use mainstay::Era;
 use mainstay::message::{Message, Object, RawJson};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::odd::{
-    CAPABILITIES, ERROR, INFO, ODD, PROMPT, QUESTION, RESOURCE, REST, RESULT, TEMPLATE, TOOL,
-};
+use crate::odd::{CAPABILITIES, ERROR, INFO, ODD, PROMPT, QUESTION, RESOURCE, REST, RESULT, TEMPLATE, TOOL};
 
 /// Where what belongs to one message goes.
 pub(crate) type Out = mpsc::UnboundedSender<String>;
@@ -115,12 +113,18 @@ impl Puppet {
                     &format!(r#""progress":1.0,"progressToken":{token}"#),
                 ));
             }
-            "log" => say(notification("message", &format!(r#""level":"error","data":{ODD}"#))),
+            "log" => say(notification(
+                "message",
+                &format!(r#""level":"error","data":{ODD}"#),
+            )),
             "tell" => say(notification("x-vendor/thing", &format!(r#""x-told":{ODD}"#))),
             "touch" => self.touch(out),
             "ask" if self.era == Era::Legacy => {
                 let (answer, answered) = oneshot::channel();
-                self.asked.lock().unwrap().insert(r#""q\u0031""#.to_owned(), answer);
+                self.asked
+                    .lock()
+                    .unwrap()
+                    .insert(r#""q\u0031""#.to_owned(), answer);
                 say(format!(
                     r#"{{"jsonrpc":"2.0","id":"q\u0031","method":"elicitation/create","params":{}}}"#,
                     *QUESTION

@@ -123,7 +123,8 @@ async fn exchange(stream: TcpStream, _at: SocketAddr, puppet: Arc<Puppet>) -> Op
         Era::Legacy => "mcp-session-id: s1\r\n",
         Era::Modern => "",
     };
-    let begin = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{session}connection: close\r\n\r\n");
+    let begin =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{session}connection: close\r\n\r\n");
     stream.write_all(begin.as_bytes()).await.ok()?;
     tokio::spawn(async move { puppet.take(body, out).await });
     while let Some(line) = says.recv().await {

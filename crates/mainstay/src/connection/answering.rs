@@ -56,6 +56,10 @@ impl Reception {
             id: id.clone(),
         };
         let held: Vec<_> = holds.iter().map(Hold::hold).collect();
+        // Noted before it runs, so that one that ends at once finds itself there. Not spawned under the lock: a runtime that
+        // shuts down drops the task, and with it what is owed, before this returns.
+        answering.insert(id.clone(), None);
+        drop(answering);
         let task = tokio::spawn(async move {
             let method = request.method.clone();
             let answer = owed
@@ -65,8 +69,13 @@ impl Reception {
             owed.give(answer);
             drop(held);
         });
-        answering.insert(id, task.abort_handle());
-        drop(answering);
+        let is_wanted = self.answering().get_mut(&id).map(|place| {
+            *place = Some(task.abort_handle());
+        });
+        if is_wanted.is_none() {
+            // It is done, or the server took its request back meanwhile.
+            task.abort();
+        }
         self.none_after_the_end();
     }
 }

@@ -94,7 +94,10 @@ async fn a_modern_server_is_listened_to_again_and_every_request_says_the_log_lev
     let own = CallOptions::default().meta("io.modelcontextprotocol/logLevel", raw(r#""debug""#));
     server.call("echo", &json!({}), own).await.unwrap();
     let meta = &side.last_params("tools/call").unwrap()["_meta"];
-    assert_eq!(meta["io.modelcontextprotocol/logLevel"], "debug", "the caller's own");
+    assert_eq!(
+        meta["io.modelcontextprotocol/logLevel"], "debug",
+        "the caller's own"
+    );
 }
 
 #[tokio::test(start_paused = true)]

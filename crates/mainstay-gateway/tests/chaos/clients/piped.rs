@@ -32,7 +32,10 @@ impl Piped {
             "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
         );
         if of_both_eras && self.requests.is_multiple_of(2) {
-            for (key, value) in modern(&json!({ "elicitation": {} })).as_object().expect("entries") {
+            for (key, value) in modern(&json!({ "elicitation": {} }))
+                .as_object()
+                .expect("entries")
+            {
                 params["_meta"][key] = value.clone();
             }
         }

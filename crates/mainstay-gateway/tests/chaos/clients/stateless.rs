@@ -48,7 +48,9 @@ impl Stateless {
             Manner::Waits | Manner::Breaks | Manner::IsMute => self.in_rounds(method, params, manner).await,
             // It has no other way to cancel.
             Manner::Leaves(after) | Manner::Cancels(after) => {
-                timeout(after, self.in_rounds(method, params, manner)).await.ok()?
+                timeout(after, self.in_rounds(method, params, manner))
+                    .await
+                    .ok()?
             }
         }
     }
@@ -80,7 +82,10 @@ impl Stateless {
                 return Some(message);
             }
             let question = self.ears.hear(&message);
-            assert!(question.is_none(), "a modern client was sent a request: {message}");
+            assert!(
+                question.is_none(),
+                "a modern client was sent a request: {message}"
+            );
         }
     }
 
