@@ -23,7 +23,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What came of asking for a stream.
 pub(super) enum Opened {
-    Stream(Response),
+    Stream(Box<Response>),
     /// Not now.
     Later,
     /// The server has none, or none any more.
@@ -49,7 +49,7 @@ pub(super) async fn standing(courier: Arc<Courier>) {
                     inbound.missed();
                 }
                 heard = true;
-                hear(&courier, response, &mut remains).await;
+                hear(&courier, *response, &mut remains).await;
             }
             Opened::Later => {}
             // A session that was just opened is not lost: a server without such a stream may say so with 404 as well.
@@ -85,7 +85,7 @@ pub(super) async fn reopen(courier: &Courier, last_id: Option<&str>) -> Opened {
     };
     if response.status().is_success() {
         return match content_type(&response) {
-            Content::Events => Opened::Stream(response),
+            Content::Events => Opened::Stream(Box::new(response)),
             Content::Json => wrong_content("application/json".to_owned()),
             Content::Other(content_type) => wrong_content(content_type),
         };

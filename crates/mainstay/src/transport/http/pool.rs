@@ -30,16 +30,7 @@ struct Idle {
     /// With the moment since which each is unused, the latest last.
     lines: Vec<(Line, Instant)>,
     /// The task that closes those that nobody uses, while there are any.
-    sweeper: Option<Sweeper>,
-}
-
-/// A task that ends with its pool.
-struct Sweeper(AbortHandle);
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    sweeping: Option<AbortHandle>,
 }
 
 /// Why a request has no answer.
@@ -96,12 +87,11 @@ impl Pool {
     pub(super) fn keep(self: &Arc<Self>, line: Line) {
         let mut idle = self.idle();
         idle.lines.push((line, Instant::now()));
-        if idle.sweeper.is_some() {
-            return;
-        }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let task = runtime.spawn(sweep(Arc::downgrade(self)));
-            idle.sweeper = Some(Sweeper(task.abort_handle()));
+        if idle.sweeping.is_none()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let sweeping = runtime.spawn(sweep(Arc::downgrade(self)));
+            idle.sweeping = Some(sweeping.abort_handle());
         }
     }
 
@@ -145,11 +135,20 @@ impl Pool {
             .partition_point(|(_, since)| long_ago.is_some_and(|long_ago| *since <= long_ago));
         let closed: Vec<_> = idle.lines.drain(..unused).collect();
         let next = idle.lines.first().map(|(_, since)| *since + KEPT);
-        // Without one this is the task's own last act.
-        let done = if next.is_none() { idle.sweeper.take() } else { None };
+        if next.is_none() {
+            idle.sweeping = None;
+        }
         drop(idle);
-        drop((closed, done));
+        drop(closed);
         next
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(sweeping) = self.idle().sweeping.take() {
+            sweeping.abort();
+        }
     }
 }
 

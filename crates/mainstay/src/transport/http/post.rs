@@ -195,7 +195,7 @@ impl Asked<'_> {
             let last_id = remains.last_id.as_deref().ok_or_else(ended)?;
             sleep(remains.pace.next(remains.broken)).await;
             match reopen(self.courier, Some(last_id)).await {
-                Opened::Stream(response) => return Ok(response),
+                Opened::Stream(response) => return Ok(*response),
                 Opened::Later => {}
                 Opened::Never(
                     failure @ (HttpFailure::SessionLost { .. } | HttpFailure::ConnectFailed { .. }),

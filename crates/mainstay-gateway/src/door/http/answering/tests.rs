@@ -19,8 +19,8 @@ const BOTH: Accepts = Accepts {
 };
 
 fn session() -> InUse {
-    let none_isolated = Isolated::new(Fleet::builder(), Arc::default(), 0);
-    let client = Client::of_session(Scope::Union, &Arc::new(none_isolated));
+    let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), 0));
+    let client = Client::of_session(Scope::Union, &none_isolated);
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     InUse::new(Session::new("id".to_owned(), Way::Streamable, caller, client))
 }
