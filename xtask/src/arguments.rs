@@ -17,7 +17,7 @@ Usage: cargo xtask CHORE
                       behind the gateway
   bench [ARGS]        the library's benchmarks
   chaos [--seconds N] [--seed S]
-                      the chaos test for N seconds (default 60); the seed replays a run
+                      the chaos tests for N seconds each (default 60); the seed replays a run
   help                this text";
 
 const DEFAULT_CHAOS_SECONDS: u64 = 60;
