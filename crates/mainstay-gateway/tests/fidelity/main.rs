@@ -126,18 +126,14 @@ fn assert_same(pair: &Pair, got: &str, expected: &str) {
     if got == expected {
         return;
     }
-    let at = got
-        .char_indices()
+    let equal = got
+        .chars()
         .zip(expected.chars())
-        .find(|((_, got), expected)| got != expected)
-        .map_or(got.len().min(expected.len()), |((at, _), _)| at);
-    let around = |text: &str| -> String {
-        let from = text.floor_char_boundary(at.saturating_sub(60));
-        let to = text.floor_char_boundary((at + 200).min(text.len()));
-        text[from..to].to_owned()
-    };
+        .take_while(|(got, expected)| got == expected)
+        .count();
+    let around = |text: &str| -> String { text.chars().skip(equal.saturating_sub(60)).take(260).collect() };
     panic!(
-        "{:?} before {:?}, from byte {at}:\n     got …{}\nexpected …{}",
+        "{:?} before {:?}, after {equal} equal characters:\n     got …{}\nexpected …{}",
         pair.down,
         pair.up,
         around(got),

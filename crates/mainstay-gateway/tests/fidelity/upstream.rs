@@ -1,6 +1,5 @@
 //! What carries the messages of a puppet to the gateway: lines, or HTTP.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -82,13 +81,12 @@ async fn talk(far: DuplexStream, puppet: Arc<Puppet>) {
 
 async fn serve(listener: TcpListener, puppet: Arc<Puppet>) {
     while let Ok((stream, _)) = listener.accept().await {
-        let (puppet, address) = (puppet.clone(), listener.local_addr().unwrap());
-        tokio::spawn(async move { exchange(stream, address, puppet).await });
+        tokio::spawn(exchange(stream, puppet.clone()));
     }
 }
 
 /// One exchange on one connection: a message comes, and what it leads to goes out as events.
-async fn exchange(stream: TcpStream, _at: SocketAddr, puppet: Arc<Puppet>) -> Option<()> {
+async fn exchange(stream: TcpStream, puppet: Arc<Puppet>) -> Option<()> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

@@ -23,14 +23,14 @@ impl Reception {
     pub(super) fn answer(
         self: &Arc<Self>,
         peer: &Peer,
-        id: RawJson,
+        id: &RawJson,
         method: String,
         params: Option<RawJson>,
         cause: &Cause,
     ) {
         let refuse = |why: String| {
             let error = RpcError::new(INVALID_REQUEST, format!("{method} declined: {why}"));
-            peer.respond(&id, Err(error));
+            peer.respond(id, Err(error));
         };
         let (handler, holds) = match self.callers.whose(cause) {
             Whose::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
@@ -69,10 +69,10 @@ impl Reception {
             owed.give(answer);
             drop(held);
         });
-        let is_wanted = self.answering().get_mut(&id).map(|place| {
+        let noted = self.answering().get_mut(id).map(|place| {
             *place = Some(task.abort_handle());
         });
-        if is_wanted.is_none() {
+        if noted.is_none() {
             // It is done, or the server took its request back meanwhile.
             task.abort();
         }

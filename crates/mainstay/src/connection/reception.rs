@@ -198,7 +198,7 @@ impl Handler for FrontDesk {
             "ping" => {
                 peer.respond(&id, Ok(RawJson::EMPTY_OBJECT));
             }
-            _ => self.0.answer(peer, id, method.to_owned(), params, &cause),
+            _ => self.0.answer(peer, &id, method.to_owned(), params, &cause),
         }
     }
 
