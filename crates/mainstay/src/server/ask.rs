@@ -136,13 +136,8 @@ impl Server {
         params: Option<RawJson>,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
-        let view = &self.0.settings.load().view;
-        if method == "tools/call" && view.hides() {
-            let tool = named(params.as_ref());
-            if !view.admits(&tool) {
-                let server = self.0.name.clone();
-                return Err(CallError::Hidden { server, tool });
-            }
+        if method == "tools/call" {
+            self.check_shown(params.as_ref())?;
         }
         let repeatable = match method {
             "tools/call" => Repeatable::AsNamedHints,
@@ -164,6 +159,20 @@ impl Server {
             repeatable,
         };
         self.0.call(call, &options).await
+    }
+
+    /// Refuses a call of a tool that is hidden. Where none is, nobody looks at the name.
+    fn check_shown(&self, params: Option<&RawJson>) -> Result<(), CallError> {
+        let settings = self.0.settings.load();
+        if !settings.view.hides() {
+            return Ok(());
+        }
+        let tool = named(params);
+        if settings.view.admits(&tool) {
+            return Ok(());
+        }
+        let server = self.0.name.clone();
+        Err(CallError::Hidden { server, tool })
     }
 
     async fn read(
