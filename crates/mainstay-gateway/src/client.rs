@@ -18,7 +18,7 @@ use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
-pub(crate) use running::{Busy, MAX_RUNNING, Running};
+pub(crate) use running::{Busy, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
 pub(crate) trait Line: Send + Sync + 'static {

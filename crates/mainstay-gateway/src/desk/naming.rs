@@ -145,6 +145,9 @@ fn reference(catalog: &Catalog, params: &Object) -> Result<(String, Option<RawJs
 /// A call under the name that the server gave its tool, where the view has another for it.
 fn original_tool(server: &Server, params: Option<RawJson>) -> Option<RawJson> {
     let view = server.view();
+    if !view.renames() {
+        return params;
+    }
     let Some(mut object) = params.as_ref().and_then(Object::parse) else {
         return params;
     };

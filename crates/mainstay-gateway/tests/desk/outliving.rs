@@ -143,6 +143,29 @@ async fn with_nothing_known_lists_wait_no_longer_than_they_may_and_greetings_not
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn once_one_server_is_known_lists_wait_for_no_other() {
+    let (good, silent) = (
+        speaking(Speaks::Legacy),
+        Memory::new(Script::default().on(Step::Discover, Fault::Hang)),
+    );
+    let configs = [
+        good.config("good").build().unwrap(),
+        silent.config("silent").build().unwrap(),
+    ];
+    let gateway = Gateway::start(mainstay::Fleet::builder(), configs);
+    let server = gateway.fleet().server("good").unwrap();
+    server.wait_connected(LONG).await.expect("connected");
+    let began = Instant::now();
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    for kind in ["tools", "prompts", "resources", "resources/templates"] {
+        let listed = client.ask(&format!("{kind}/list"), json!({})).await;
+        assert!(listed["result"].is_object(), "{listed}");
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    client.leave().await;
+}
+
 #[tokio::test]
 async fn a_server_that_was_disabled_offers_nothing_any_more() {
     let a = speaking(Speaks::Legacy);
