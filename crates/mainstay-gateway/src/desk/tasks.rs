@@ -159,7 +159,10 @@ pub(super) fn published(request: &Request<'_>, server: &str, result: RawJson) ->
         "tools/call" if asked_for_task() => begun(request, server, result),
         // A modern server begins a task where it sees fit.
         "tools/call" if of_union && request.client.era == Era::Modern => {
-            let is_task = Object::parse(&result)
+            // The search for the word is many times quicker than a look into a large result.
+            let may_be = Some(&result).filter(|result| result.as_str().contains("\"task\""));
+            let is_task = may_be
+                .and_then(Object::parse)
                 .and_then(|result| result.get("resultType")?.parse::<String>().ok())
                 .is_some_and(|kind| kind == "task");
             if is_task {
