@@ -49,6 +49,7 @@ pub(crate) struct RequestMeta {
 impl RequestMeta {
     pub(crate) fn read(params: Option<&RawJson>) -> Self {
         let meta = params
+            .filter(|params| params.may_hold("_meta"))
             .and_then(Object::parse)
             .and_then(|params| Object::parse(params.get("_meta")?));
         let Some(meta) = meta else {

@@ -34,7 +34,11 @@ impl Connection {
             .handler
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
-        let level = self.reception.log_level();
+        let own_level = asking.handler.as_ref().and_then(|handler| handler.log_level());
+        let level = match own_level {
+            Some(level) => RawJson::from_value(level).ok(),
+            None => self.reception.log_level(),
+        };
         let meta = meta.of_request(capabilities.as_ref(), level);
         let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
         for _ in 0..MAX_ROUNDS {
