@@ -178,6 +178,11 @@ impl OwnServers {
         catalog
     }
 
+    /// Whether the session has this server for itself, as soon as it needs it.
+    pub(crate) fn isolates(&self, name: &str) -> bool {
+        self.isolated.holds(name)
+    }
+
     /// Whether the session sees of this server what the pattern shows.
     pub(crate) fn follows_pattern(&self, name: &str) -> bool {
         let state = self.state();
