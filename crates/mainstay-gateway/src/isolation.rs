@@ -149,11 +149,11 @@ impl Isolated {
     }
 
     /// The configuration of an own server: what the pattern has shown of its like need not be found out again.
-    fn config(&self, server: &str, pattern: Option<&Catalog>) -> Option<ServerConfig> {
+    fn config(&self, server: &str, pattern: &Catalog) -> Option<ServerConfig> {
         let config = self.servers.load().get(server)?.clone();
-        let about = pattern.and_then(|pattern| Some(pattern.server(server)?.about().clone()));
-        let era = match about.and_then(|about| about.protocol_version) {
-            Some(version) if MODERN_VERSIONS.contains(&version.as_str()) => Era::Modern,
+        let about = pattern.server(server).map(|listed| listed.about());
+        let era = match about.and_then(|about| about.protocol_version.as_deref()) {
+            Some(version) if MODERN_VERSIONS.contains(&version) => Era::Modern,
             Some(_) => Era::Legacy,
             None => return Some(config),
         };

@@ -1,13 +1,11 @@
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::host::Host;
 use crate::sandbox::{MAINSTAY, Sandbox, finish, shell};
+use crate::serving::{Serving, Visitor};
 
 /// A server for each session, which notes in this folder that it ended in its own way.
 fn isolated(sandbox: &Sandbox) -> Value {
@@ -47,69 +45,22 @@ fn the_servers_of_sessions_end_with_the_program_and_in_their_own_way() {
     }
 }
 
-#[test]
-fn the_servers_of_all_sessions_over_http_end_in_their_own_way_when_the_program_is_terminated() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_servers_of_all_sessions_over_http_end_in_their_own_way_when_the_program_is_terminated() {
     let sandbox = Sandbox::new();
     let config = json!({ "mcpServers": { "mine": isolated(&sandbox) } });
     sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
-    let mut child = sandbox
-        .command(&["serve", "--listen", "127.0.0.1:0"])
-        .spawn()
-        .unwrap();
-    let address = address(&mut child);
+    let serving = Serving::start(&sandbox, &[]);
     for _ in 0..2 {
-        let initialize = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": { "name": "test", "version": "1" },
-        });
-        let opened = post(&address, None, "initialize", &initialize);
-        let head = opened.to_ascii_lowercase();
-        let at = head.find("mcp-session-id: ").expect("a session") + "mcp-session-id: ".len();
-        let session = opened[at..].lines().next().unwrap().to_owned();
-        let call = json!({ "name": "mine__echo", "arguments": { "text": "hello" } });
-        // The first list waits until there is something to list.
-        let listed = post(&address, Some(&session), "tools/list", &json!({}));
-        assert!(listed.contains("mine__echo"), "{listed}");
-        let called = post(&address, Some(&session), "tools/call", &call);
-        assert!(called.contains("hello"), "{called}");
+        let visitor = Visitor::legacy(serving.address, "/mcp").await;
+        assert!(visitor.tools().await.contains(&"mine__echo".to_owned()));
+        let called = visitor.call("mine__echo", json!({ "text": "hello" })).await;
+        assert!(called.to_string().contains("hello"), "{called}");
     }
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    finish(child).exits(143);
+    serving.signal(Signal::TERM);
+    serving.ended().exits(143);
     assert_eq!(ended(&sandbox), 3, "two sessions', and the pattern");
     sandbox.assert_nothing_is_left();
-}
-
-/// Where the program says that it serves.
-fn address(child: &mut Child) -> String {
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    loop {
-        line.clear();
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it says where");
-        if let Some((_, rest)) = line.split_once("http://") {
-            let address = rest.split('/').next().unwrap().to_owned();
-            child.stderr = Some(stderr.into_inner());
-            return address;
-        }
-    }
-}
-
-/// The whole answer to a request, head and body.
-fn post(address: &str, session: Option<&str>, method: &str, params: &Value) -> String {
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let session = session.map_or_else(String::new, |id| format!("mcp-session-id: {id}\r\n"));
-    let mut stream = TcpStream::connect(address).unwrap();
-    let length = body.len();
-    write!(
-        stream,
-        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: application/json\r\n\
-         connection: close\r\n{session}content-length: {length}\r\n\r\n{body}"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[test]

@@ -177,10 +177,10 @@ impl Audience {
         }
     }
 
-    /// Sessions that see this server, so many at most.
+    /// Sessions that share this server, so many at most.
     pub(super) fn sessions_of(&self, server: &str, most: usize) -> Vec<Arc<Client>> {
         let seats = self.seats();
-        let hearers = seats.hearers.values().filter(|hearer| hearer.scope.holds(server));
+        let hearers = seats.hearers.values().filter(|hearer| hearer.shares(server));
         hearers.filter_map(Hearer::session).take(most).collect()
     }
 

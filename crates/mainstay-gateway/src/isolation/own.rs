@@ -72,6 +72,11 @@ impl OwnServers {
 
     /// The session's own server of this name, started if it does not run yet. `shared` is what the pattern shows.
     pub(crate) fn server(self: &Arc<Self>, name: &str, shared: &Arc<Catalog>) -> Result<Server, Refused> {
+        if let Some(own) = self.state().servers.get(name) {
+            return Ok(own.server.clone());
+        }
+        // Before the lock: it holds the session for a moment, and nothing of a session may end under it.
+        let capabilities = self.capabilities();
         let mut state = self.state();
         if let Some(own) = state.servers.get(name) {
             return Ok(own.server.clone());
@@ -80,7 +85,7 @@ impl OwnServers {
         if state.ended {
             return Err(Refused::Ended { server });
         }
-        let (fleet, place) = self.start(name, shared)?;
+        let (fleet, place) = self.start(name, shared, capabilities)?;
         // It was just configured; were it not there, the session would have no such server either.
         let handle = fleet.server(name).ok_or(Refused::Ended { server })?;
         let mut watching = JoinSet::new();
@@ -102,15 +107,23 @@ impl OwnServers {
         Ok(handle)
     }
 
-    fn start(self: &Arc<Self>, name: &str, shared: &Catalog) -> Result<(Fleet, Place), Refused> {
-        let server = name.to_owned();
-        let Some(config) = self.isolated.config(name, Some(shared)) else {
-            return Err(Refused::Ended { server });
-        };
+    /// What the session's client can answer. Of one that does not say, it is not known before it calls.
+    fn capabilities(&self) -> ClientCapabilities {
         let session = self.session.upgrade();
         let introduced = session.filter(|session| session.is_introduced());
-        let capabilities: ClientCapabilities =
-            introduced.map_or_else(everything, |session| ClientHandler::capabilities(&*session));
+        introduced.map_or_else(everything, |session| ClientHandler::capabilities(&*session))
+    }
+
+    fn start(
+        self: &Arc<Self>,
+        name: &str,
+        shared: &Catalog,
+        capabilities: ClientCapabilities,
+    ) -> Result<(Fleet, Place), Refused> {
+        let server = name.to_owned();
+        let Some(config) = self.isolated.config(name, shared) else {
+            return Err(Refused::Ended { server });
+        };
         let owner = Owner {
             session: self.session.clone(),
             own: Arc::downgrade(self),
@@ -163,6 +176,11 @@ impl OwnServers {
             catalog: catalog.clone(),
         });
         catalog
+    }
+
+    /// Whether the session has this server for itself, as soon as it needs it.
+    pub(crate) fn isolates(&self, name: &str) -> bool {
+        self.isolated.holds(name)
     }
 
     /// Whether the session sees of this server what the pattern shows.

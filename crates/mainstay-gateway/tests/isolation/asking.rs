@@ -83,6 +83,22 @@ async fn what_it_asks_is_never_in_doubt_not_even_after_a_cancelled_call() {
 }
 
 #[tokio::test]
+async fn what_the_pattern_asks_is_asked_of_nobody() {
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let can = json!({ "roots": {}, "sampling": {} });
+    let (mut only, _) = Client::initialized(&gateway, Scope::Union, can).await;
+    only.ask("tools/call", call("own__echo", json!({}))).await;
+    let pattern = own.side(1).await;
+    asks(&pattern, 1, "roots/list").await;
+    let declined = answered(&pattern, 1).await;
+    assert_eq!(declined["error"]["code"], -32600, "{declined}");
+    let next = only.begin("ping", json!({})).await;
+    assert_eq!(only.message().await["id"], next, "it has a server of its own");
+    only.leave().await;
+}
+
+#[tokio::test]
 async fn what_it_says_while_nothing_runs_is_heard_by_its_session() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mainstay::Fleet;
 use mainstay::config::Isolation;
 use mainstay_gateway::{Gateway, HttpDoor};
+use mainstay_testkit::Script;
 use serde_json::json;
 
 use crate::memory::{self, Memory};
@@ -87,7 +88,11 @@ async fn what_a_server_asks_while_nothing_runs_comes_on_the_standing_stream() {
 
 #[tokio::test]
 async fn a_client_without_sessions_sees_what_all_share_and_is_told_why_not_the_rest() {
-    let (own, all) = (server(), server());
+    let own = server();
+    let all = Memory::new(Script {
+        capabilities: Some(json!({ "tools": {} })),
+        ..Script::default()
+    });
     let world = world(HttpDoor::new(), &own, &all).await;
     let listed = world
         .send(modern("/mcp", 1, "tools/list", json!({})))
@@ -99,6 +104,8 @@ async fn a_client_without_sessions_sees_what_all_share_and_is_told_why_not_the_r
     let discovered = discovered.await.json().await;
     let instructions = discovered["result"]["instructions"].as_str().unwrap();
     assert!(instructions.contains("## all") && !instructions.contains("## own"));
+    let capabilities = discovered["result"]["capabilities"].as_object().unwrap();
+    assert_eq!(capabilities.keys().collect::<Vec<_>>(), ["tools"], "and no more");
     assert!(!tools.is_empty());
     for tool in tools {
         assert!(tool["name"].as_str().unwrap().starts_with("all__"), "{tool}");

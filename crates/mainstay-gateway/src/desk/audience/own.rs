@@ -30,6 +30,13 @@ impl Audience {
 }
 
 impl Hearer {
+    /// Whether it sees the server of this name that all share. Of one that sessions have for themselves that is the pattern,
+    /// which is nobody's.
+    pub(super) fn shares(&self, server: &str) -> bool {
+        let has_its_own = self.own.as_ref().is_some_and(|own| own.isolates(server));
+        self.scope.holds(server) && !has_its_own
+    }
+
     fn is_of(&self, own: &Arc<OwnServers>) -> bool {
         self.own.as_ref().is_some_and(|its| Arc::ptr_eq(its, own))
     }
