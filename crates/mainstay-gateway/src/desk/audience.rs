@@ -221,7 +221,8 @@ impl Hearer {
         match &self.way {
             Way::Session(client) => {
                 if let Some(client) = client.upgrade() {
-                    client.tell(message::notification(method, params));
+                    let params = params.map(unlabelled);
+                    client.tell(message::notification(method, params.as_ref()));
                 }
             }
             Way::Listen(line, id) => {
@@ -299,6 +300,17 @@ pub(super) fn labelled(params: Option<&RawJson>, id: &RawJson) -> RawJson {
     meta.set(SUBSCRIPTION_KEY, id.clone());
     params.set("_meta", meta.to_raw());
     params.to_raw()
+}
+
+/// The same parameters without the label of the gateway's own listen: a session has none.
+fn unlabelled(params: &RawJson) -> RawJson {
+    let without = Object::parse(params).and_then(|mut params| {
+        let mut meta = Object::parse(params.get("_meta")?)?;
+        meta.remove(SUBSCRIPTION_KEY)?;
+        params.set("_meta", meta.to_raw());
+        Some(params.to_raw())
+    });
+    without.unwrap_or_else(|| params.clone())
 }
 
 /// What one server shows of a kind, as a number.

@@ -1,17 +1,24 @@
 //! Calls that wait for their clients: each is found again by a state that only this gateway can have written.
+//!
+//! A call goes on meanwhile, so that it ends in its own time: one that has timed out or was lost keeps its server from
+//! asking nobody else. What it ended with waits for the client, for as long as a person may take.
+
+mod parking;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mainstay::TransportKind;
 use mainstay::message::RpcError;
+use mainstay::{Server, TransportKind};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::reaching::Reached;
 use super::rounds::{Call, Question};
 use super::state::{Key, Seal};
+use parking::Parking;
+pub(super) use parking::Replying;
 
 /// How long a parked call waits for its client's retry: as long as a person may take.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
@@ -26,12 +33,15 @@ const MAX_PARKED: usize = 1024;
 /// Calls that wait for their clients.
 pub(super) struct Parked {
     seal: Seal,
-    calls: Arc<Mutex<HashMap<Key, Waiting>>>,
+    calls: Arc<Calls>,
 }
+
+type Calls = Mutex<HashMap<Key, Waiting>>;
 
 /// A parked call and the question it is parked for.
 struct Waiting {
-    call: Call,
+    parking: Parking,
+    server: Server,
     question: Question,
     method: String,
     since: Instant,
@@ -56,7 +66,8 @@ impl Parked {
             return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
         }
         let waiting = Waiting {
-            call,
+            server: call.server.clone(),
+            parking: Parking::of(call),
             question,
             method: method.to_owned(),
             since,
@@ -67,14 +78,18 @@ impl Parked {
     }
 
     /// The call of this method that a state names, if it still waits.
-    pub(super) fn take(&self, state: &str, method: &str) -> Option<(Call, Question)> {
+    ///
+    /// Cancel safety: dropped, the call is cancelled.
+    pub(super) async fn take(&self, state: &str, method: &str) -> Option<(Call, Question)> {
         let key = self.seal.open(state)?;
-        let mut calls = self.calls();
-        if calls.get(&key)?.method != method {
-            return None;
-        }
-        let Waiting { call, question, .. } = calls.remove(&key)?;
-        Some((call, question))
+        let Waiting {
+            parking, question, ..
+        } = {
+            let mut calls = self.calls();
+            calls.get(&key).filter(|waiting| waiting.method == method)?;
+            calls.remove(&key)?
+        };
+        Some((parking.back().await?, question))
     }
 
     /// Somebody calls this server: who keeps it waiting must not take too long. Over HTTP a question comes on the stream
@@ -87,7 +102,7 @@ impl Parked {
         let mut calls = self.calls();
         let mut here = calls
             .iter_mut()
-            .filter(|(_, waiting)| waiting.call.server.name() == server.name())
+            .filter(|(_, waiting)| waiting.server.name() == server.name())
             .peekable();
         if here.peek().is_none() || server.status().transport == Some(TransportKind::Http) {
             return;
@@ -101,8 +116,12 @@ impl Parked {
     }
 
     fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.calls)
     }
+}
+
+fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends a parked call whose client does not come back. It ends with the call: retries leave no timers behind.
@@ -112,11 +131,12 @@ struct Expiry {
 }
 
 impl Expiry {
-    fn at(at: Instant, key: Key, calls: &Arc<Mutex<HashMap<Key, Waiting>>>) -> Self {
-        let calls = calls.clone();
+    fn at(at: Instant, key: Key, calls: &Arc<Calls>) -> Self {
+        // Its calls end with the gateway.
+        let calls = Arc::downgrade(calls);
         let task = tokio::spawn(async move {
             sleep_until(at).await;
-            let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            let expired = calls.upgrade().and_then(|calls| lock(&calls).remove(&key));
             drop(expired);
         });
         Self {

@@ -4,8 +4,6 @@
 //! the server needs. A legacy server asks while the call runs: the call is parked, the client gets the question as a
 //! wish for input, and its retry finds the call again by a state that only this gateway can have written.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use mainstay::message::{Object, RawJson, RpcError};
@@ -15,6 +13,7 @@ use mainstay::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::parked::Replying;
 use super::passing::{answer, as_sent, tell};
 use super::state::Seal;
 use super::{Desk, Request};
@@ -27,7 +26,7 @@ const QUESTION: &str = "request";
 /// A call that runs at a server, and what the server asks meanwhile.
 pub(super) struct Call {
     pub(super) server: Server,
-    reply: Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>,
+    pub(super) reply: Replying,
     asked: mpsc::Receiver<Question>,
     progress: mpsc::Receiver<RawJson>,
     /// What the client would have had to be able to for a question that was declined in its name.
@@ -54,7 +53,7 @@ enum Came {
 
 impl Desk {
     pub(super) async fn pass_in_rounds(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
-        let mut call = match self.resumed(&request)? {
+        let mut call = match self.resumed(&request).await? {
             Some(Resumed::Answered(call)) => call,
             Some(Resumed::Unanswered(call, question)) => return self.park(call, question, request.method),
             None => self.called(&request).await?,
@@ -89,10 +88,10 @@ impl Desk {
         let params = as_sent(request, to.params);
         let method = request.method.to_owned();
         let server = to.reached.server.clone();
-        let reply = Box::pin(async move { to.reached.server.forward(&method, params, options).await });
+        let reply = async move { to.reached.server.forward(&method, params, options).await };
         Ok(Call {
             server,
-            reply,
+            reply: Replying::new(reply),
             asked,
             progress,
             lacking,
@@ -100,7 +99,7 @@ impl Desk {
     }
 
     /// The parked call that this request is the retry for.
-    fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
+    async fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
         let params = request.params.as_ref().and_then(Object::parse);
         let state = params
             .as_ref()
@@ -110,7 +109,7 @@ impl Desk {
         };
         let expired =
             || invalid_params("the request state is unknown or has expired: call again from the start");
-        let parked = self.parked.take(&state, request.method);
+        let parked = self.parked.take(&state, request.method).await;
         let (call, question) = parked.ok_or_else(expired)?;
         let answers = params
             .as_ref()
@@ -138,7 +137,7 @@ impl Call {
                 biased;
                 Some(params) = self.progress.recv() => tell(line, &params),
                 Some(question) = self.asked.recv() => return Came::Question(question),
-                reply = &mut self.reply => {
+                reply = self.reply.take() => {
                     while let Ok(params) = self.progress.try_recv() {
                         tell(line, &params);
                     }

@@ -5,7 +5,7 @@ use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::json;
 
 use crate::client::{Client, modern};
-use crate::memory::Memory;
+use crate::memory::{Memory, connected};
 use crate::{gateway, one, speaking};
 
 #[tokio::test]
@@ -68,6 +68,57 @@ async fn the_server_is_told_of_the_first_who_subscribes_and_of_the_last_who_leav
     second.leave().await;
     side.wait_for("resources/unsubscribe", 1).await;
     assert_eq!(side.count("resources/unsubscribe"), 1);
+}
+
+#[tokio::test]
+async fn what_one_client_is_refused_another_is_not_taken_to_have() {
+    let silent_once = Rule::new(Step::Other, Fault::NoAnswer)
+        .method("resources/subscribe")
+        .occurrence(Occurrence::Nth(1));
+    let a = Memory::new(Script::new().rule(silent_once));
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut first, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut second, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let uri = json!({ "uri": "mem://one" });
+    let refused = first.begin("resources/subscribe", uri.clone()).await;
+    side.wait_for("resources/subscribe", 1).await;
+    let taken = second.begin("resources/subscribe", uri).await;
+    second.ask("ping", json!({})).await;
+    let received = side.received();
+    let asked = received
+        .iter()
+        .find(|message| message.method() == "resources/subscribe");
+    let error = json!({ "code": -32602, "message": "not now" });
+    side.inject_message(&json!({ "jsonrpc": "2.0", "id": asked.unwrap().id(), "error": error }))
+        .await;
+    assert_eq!(first.answer(refused).await["error"]["message"], "not now");
+    assert_eq!(second.answer(taken).await["result"], json!({}));
+    assert_eq!(
+        side.count("resources/subscribe"),
+        2,
+        "the server was asked for the second"
+    );
+}
+
+#[tokio::test]
+async fn a_subscription_ends_with_its_client_also_when_its_server_shows_nothing_any_more() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let server = gateway.fleet().server("a").unwrap();
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    client
+        .ask("resources/subscribe", json!({ "uri": "mem://one" }))
+        .await;
+    server.disable().await.unwrap();
+    client.leave().await;
+    server.enable().await.unwrap();
+    connected(&server).await;
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let call = json!({ "name": "a__echo", "arguments": {} });
+    client.ask("tools/call", call).await;
+    let side = a.side(2).await;
+    assert_eq!(side.count("resources/subscribe"), 0, "nobody wants it any more");
 }
 
 #[tokio::test]
