@@ -18,7 +18,7 @@ Usage: cargo xtask CHORE
   bench [ARGS]        the benchmarks of the library and of the gateway
   rivals              installs what the gateway is measured beside, under target/rivals
   chaos [--seconds N] [--seed S]
-                      the chaos test for N seconds (default 60); the seed replays a run
+                      the chaos tests for N seconds each (default 60); the seed replays a run
   help                this text";
 
 const DEFAULT_CHAOS_SECONDS: u64 = 60;

@@ -1,4 +1,4 @@
-//! The chaos test, for as long as somebody has patience.
+//! The chaos tests, one after the other, for as long as somebody has patience.
 
 use std::time::Duration;
 
@@ -8,17 +8,26 @@ use crate::arguments::ChaosOptions;
 use crate::child;
 use crate::project::Project;
 
-/// What building the test may take before it starts.
+/// What building a test may take before it starts.
 const BUILD_WITHIN: Duration = Duration::from_secs(1200);
+
+/// Whose chaos there is: the fleet's, and the gateway's in front of one.
+const PACKAGES: [&str; 2] = ["mainstay", "mainstay-gateway"];
 
 /// Runs under cargo's own runner, because nextest's limit for a single test is shorter than a long chaos.
 pub(crate) fn run(project: &Project, options: &ChaosOptions) -> Result<()> {
+    PACKAGES
+        .iter()
+        .try_for_each(|package| run_one(project, package, options))
+}
+
+fn run_one(project: &Project, package: &str, options: &ChaosOptions) -> Result<()> {
     let mut cargo = project.cargo();
     cargo
         .args([
             "test",
             "--package",
-            "mainstay",
+            package,
             "--test",
             "chaos",
             "--",

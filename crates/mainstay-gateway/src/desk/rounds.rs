@@ -4,78 +4,33 @@
 //! the server needs. A legacy server asks while the call runs: the call is parked, the client gets the question as a
 //! wish for input, and its retry finds the call again by a state that only this gateway can have written.
 
-use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{
-    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, ServerNotification,
+    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, Server, ServerNotification,
     ServerRequest,
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
 
+use super::parked::Replying;
 use super::passing::{answer, as_sent, tell};
-use super::state::{Key, Seal};
+use super::state::Seal;
 use super::{Desk, Request};
 use crate::client::{Client, Line};
 use crate::protocol::{declined, invalid_params, missing_capability, text};
 
-/// How long a parked call waits for its client's retry: as long as a person may take.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
-
-/// Calls that may be parked at once. Each holds a request open at its server.
-const MAX_PARKED: usize = 1024;
-
 /// The one question of a wish for input.
 const QUESTION: &str = "request";
 
-/// Calls that wait for their clients.
-pub(super) struct Parked {
-    seal: Seal,
-    calls: Arc<Mutex<HashMap<Key, Waiting>>>,
-}
-
 /// A call that runs at a server, and what the server asks meanwhile.
-struct Call {
-    reply: Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>,
+pub(super) struct Call {
+    pub(super) server: Server,
+    pub(super) reply: Replying,
     asked: mpsc::Receiver<Question>,
     progress: mpsc::Receiver<RawJson>,
     /// What the client would have had to be able to for a question that was declined in its name.
     lacking: Arc<OnceLock<&'static str>>,
-}
-
-/// A parked call and the question it is parked for.
-struct Waiting {
-    call: Call,
-    question: Question,
-    method: String,
-    _expiry: Expiry,
-}
-
-/// Ends a parked call whose client does not come back. It ends with the call: retries leave no timers behind.
-struct Expiry(AbortHandle);
-
-impl Expiry {
-    fn of(key: Key, calls: &Arc<Mutex<HashMap<Key, Waiting>>>) -> Self {
-        let (calls, expires) = (calls.clone(), Instant::now() + PATIENCE);
-        let task = tokio::spawn(async move {
-            sleep_until(expires).await;
-            let expired = calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-            drop(expired);
-        });
-        Self(task.abort_handle())
-    }
-}
-
-impl Drop for Expiry {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// What a retry brought for the call that it found.
@@ -85,7 +40,7 @@ enum Resumed {
     Unanswered(Call, Question),
 }
 
-struct Question {
+pub(super) struct Question {
     request: ServerRequest,
     answer: oneshot::Sender<Result<RawJson, RpcError>>,
 }
@@ -98,22 +53,24 @@ enum Came {
 
 impl Desk {
     pub(super) async fn pass_in_rounds(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
-        let mut call = match self.resumed(&request)? {
+        let mut call = match self.resumed(&request).await? {
             Some(Resumed::Answered(call)) => call,
             Some(Resumed::Unanswered(call, question)) => return self.park(call, question, request.method),
-            None => self.called(&request)?,
+            None => self.called(&request).await?,
         };
         match call.run(request.line).await {
             Came::Reply(reply) => match call.lacked_for(&reply) {
                 Some(capability) => Err(missing_capability(capability)),
-                None => answer(&request, reply),
+                None => answer(&request, call.server.name(), reply),
             },
             Came::Question(question) => self.park(call, question, request.method),
         }
     }
 
-    fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
+    async fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
         let to = self.address(request)?;
+        self.parked.hurry(&to.reached);
+        self.raise_level(&to.reached, request).await;
         let (questions, asked) = mpsc::channel(1);
         let (told, progress) = mpsc::channel(32);
         let lacking = Arc::default();
@@ -130,9 +87,11 @@ impl Desk {
         }
         let params = as_sent(request, to.params);
         let method = request.method.to_owned();
-        let reply = Box::pin(async move { to.reached.server.forward(&method, params, options).await });
+        let server = to.reached.server.clone();
+        let reply = async move { to.reached.server.forward(&method, params, options).await };
         Ok(Call {
-            reply,
+            server,
+            reply: Replying::new(reply),
             asked,
             progress,
             lacking,
@@ -140,7 +99,7 @@ impl Desk {
     }
 
     /// The parked call that this request is the retry for.
-    fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
+    async fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
         let params = request.params.as_ref().and_then(Object::parse);
         let state = params
             .as_ref()
@@ -150,16 +109,8 @@ impl Desk {
         };
         let expired =
             || invalid_params("the request state is unknown or has expired: call again from the start");
-        let key = self.parked.seal.open(&state).ok_or_else(expired)?;
-        let mut calls = self.parked.calls();
-        if calls
-            .get(&key)
-            .is_none_or(|waiting| waiting.method != request.method)
-        {
-            return Err(expired());
-        }
-        let Waiting { call, question, .. } = calls.remove(&key).ok_or_else(expired)?;
-        drop(calls);
+        let parked = self.parked.take(&state, request.method).await;
+        let (call, question) = parked.ok_or_else(expired)?;
         let answers = params
             .as_ref()
             .and_then(|params| Object::parse(params.get("inputResponses")?));
@@ -172,34 +123,9 @@ impl Desk {
 
     /// Parks a call, and says what it needs.
     fn park(&self, call: Call, question: Question, method: &str) -> Result<RawJson, RpcError> {
-        let (key, state) = self.parked.seal.draw(PATIENCE)?;
-        let wish = wish(&question.request, &state);
-        let mut calls = self.parked.calls();
-        if calls.len() >= MAX_PARKED {
-            let what = format!("{MAX_PARKED} calls wait for their clients already");
-            return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
-        }
-        let waiting = Waiting {
-            call,
-            question,
-            method: method.to_owned(),
-            _expiry: Expiry::of(key, &self.parked.calls),
-        };
-        calls.insert(key, waiting);
-        Ok(wish)
-    }
-}
-
-impl Parked {
-    pub(super) fn new() -> Self {
-        Self {
-            seal: Seal::new(),
-            calls: Arc::default(),
-        }
-    }
-
-    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        let request = question.request.clone();
+        let state = self.parked.put(call, question, method)?;
+        Ok(wish(&request, &state))
     }
 }
 
@@ -211,7 +137,7 @@ impl Call {
                 biased;
                 Some(params) = self.progress.recv() => tell(line, &params),
                 Some(question) = self.asked.recv() => return Came::Question(question),
-                reply = &mut self.reply => {
+                reply = self.reply.take() => {
                     while let Ok(params) = self.progress.try_recv() {
                         tell(line, &params);
                     }
@@ -260,6 +186,10 @@ struct Asker {
 impl ClientHandler for Asker {
     fn capabilities(&self) -> ClientCapabilities {
         ClientHandler::capabilities(&*self.client)
+    }
+
+    fn log_level(&self) -> Option<&str> {
+        self.client.log_level()
     }
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {

@@ -1,11 +1,15 @@
 //! Any client in front of any server: what a server asks reaches the client whose call caused it, in the client's way.
 
-use mainstay::Era;
-use mainstay_gateway::Scope;
+use std::time::Duration;
+
+use mainstay::{Era, Fleet};
+use mainstay_gateway::{Gateway, Scope};
 use mainstay_testkit::Speaks;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use crate::client::{Client, modern};
+use crate::client::{Client, LONG, modern};
+use crate::memory::connected;
 use crate::{gateway, one, speaking};
 
 const ELICITS: &str = r#"{"name":"ask","arguments":{"kind":"elicitation"}}"#;
@@ -63,6 +67,36 @@ async fn a_modern_client_is_asked_by_a_result_and_its_retry_finds_the_waiting_ca
     retry["requestState"] = json!("mainstay.AAAA");
     let forged = client.ask("tools/call", retry).await;
     assert_eq!(forged["error"]["code"], -32602);
+    client.leave().await;
+}
+
+#[tokio::test]
+async fn a_call_whose_client_does_not_come_back_ends_in_its_own_time_and_says_so_when_it_does() {
+    let a = speaking(Speaks::Legacy);
+    let config = a
+        .config("a")
+        .call_timeout(Duration::from_millis(50))
+        .build()
+        .unwrap();
+    let gateway = Gateway::start(Fleet::builder(), [config]);
+    connected(&gateway.fleet().server("a").unwrap()).await;
+    let side = a.side(1).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    let meta = modern(&json!({ "elicitation": {} }));
+    let wish = client.ask("tools/call", ask(Some(&meta))).await["result"].clone();
+    assert_eq!(wish["resultType"], "input_required");
+    // Nobody comes back for it, and the server is told that the call is over.
+    let over = timeout(LONG, side.wait_for("notifications/cancelled", 1)).await;
+    over.expect("the call is over");
+
+    let mut retry = ask(Some(&meta));
+    retry["requestState"] = wish["requestState"].clone();
+    retry["inputResponses"] = json!({ "request": { "action": "decline" } });
+    let late = client.ask("tools/call", retry).await;
+    assert_eq!(
+        late["result"]["_meta"]["mainstay"]["outcome"], "unknown",
+        "{late}"
+    );
     client.leave().await;
 }
 

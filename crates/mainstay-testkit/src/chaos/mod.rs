@@ -2,6 +2,7 @@
 //! again, how late the machine itself is, and what is left in the end.
 
 mod dice;
+mod errand;
 mod held;
 mod hosts;
 mod kind;
@@ -9,6 +10,7 @@ mod lateness;
 mod runs;
 
 pub use dice::Dice;
+pub use errand::Errand;
 pub use held::Held;
 pub use hosts::{Host, Hosts};
 pub use kind::Kind;

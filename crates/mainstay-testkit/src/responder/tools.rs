@@ -56,7 +56,7 @@ pub(super) fn definitions() -> Vec<Value> {
         ("refuse", "Answers with the JSON-RPC error `code`.", &reads),
         (
             "ask",
-            "Asks the client: `kind` is sampling, elicitation, roots or ping. `if_declined` is what then: fail or refuse.",
+            "Asks the client: `kind` is sampling, elicitation (for `key`), roots or ping. `if_declined` is what then: fail or refuse.",
             &writes,
         ),
         (
@@ -184,7 +184,7 @@ impl Responder {
 
     /// Legacy: a request of our own, and the call is answered when the client has. Modern: `input_required`.
     fn ask(&mut self, request: &Incoming) -> Handled {
-        let (method, params) = question(request.params()["arguments"]["kind"].as_str().unwrap_or("roots"));
+        let (method, params) = question(&request.params()["arguments"]);
         if self.is_modern(request) {
             let responses = &request.params()["inputResponses"];
             if responses.is_object() {
@@ -256,8 +256,8 @@ impl Handled {
     }
 }
 
-fn question(kind: &str) -> (&'static str, Value) {
-    match kind {
+fn question(arguments: &Value) -> (&'static str, Value) {
+    match arguments["kind"].as_str().unwrap_or("roots") {
         "sampling" => {
             let content = json!({ "type": "text", "text": "What is the answer?" });
             let messages = json!([{ "role": "user", "content": content }]);
@@ -268,9 +268,13 @@ fn question(kind: &str) -> (&'static str, Value) {
         }
         "elicitation" => {
             let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+            let message = match arguments["key"].as_str() {
+                Some(key) => format!("Your name for {key}?"),
+                None => "Your name?".to_owned(),
+            };
             (
                 "elicitation/create",
-                json!({ "message": "Your name?", "requestedSchema": schema }),
+                json!({ "message": message, "requestedSchema": schema }),
             )
         }
         "ping" => ("ping", json!({})),

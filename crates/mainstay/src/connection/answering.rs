@@ -23,14 +23,14 @@ impl Reception {
     pub(super) fn answer(
         self: &Arc<Self>,
         peer: &Peer,
-        id: RawJson,
+        id: &RawJson,
         method: String,
         params: Option<RawJson>,
         cause: &Cause,
     ) {
         let refuse = |why: String| {
             let error = RpcError::new(INVALID_REQUEST, format!("{method} declined: {why}"));
-            peer.respond(&id, Err(error));
+            peer.respond(id, Err(error));
         };
         let (handler, holds) = match self.callers.whose(cause) {
             Whose::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
@@ -56,6 +56,10 @@ impl Reception {
             id: id.clone(),
         };
         let held: Vec<_> = holds.iter().map(Hold::hold).collect();
+        // Noted before it runs, so that one that ends at once finds itself there. Not spawned under the lock: a runtime that
+        // shuts down drops the task, and with it what is owed, before this returns.
+        answering.insert(id.clone(), None);
+        drop(answering);
         let task = tokio::spawn(async move {
             let method = request.method.clone();
             let answer = owed
@@ -65,8 +69,13 @@ impl Reception {
             owed.give(answer);
             drop(held);
         });
-        answering.insert(id, task.abort_handle());
-        drop(answering);
+        let noted = self.answering().get_mut(id).map(|place| {
+            *place = Some(task.abort_handle());
+        });
+        if noted.is_none() {
+            // It is done, or the server took its request back meanwhile.
+            task.abort();
+        }
         self.none_after_the_end();
     }
 }

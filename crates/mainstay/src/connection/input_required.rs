@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 
 use super::{Asking, Connection};
 use crate::handler::{ServerRequest, decline};
-use crate::protocol::RequestMeta;
+use crate::protocol::{LOG_LEVEL_KEY, RequestMeta};
 use crate::wire::{Object, RawJson, RequestError, RpcError, TimeoutKind};
 
 /// Rounds of input before a server is deemed to ask for ever.
@@ -34,12 +34,22 @@ impl Connection {
             .handler
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
-        let level = self.reception.log_level();
+        let own_level = asking.handler.as_ref().and_then(|handler| handler.log_level());
+        let level = match own_level {
+            Some(level) => RawJson::from_value(level).ok(),
+            None => self.reception.log_level(),
+        };
+        // What a caller says in the request itself counts more.
+        let level = level.filter(|_| !params.as_ref().is_some_and(has_own_level));
         let meta = meta.of_request(capabilities.as_ref(), level);
         let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
-        for _ in 0..MAX_ROUNDS {
+        for round in 0..MAX_ROUNDS {
             let options = self.options(asking).meta(meta.clone());
-            let result = self.peer.request(method, Some(params.clone()), options).await?;
+            let result = self.peer.request(method, Some(params.clone()), options).await;
+            let result = match round {
+                0 => result?,
+                _later => result.map_err(RequestError::after_a_round)?,
+            };
             if asking.hand_on_input {
                 return Ok(result);
             }
@@ -108,6 +118,11 @@ impl Connection {
         RawJson::from_value(&answers)
             .map_err(|error| RequestError::Rpc(RpcError::new(INTERNAL_ERROR, error.to_string())))
     }
+}
+
+fn has_own_level(params: &RawJson) -> bool {
+    let meta = Object::parse(params).and_then(|params| Object::parse(params.get("_meta")?));
+    meta.is_some_and(|meta| meta.get(LOG_LEVEL_KEY).is_some())
 }
 
 #[derive(Deserialize)]

@@ -35,7 +35,7 @@ pub(crate) struct Reception {
     detached: AtomicBool,
     /// The keeper was told of a change and has not looked yet.
     change_told: AtomicBool,
-    answering: Mutex<HashMap<RawJson, AbortHandle>>,
+    answering: Mutex<HashMap<RawJson, Option<AbortHandle>>>,
     listens: Mutex<Listens>,
     /// How many listens the server has acknowledged, or ended.
     listens_taken: watch::Sender<u64>,
@@ -141,7 +141,7 @@ impl Reception {
     pub(super) fn detach(&self) {
         self.detached.store(true, Ordering::Release);
         let answering = std::mem::take(&mut *self.answering());
-        for (_, task) in answering {
+        for task in answering.into_values().flatten() {
             task.abort();
         }
         let listens = std::mem::take(&mut *self.listens());
@@ -181,7 +181,7 @@ impl Reception {
     }
 
     /// The requests that are being answered, by their ids, with the tasks that answer them.
-    pub(super) fn answering(&self) -> MutexGuard<'_, HashMap<RawJson, AbortHandle>> {
+    pub(super) fn answering(&self) -> MutexGuard<'_, HashMap<RawJson, Option<AbortHandle>>> {
         self.answering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -198,7 +198,7 @@ impl Handler for FrontDesk {
             "ping" => {
                 peer.respond(&id, Ok(RawJson::EMPTY_OBJECT));
             }
-            _ => self.0.answer(peer, id, method.to_owned(), params, &cause),
+            _ => self.0.answer(peer, &id, method.to_owned(), params, &cause),
         }
     }
 
@@ -234,7 +234,9 @@ impl Reception {
         };
         let task = self.answering().remove(&cancelled.request_id);
         match task {
-            Some(task) => task.abort(),
+            Some(Some(task)) => task.abort(),
+            // Its task is about to be noted, and finds that it is not wanted.
+            Some(None) => {}
             // A modern server has asked nothing that it could cancel: it ends a listen.
             None => self.end_listen(&cancelled.request_id),
         }

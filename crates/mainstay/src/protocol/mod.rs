@@ -13,7 +13,7 @@ pub(crate) use dialect::Dialect;
 pub use greeting::Era;
 pub(crate) use greeting::Greeting;
 pub(crate) use handshake::{Approach, HandshakeError, Introduction, greet};
-pub(crate) use meta::RequestMeta;
+pub(crate) use meta::{LOG_LEVEL_KEY, RequestMeta};
 
 /// The versions with `initialize`, newest first. The first is the one asked for.
 pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

@@ -270,6 +270,15 @@ impl Server {
         self.wish_told(&connection, told)
     }
 
+    /// Tells the server, if it is connected, that the roots of its client changed; it asks for them again.
+    pub fn roots_changed(&self) {
+        if let Some(connection) = self.0.current.load_full() {
+            connection
+                .peer
+                .try_notify("notifications/roots/list_changed", None);
+        }
+    }
+
     /// A wish that met a dying connection is restored on the next one; only a refusal is the caller's concern.
     fn wish_told(
         &self,

@@ -73,6 +73,14 @@ impl SendFailure {
         self.outcome
     }
 
+    /// The same failure of a request that may have run all the same.
+    pub(crate) fn that_may_have_run(self) -> Self {
+        Self {
+            outcome: Outcome::Unknown,
+            ..self
+        }
+    }
+
     /// The transport's own error, to be downcast.
     pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.error

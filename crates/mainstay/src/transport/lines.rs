@@ -109,16 +109,19 @@ where
             drop(life);
             return inbound.ended(End::Closed);
         }
-        let reading = read(reader, limits, inbound.clone(), Tether(shared.clone()));
-        let writing = write_all(writer, ordered, urgent, Tether(shared.clone()));
-        // Spawned under the lock: a task that ends at once must find itself registered.
+        // Running before there are tasks: one that ends at once must be able to end it.
         *life = Life::Running {
-            inbound,
-            tasks: [
-                tokio::spawn(reading).abort_handle(),
-                tokio::spawn(writing).abort_handle(),
-            ],
+            inbound: inbound.clone(),
+            tasks: None,
         };
+        drop(life);
+        let reading = read(reader, limits, inbound, Tether(shared.clone()));
+        let writing = write_all(writer, ordered, urgent, Tether(shared.clone()));
+        // Not under the lock: a runtime that shuts down drops the tasks, and with them the tethers, before this returns.
+        shared.tie([
+            tokio::spawn(reading).abort_handle(),
+            tokio::spawn(writing).abort_handle(),
+        ]);
     }
 }
 
@@ -133,18 +136,27 @@ enum Life {
     Ready,
     Running {
         inbound: Arc<dyn Inbound>,
-        tasks: [AbortHandle; 2],
+        tasks: Option<[AbortHandle; 2]>,
     },
     Ended,
 }
 
 impl Shared {
+    /// Makes the tasks that run abortable, unless all is over already.
+    fn tie(&self, running: [AbortHandle; 2]) {
+        if let Life::Running { tasks, .. } = &mut *self.life() {
+            *tasks = Some(running);
+            return;
+        }
+        running.iter().for_each(AbortHandle::abort);
+    }
+
     /// Ends both tasks and tells the owner; only the first end counts.
     fn finish(&self, end: End) {
         let before = std::mem::replace(&mut *self.life(), Life::Ended);
         match before {
             Life::Running { inbound, tasks } => {
-                tasks.iter().for_each(AbortHandle::abort);
+                tasks.iter().flatten().for_each(AbortHandle::abort);
                 inbound.ended(end);
             }
             Life::Ready | Life::Ended => {}

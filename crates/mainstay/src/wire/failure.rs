@@ -77,6 +77,20 @@ impl RequestError {
             Self::TimedOut { sent: false, .. } => Outcome::NotSent,
         }
     }
+
+    /// The same failure, of a request that was made once already and is made again with input: whatever became of the last
+    /// round, the server has acted on the first.
+    pub(crate) fn after_a_round(self) -> Self {
+        match self {
+            Self::Lost { end, .. } => Self::Lost {
+                outcome: Outcome::Unknown,
+                end,
+            },
+            Self::Send(failure) => Self::Send(failure.that_may_have_run()),
+            Self::TimedOut { kind, .. } => Self::TimedOut { kind, sent: true },
+            answered @ (Self::Rpc(_) | Self::BadAnswer(_)) => answered,
+        }
+    }
 }
 
 impl std::fmt::Display for TimeoutKind {

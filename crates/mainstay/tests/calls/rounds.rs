@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::{
-    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Fleet, FleetBuilder, Server,
+    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Fleet, FleetBuilder, Outcome, Server,
     ServerRequest, TimeoutKind,
 };
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
-use crate::support::{Memory, Notes, connected, fleet_with, raw};
+use crate::support::{LONG, Memory, Notes, connected, fleet_with, raw};
 
 async fn stage(builder: FleetBuilder, script: Script) -> (Fleet, Server, Arc<Memory>) {
     let memory = Memory::new(script.speaks(Speaks::Modern));
@@ -196,6 +196,38 @@ async fn a_round_of_input_is_bound_by_the_calls_own_time_and_by_a_persons_patien
     let error = ask(&server, options).await.expect_err("nobody answers");
     assert!(matches!(error, CallError::Rpc { .. }), "{error}");
     assert!(began.elapsed() <= Duration::from_secs(11 * 60));
+}
+
+/// Answers when the connection that asked is gone.
+struct TooLate {
+    memory: Arc<Memory>,
+    server: Server,
+}
+
+impl ClientHandler for TooLate {
+    fn request(&self, request: ServerRequest) -> Answer<'_> {
+        Box::pin(async move {
+            self.memory.side(1).await.cut();
+            let lost = |status: &mainstay::Status| status.generation != Some(request.generation);
+            self.server.wait_until(LONG, lost).await.expect("it is lost");
+            Ok(raw("{}"))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_first_round_has_run_is_never_begun_anew() {
+    let (_fleet, server, memory) = stage(Fleet::builder(), Script::new()).await;
+    let handler = TooLate {
+        memory: memory.clone(),
+        server: server.clone(),
+    };
+    let options = CallOptions::default().handler(Arc::new(handler));
+    let error = ask(&server, options).await.expect_err("lost");
+    assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+    connected(&server).await;
+    let (old, new) = (memory.side(1).await, memory.side(2).await);
+    assert_eq!((old.count("tools/call"), new.count("tools/call")), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
-use crate::support::{LONG, Memory, Notes, connected, fleet_with};
+use crate::support::{LONG, Memory, Notes, connected, fleet_with, raw};
 
 const UPDATED: &str = "notifications/resources/updated";
 const LOGGED: &str = "notifications/message";
@@ -90,6 +90,14 @@ async fn a_modern_server_is_listened_to_again_and_every_request_says_the_log_lev
     notes.told(LOGGED, 1).await;
     let meta = &side.last_params("tools/call").unwrap()["_meta"];
     assert_eq!(meta["io.modelcontextprotocol/logLevel"], "warning");
+
+    let own = CallOptions::default().meta("io.modelcontextprotocol/logLevel", raw(r#""debug""#));
+    server.call("echo", &json!({}), own).await.unwrap();
+    let meta = &side.last_params("tools/call").unwrap()["_meta"];
+    assert_eq!(
+        meta["io.modelcontextprotocol/logLevel"], "debug",
+        "the caller's own"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use mainstay::{Fleet, Server, ServerConfig, StateKind};
+use mainstay::{Fleet, Server, ServerConfig, StateKind, Status};
 use mainstay_testkit::chaos::Dice;
 use mainstay_testkit::http::{FaultyHttpProcess, Proxy};
 use mainstay_testkit::procfs::Tree;
@@ -99,14 +99,21 @@ impl<'a> Adversary<'a> {
         let mut frozen = Vec::new();
         for at in servers {
             let server = self.fleet.server(&name(at)).expect("all servers are back");
-            frozen.push((at, server.status().generation));
-            self.commit(Deed::Freeze, at).await;
+            // On a busy machine one may have been found silent once more.
+            let connected = |now: &Status| now.state == StateKind::Connected;
+            let now = server.wait_until(LONG, connected).await.expect("it was back");
+            frozen.push((at, now.generation));
+            while !self.try_to(Deed::Freeze, at).await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
         }
         for (at, generation) in frozen {
             let server = self.fleet.server(&name(at)).expect("it was there");
             if let Some(host) = self.cast.host(at) {
                 let noticed = server
-                    .wait_until(LONG, |now| now.state != StateKind::Connected)
+                    .wait_until(LONG, |now| {
+                        now.state != StateKind::Connected || now.generation > generation
+                    })
                     .await;
                 assert!(noticed.is_some(), "frozen, and kept: {:?}", server.status());
                 host.mend();

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mainstay::{CallError, CallOptions, Fleet, Generation, Outcome, RawJson, Replay, Reply, StateKind};
-use mainstay_testkit::chaos::Dice;
-use serde_json::{Value, json};
+use mainstay_testkit::chaos::{Dice, Errand};
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -59,9 +59,9 @@ pub(crate) async fn call_until_over(
 /// Makes one call, unless its server is gone from the fleet.
 async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
     let server = dice.index(SERVERS - NEVER_CALLED);
-    let (tool, hinted_safe, arguments) = choose(&key, dice);
+    let errand = Errand::draw(key, dice);
     let mut options = CallOptions::default();
-    let mut repeatable = hinted_safe;
+    let mut repeatable = errand.repeatable;
     match dice.below(10) {
         0 => options = options.fail_fast(),
         1 => {
@@ -83,10 +83,10 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
     let began = Instant::now();
     let call = async {
         if by_public_name {
-            let tool = format!("{}__{tool}", name(server));
-            fleet.call(&tool, &arguments, options).await
+            let tool = format!("{}__{}", name(server), errand.tool);
+            fleet.call(&tool, &errand.arguments, options).await
         } else {
-            handle.call(tool, &arguments, options).await
+            handle.call(errand.tool, &errand.arguments, options).await
         }
     };
     let answer = match impatient {
@@ -97,10 +97,10 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
         Some(Ok(reply)) => {
             assert!(
                 Some(reply.generation) >= seen,
-                "{key}: {seen:?} was there before {:?}",
+                "{errand:?}: {seen:?} was there before {:?}",
                 reply.generation
             );
-            check(tool, &key, &reply)
+            check(&errand, &reply)
         }
         Some(Err(error)) => Told::Failed {
             outcome: error.outcome(),
@@ -109,52 +109,22 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
         None => Told::Dropped,
     };
     Some(Made {
-        key,
+        key: errand.key,
         server,
-        tool,
+        tool: errand.tool,
         repeatable,
         told,
         took: began.elapsed(),
     })
 }
 
-/// A tool, whether its server hints that it may be run twice, and its arguments.
-fn choose(key: &str, dice: &mut Dice) -> (&'static str, bool, Value) {
-    match dice.below(1000) {
-        0..150 => ("echo", true, json!({ "key": key })),
-        150..300 => ("pid", true, json!({ "key": key })),
-        300..400 => ("put", true, json!({ "key": key })),
-        400..650 => ("append", false, json!({ "key": key })),
-        650..700 => ("big", true, json!({ "key": key, "bytes": 100_000 })),
-        700..800 => ("sleep_ms", true, json!({ "key": key, "ms": dice.below(60) })),
-        800..805 => ("sleep_ms", true, json!({ "key": key, "ms": 5000 })),
-        805..810 => ("slow_then_answer", true, json!({ "key": key, "ms": 1600 })),
-        810..900 => (
-            "progress",
-            true,
-            json!({ "key": key, "steps": 5, "interval_ms": 4 }),
-        ),
-        900..940 => ("fail", true, json!({ "key": key })),
-        940..970 => ("refuse", true, json!({ "key": key })),
-        970..980 => ("emit", false, json!({ "key": key, "times": 20 })),
-        980..990 => ("crash", false, json!({ "key": key })),
-        _ => ("commit_then_die", false, json!({ "key": key })),
-    }
-}
-
 /// An answer must be the answer to this very call.
-fn check(tool: &'static str, key: &str, reply: &Reply) -> Told {
+fn check(errand: &Errand, reply: &Reply) -> Told {
     let result: Value = RawJson::parse(&reply.result).expect("a result is JSON");
-    let content = &result["structuredContent"];
-    match tool {
-        "echo" | "put" | "append" => assert_eq!(content["key"], key, "the answer to another call: {result}"),
-        "big" => assert_eq!(result["content"][0]["text"].as_str().map(str::len), Some(100_000)),
-        "fail" => assert_eq!(result["isError"], true),
-        _ => {}
-    }
+    errand.check(&result);
     Told::Result {
         generation: reply.generation,
-        pid: content["pid"].as_u64(),
+        pid: result["structuredContent"]["pid"].as_u64(),
     }
 }
 

@@ -171,3 +171,25 @@ async fn what_is_closed_before_its_start_never_runs() {
     assert_eq!(*heard.ends.lock().unwrap(), [End::Closed]);
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }
+
+#[test]
+fn a_transport_that_is_started_while_its_runtime_shuts_down_ends_and_holds_nobody_up() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let handle = runtime.handle().clone();
+    runtime.shutdown_background();
+    let heard = Arc::new(Heard::default());
+    let inbound = heard.clone();
+    let started = std::thread::spawn(move || {
+        let _inside = handle.enter();
+        let (near, _far) = duplex(64);
+        let (reader, writer) = tokio::io::split(near);
+        Box::new(Lines::new(reader, writer, Limits::default())).start(inbound);
+    });
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !started.is_finished() {
+        assert!(std::time::Instant::now() < deadline, "it never returns");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    started.join().unwrap();
+    assert_eq!(*heard.ends.lock().unwrap(), [End::Aborted]);
+}

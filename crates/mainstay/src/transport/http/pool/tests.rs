@@ -97,6 +97,22 @@ async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_a_pool_that_is_gone() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let pool = pool("http://127.0.0.1:1");
+    let before = tasks();
+    let (kept, _far) = line().await;
+    pool.keep(kept);
+    assert!(tasks() > before, "somebody sweeps");
+    drop(pool);
+    // No time passes: it ends with the pool, and not when it would have had something to sweep.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tasks(), before);
+}
+
 #[tokio::test]
 async fn a_connection_to_nobody_is_told_from_one_that_broke() {
     let (listener, pool) = listening().await;

@@ -1,0 +1,110 @@
+//! Clients of every kind, each of which keeps one session through all of it.
+
+mod ears;
+mod old;
+mod piped;
+mod stateless;
+mod streamable;
+mod woven;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+pub(crate) use ears::Ears;
+pub(crate) use old::Old;
+pub(crate) use piped::Piped;
+pub(crate) use stateless::Stateless;
+pub(crate) use streamable::Streamable;
+
+/// The resource that clients want to be told of.
+pub(crate) const URI: &str = "mem://one";
+
+/// A client, by the way it comes in.
+pub(crate) enum Client {
+    /// Streamable HTTP of the legacy era.
+    Streamable(Streamable),
+    /// Streamable HTTP of the modern era.
+    Stateless(Stateless),
+    /// HTTP+SSE.
+    Old(Old),
+    /// A pair of pipes.
+    Piped(Piped),
+}
+
+/// How a client waits for its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Waits,
+    /// Says after a while that it does not want the answer any more.
+    Cancels(Duration),
+    /// Is gone after a while, without a word.
+    Leaves(Duration),
+    /// Breaks its connection at each event, and takes the stream up again.
+    Breaks,
+    /// Answers nothing that it is asked; a modern client never makes the request again.
+    IsMute,
+}
+
+impl Client {
+    /// Makes a request, and answers what it is asked meanwhile. The whole answer; `None` when the client did not wait for
+    /// it, or the gateway gave none.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value, manner: Manner) -> Option<Value> {
+        match self {
+            Self::Streamable(client) => client.ask(method, params, manner).await,
+            Self::Stateless(client) => client.ask(method, params, manner).await,
+            Self::Old(client) => client.ask(method, params, manner).await,
+            Self::Piped(client) => client.ask(method, params, manner).await,
+        }
+    }
+
+    pub(crate) fn ears(&self) -> &Ears {
+        match self {
+            Self::Streamable(client) => client.ears(),
+            Self::Stateless(client) => client.ears(),
+            Self::Old(client) => client.ears(),
+            Self::Piped(client) => client.ears(),
+        }
+    }
+
+    /// Whether it subscribes by requests; a modern one listens instead.
+    pub(crate) fn subscribes(&self) -> bool {
+        match self {
+            Self::Streamable(_) | Self::Old(_) | Self::Piped(_) => true,
+            Self::Stateless(_) => false,
+        }
+    }
+
+    /// Goes away for good.
+    pub(crate) async fn leave(self) {
+        match self {
+            Self::Streamable(client) => client.leave().await,
+            Self::Stateless(client) => client.leave().await,
+            Self::Old(_) => {}
+            Self::Piped(client) => client.leave().await,
+        }
+    }
+}
+
+/// The parameters of the retry that a modern client makes of a request that wants input.
+fn retry(params: &Value, response: &Value, ears: &Ears) -> Option<Value> {
+    let result = &response["result"];
+    if result["resultType"] != "input_required" {
+        return None;
+    }
+    let questions = result["inputRequests"].as_object().expect("questions");
+    let answers: serde_json::Map<String, Value> = questions
+        .iter()
+        .map(|(name, question)| (name.clone(), ears.answer(question)))
+        .collect();
+    let mut retry = params.clone();
+    retry["inputResponses"] = Value::Object(answers);
+    if let Some(state) = result.get("requestState") {
+        retry["requestState"] = state.clone();
+    }
+    Some(retry)
+}
+
+fn cancelled(id: u64) -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+}

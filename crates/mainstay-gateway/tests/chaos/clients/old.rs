@@ -1,0 +1,54 @@
+//! A client of HTTP+SSE: its one stream is its session.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::woven::{Way, Woven};
+use super::{Ears, Manner};
+use crate::door::initialize;
+use crate::wire::{Ask, Reply};
+
+pub(crate) struct Old(Woven<Sse>);
+
+struct Sse {
+    address: SocketAddr,
+    endpoint: String,
+    stream: Reply,
+}
+
+impl Old {
+    pub(crate) async fn open(address: SocketAddr, path: &str, ears: Ears) -> Self {
+        let mut stream = Ask::new("GET", path).send(address).await;
+        let endpoint = stream.event().await.expect("where to send").data;
+        let mut way = Sse {
+            address,
+            endpoint,
+            stream,
+        };
+        way.send(&initialize(json!({ "elicitation": {} }))).await;
+        assert!(way.next().await["result"].is_object());
+        way.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
+            .await;
+        Self(Woven::new(way, ears))
+    }
+
+    pub(super) fn ears(&self) -> &Ears {
+        &self.0.ears
+    }
+
+    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: Manner) -> Option<Value> {
+        self.0.ask(method, params, manner).await
+    }
+}
+
+impl Way for Sse {
+    async fn send(&mut self, message: &Value) {
+        let reply = Ask::post(&self.endpoint, message).send(self.address).await;
+        assert_eq!(reply.status, 202, "{message}");
+    }
+
+    async fn next(&mut self) -> Value {
+        self.stream.message().await
+    }
+}

@@ -1,0 +1,163 @@
+//! A client of Streamable HTTP in the legacy era: one session, a standing stream that it breaks and takes up again, and
+//! requests whose streams it breaks too.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use mainstay_testkit::chaos::Dice;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{Ears, Manner, cancelled};
+use crate::door::Session;
+use crate::wire::Reply;
+
+pub(crate) struct Streamable {
+    session: Session,
+    ears: Ears,
+    last: u64,
+    /// Who holds the standing stream.
+    standing: Option<JoinHandle<()>>,
+}
+
+impl Streamable {
+    pub(crate) async fn open(
+        address: SocketAddr,
+        path: &'static str,
+        ears: Ears,
+        dice: Dice,
+        over: watch::Receiver<bool>,
+    ) -> Self {
+        let session = Session::open(address, path).await;
+        let first = session.listen(None).await;
+        let standing = tokio::spawn(stand_by(session.clone(), first, ears.clone(), dice, over));
+        Self {
+            session,
+            ears,
+            last: 0,
+            standing: Some(standing),
+        }
+    }
+
+    /// Another hand of the same client: it has requests of its own in the same session.
+    pub(crate) fn other_hand(&self) -> Self {
+        Self {
+            session: self.session.clone(),
+            ears: self.ears.clone(),
+            last: 1_000_000,
+            standing: None,
+        }
+    }
+
+    pub(super) fn ears(&self) -> &Ears {
+        &self.ears
+    }
+
+    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: Manner) -> Option<Value> {
+        self.last += 1;
+        let id = self.last;
+        match manner {
+            Manner::Waits | Manner::Breaks | Manner::IsMute => {
+                self.exchange(id, method, params, manner).await
+            }
+            Manner::Leaves(after) => timeout(after, self.exchange(id, method, params, manner))
+                .await
+                .ok()?,
+            Manner::Cancels(after) => {
+                let mut exchange = pin!(self.exchange(id, method, params, manner));
+                if let Ok(answer) = timeout(after, exchange.as_mut()).await {
+                    return answer;
+                }
+                assert_eq!(self.session.tell(&cancelled(id)).await.status, 202);
+                exchange.await
+            }
+        }
+    }
+
+    async fn exchange(&self, id: u64, method: &str, params: Value, manner: Manner) -> Option<Value> {
+        let mut reply = self.session.ask(id, method, params).await;
+        loop {
+            match reply.status {
+                200 => {}
+                204 => return None,
+                other => panic!("{}: {method} is refused with {other}", self.ears.mark()),
+            }
+            if !reply.is_events() {
+                return Some(reply.json().await);
+            }
+            let event = reply.event().await?;
+            if !event.data.is_empty() {
+                let message = event.json();
+                if message.get("method").is_none() {
+                    assert_eq!(message["id"], id, "the answer to another request");
+                    return Some(message);
+                }
+                if manner != Manner::IsMute {
+                    answer(&self.session, &self.ears, &message).await;
+                }
+            }
+            if let Some(last) = event.id.filter(|_| manner == Manner::Breaks) {
+                drop(reply);
+                reply = self.session.listen(Some(&last)).await;
+            }
+        }
+    }
+
+    pub(super) async fn leave(self) {
+        if let Some(standing) = self.standing {
+            standing.abort();
+            let ended = standing.await;
+            assert!(ended.is_err_and(|error| error.is_cancelled()));
+            // Others close their connections and are never seen again.
+            if self.last.is_multiple_of(2) {
+                assert_eq!(self.session.end().await.status, 204);
+                assert_eq!(self.session.ask(0, "ping", Value::Null).await.status, 404);
+            }
+        }
+    }
+}
+
+/// Hears what belongs to no request, on a stream that breaks now and then until the chaos is over.
+async fn stand_by(
+    session: Session,
+    mut stream: Reply,
+    ears: Ears,
+    mut dice: Dice,
+    mut over: watch::Receiver<bool>,
+) {
+    let mut last = None;
+    loop {
+        assert_eq!(stream.status, 200, "{}: no standing stream", ears.mark());
+        let breaks = async {
+            tokio::time::sleep(Duration::from_millis(50 + dice.below(2000))).await;
+            // Not in the end, when everything is well.
+            if *over.borrow_and_update() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let mut breaks = pin!(breaks);
+        loop {
+            tokio::select! {
+                event = stream.event() => {
+                    let event = event.expect("a standing stream stays open");
+                    last = event.id.clone().or(last);
+                    if !event.data.is_empty() {
+                        answer(&session, &ears, &event.json()).await;
+                    }
+                }
+                () = breaks.as_mut() => break,
+            }
+        }
+        drop(stream);
+        stream = session.listen(last.as_deref()).await;
+    }
+}
+
+async fn answer(session: &Session, ears: &Ears, message: &Value) {
+    if let Some(answer) = ears.hear(message) {
+        assert_eq!(session.tell(&answer).await.status, 202);
+    }
+}

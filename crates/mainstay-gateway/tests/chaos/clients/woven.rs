@@ -1,0 +1,101 @@
+//! What clients have in common to whom everything comes on one way: answers, questions and the rest, one after the other.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{Ears, Manner, cancelled, retry};
+
+/// The one way to and from a client.
+pub(super) trait Way {
+    async fn send(&mut self, message: &Value);
+    async fn next(&mut self) -> Value;
+}
+
+/// A conversation on such a way.
+pub(super) struct Woven<W> {
+    pub(super) way: W,
+    pub(super) ears: Ears,
+    last: u64,
+    /// Requests whose answer may have been on its way already when it was not wanted any more.
+    given_up: BTreeSet<u64>,
+}
+
+impl<W: Way> Woven<W> {
+    pub(super) fn new(way: W, ears: Ears) -> Self {
+        Self {
+            way,
+            ears,
+            last: 0,
+            given_up: BTreeSet::new(),
+        }
+    }
+
+    /// Makes a request, again and again while it wants input.
+    pub(super) async fn ask(&mut self, method: &str, mut params: Value, manner: Manner) -> Option<Value> {
+        loop {
+            let id = self.begin(method, &params).await;
+            let response = match manner {
+                Manner::Waits | Manner::Breaks | Manner::IsMute => self.answer(id, manner).await,
+                // Whoever leaves such a way for good ends the session with it.
+                Manner::Cancels(after) | Manner::Leaves(after) => {
+                    tokio::time::sleep(after).await;
+                    self.way.send(&cancelled(id)).await;
+                    self.given_up.insert(id);
+                    // Something else is answered all the same.
+                    let next = self.begin("tools/list", &only_meta(&params)).await;
+                    self.answer(next, manner).await;
+                    return None;
+                }
+            };
+            match retry(&params, &response, &self.ears) {
+                Some(_) if manner == Manner::IsMute => return None,
+                Some(retry) => params = retry,
+                None => return Some(response),
+            }
+        }
+    }
+
+    async fn begin(&mut self, method: &str, params: &Value) -> u64 {
+        self.last += 1;
+        let mut request = json!({ "jsonrpc": "2.0", "id": self.last, "method": method });
+        request["params"] = params.clone();
+        self.way.send(&request).await;
+        self.last
+    }
+
+    /// The answer to the latest request.
+    async fn answer(&mut self, id: u64, manner: Manner) -> Value {
+        loop {
+            let (of, response) = self.response(manner).await;
+            if of == id {
+                return response;
+            }
+            let late = self.given_up.remove(&of);
+            assert!(late, "an answer that nobody waits for: {response}");
+        }
+    }
+
+    /// The next answer; what is asked meanwhile is answered, if the manner is so.
+    async fn response(&mut self, manner: Manner) -> (u64, Value) {
+        loop {
+            let message = self.way.next().await;
+            if message.get("method").is_none() {
+                let id = message["id"].as_u64();
+                return (id.unwrap_or_else(|| panic!("{message}")), message);
+            }
+            let answer = self.ears.hear(&message);
+            if let Some(answer) = answer.filter(|_| manner != Manner::IsMute) {
+                self.way.send(&answer).await;
+            }
+        }
+    }
+}
+
+/// The parameters of a request of the same era.
+fn only_meta(params: &Value) -> Value {
+    match params.get("_meta") {
+        Some(meta) => json!({ "_meta": meta }),
+        None => json!({}),
+    }
+}

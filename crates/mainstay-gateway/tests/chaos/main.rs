@@ -1,0 +1,151 @@
+//! A gateway in front of servers of every kind, with clients of every kind, under an adversary that kills, freezes, restarts,
+//! disables, removes and replaces the servers, and cuts and holds the network to them. The clients list, call, subscribe, are
+//! asked, cancel, leave, and break their own connections; each keeps one session through all of it.
+//! Whatever happens, the gateway keeps its word: see [`verdict`].
+//!
+//! `MAINSTAY_CHAOS_SECONDS` and `MAINSTAY_CHAOS_SEED` ask for another run; the seed decides what everybody does, the
+//! machine decides when.
+
+#[path = "../../../mainstay/tests/chaos/adversary.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the chaos of the library, which needs more of it"
+)]
+mod adversary;
+#[path = "../../../mainstay/tests/chaos/cast.rs"]
+mod cast;
+mod clients;
+#[path = "../http/clients.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the door, which need more of it"
+)]
+mod door;
+mod finale;
+mod house;
+mod person;
+#[path = "../desk/client.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the desk, which need more of it"
+)]
+mod pipes;
+#[path = "../../../mainstay/tests/support/processes.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of processes, which need more of it"
+)]
+mod support;
+mod verdict;
+#[path = "../http/wire.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the door, which need more of it"
+)]
+mod wire;
+
+use std::time::{Duration, Instant};
+
+use mainstay::ServerConfig;
+use mainstay_testkit::chaos::{Held, Lateness, setting};
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::{FaultyServer, Script, procfs};
+use tokio::sync::watch;
+
+use adversary::Adversary;
+use cast::Cast;
+use house::House;
+use support::Stage;
+use verdict::Evidence;
+
+const SERVERS: usize = 12;
+const SECONDS: u64 = 20;
+const SEED: u64 = 1;
+
+/// How long each call may take.
+const DEADLINE: Duration = Duration::from_millis(1500);
+
+/// The first so many servers, of every kind, are never disabled, so their tools are listed at every moment.
+const NEVER_DISABLED: usize = 6;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_gateway_keeps_its_word_in_chaos() {
+    let seed = setting("MAINSTAY_CHAOS_SEED", SEED);
+    let lasts = Duration::from_secs(setting("MAINSTAY_CHAOS_SECONDS", SECONDS));
+    println!("chaos for {lasts:?} with seed {seed}");
+
+    let stage = Stage::new();
+    let before = after_a_first_gateway(&stage).await;
+    let cast = Cast::assemble(stage).await;
+    let house = House::open((0..SERVERS).map(|n| cast.config(n, 0))).await;
+    let (over, chaos) = watch::channel(false);
+    let machine = Lateness::watch();
+    let guests = house.guests(seed, &chaos).await;
+    let living: Vec<_> = guests
+        .into_iter()
+        .map(|guest| tokio::spawn(guest.live(chaos.clone())))
+        .collect();
+
+    let fleet = house.gateway.fleet().clone();
+    let mut adversary = Adversary::new(&fleet, &cast, seed);
+    adversary.rage(Instant::now() + lasts).await;
+    adversary.relent().await;
+    finale::servers_are_back(&fleet).await;
+    over.send_replace(true);
+    let mut guests = Vec::new();
+    for life in living {
+        guests.push(life.await.unwrap());
+    }
+    finale::renewed(&fleet).await;
+    for guest in &mut guests {
+        guest.finds_all_well().await;
+    }
+    let machine_late = machine.worst().await;
+
+    let mut diaries = Vec::new();
+    let mut heard = [0; 3];
+    for guest in guests {
+        let ears = guest.client.ears();
+        let of_guest = [ears.questions(), ears.updates(), ears.changes()];
+        heard = std::array::from_fn(|what| heard[what] + of_guest[what]);
+        guest.client.leave().await;
+        diaries.push(guest.diary);
+    }
+    let deeds = adversary.deeds();
+    drop((fleet, adversary));
+    house.close().await;
+    assert_eq!(cast.stage().tree().pids(), [] as [i32; 0], "processes are left");
+    let ledgers = cast.lines();
+    drop(cast);
+    assert_eq!(procfs::zombie_children(), [] as [i32; 0], "zombies are left");
+    before.is_held_again().await;
+
+    Evidence {
+        diaries,
+        ledgers,
+        deeds,
+        heard,
+        machine_late,
+    }
+    .judge();
+}
+
+fn name(server: usize) -> String {
+    format!("s{server:02}")
+}
+
+/// What is held when a first gateway has come and gone, and has left what every later one finds there: the guardian, the
+/// signal handler.
+async fn after_a_first_gateway(stage: &Stage) -> Held {
+    let far = FaultyHttpServer::start(Script::new(), HttpScript::new())
+        .await
+        .unwrap();
+    let house = House::open([
+        stage.server("first", FaultyServer::new()).build().unwrap(),
+        ServerConfig::http("web", far.url("/mcp")).build().unwrap(),
+    ])
+    .await;
+    house.close().await;
+    drop(far);
+    Held::settled().await
+}

@@ -1,0 +1,84 @@
+//! What a gateway owes its clients whatever happens behind it, held against what happened:
+//!
+//! - every request is answered, and by its time;
+//! - no call that may have run is run again, and one that is said not to have run did not.
+//!
+//! That no session is lost, that lists are whole, that nobody hears what is another's, that everything works again and that
+//! nothing is left behind is seen elsewhere, as it happens.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use mainstay_testkit::chaos::Runs;
+
+use crate::person::{Diary, Told};
+
+/// How much later than the machine itself an answer may be.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// How often somebody is woken on the way of a request and its answer, each as late as the machine is: the client and the
+/// gateway when they connect, when they write and when they read, and the call at its deadline.
+const WAKES: u32 = 5;
+
+pub(crate) struct Evidence<D> {
+    pub(crate) diaries: Vec<Diary>,
+    /// What each server's processes did.
+    pub(crate) ledgers: Vec<Vec<String>>,
+    pub(crate) deeds: D,
+    /// Questions that clients were asked, updates and changes of lists that they heard of.
+    pub(crate) heard: [usize; 3],
+    /// How late a task that only sleeps was woken at worst.
+    pub(crate) machine_late: Duration,
+}
+
+impl<D: Debug> Evidence<D> {
+    pub(crate) fn judge(&self) {
+        self.print();
+        self.every_answer_came_in_time();
+        self.no_call_ran_more_often_than_its_caller_may_believe();
+        let answered: usize = self.diaries.iter().map(|diary| diary.answered).sum();
+        assert!(answered > 0, "no question was ever answered");
+        assert!(self.heard.iter().all(|&times| times > 0), "{:?}", self.heard);
+    }
+
+    fn every_answer_came_in_time(&self) {
+        let waits = self.diaries.iter().flat_map(|diary| &diary.waits);
+        let late: Vec<_> = waits
+            .filter(|wait| wait.took > wait.limit + WAKES * self.machine_late + SLACK)
+            .collect();
+        assert!(late.is_empty(), "{late:#?}");
+    }
+
+    fn no_call_ran_more_often_than_its_caller_may_believe(&self) {
+        let runs = Runs::of(&self.ledgers);
+        for call in self.diaries.iter().flat_map(|diary| &diary.calls) {
+            let ran = runs.count(call.server, call.tool, &call.key);
+            let allowed = match &call.told {
+                Told::Answer => 1..=call.most,
+                Told::NotThere => 0..=0,
+                Told::Failed(outcome) if outcome == "not_sent" || outcome == "refused" => 0..=0,
+                Told::Failed(_) | Told::GivenUp => 0..=call.most,
+            };
+            assert!(allowed.contains(&ran), "ran {ran} times: {call:?}");
+        }
+    }
+
+    fn print(&self) {
+        let mut told: BTreeMap<String, usize> = BTreeMap::new();
+        for call in self.diaries.iter().flat_map(|diary| &diary.calls) {
+            *told.entry(format!("{:?}", call.told)).or_default() += 1;
+        }
+        println!("calls: {told:?}");
+        let waits = self.diaries.iter().flat_map(|diary| &diary.waits);
+        if let Some(latest) = waits.max_by_key(|wait| wait.took.saturating_sub(wait.limit)) {
+            println!(
+                "latest answer, on a machine {:?} late: {} took {:?} of {:?}",
+                self.machine_late, latest.what, latest.took, latest.limit
+            );
+        }
+        let [questions, updates, changes] = self.heard;
+        println!("{questions} questions, {updates} updates and {changes} changes of lists were heard of");
+        println!("deeds: {:?}", self.deeds);
+    }
+}

@@ -1,0 +1,142 @@
+//! Under `/mcp/SERVER` payloads pass byte for byte, in both directions, whatever carries them on either side. What has to
+//! differ is written out here, and nothing else does.
+
+mod downstream;
+mod odd;
+#[path = "../desk/client.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the desk, which need more of it"
+)]
+mod pipes;
+mod puppet;
+mod upstream;
+#[path = "../http/wire.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the door, which need more of it"
+)]
+mod wire;
+
+mod asking;
+mod offering;
+mod passing;
+
+use std::future::pending;
+use std::sync::Arc;
+
+use mainstay::{Era, Fleet};
+use mainstay_gateway::{Gateway, HttpDoor};
+use tokio::net::TcpListener;
+
+use downstream::{Client, Downstream};
+use puppet::Puppet;
+use upstream::Upstream;
+use wire::LONG;
+
+/// One client before one server.
+struct Pair {
+    up: Upstream,
+    down: Downstream,
+    puppet: Arc<Puppet>,
+    client: Client,
+}
+
+/// Holds for every kind of client before every kind of server.
+async fn everywhere(check: impl AsyncFn(&mut Pair)) {
+    for up in Upstream::ALL {
+        let (puppet, config) = up.start().await;
+        let gateway = Gateway::start(Fleet::builder(), [config]);
+        let server = gateway.fleet().server("one").unwrap();
+        server.wait_connected(LONG).await.expect("connected");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serves = gateway.clone();
+        let serving = tokio::spawn(async move {
+            let served = serves.serve_http(listener, HttpDoor::new(), pending()).await;
+            served.unwrap();
+        });
+        for down in Downstream::ALL {
+            let client = down.connect(&gateway, address).await;
+            let puppet = puppet.clone();
+            let mut pair = Pair {
+                up,
+                down,
+                puppet,
+                client,
+            };
+            check(&mut pair).await;
+        }
+        serving.abort();
+    }
+}
+
+impl Pair {
+    /// The answer that the client of this pair gets for this result of its server.
+    ///
+    /// A modern client is told that it is complete where the server does not say; and that it must not keep what it reads,
+    /// for the same reason.
+    fn answer(&self, method: &str, result: &str) -> String {
+        let mut result = self.puppet.completed(result);
+        if (self.up.era(), self.down.era()) == (Era::Legacy, Era::Modern) {
+            let added = match method {
+                "resources/read" => r#","resultType":"complete","ttlMs":0,"cacheScope":"private"}"#,
+                _other => r#","resultType":"complete"}"#,
+            };
+            result.pop();
+            result.push_str(added);
+        }
+        format!(r#"{{"jsonrpc":"2.0","id":"\u0069d","result":{result}}}"#)
+    }
+
+    /// The parameters that the server of this pair gets for these of its client, with this in their `_meta`.
+    ///
+    /// What a modern client says of itself goes no further than the gateway. What a modern server must be told of its client,
+    /// and how much that client wants logged, is told by the gateway, which also wants to know of the progress.
+    fn params(&self, params: &str, meta: &str) -> String {
+        let added = match (self.up.era(), self.down.era()) {
+            (Era::Legacy, _) => String::new(),
+            (Era::Modern, Era::Legacy) => TOLD.to_owned(),
+            (Era::Modern, Era::Modern) => format!(r#"{TOLD},"io.modelcontextprotocol/logLevel":"debug""#),
+        };
+        format!(r#"{{{params},"_meta":{{{meta}{added},"progressToken":#}}}}"#)
+    }
+
+    /// The parameters of the latest message of this method at the server, but for the number that the gateway gave it.
+    fn heard(&self, method: &str) -> String {
+        let heard = self.puppet.heard(method);
+        let (head, token) = heard.rsplit_once(r#""progressToken":"#).expect("a token");
+        let rest = token.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        format!(r#"{head}"progressToken":#{rest}"#)
+    }
+}
+
+/// What a modern server is told of its client with each request: what the client can answer is passed on as it is.
+const TOLD: &str = concat!(
+    r#","io.modelcontextprotocol/protocolVersion":"2026-07-28""#,
+    r#","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"x-form":1.0}}"#,
+    r#","io.modelcontextprotocol/clientInfo":{"name":"mainstay","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}"#
+);
+
+/// Shows where two long texts part.
+#[track_caller]
+fn assert_same(pair: &Pair, got: &str, expected: &str) {
+    if got == expected {
+        return;
+    }
+    let equal = got
+        .chars()
+        .zip(expected.chars())
+        .take_while(|(got, expected)| got == expected)
+        .count();
+    let around = |text: &str| -> String { text.chars().skip(equal.saturating_sub(60)).take(260).collect() };
+    panic!(
+        "{:?} before {:?}, after {equal} equal characters:\n     got …{}\nexpected …{}",
+        pair.down,
+        pair.up,
+        around(got),
+        around(expected)
+    );
+}
