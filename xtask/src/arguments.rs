@@ -15,7 +15,8 @@ Usage: cargo xtask CHORE
   partners            installs the real MCP servers and clients of the tests, under target/partners
   conformance         the MCP conformance suite against the library as a client, and against a server
                       behind the gateway
-  bench [ARGS]        the library's benchmarks
+  bench [ARGS]        the benchmarks of the library and of the gateway
+  rivals              installs what the gateway is measured beside, under target/rivals
   chaos [--seconds N] [--seed S]
                       the chaos tests for N seconds each (default 60); the seed replays a run
   help                this text";
@@ -27,6 +28,7 @@ pub(crate) enum Chore {
     Help,
     Test(TestOptions),
     Partners,
+    Rivals,
     Conformance,
     Bench { passed_on: Vec<String> },
     Chaos(ChaosOptions),
@@ -53,6 +55,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         "help" | "--help" | "-h" => Ok(Chore::Help),
         "test" => parse_test(arguments).map(Chore::Test),
         "partners" => alone(Chore::Partners, &chore, arguments),
+        "rivals" => alone(Chore::Rivals, &chore, arguments),
         "conformance" => alone(Chore::Conformance, &chore, arguments),
         "bench" => Ok(Chore::Bench {
             passed_on: arguments.collect(),
@@ -137,6 +140,7 @@ mod tests {
         assert!(parsed("test --quik").is_err());
         assert!(parsed("chaos --second 3").is_err());
         assert!(parsed("partners now").is_err());
+        assert!(parsed("rivals now").is_err());
         assert!(parsed("conformance now").is_err());
         assert!(parsed("tset").is_err());
     }

@@ -11,6 +11,7 @@ mod npm;
 mod partners;
 mod project;
 mod purity;
+mod rivals;
 mod service;
 mod stamp;
 mod tools;
@@ -20,6 +21,9 @@ use std::time::Duration;
 
 use arguments::{Chore, HELP};
 use project::Project;
+
+/// What has benchmarks: the library, and the program with the gateway.
+const BENCHED: [&str; 2] = ["mainstay", "mainstay-cli"];
 
 /// A benchmark run builds with optimisations and then measures for minutes.
 const BENCH_WITHIN: Duration = Duration::from_secs(3600);
@@ -51,13 +55,12 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Test(options) => checks::run(&project, &options),
         Chore::Partners => partners::install(&project).and_then(|()| partners::build_rmcp_server(&project)),
         Chore::Conformance => conformance::run(&project),
-        Chore::Bench { passed_on } => child::run(
-            project
-                .cargo()
-                .args(["bench", "--package", "mainstay"])
-                .args(passed_on),
-            BENCH_WITHIN,
-        ),
+        Chore::Rivals => rivals::install(&project),
+        Chore::Bench { passed_on } => BENCHED.iter().try_for_each(|package| {
+            let mut cargo = project.cargo();
+            cargo.args(["bench", "--package", package]).args(&passed_on);
+            child::run(&mut cargo, BENCH_WITHIN)
+        }),
         Chore::Chaos(options) => chaos::run(&project, &options),
     }
 }

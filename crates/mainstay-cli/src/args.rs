@@ -143,7 +143,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7332")]
     pub(crate) listen: SocketAddr,
     /// Serve one client on stdin and stdout instead, until it closes stdin
-    #[arg(long, conflicts_with_all = ["listen", "token_file", "token_env", "tls_cert", "allow_host", "allow_origin"])]
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "token_env", "tls_cert", "allow_host", "allow_origin", "drain"])]
     pub(crate) stdio: bool,
     /// A file that holds the bearer token which clients must show
     #[arg(long, value_name = "FILE", conflicts_with = "token_env")]

@@ -12,12 +12,13 @@ use bytes::Bytes;
 use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
 
+use crate::desk::tasks::{self, OwnTasks};
 use crate::desk::{Hearing, Level};
 use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
-pub(crate) use running::{Busy, MAX_RUNNING, Running};
+pub(crate) use running::{Busy, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
 pub(crate) trait Line: Send + Sync + 'static {
@@ -34,6 +35,8 @@ pub(crate) struct Client {
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
     asks: Asks,
+    /// The tasks that it has begun.
+    pub(crate) tasks: OwnTasks,
     lines: Mutex<Lines>,
     /// Its seat in the audience; a client of one request has none.
     hearing: OnceLock<Hearing>,
@@ -80,6 +83,7 @@ impl Client {
             capabilities: Mutex::default(),
             level: Mutex::default(),
             asks: Asks::default(),
+            tasks: OwnTasks::default(),
             lines: Mutex::default(),
             hearing: OnceLock::new(),
             own,
@@ -131,8 +135,13 @@ impl Client {
         self.hearing.get()
     }
 
-    pub(crate) fn set_level(&self, level: Level) {
-        *lock(&self.level) = Some(level);
+    /// The least severe log message it wants, where it says so.
+    pub(crate) fn level(&self) -> Option<Level> {
+        *lock(&self.level)
+    }
+
+    pub(crate) fn set_level(&self, level: Option<Level>) {
+        *lock(&self.level) = level;
     }
 
     /// Where what belongs to no request goes from now on.
@@ -176,6 +185,18 @@ impl Client {
         asked.answer().await
     }
 
+    /// Whether it wants to hear what this server logs at this level.
+    fn wants(&self, server: &str, level: Level) -> bool {
+        match (self.era, self.level()) {
+            (Era::Legacy | Era::Modern, Some(least)) => least <= level,
+            (Era::Legacy, None) => {
+                let unasked = self.hearing().map(|hearing| hearing.unasked_level(server));
+                unasked.is_none_or(|least| least <= level)
+            }
+            (Era::Modern, None) => false,
+        }
+    }
+
     fn line(&self) -> Option<Arc<dyn Line>> {
         let lines = self.lines();
         lines.calls.last().or(lines.standing.as_ref()).cloned()
@@ -194,29 +215,39 @@ impl ClientHandler for Client {
         }
     }
 
+    fn log_level(&self) -> Option<&str> {
+        self.level().map(Level::word)
+    }
+
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move {
             if let Some(capability) = self.lacks_for(&request.method) {
                 return Err(declined(&request.method, capability));
             }
-            self.ask(&request.method, request.params.as_ref()).await
+            let ServerRequest {
+                server,
+                method,
+                params,
+                ..
+            } = request;
+            let params = tasks::shown(&self.scope, &server, &method, params);
+            let answer = self.ask(&method, params.as_ref()).await?;
+            Ok(tasks::as_known(&self.scope, answer))
         })
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let ServerNotification { method, params, .. } = notification;
-        if method == "notifications/message" {
-            let wanted = match (self.era, *lock(&self.level)) {
-                // A legacy client that does not say takes what the server sends.
-                (Era::Legacy, None) => true,
-                (Era::Modern, None) => false,
-                (Era::Legacy | Era::Modern, Some(least)) => Level::of_message(params.as_ref()) >= least,
-            };
-            if !wanted {
-                return;
-            }
+        let ServerNotification {
+            server,
+            method,
+            params,
+            ..
+        } = notification;
+        if method == "notifications/message" && !self.wants(&server, Level::of_message(params.as_ref())) {
+            return;
         }
         if let Some(line) = self.line() {
+            let params = tasks::shown(&self.scope, &server, &method, params);
             line.send(message::notification(&method, params.as_ref()));
         }
     }

@@ -1,10 +1,10 @@
-//! A server's failure, in words that a model can act on: which server, how it is, when it is tried again, and whether
-//! the call may have run.
+//! A server's failure, in words that a model can act on: which server, how it is, whether the call may have run, and
+//! what to do, in this order. The same stands for programs in `_meta.mainstay`, or in the data of an error.
 
 use std::time::Duration;
 
 use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, NotConnected, Outcome};
+use mainstay::{CallError, NotConnected, Outcome, Reason, StateKind, TimeoutKind};
 use serde_json::{Value, json};
 
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
@@ -34,7 +34,7 @@ pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
         return Err(answered);
     }
     let result = json!({
-        "content": [{ "type": "text", "text": words(error) }],
+        "content": [{ "type": "text", "text": answered.message() }],
         "isError": true,
         "_meta": { "mainstay": facts(error) },
     });
@@ -42,35 +42,199 @@ pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
 }
 
 fn words(error: &CallError) -> String {
-    let mut words = error.to_string();
-    let advice = match (error.outcome(), error.retry_after()) {
-        (Outcome::NotSent | Outcome::Refused, Some(pause)) => {
+    match error {
+        CallError::NotConnected(now) => format!("{}. The call did not run. {}", how(now), advice(now)),
+        CallError::WaitTimedOut { waited, now } => format!(
+            "{}. The call waited {} for it and did not run. {}",
+            how(now),
+            seconds(*waited),
+            advice(now)
+        ),
+        CallError::TooManyWaiting { limit, now } => format!(
+            "{}. {limit} calls wait for it already, and this one did not run. {}",
+            how(now),
+            advice(now)
+        ),
+        CallError::TimedOut {
+            server,
+            kind,
+            outcome,
+            ..
+        } => format!(
+            "Server {server} did not answer in time ({}). {}",
+            late(*kind),
+            ran(*outcome)
+        ),
+        CallError::Lost {
+            server,
+            reason,
+            trouble,
+            outcome,
+            ..
+        } => {
+            let why = trouble
+                .as_ref()
+                .map_or_else(|| reason.clone(), ToString::to_string);
             format!(
-                "It did not run and can be called again, best in {}.",
-                seconds(pause)
+                "The connection to server {server} was lost ({why}), and it is being restarted. {}",
+                ran(*outcome)
             )
         }
-        (Outcome::NotSent | Outcome::Refused, None) => "It did not run and can be called again.".to_owned(),
-        (Outcome::Unknown, _) => "It may have run: check its effects before calling it again.".to_owned(),
-        // An answer says for itself what became of the call.
-        _answered => return words,
+        CallError::NotCarried {
+            server,
+            reason,
+            outcome,
+            ..
+        } => format!(
+            "The call could not be carried to server {server} ({reason}). {}",
+            ran(*outcome)
+        ),
+        CallError::AuthRequired {
+            server, challenge, ..
+        } => {
+            let scopes = scopes(&challenge.scopes);
+            format!("Server {server} asks for a login{scopes}. The call did not run. {LOGIN}")
+        }
+        CallError::Throttled {
+            server, retry_after, ..
+        } => {
+            let when =
+                retry_after.map_or_else(|| "later".to_owned(), |pause| format!("in {}", seconds(pause)));
+            format!("Server {server} has too much to do. The call did not run. Call it again {when}.")
+        }
+        CallError::BadAnswer { server, what, .. } => format!(
+            "Server {server} answered with something that cannot be used ({what}). The call has run: check its effects \
+             before you call it again."
+        ),
+        CallError::KeeperFailed { server } => {
+            format!("Server {server} is being restarted. The call did not run. Call it again in a moment.")
+        }
+        other => format!("{other}."),
+    }
+}
+
+const LOGIN: &str = "A person must log in to the server; until then it cannot be called.";
+
+/// How a server is that is not connected.
+fn how(now: &NotConnected) -> String {
+    let server = &now.server;
+    let trouble = || {
+        let error = now.last_error.as_ref();
+        error.map_or_else(String::new, |error| format!(": {error}"))
     };
-    words.push_str(". ");
-    words.push_str(&advice);
-    words
+    let failures = match now.attempt {
+        0 => String::new(),
+        1 => ", 1 failure".to_owned(),
+        n => format!(", {n} failures in a row"),
+    };
+    match (now.state, now.reason) {
+        (StateKind::Disabled | StateKind::Disabling, _) => format!("Server {server} is disabled"),
+        (StateKind::Connecting, _) if now.attempt == 0 => format!("Server {server} is starting (connecting)"),
+        (StateKind::Connecting, _) => {
+            format!("Server {server} is starting (connecting{failures}){}", trouble())
+        }
+        (StateKind::Reconnecting, _) => {
+            format!(
+                "Server {server} is being restarted (reconnecting{failures}){}",
+                trouble()
+            )
+        }
+        (StateKind::Disconnected, Some(Reason::Idle)) => {
+            format!("Server {server} was stopped since nobody used it (disconnected)")
+        }
+        (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
+            let challenge = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
+            let scopes = challenge.map_or_else(String::new, |challenge| scopes(&challenge.scopes));
+            format!("Server {server} asks for a login{scopes} (disconnected)")
+        }
+        (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => {
+            format!("Server {server} is down (disconnected{failures}){}", trouble())
+        }
+        (StateKind::PermanentlyFailed, _) => {
+            format!(
+                "Server {server} has failed and is not tried again (permanently_failed){}",
+                trouble()
+            )
+        }
+        // It has come back since.
+        (StateKind::Connected, _) => format!("Server {server} was not connected"),
+    }
+}
+
+/// What to do about it.
+fn advice(now: &NotConnected) -> String {
+    let again = || {
+        let pause = now.next_retry.map(|at| {
+            at.duration_since(std::time::SystemTime::now())
+                .unwrap_or_default()
+        });
+        pause.map(seconds)
+    };
+    match (now.state, now.reason) {
+        (StateKind::Disabled | StateKind::Disabling, _) => {
+            "A person must enable the server; until then it cannot be called.".to_owned()
+        }
+        (StateKind::Disconnected, Some(Reason::AuthRequired)) => LOGIN.to_owned(),
+        (StateKind::PermanentlyFailed, _) => {
+            "A person must mend and restart the server; until then it cannot be called.".to_owned()
+        }
+        (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => match again() {
+            Some(pause) => format!("The server is tried again in {pause}, or when a person restarts it."),
+            None => "A person must restart the server; until then it cannot be called.".to_owned(),
+        },
+        (StateKind::Connecting | StateKind::Reconnecting, _) => match again() {
+            Some(pause) => format!("The server is tried again in {pause}: call it again then."),
+            None => "Call it again in a moment.".to_owned(),
+        },
+        (StateKind::Disconnected, Some(Reason::Idle)) | (StateKind::Connected, _) => {
+            "Call it again in a moment.".to_owned()
+        }
+    }
+}
+
+fn late(kind: TimeoutKind) -> &'static str {
+    match kind {
+        TimeoutKind::Idle => "neither an answer nor progress",
+        TimeoutKind::Total => "it took too long in all",
+        TimeoutKind::Person => "it waited for an answer of the client",
+    }
+}
+
+/// Whether a call that was on its way has run, and what to do.
+fn ran(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::NotSent | Outcome::Refused => "The call did not run. Call it again in a moment.",
+        Outcome::Unknown => "The call may have run: check its effects before you call it again.",
+        _answered => "The call has run: check its effects before you call it again.",
+    }
 }
 
 /// The same for programs.
 fn facts(error: &CallError) -> Value {
     let mut facts = json!({ "outcome": outcome(error.outcome()) });
+    if let Some(server) = server(error) {
+        facts["server"] = json!(server);
+    }
     if let Some(pause) = error.retry_after() {
         facts["retryAfterMs"] = json!(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
     }
+    let mut challenge = None;
     if let Some(now) = not_connected(error) {
-        facts["server"] = json!(now.server);
         facts["state"] = json!(now.state.to_string());
         facts["attempt"] = json!(now.attempt);
-        facts["reason"] = json!(now.reason.map(mainstay::Reason::as_str));
+        facts["reason"] = json!(now.reason.map(Reason::as_str));
+        let asked = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
+        challenge = asked.filter(|_| now.reason == Some(Reason::AuthRequired));
+    }
+    if let CallError::AuthRequired { challenge: asked, .. } = error {
+        challenge = Some(asked);
+    }
+    if let Some(challenge) = challenge {
+        facts["login"] = json!({
+            "scopes": challenge.scopes,
+            "resourceMetadata": challenge.resource_metadata,
+            "error": challenge.error,
+        });
     }
     facts
 }
@@ -84,6 +248,25 @@ fn not_connected(error: &CallError) -> Option<&NotConnected> {
     }
 }
 
+fn server(error: &CallError) -> Option<&str> {
+    match error {
+        CallError::NotConnected(now)
+        | CallError::WaitTimedOut { now, .. }
+        | CallError::TooManyWaiting { now, .. } => Some(&now.server),
+        CallError::TimedOut { server, .. }
+        | CallError::Lost { server, .. }
+        | CallError::NotCarried { server, .. }
+        | CallError::AuthRequired { server, .. }
+        | CallError::Throttled { server, .. }
+        | CallError::Rpc { server, .. }
+        | CallError::BadAnswer { server, .. }
+        | CallError::Hidden { server, .. }
+        | CallError::KeeperFailed { server }
+        | CallError::TooManySubscriptions { server, .. } => Some(server),
+        _of_no_server => None,
+    }
+}
+
 const fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::NotSent => "not_sent",
@@ -93,6 +276,16 @@ const fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
+fn scopes(scopes: &[String]) -> String {
+    if scopes.is_empty() {
+        return String::new();
+    }
+    format!(" with the scopes {}", scopes.join(" "))
+}
+
 fn seconds(pause: Duration) -> String {
     format!("{:.1} s", pause.as_secs_f64().max(0.1))
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,7 @@ pub(crate) struct RequestMeta {
 impl RequestMeta {
     pub(crate) fn read(params: Option<&RawJson>) -> Self {
         let meta = params
+            .filter(|params| params.may_hold("_meta"))
             .and_then(Object::parse)
             .and_then(|params| Object::parse(params.get("_meta")?));
         let Some(meta) = meta else {
@@ -95,21 +96,16 @@ pub(crate) fn missing_in_meta(key: &str) -> RpcError {
     invalid_params(format!("`_meta` must hold {key}"))
 }
 
-/// The parameters without what a modern request says of its client: the server behind is told in its own way. How much the
-/// client wants logged a server of the same era is told as it is.
-pub(crate) fn without_client(params: RawJson, server: Era) -> RawJson {
+/// The parameters without what a modern request says of its client: the server behind is told in its own way.
+pub(crate) fn without_client(params: RawJson) -> RawJson {
     let Some(mut object) = Object::parse(&params) else {
         return params;
     };
     let Some(mut meta) = object.get("_meta").and_then(Object::parse) else {
         return params;
     };
-    for key in [VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY] {
+    for key in [VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY] {
         meta.remove(key);
-    }
-    match server {
-        Era::Legacy => drop(meta.remove(LOG_LEVEL_KEY)),
-        Era::Modern => {}
     }
     object.set("_meta", meta.to_raw());
     object.to_raw()
@@ -185,7 +181,7 @@ mod tests {
         assert_eq!(meta.era(), Era::Modern);
         assert_eq!(meta.progress_token, Some(RawJson::from(7)));
         assert_eq!(
-            without_client(params, Era::Legacy).as_str(),
+            without_client(params).as_str(),
             r#"{"name":"a", "_meta":{"traceparent":"00-1" ,"progressToken":7}}"#
         );
         assert_eq!(RequestMeta::read(None).era(), Era::Legacy);

@@ -66,17 +66,16 @@ impl Machine {
             Attempt::Pausing(..) if self.closing.is_some() => None,
             Attempt::Pausing(at, _) => deadline(*at, Timer::Start),
             Attempt::Opening(_, by) => deadline(*by, Timer::Open),
-            Attempt::Listing(_, refresh) => of_refresh(refresh),
+            Attempt::Listing(opened) => {
+                let soonest = [of_refresh(&opened.refresh), of_watch(&opened.watch)];
+                soonest.into_iter().flatten().min()
+            }
         }
     }
 }
 
 fn of_live(live: &Live) -> Option<Deadline> {
-    let watch = match live.watch {
-        Watch::Off => None,
-        Watch::Listening(until) => deadline(until, Timer::Silence),
-        Watch::Asked { by, .. } => deadline(by, Timer::Answer),
-    };
+    let watch = of_watch(&live.watch);
     let proof = live.proven_at.map(|at| Deadline {
         at,
         timer: Timer::Proof,
@@ -89,6 +88,14 @@ fn of_live(live: &Live) -> Option<Deadline> {
         .into_iter()
         .flatten()
         .min()
+}
+
+fn of_watch(watch: &Watch) -> Option<Deadline> {
+    match *watch {
+        Watch::Off => None,
+        Watch::Listening(until) => deadline(until, Timer::Silence),
+        Watch::Asked { by, .. } => deadline(by, Timer::Answer),
+    }
 }
 
 fn of_refresh(refresh: &Refresh) -> Option<Deadline> {

@@ -43,5 +43,5 @@ pub use effect::{Cause, Effect, Effects, Manner, Transition};
 pub use input::{Input, Listing, Recovery, Vitals};
 pub use machine::{Desired, Machine};
 pub use policy::{Backoff, Bucket, Limits, Policy, Probe, WhenSpent};
-pub use state::{Attempt, Live, Pause, Refresh, Rest, State, StateKind};
+pub use state::{Attempt, Live, Opened, Pause, Refresh, Rest, State, StateKind};
 pub use time::{Generation, Moment};

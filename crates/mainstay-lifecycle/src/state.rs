@@ -32,7 +32,7 @@ pub enum Attempt {
     /// Dialling; over at the deadline.
     Opening(Generation, Moment),
     /// Open, and being listed.
-    Listing(Generation, Refresh),
+    Listing(Opened),
 }
 
 /// Why a dial is not started yet.
@@ -47,6 +47,14 @@ pub enum Pause {
     Absent(Generation),
     /// The bucket of starts is empty.
     Token,
+}
+
+/// A connection that is open, and whose first listing is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Opened {
+    pub(crate) generation: Generation,
+    pub(crate) refresh: Refresh,
+    pub(crate) watch: Watch,
 }
 
 /// A live connection.
@@ -144,8 +152,12 @@ impl State {
     /// The generation whose reports count, if there is one.
     pub const fn generation(&self) -> Option<Generation> {
         match self {
-            Self::Connecting(Attempt::Opening(generation, _) | Attempt::Listing(generation, _))
-            | Self::Reconnecting(Attempt::Opening(generation, _) | Attempt::Listing(generation, _))
+            Self::Connecting(
+                Attempt::Opening(generation, _) | Attempt::Listing(Opened { generation, .. }),
+            )
+            | Self::Reconnecting(
+                Attempt::Opening(generation, _) | Attempt::Listing(Opened { generation, .. }),
+            )
             | Self::Connected(Live { generation, .. }) => Some(*generation),
             Self::Connecting(Attempt::Pausing(..))
             | Self::Reconnecting(Attempt::Pausing(..))

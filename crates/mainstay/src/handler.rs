@@ -26,6 +26,12 @@ pub trait ClientHandler: Send + Sync + 'static {
         ClientCapabilities::default()
     }
 
+    /// The least severe log message that is wanted of a modern server, which is told with each request. Without it, what
+    /// was wished of the server as a whole counts.
+    fn log_level(&self) -> Option<&str> {
+        None
+    }
+
     /// Answers one request. The default declines it properly.
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move { Err(decline(&request.method)) })

@@ -175,8 +175,39 @@ async fn a_server_that_asks_for_a_certificate_is_shown_the_one_configured() {
     let front = Front::open(authority.server(true)).await;
     let nobody = ServerConfig::http("s", front.url.as_str()).root_certificates(authority.ca());
     let (fleet, status) = settled(nobody).await;
-    let trouble = status.last_error.expect("nobody is let in without");
-    assert!(trouble.message.contains("CertificateRequired"), "{trouble}");
+    let (kind, message) = refusal(&status);
+    assert_eq!(kind, std::io::ErrorKind::PermissionDenied, "{message}");
+    assert!(
+        message.contains("asks for a certificate of its client"),
+        "{message}"
+    );
     assert!(front.shown.borrow().is_empty());
+    fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_renewed_is_shown_from_the_next_connection_on() {
+    let authority = Authority::new();
+    let front = Front::open(authority.server(true)).await;
+    let write = || {
+        let (certificate, key) = authority.issue("client.example");
+        let pem = format!("{}{}", certificate.pem(), key.serialize_pem());
+        (authority.file("client.pem", &pem), certificate.der().to_vec())
+    };
+    let (both, old) = write();
+    let config = ServerConfig::http("s", front.url.as_str())
+        .root_certificates(authority.ca())
+        .client_certificate(&both, &both);
+    let fleet = Fleet::builder().start([config.build().unwrap()]);
+    let server = fleet.server("s").unwrap();
+    server.wait_connected(LONG).await.unwrap();
+    assert!(front.shown.borrow().iter().all(|shown| *shown == old));
+
+    let (_, new) = write();
+    let before = front.shown.borrow().len();
+    server.restart().await.unwrap();
+    let again = |status: &Status| status.starts == 2 && status.protocol.is_some();
+    server.wait_until(LONG, again).await.expect("connected again");
+    assert!(front.shown.borrow()[before..].contains(&new));
     fleet.close(LONG).await;
 }

@@ -69,6 +69,30 @@ async fn fifty_kills_in_a_row_cost_clients_over_http_nothing_and_leave_nothing()
     assert_eq!(standing.event().await, None, "and its stream did until now");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_restarts_of_a_server_over_http_leave_no_connection_behind() {
+    let mut server = Behind::web();
+    let mut config = server.config();
+    config["restart"] = json!({ "bucket": { "size": 1000 } });
+    let sandbox = Sandbox::with(&json!({ "one": config }));
+    let serving = Serving::start(&sandbox, &[]);
+    let visitor = Visitor::legacy(serving.address, "/mcp").await;
+    let tools = visitor.tools().await;
+    let mut before = None;
+    for round in 0..=WARM_UP + KILLS {
+        assert_echoed(&visitor.call("one__echo", json!({ "round": round })).await, round);
+        if round == WARM_UP {
+            before = Some(Held::at_rest(serving.pid()));
+        }
+        if round < WARM_UP + KILLS {
+            server.kill();
+            server.give_back();
+            assert_eq!(visitor.tools().await, tools);
+        }
+    }
+    before.expect("measured").assert_held(serving.pid());
+}
+
 #[test]
 fn fifty_kills_in_a_row_cost_a_host_on_stdio_nothing_and_leave_nothing() {
     let sandbox = Sandbox::new();

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::protocol::SERVER_UNAVAILABLE;
 
 /// Requests of one client that may run at the same time. One that wants more must wait for an answer first.
-pub(crate) const MAX_RUNNING: usize = 512;
+const MAX_RUNNING: usize = 512;
 
 #[derive(Default)]
 pub(crate) struct Running(Mutex<HashMap<RawJson, Arc<Notify>>>);
@@ -30,18 +30,13 @@ pub(crate) enum Busy {
     TooMany,
 }
 
-impl Busy {
-    pub(crate) const fn code(self) -> i64 {
-        match self {
-            Self::IdInUse => RpcError::INVALID_REQUEST,
-            Self::TooMany => SERVER_UNAVAILABLE,
-        }
-    }
-}
-
 impl From<Busy> for RpcError {
     fn from(busy: Busy) -> Self {
-        Self::new(busy.code(), busy.to_string())
+        let code = match busy {
+            Busy::IdInUse => Self::INVALID_REQUEST,
+            Busy::TooMany => SERVER_UNAVAILABLE,
+        };
+        Self::new(code, busy.to_string())
     }
 }
 

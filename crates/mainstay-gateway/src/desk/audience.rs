@@ -1,21 +1,29 @@
 //! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
 
+mod hearing;
 mod own;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, Catalog, ClientHandler, Item, Kind, Offer, ServerNotification, ServerRequest};
 
+use super::levels::Levels;
+use super::subscriptions::Subscription;
+use super::{Level, tasks};
 use crate::client::{Client, Line};
 use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
+pub(crate) use hearing::Hearing;
 
 /// Everybody who hears. It is the fleet's handler: what no call caused comes here.
 #[derive(Default)]
-pub(crate) struct Audience(Mutex<Seats>);
+pub(crate) struct Audience {
+    seats: Mutex<Seats>,
+    pub(super) levels: Levels,
+}
 
 #[derive(Default)]
 struct Seats {
@@ -31,6 +39,18 @@ struct Hearer {
     filter: Filter,
     /// The servers of its session's own.
     own: Option<Arc<OwnServers>>,
+    /// The resources that it subscribes to, by their uris.
+    resources: HashMap<String, Heard>,
+}
+
+/// A resource that somebody hears of.
+struct Heard {
+    /// Only this server's word counts.
+    server: Arc<str>,
+    /// Whether it is the session's own.
+    is_own: bool,
+    /// None while the server is being asked.
+    subscription: Option<Subscription>,
 }
 
 /// How somebody is told.
@@ -41,20 +61,12 @@ enum Way {
     Listen(Arc<dyn Line>, RawJson),
 }
 
-/// What somebody wants to hear of.
-#[derive(Clone, Debug, Default)]
+/// The lists whose changes somebody wants to hear of.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
-    /// The resources that it subscribes to, with the server of each.
-    pub(crate) uris: BTreeMap<String, String>,
-}
-
-/// A seat in the audience, kept as long as this lives.
-pub(crate) struct Hearing {
-    audience: Arc<Audience>,
-    seat: u64,
 }
 
 impl Audience {
@@ -91,15 +103,14 @@ impl Audience {
         let mut seats = self.seats();
         seats.last += 1;
         let seat = seats.last;
-        seats.hearers.insert(
-            seat,
-            Hearer {
-                scope,
-                way,
-                filter,
-                own,
-            },
-        );
+        let hearer = Hearer {
+            scope,
+            way,
+            filter,
+            own,
+            resources: HashMap::new(),
+        };
+        seats.hearers.insert(seat, hearer);
         Hearing {
             audience: self.clone(),
             seat,
@@ -140,62 +151,48 @@ impl Audience {
     fn resource_updated(&self, server: &str, params: Option<&RawJson>) {
         let Some(uri) = uri(params) else { return };
         for hearer in self.seats().hearers.values() {
-            if hearer.scope.holds(server) && hearer.filter.uris.contains_key(&uri) {
+            if hearer.hears(&uri, server, false) {
                 hearer.tell("notifications/resources/updated", params);
             }
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Hearing {
-    /// Hears of every change of this list from now on: it is about to be seen.
-    pub(crate) fn sees(&self, kind: Kind) {
-        if let Some(hearer) = self.audience.seats().hearers.get_mut(&self.seat) {
-            match kind {
-                Kind::Tool => hearer.filter.tools = true,
-                Kind::Prompt => hearer.filter.prompts = true,
-                Kind::Resource | Kind::Template => hearer.filter.resources = true,
+    /// Tells whoever has begun a task how it is.
+    fn task_changed(&self, server: &str, params: Option<&RawJson>) {
+        let id = params
+            .and_then(Object::parse)
+            .and_then(|params| params.get("taskId")?.parse::<String>().ok());
+        let Some(id) = id else { return };
+        for hearer in self.seats().hearers.values() {
+            let begun = hearer
+                .session()
+                .is_some_and(|client| client.tasks.has(server, &id));
+            if begun && hearer.scope.holds(server) {
+                let method = "notifications/tasks/status";
+                hearer.tell(
+                    method,
+                    tasks::shown(&hearer.scope, server, method, params.cloned()).as_ref(),
+                );
             }
         }
     }
 
-    /// The resources that are subscribed to, with the server of each.
-    pub(crate) fn subscriptions(&self) -> BTreeMap<String, String> {
-        let seats = self.audience.seats();
-        let hearer = seats.hearers.get(&self.seat);
-        hearer
-            .map(|hearer| hearer.filter.uris.clone())
-            .unwrap_or_default()
+    /// Sessions that see this server, so many at most.
+    pub(super) fn sessions_of(&self, server: &str, most: usize) -> Vec<Arc<Client>> {
+        let seats = self.seats();
+        let hearers = seats.hearers.values().filter(|hearer| hearer.scope.holds(server));
+        hearers.filter_map(Hearer::session).take(most).collect()
     }
 
-    /// Adds a resource of this server; `false` when it was there.
-    pub(crate) fn subscribe(&self, uri: &str, server: &str) -> bool {
-        let mut seats = self.audience.seats();
-        let Some(hearer) = seats.hearers.get_mut(&self.seat) else {
-            return false;
-        };
-        let uris = &mut hearer.filter.uris;
-        if uris.contains_key(uri) {
-            return false;
-        }
-        uris.insert(uri.to_owned(), server.to_owned());
-        true
+    /// The most that any session wants this server to log.
+    pub(super) fn most_verbose(&self, server: &str) -> Option<Level> {
+        let seats = self.seats();
+        let hearers = seats.hearers.values().filter(|hearer| hearer.scope.holds(server));
+        hearers.filter_map(Hearer::level).min()
     }
 
-    /// Removes a resource; its server, if it was there.
-    pub(crate) fn unsubscribe(&self, uri: &str) -> Option<String> {
-        let mut seats = self.audience.seats();
-        seats.hearers.get_mut(&self.seat)?.filter.uris.remove(uri)
-    }
-}
-
-impl Drop for Hearing {
-    fn drop(&mut self) {
-        self.audience.seats().hearers.remove(&self.seat);
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,6 +233,26 @@ impl Hearer {
     }
 }
 
+impl Hearer {
+    fn session(&self) -> Option<Arc<Client>> {
+        match &self.way {
+            Way::Session(client) => client.upgrade(),
+            Way::Listen(..) => None,
+        }
+    }
+
+    /// Whether it subscribed to this resource of this server: the one that all share, or its session's own.
+    fn hears(&self, uri: &str, server: &str, is_own: bool) -> bool {
+        let heard = self.resources.get(uri);
+        heard.is_some_and(|heard| *heard.server == *server && heard.is_own == is_own)
+    }
+
+    /// How much a session wants logged, where it says so.
+    fn level(&self) -> Option<Level> {
+        self.session()?.level()
+    }
+}
+
 impl Filter {
     fn method(&self, kind: Kind) -> Option<&'static str> {
         let (wanted, method) = match kind {
@@ -248,8 +265,11 @@ impl Filter {
 }
 
 impl ClientHandler for Audience {
-    /// Nobody in particular caused it, so nobody in particular may answer.
+    /// Nobody in particular caused it, so nobody in particular may answer; only roots are also asked for in general.
     fn request(&self, request: ServerRequest) -> Answer<'_> {
+        if request.method == "roots/list" {
+            return self.ask_for_roots(request);
+        }
         let what = format!(
             "{} declined: no call of a client is running that it could be for",
             request.method
@@ -267,6 +287,7 @@ impl ClientHandler for Audience {
         } = notification;
         match method.as_str() {
             "notifications/resources/updated" => self.resource_updated(&server, params.as_ref()),
+            "notifications/tasks/status" => self.task_changed(&server, params.as_ref()),
             _other => tracing::debug!(%server, method, "belongs to no call, and is told nobody"),
         }
     }

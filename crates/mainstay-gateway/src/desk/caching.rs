@@ -10,8 +10,8 @@ use mainstay::message::{Object, RawJson};
 use mainstay::{CacheScope, Caching, Catalog, Kind, StateKind, Status};
 
 use super::Desk;
+use crate::client::Client;
 use crate::protocol::text;
-use crate::scope::Scope;
 
 /// What a modern client is told of keeping a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +55,13 @@ impl Hint {
 
 impl Desk {
     /// How this list may be kept, as of now.
-    pub(super) fn hint(&self, catalog: &Catalog, scope: &Scope, kind: Kind) -> Hint {
+    pub(super) fn hint(&self, catalog: &Catalog, client: &Client, kind: Kind) -> Hint {
         let now = SystemTime::now();
-        let servers = scope.servers(self.fleet());
-        let said = servers.iter().filter_map(|server| {
+        let servers = client.scope.servers(self.fleet());
+        let seen = servers
+            .iter()
+            .filter(|server| self.is_reachable(client, server.name()));
+        let said = seen.filter_map(|server| {
             let Some(listed) = catalog.server(server.name()) else {
                 // It will add to the list once it is there.
                 return may_come(&server.status()).then_some(Hint::NONE);

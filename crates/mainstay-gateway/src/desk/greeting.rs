@@ -2,10 +2,11 @@
 //!
 //! It is said at once, from what is known of the servers; what is not known of one yet is taken to be there.
 
+use mainstay::Era;
 use mainstay::message::{Object, RawJson, RpcError};
 use serde_json::{Map, Value, json};
 
-use super::{Desk, Request};
+use super::{Desk, Request, tasks};
 use crate::client::Client;
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, invalid_params};
 use crate::scope::Scope;
@@ -78,8 +79,9 @@ impl Desk {
                 .capabilities
                 .as_ref()
                 .and_then(|raw| raw.parse::<Map<String, Value>>().ok());
-            for (name, _) in declared.unwrap_or_default() {
+            for (name, value) in declared.unwrap_or_default() {
                 add(&mut capabilities, &name);
+                add_tasks(&mut capabilities, client.era, &name, value);
             }
             if let Some(text) = about
                 .instructions
@@ -143,6 +145,29 @@ fn add(capabilities: &mut Map<String, Value>, name: &str) {
         _other => return,
     };
     capabilities.insert(name.to_owned(), value);
+}
+
+/// Adds what one server says of its tasks, in the way of the client's era: tasks pass where both are of one era.
+fn add_tasks(capabilities: &mut Map<String, Value>, era: Era, name: &str, declared: Value) {
+    match (era, name) {
+        (Era::Legacy, "tasks") => join(capabilities.entry(name).or_insert_with(|| json!({})), declared),
+        (Era::Modern, "extensions") if declared.get(tasks::EXTENSION).is_some() => {
+            capabilities.insert(name.to_owned(), json!({ tasks::EXTENSION: {} }));
+        }
+        (Era::Legacy | Era::Modern, _) => {}
+    }
+}
+
+/// Everything that either of two objects says.
+fn join(all: &mut Value, more: Value) {
+    match (all, more) {
+        (Value::Object(all), Value::Object(more)) => {
+            for (key, value) in more {
+                join(all.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (all, more) => *all = more,
+    }
 }
 
 fn add_everything(capabilities: &mut Map<String, Value>) {

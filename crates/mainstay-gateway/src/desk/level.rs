@@ -33,6 +33,11 @@ impl Level {
             .find_map(|(known, level)| (known == word).then_some(level))
     }
 
+    /// The level as the protocol spells it.
+    pub(crate) const fn word(self) -> &'static str {
+        Self::WORDS[self as usize].0
+    }
+
     /// The level of a log message. One that names none is let through everywhere.
     pub(crate) fn of_message(params: Option<&RawJson>) -> Self {
         params
@@ -40,5 +45,18 @@ impl Level {
             .and_then(|params| params.get("level")?.parse::<String>().ok())
             .and_then(|word| Self::from_word(&word))
             .unwrap_or(Self::Emergency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Level;
+
+    #[test]
+    fn every_level_has_its_own_word() {
+        for (word, level) in Level::WORDS {
+            assert_eq!(level.word(), word);
+            assert_eq!(Level::from_word(word), Some(level));
+        }
     }
 }

@@ -67,7 +67,7 @@ impl Desk {
         let view = server.as_ref().map(Server::view);
         let hint = match era {
             Era::Legacy => Hint::NONE,
-            Era::Modern => self.hint(&catalog, scope, kind),
+            Era::Modern => self.hint(&catalog, client, kind),
         };
         let key = (scope.clone(), kind, era);
         let is_current = |written: &Written| written.of == of && written.view == view && written.hint == hint;

@@ -1,22 +1,27 @@
 //! The desk: what a request is answered with, whatever door it came through.
 //!
 //! It answers from the published catalog what can be answered from it (`greeting`, `lists`), passes on what a server must
-//! do (`passing`, by the names of `naming`), and remembers what a client wants to be told (`audience`, `wishes`).
+//! do (`passing`, by the names of `naming`), and remembers what a client wants to be told (`audience`: of changes, by `listen` and `subscriptions`; and of
+//! what servers log, by `levels`).
 
 mod audience;
 mod caching;
 mod greeting;
 mod level;
+mod levels;
+mod listen;
 mod lists;
 mod naming;
 mod pages;
-mod parking;
+mod parked;
 mod passing;
 mod reaching;
+mod roots;
 mod rounds;
 mod state;
 mod subscriptions;
-mod wishes;
+pub(crate) mod tasks;
+mod unlisted;
 
 use std::sync::Arc;
 
@@ -25,14 +30,14 @@ use mainstay::{Catalog, Era, Fleet, Kind};
 
 pub(crate) use audience::{Audience, Hearing, fingerprint_of};
 pub(crate) use level::Level;
-pub(crate) use wishes::ended;
+pub(crate) use listen::ended;
 
 use crate::client::{Client, Line};
 use crate::isolation::Isolated;
 use crate::protocol::{RequestMeta, invalid_params, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
-use rounds::Parked;
+use parked::Parked;
 use subscriptions::Subscriptions;
 
 pub(crate) struct Desk {
@@ -88,11 +93,13 @@ impl Desk {
         client.stand_by(None);
         client.running.cancel_all();
         if let Some(hearing) = client.hearing() {
-            self.end_subscriptions(client, hearing);
+            hearing.leave();
         }
         if let Some(own) = client.own() {
             own.end();
         }
+        self.forget_level(client);
+        self.roots_may_have_changed(&client.scope);
     }
 
     /// Answers a request; `None` when the client has cancelled it, and no answer is wanted.
@@ -122,13 +129,8 @@ impl Desk {
                     client.running.cancel(&id);
                 }
             }
-            // The servers ask again, and are answered by whoever calls then.
-            "notifications/roots/list_changed" => {
-                self.fleet.roots_changed();
-                if let Some(own) = client.own() {
-                    own.roots_changed();
-                }
-            }
+            "notifications/initialized" => self.roots_may_have_changed(&client.scope),
+            "notifications/roots/list_changed" => self.roots_changed(client),
             _other => tracing::debug!(method, "not passed on"),
         }
     }
@@ -141,6 +143,7 @@ impl Desk {
         }
         self.check_session(request.client)?;
         let era = request.client.era;
+        let of_union = matches!(request.client.scope, Scope::Union);
         match request.method {
             "initialize" if era == Era::Legacy => self.initialize(&request),
             "server/discover" if era == Era::Modern => Ok(self.discover(request.client)),
@@ -162,6 +165,10 @@ impl Desk {
             "resources/unsubscribe" if era == Era::Legacy => self.unsubscribe(&request).await,
             "logging/setLevel" if era == Era::Legacy => self.set_level(&request).await,
             "subscriptions/listen" if era == Era::Modern => self.listen(&request).await,
+            "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" if of_union => {
+                self.pass_task(request).await
+            }
+            "tasks/list" if of_union && era == Era::Legacy => self.list_tasks(&request).await,
             _other => match request.client.scope.clone() {
                 Scope::Server(name) => self.pass_unknown(&name, request).await,
                 Scope::Union => Err(method_not_found(request.method)),

@@ -1,9 +1,10 @@
 //! Whose a request is: the server behind a public name or uri, and the request as that server knows it.
 
 use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{Catalog, Era, Kind, Server};
+use mainstay::{Catalog, Era, Kind, Offer, Server};
 
 use super::reaching::Reached;
+use super::unlisted::misspelt;
 use super::{Desk, Request};
 use crate::client::Client;
 use crate::protocol::{RESOURCE_NOT_FOUND, invalid_params, text};
@@ -31,7 +32,7 @@ impl Desk {
             // What the client does not see may be there for those with a session, which is worth knowing.
             Err(unknown) => match named_in(&self.fleet().catalog(), request) {
                 Ok((server, params)) if !self.is_reachable(request.client, &server) => (server, params),
-                Ok(_) | Err(_) => return Err(unknown),
+                Ok(_) | Err(_) => self.unlisted(request).ok_or(unknown)?,
             },
         };
         Ok(Addressed {
@@ -74,12 +75,16 @@ fn named_in(catalog: &Catalog, request: &Request<'_>) -> Result<(String, RawJson
     let (server, original) = match request.method {
         "tools/call" => {
             let name = string(&params, "name")?;
-            let tool = catalog.tool(&name).ok_or_else(|| unknown("tool", &name))?;
+            let tool = catalog.tool(&name);
+            let tool =
+                tool.ok_or_else(|| misspelt("tool", &name, catalog.tools().iter().map(Offer::name)))?;
             (tool.server().to_owned(), Some(tool.original().to_owned()))
         }
         "prompts/get" => {
             let name = string(&params, "name")?;
-            let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
+            let prompt = catalog.prompt(&name);
+            let known = || catalog.prompts().iter().map(Offer::name);
+            let prompt = prompt.ok_or_else(|| misspelt("prompt", &name, known()))?;
             (prompt.server().to_owned(), Some(prompt.original().to_owned()))
         }
         "completion/complete" => {
@@ -140,6 +145,9 @@ fn reference(catalog: &Catalog, params: &Object) -> Result<(String, Option<RawJs
 /// A call under the name that the server gave its tool, where the view has another for it.
 fn original_tool(server: &Server, params: Option<RawJson>) -> Option<RawJson> {
     let view = server.view();
+    if !view.renames() {
+        return params;
+    }
     let Some(mut object) = params.as_ref().and_then(Object::parse) else {
         return params;
     };
@@ -159,7 +167,7 @@ pub(super) fn string(object: &Object, field: &str) -> Result<String, RpcError> {
     value.ok_or_else(|| invalid_params(format!("`{field}` is missing, or is no text")))
 }
 
-fn unknown(what: &str, name: &str) -> RpcError {
+pub(super) fn unknown(what: &str, name: &str) -> RpcError {
     invalid_params(format!("there is no {what} {name}"))
 }
 

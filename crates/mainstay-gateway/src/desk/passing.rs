@@ -7,7 +7,7 @@ use mainstay::message::{self, RawJson, RpcError};
 use mainstay::{CallError, CallOptions, Era, Reply, Server};
 use tokio::sync::mpsc;
 
-use super::{Desk, Request};
+use super::{Desk, Request, tasks};
 use crate::client::Line;
 use crate::failure;
 use crate::protocol::{RESOURCE_NOT_FOUND, completed, invalid_params, without_client};
@@ -20,10 +20,11 @@ impl Desk {
         match request.client.era {
             Era::Legacy => {
                 let to = self.address(&request)?;
+                self.parked.hurry(&to.reached);
                 // The session as a whole answers what its calls make a server ask.
                 let options = to.reached.options(request.client);
                 let reply = forward(&to.reached.server, &request, to.params, options).await;
-                answer(&request, reply)
+                answer(&request, to.reached.server.name(), reply)
             }
             Era::Modern => self.pass_in_rounds(request).await,
         }
@@ -36,17 +37,21 @@ impl Desk {
             Era::Legacy => reached.options(request.client),
             Era::Modern => CallOptions::default().handler(request.client.clone()),
         };
-        let params = as_sent(&request, &reached.server, request.params.clone());
+        let params = as_sent(&request, request.params.clone());
         let reply = forward(&reached.server, &request, params, options).await;
-        answer(&request, reply)
+        answer(&request, reached.server.name(), reply)
     }
 }
 
 /// What the client is answered with.
-pub(super) fn answer(request: &Request<'_>, reply: Result<Reply, CallError>) -> Result<RawJson, RpcError> {
+pub(super) fn answer(
+    request: &Request<'_>,
+    server: &str,
+    reply: Result<Reply, CallError>,
+) -> Result<RawJson, RpcError> {
     let complete = |result| completed(result, request.method, request.client.era);
     match reply {
-        Ok(reply) => Ok(complete(reply.result)),
+        Ok(reply) => Ok(complete(tasks::published(request, server, reply.result))),
         Err(error) if request.method == "tools/call" => failure::tool_result(&error).map(complete),
         Err(error) => Err(in_words_of(request, failure::answer(&error))),
     }
@@ -69,16 +74,10 @@ fn in_words_of(request: &Request<'_>, error: RpcError) -> RpcError {
 }
 
 /// The parameters without what only the gateway is to know.
-pub(super) fn as_sent(request: &Request<'_>, server: &Server, params: Option<RawJson>) -> Option<RawJson> {
+pub(super) fn as_sent(request: &Request<'_>, params: Option<RawJson>) -> Option<RawJson> {
     match request.client.era {
         Era::Legacy => params,
-        Era::Modern => {
-            // Most want nothing logged, and need not know.
-            let wants_logs = request.meta.log_level.is_some();
-            let spoken = wants_logs.then(|| server.status().protocol).flatten();
-            let era = spoken.map_or(Era::Legacy, |(era, _)| era);
-            params.map(|params| without_client(params, era))
-        }
+        Era::Modern => params.map(without_client),
     }
 }
 

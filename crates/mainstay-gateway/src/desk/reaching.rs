@@ -13,7 +13,8 @@ use crate::protocol::invalid_params;
 /// A server that a client reaches.
 pub(super) struct Reached {
     pub(super) server: Server,
-    is_own: bool,
+    /// Whether it is of the client's own, and nobody else's.
+    pub(super) is_own: bool,
 }
 
 impl Desk {

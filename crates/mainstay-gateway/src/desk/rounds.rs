@@ -4,49 +4,33 @@
 //! the server needs. A legacy server asks while the call runs: the call is parked, the client gets the question as a
 //! wish for input, and its retry finds the call again by a state that only this gateway can have written.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{
-    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, ServerNotification,
+    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, Server, ServerNotification,
     ServerRequest,
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::parking::{PATIENCE, Parking, Replying};
+use super::parked::Replying;
 use super::passing::{answer, as_sent, tell};
-use super::state::{Key, Seal};
+use super::state::Seal;
 use super::{Desk, Request};
 use crate::client::{Client, Line};
 use crate::protocol::{declined, invalid_params, missing_capability, text};
 
-/// Calls that may be parked at once. Each holds a request open at its server.
-const MAX_PARKED: usize = 1024;
-
 /// The one question of a wish for input.
 const QUESTION: &str = "request";
 
-/// Calls that wait for their clients.
-pub(super) struct Parked {
-    seal: Seal,
-    calls: Arc<Mutex<HashMap<Key, Waiting>>>,
-}
-
 /// A call that runs at a server, and what the server asks meanwhile.
 pub(super) struct Call {
+    pub(super) server: Server,
     pub(super) reply: Replying,
     asked: mpsc::Receiver<Question>,
     progress: mpsc::Receiver<RawJson>,
     /// What the client would have had to be able to for a question that was declined in its name.
     lacking: Arc<OnceLock<&'static str>>,
-}
-
-/// A parked call and the question it is parked for.
-struct Waiting {
-    parking: Parking,
-    question: Question,
-    method: String,
 }
 
 /// What a retry brought for the call that it found.
@@ -56,7 +40,7 @@ enum Resumed {
     Unanswered(Call, Question),
 }
 
-struct Question {
+pub(super) struct Question {
     request: ServerRequest,
     answer: oneshot::Sender<Result<RawJson, RpcError>>,
 }
@@ -72,19 +56,21 @@ impl Desk {
         let mut call = match self.resumed(&request).await? {
             Some(Resumed::Answered(call)) => call,
             Some(Resumed::Unanswered(call, question)) => return self.park(call, question, request.method),
-            None => self.called(&request)?,
+            None => self.called(&request).await?,
         };
         match call.run(request.line).await {
             Came::Reply(reply) => match call.lacked_for(&reply) {
                 Some(capability) => Err(missing_capability(capability)),
-                None => answer(&request, reply),
+                None => answer(&request, call.server.name(), reply),
             },
             Came::Question(question) => self.park(call, question, request.method),
         }
     }
 
-    fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
+    async fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
         let to = self.address(request)?;
+        self.parked.hurry(&to.reached);
+        self.raise_level(&to.reached, request).await;
         let (questions, asked) = mpsc::channel(1);
         let (told, progress) = mpsc::channel(32);
         let lacking = Arc::default();
@@ -99,10 +85,12 @@ impl Desk {
         if request.meta.progress_token.is_some() {
             options = options.progress(told);
         }
-        let params = as_sent(request, &to.reached.server, to.params);
+        let params = as_sent(request, to.params);
         let method = request.method.to_owned();
+        let server = to.reached.server.clone();
         let reply = async move { to.reached.server.forward(&method, params, options).await };
         Ok(Call {
+            server,
             reply: Replying::new(reply),
             asked,
             progress,
@@ -121,11 +109,8 @@ impl Desk {
         };
         let expired =
             || invalid_params("the request state is unknown or has expired: call again from the start");
-        let key = self.parked.seal.open(&state).ok_or_else(expired)?;
-        let Waiting {
-            parking, question, ..
-        } = self.parked.take(&key, request.method).ok_or_else(expired)?;
-        let call = parking.back().await.ok_or_else(expired)?;
+        let parked = self.parked.take(&state, request.method).await;
+        let (call, question) = parked.ok_or_else(expired)?;
         let answers = params
             .as_ref()
             .and_then(|params| Object::parse(params.get("inputResponses")?));
@@ -138,54 +123,10 @@ impl Desk {
 
     /// Parks a call, and says what it needs.
     fn park(&self, call: Call, question: Question, method: &str) -> Result<RawJson, RpcError> {
-        let (key, state) = self.parked.seal.draw(PATIENCE)?;
-        let wish = wish(&question.request, &state);
-        let mut calls = self.parked.calls();
-        if calls.len() >= MAX_PARKED {
-            let what = format!("{MAX_PARKED} calls wait for their clients already");
-            return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
-        }
-        let waiting = Waiting {
-            parking: Parking::of(call, self.parked.expiry(key)),
-            question,
-            method: method.to_owned(),
-        };
-        calls.insert(key, waiting);
-        Ok(wish)
+        let request = question.request.clone();
+        let state = self.parked.put(call, question, method)?;
+        Ok(wish(&request, &state))
     }
-}
-
-impl Parked {
-    pub(super) fn new() -> Self {
-        Self {
-            seal: Seal::new(),
-            calls: Arc::default(),
-        }
-    }
-
-    /// Takes the call of this name out, if it is one of this method.
-    fn take(&self, key: &Key, method: &str) -> Option<Waiting> {
-        let mut calls = self.calls();
-        calls.get(key).filter(|waiting| waiting.method == method)?;
-        calls.remove(key)
-    }
-
-    /// What ends a call whose client does not come back. A gateway that is gone has none.
-    fn expiry(&self, key: Key) -> impl FnOnce() + Send + use<> {
-        let calls = Arc::downgrade(&self.calls);
-        move || {
-            let expired = calls.upgrade().and_then(|calls| lock(&calls).remove(&key));
-            drop(expired);
-        }
-    }
-
-    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
-        lock(&self.calls)
-    }
-}
-
-fn lock(calls: &Mutex<HashMap<Key, Waiting>>) -> MutexGuard<'_, HashMap<Key, Waiting>> {
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Call {
@@ -245,6 +186,10 @@ struct Asker {
 impl ClientHandler for Asker {
     fn capabilities(&self) -> ClientCapabilities {
         ClientHandler::capabilities(&*self.client)
+    }
+
+    fn log_level(&self) -> Option<&str> {
+        self.client.log_level()
     }
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {

@@ -1,114 +1,205 @@
-//! The resources that clients subscribe to, all clients together: a server is told of the first who does, and of the last
-//! who does no more.
+//! Subscriptions to resources: each is made at one server and ends there, whatever the catalog says by then.
 //!
-//! What a server was told last is what is wanted now: each resource is told of by one at a time, and whoever's turn it is
-//! looks what is wanted then. A telling that has begun is finished, also when its client goes away meanwhile.
+//! A server is told of the first who subscribes to a resource and of the last who leaves. All that concerns one resource
+//! of one server happens in turn: whoever comes second learns what became of the first, and asks for himself where that
+//! failed. Whoever holds a [`Subscription`] is subscribed; dropping it ends it.
 
-use std::collections::BTreeMap;
-use std::future::Future;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mainstay::message::RpcError;
-use mainstay::{Fleet, Server};
+use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::{CallError, Server};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
+use super::naming::string;
+use super::reaching::Reached;
+use super::{Desk, Request};
+use crate::client::Client;
 use crate::failure;
+use crate::isolation::OwnServers;
+use crate::protocol::invalid_params;
+use crate::scope::Scope;
 
+/// Resources that one session, or one listen, may subscribe to.
+pub(super) const MAX_URIS: usize = 10_000;
+
+/// How many subscribe to each resource of each server.
 #[derive(Clone, Default)]
-pub(super) struct Subscriptions(Arc<Mutex<BTreeMap<Key, Resource>>>);
+pub(super) struct Subscriptions(Arc<Mutex<HashMap<Key, Count>>>);
 
-/// A server, and the uri of a resource.
-type Key = (String, String);
-
-#[derive(Default)]
-struct Resource {
-    subscribers: usize,
-    turn: Turn,
+/// A resource of a server, which is everybody's or that of one session.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    server: String,
+    /// Where the session's own servers are kept: nobody else's are at the same place while somebody holds them.
+    own: Option<usize>,
+    uri: String,
 }
 
-/// Whether the server was told that somebody subscribes. Whoever holds the lock may tell it.
-type Turn = Arc<tokio::sync::Mutex<bool>>;
+/// Held by whoever changes it until the server knows.
+type Count = Arc<Turn<usize>>;
+
+/// One subscription, ended when it is dropped.
+pub(crate) struct Subscription(Option<Held>);
+
+struct Held {
+    table: Subscriptions,
+    server: Server,
+    /// Whose own server it is.
+    own: Option<Arc<OwnServers>>,
+    uri: String,
+}
+
+impl Desk {
+    pub(super) async fn subscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+        let uri = uri(request)?;
+        let reached = self.server_of(request, &uri)?;
+        let Some(hearing) = request.client.hearing() else {
+            return Err(invalid_params("there is no session that could be told"));
+        };
+        // Before the server is asked: it may tell of a change right after it has answered.
+        let expecting = hearing.expect(&uri, &reached)?;
+        let subscription = self.subscriptions.begin(request.client, reached, &uri).await?;
+        expecting.keep(subscription);
+        Ok(RawJson::EMPTY_OBJECT)
+    }
+
+    pub(super) async fn unsubscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+        let uri = uri(request)?;
+        let given_up = request.client.hearing().and_then(|hearing| hearing.give_up(&uri));
+        if let Some(subscription) = given_up {
+            subscription.end().await;
+        }
+        Ok(RawJson::EMPTY_OBJECT)
+    }
+
+    /// The server at which a resource is subscribed to.
+    pub(super) fn server_of(&self, request: &Request<'_>, uri: &str) -> Result<Reached, RpcError> {
+        let name = match &request.client.scope {
+            Scope::Union => self.owner(request.client, uri)?,
+            Scope::Server(name) => name.to_string(),
+        };
+        self.reach(request.client, &name)
+    }
+}
 
 impl Subscriptions {
-    /// One more subscribes, from now on. What the server says to it need not be waited for.
-    pub(super) fn begin(&self, fleet: &Fleet, server: &str, uri: &str) -> impl Future<Output = Said> + use<> {
-        let key = (server.to_owned(), uri.to_owned());
-        let turn = {
-            let mut resources = self.resources();
-            let resource = resources.entry(key.clone()).or_default();
-            resource.subscribers += 1;
-            resource.turn.clone()
+    /// Subscribes, and asks the server if nobody has yet.
+    ///
+    /// Cancel safety: what was begun is done, and given up again.
+    pub(super) async fn begin(
+        &self,
+        client: &Client,
+        reached: Reached,
+        uri: &str,
+    ) -> Result<Subscription, RpcError> {
+        let held = Held {
+            table: self.clone(),
+            own: client.own().filter(|_| reached.is_own).cloned(),
+            server: reached.server,
+            uri: uri.to_owned(),
         };
-        self.told(fleet, key, Some(turn))
+        let begun = tokio::spawn(held.begin()).await;
+        let failed = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the subscription could not be made");
+        begun.map_err(failed)?.map_err(|error| failure::answer(&error))
     }
 
-    /// One less subscribes, from now on. That the server is told need not be waited for.
-    pub(super) fn end(&self, fleet: &Fleet, server: &str, uri: &str) -> impl Future<Output = Said> + use<> {
-        let key = (server.to_owned(), uri.to_owned());
-        let turn = self.resources().get_mut(&key).map(|resource| {
-            resource.subscribers = resource.subscribers.saturating_sub(1);
-            resource.turn.clone()
-        });
-        self.told(fleet, key, turn)
+    async fn turn(&self, key: Key) -> OwnedMutexGuard<usize> {
+        let count = self.table().entry(key).or_default().clone();
+        count.lock_owned().await
     }
 
-    fn told(&self, fleet: &Fleet, key: Key, turn: Option<Turn>) -> impl Future<Output = Said> + use<> {
-        let telling = turn.map(|turn| {
-            let (subscriptions, server) = (self.clone(), fleet.server(&key.0));
-            tokio::spawn(async move { subscriptions.tell(server, &key, turn).await })
-        });
-        async move {
-            let shut_down = |_| {
-                Err(RpcError::new(
-                    RpcError::INTERNAL_ERROR,
-                    "the gateway is being shut down",
-                ))
-            };
-            match telling {
-                Some(telling) => telling.await.unwrap_or_else(shut_down),
-                None => Ok(()),
-            }
+    /// Forgets a count of none that nobody waits for. Only the table hands out counts, so nobody can begin to meanwhile.
+    fn forget(&self, key: &Key, count: OwnedMutexGuard<usize>) {
+        let mut table = self.table();
+        let is_unused = *count == 0;
+        drop(count);
+        if is_unused && table.get(key).is_some_and(|count| Arc::strong_count(count) == 1) {
+            table.remove(key);
         }
     }
 
-    /// Waits for its turn, and tells the server what is wanted then.
-    async fn tell(&self, server: Option<Server>, key: &Key, turn: Turn) -> Said {
-        let mut told = turn.lock().await;
-        let wanted = self.is_wanted(key);
-        let said = match server {
-            Some(server) if wanted && !*told => server.subscribe(&key.1).await,
-            Some(server) if !wanted && *told => server.unsubscribe(&key.1).await,
-            // It knows already; or it is not there any more, and can be told nothing.
-            Some(_) | None => Ok(()),
-        };
-        // The end of a subscription is the end, whatever the server says to it.
-        *told = wanted && said.is_ok();
-        drop(told);
-        drop(turn);
-        self.forget(key);
-        said.map_err(|error| failure::answer(&error))
-    }
-
-    fn is_wanted(&self, key: &Key) -> bool {
-        let resources = self.resources();
-        resources
-            .get(key)
-            .is_some_and(|resource| resource.subscribers > 0)
-    }
-
-    /// Forgets a resource that nobody wants and nobody is about to tell of.
-    fn forget(&self, key: &Key) {
-        let mut resources = self.resources();
-        let unused =
-            |resource: &Resource| resource.subscribers == 0 && Arc::strong_count(&resource.turn) == 1;
-        if resources.get(key).is_some_and(unused) {
-            resources.remove(key);
-        }
-    }
-
-    fn resources(&self) -> MutexGuard<'_, BTreeMap<Key, Resource>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<Key, Count>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a server said to a wish.
-type Said = Result<(), RpcError>;
+impl Held {
+    async fn begin(self) -> Result<Subscription, CallError> {
+        let mut count = self.table.turn(self.key()).await;
+        if *count == 0
+            && let Err(error) = self.server.subscribe(&self.uri).await
+        {
+            tokio::spawn(self.take_back(error.clone(), count));
+            return Err(error);
+        }
+        *count += 1;
+        drop(count);
+        Ok(Subscription(Some(self)))
+    }
+
+    /// Takes back a wish that failed: only one that the server refused is not made again on its next connection.
+    async fn take_back(self, error: CallError, count: OwnedMutexGuard<usize>) {
+        if !matches!(error, CallError::Rpc { .. }) {
+            let _ = self.server.unsubscribe(&self.uri).await;
+        }
+        self.table.forget(&self.key(), count);
+    }
+
+    async fn end(self) {
+        let mut count = self.table.turn(self.key()).await;
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            // The gateway tells nobody any more, whatever the server does.
+            let _ = self.server.unsubscribe(&self.uri).await;
+        }
+        self.table.forget(&self.key(), count);
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            server: self.server.name().to_owned(),
+            own: self.own.as_ref().map(|own| Arc::as_ptr(own).addr()),
+            uri: self.uri.clone(),
+        }
+    }
+}
+
+impl Subscription {
+    /// At which server it was made.
+    pub(super) fn server(&self) -> &str {
+        self.0.as_ref().map_or("", |held| held.server.name())
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.0.as_ref().is_some_and(|held| held.own.is_some())
+    }
+
+    /// Ends it, and comes back when the server knows.
+    ///
+    /// Cancel safety: it ends all the same.
+    async fn end(mut self) {
+        if let Some(held) = self.0.take() {
+            let _ = tokio::spawn(held.end()).await;
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        // Where the runtime is gone, so is the server.
+        if let (Some(held), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(held.end());
+        }
+    }
+}
+
+fn uri(request: &Request<'_>) -> Result<String, RpcError> {
+    let params = request
+        .params
+        .as_ref()
+        .and_then(Object::parse)
+        .unwrap_or_default();
+    string(&params, "uri")
+}

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{self, Permit};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client::{Busy, Client, Line, MAX_RUNNING};
+use crate::client::{Client, Line};
 use crate::desk::{Desk, Request};
 use crate::gateway::Gateway;
 use crate::protocol::RequestMeta;
@@ -84,7 +84,7 @@ impl Visit {
         let mut lines = Lines::new(input, Limits::DEFAULT_MESSAGE);
         loop {
             tokio::select! {
-                // What is done makes room first.
+                // What is done is forgotten first.
                 biased;
                 Some(_) = answering.join_next() => {}
                 Some(_) = listening.join_next() => {}
@@ -92,7 +92,7 @@ impl Visit {
                     Read::Line(line) => self.take(place, &line, answering, listening),
                     Read::TooLong(length) => {
                         let what = format!("the message has {length} bytes, which is too long");
-                        refuse(place, &RawJson::NULL, RpcError::new(RpcError::INVALID_REQUEST, what));
+                        refuse(place, RpcError::INVALID_REQUEST, what);
                     }
                     Read::End => return,
                 },
@@ -103,7 +103,8 @@ impl Visit {
     }
 
     /// The next line, and a place in the queue for what it may be refused with: a client that does not read is not read
-    /// either, and one that reads is always heard, however much runs for it. It may cancel, answer, or leave.
+    /// either, as places are given in turn, after all answers that wait for one. One that reads is always heard, however
+    /// much runs for it: it may cancel, answer, or leave. What may run is bounded by the desk.
     ///
     /// Cancel safety: dropping it loses nothing.
     async fn read(&self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<(Permit<'_, Bytes>, Read)> {
@@ -119,9 +120,6 @@ impl Visit {
         listening: &mut JoinSet<()>,
     ) {
         match Message::read(line) {
-            Message::Request { id, .. } if answering.len() + listening.len() >= MAX_RUNNING => {
-                refuse(place, &id, Busy::TooMany.into());
-            }
             Message::Request { id, method, params } => {
                 let request = Owned {
                     meta: RequestMeta::read(params.as_ref()),
@@ -143,15 +141,11 @@ impl Visit {
             }
             Message::Batch(_) => {
                 let what = "batches are not supported: send one message a line";
-                refuse(
-                    place,
-                    &RawJson::NULL,
-                    RpcError::new(RpcError::INVALID_REQUEST, what),
-                );
+                refuse(place, RpcError::INVALID_REQUEST, what);
             }
             Message::Garbage(what) => {
                 let what = format!("no message: {what}");
-                refuse(place, &RawJson::NULL, RpcError::new(RpcError::PARSE_ERROR, what));
+                refuse(place, RpcError::PARSE_ERROR, what);
             }
         }
     }
@@ -189,9 +183,10 @@ impl Visit {
     }
 }
 
-/// Says what is wrong with a message.
-fn refuse(place: Permit<'_, Bytes>, id: &RawJson, error: RpcError) {
-    place.send(message::response(id, &Err(error)));
+/// Says what is wrong with something that has no id to answer to.
+fn refuse(place: Permit<'_, Bytes>, code: i64, what: impl Into<String>) {
+    let error = Err(RpcError::new(code, what));
+    place.send(message::response(&RawJson::NULL, &error));
 }
 
 impl Drop for Visit {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use mainstay::message::{RawJson, RpcError};
+use mainstay::message::RawJson;
 use mainstay::{Catalog, ClientCapabilities, ClientHandler, Fleet, Kind, Server};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -13,7 +13,6 @@ use super::lists::ListWatch;
 use super::owner::Owner;
 use super::{Isolated, Refused, lock};
 use crate::client::Client;
-use crate::failure;
 use crate::gateway::everything;
 use crate::scope::Scope;
 
@@ -188,36 +187,13 @@ impl OwnServers {
             .for_each(|own| own.fleet.roots_changed());
     }
 
-    pub(crate) async fn subscribe(
-        self: &Arc<Self>,
-        name: &str,
-        shared: &Arc<Catalog>,
-        uri: &str,
-    ) -> Result<(), RpcError> {
-        let server = self.server(name, shared)?;
-        let subscribed = server.subscribe(uri).await;
-        subscribed.map_err(|error| failure::answer(&error))
-    }
-
-    /// Ends a subscription, unless the session has another of the same resource. Nobody waits for it.
-    pub(crate) fn unsubscribe(self: &Arc<Self>, name: &str, uri: String) {
-        let server = self.state().servers.get(name).map(|own| own.server.clone());
-        let Some(server) = server else { return };
-        let own = self.clone();
-        tokio::spawn(async move {
-            if !own.isolated.audience.is_wanted(&own, &uri) {
-                let _ = server.unsubscribe(&uri).await;
-            }
-        });
-    }
-
     /// Other lists than the session was shown.
     pub(super) fn lists_changed(self: &Arc<Self>, server: &str, kinds: &[Kind]) {
         self.isolated.audience.own_lists_changed(self, server, kinds);
     }
 
-    pub(super) fn resource_updated(self: &Arc<Self>, params: Option<&RawJson>) {
-        self.isolated.audience.own_resource_updated(self, params);
+    pub(super) fn resource_updated(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
+        self.isolated.audience.own_resource_updated(self, server, params);
     }
 
     /// The session has ended: its servers end with it. Nobody waits for them; their places are free when they are gone.

@@ -35,7 +35,7 @@ impl ClientHandler for Owner {
     fn notification(&self, notification: ServerNotification) {
         if notification.method == "notifications/resources/updated" {
             if let Some(own) = self.own.upgrade() {
-                own.resource_updated(notification.params.as_ref());
+                own.resource_updated(&notification.server, notification.params.as_ref());
             }
             return;
         }

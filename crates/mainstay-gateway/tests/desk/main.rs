@@ -10,9 +10,13 @@ mod memory;
 mod asking;
 mod bad_input;
 mod client;
+mod levels;
 mod lists;
 mod outliving;
+mod parking;
 mod passing;
+mod roots;
+mod tasks;
 mod union;
 mod wishes;
 

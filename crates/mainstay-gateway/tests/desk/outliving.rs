@@ -69,7 +69,7 @@ async fn a_call_that_cannot_wait_says_what_a_model_can_act_on() {
     let result = &answer["result"];
     assert_eq!(result["isError"], true, "{answer}");
     let text = result["content"][0]["text"].as_str().unwrap();
-    for word in ["server a", "disconnected", "did not run", "in "] {
+    for word in ["Server a", "disconnected", "did not run", "in "] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let facts = &result["_meta"]["mainstay"];
@@ -141,6 +141,29 @@ async fn with_nothing_known_lists_wait_no_longer_than_they_may_and_greetings_not
         assert_eq!(began.elapsed().as_secs(), bound);
         client.leave().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_one_server_is_known_lists_wait_for_no_other() {
+    let (good, silent) = (
+        speaking(Speaks::Legacy),
+        Memory::new(Script::default().on(Step::Discover, Fault::Hang)),
+    );
+    let configs = [
+        good.config("good").build().unwrap(),
+        silent.config("silent").build().unwrap(),
+    ];
+    let gateway = Gateway::start(mainstay::Fleet::builder(), configs);
+    let server = gateway.fleet().server("good").unwrap();
+    server.wait_connected(LONG).await.expect("connected");
+    let began = Instant::now();
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    for kind in ["tools", "prompts", "resources", "resources/templates"] {
+        let listed = client.ask(&format!("{kind}/list"), json!({})).await;
+        assert!(listed["result"].is_object(), "{listed}");
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    client.leave().await;
 }
 
 #[tokio::test]

@@ -156,3 +156,59 @@ async fn long_lists_are_turned_over_page_by_page() {
     assert_eq!(wrong["error"]["code"], -32602);
     client.leave().await;
 }
+
+#[tokio::test]
+async fn a_name_that_nothing_has_is_told_with_the_one_that_was_meant() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    for (method, name, message) in [
+        (
+            "tools/call",
+            "a__ecoh",
+            "there is no tool a__ecoh; did you mean a__echo?",
+        ),
+        ("tools/call", "quite_another", "there is no tool quite_another"),
+        (
+            "prompts/get",
+            "a__gret",
+            "there is no prompt a__gret; did you mean a__greet?",
+        ),
+    ] {
+        let refused = client.ask(method, json!({ "name": name })).await;
+        assert_eq!(
+            (&refused["error"]["code"], &refused["error"]["message"]),
+            (&json!(-32602), &json!(message))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_call_to_a_server_of_which_nothing_is_published_says_how_that_server_is() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    gateway.fleet().server("a").unwrap().disable().await.unwrap();
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let tools = client.ask("tools/list", json!({})).await;
+    assert_eq!(tools["result"]["tools"], json!([]));
+    let failed = client
+        .ask("tools/call", json!({ "name": "a__echo", "arguments": {} }))
+        .await;
+    let text = failed["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("Server a is disabled. The call did not run."),
+        "{text}"
+    );
+    gateway.fleet().server("a").unwrap().enable().await.unwrap();
+    let done = client
+        .ask(
+            "tools/call",
+            json!({ "name": "a__echo", "arguments": { "n": 1 } }),
+        )
+        .await;
+    assert_eq!(
+        done["result"]["structuredContent"],
+        json!({ "n": 1 }),
+        "it waits for the server"
+    );
+}

@@ -1,4 +1,4 @@
-//! What clients want for longer than a request.
+//! What clients want to be told of: changes of resources and lists.
 
 use mainstay_gateway::Scope;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
@@ -57,6 +57,14 @@ async fn the_server_is_told_of_the_first_who_subscribes_and_of_the_last_who_leav
     assert_eq!(side.count("resources/subscribe"), 1);
     first.ask("resources/unsubscribe", uri).await;
     assert_eq!(side.count("resources/unsubscribe"), 0, "somebody still wants it");
+    // A call that is given up is remembered for a while, and its client with it.
+    second
+        .begin(
+            "tools/call",
+            json!({ "name": "a__sleep_ms", "arguments": { "ms": 600_000 } }),
+        )
+        .await;
+    side.wait_for("tools/call", 1).await;
     second.leave().await;
     side.wait_for("resources/unsubscribe", 1).await;
     assert_eq!(side.count("resources/unsubscribe"), 1);
@@ -143,4 +151,143 @@ async fn a_list_that_changed_is_told_to_whoever_has_seen_it_or_listens() {
         next,
         "it has no list that could be old"
     );
+}
+
+#[tokio::test]
+async fn whoever_subscribes_second_is_not_told_yes_because_the_first_has_asked_and_asks_when_it_failed() {
+    let refused_later = |ms| {
+        let slow = Rule::new(Step::Other, Fault::Delay { ms }).method("resources/subscribe");
+        let refused = Rule::new(
+            Step::Other,
+            Fault::Error {
+                code: -32603,
+                message: "not now".into(),
+            },
+        )
+        .method("resources/subscribe")
+        .occurrence(Occurrence::Nth(1));
+        Memory::new(Script::default().rule(slow).rule(refused))
+    };
+    let a = refused_later(100);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut first, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut second, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let uri = json!({ "uri": "mem://one" });
+    let one = first.begin("resources/subscribe", uri.clone()).await;
+    side.wait_for("resources/subscribe", 1).await;
+    let two = second.begin("resources/subscribe", uri.clone()).await;
+    assert_eq!(first.answer(one).await["error"]["message"], "not now");
+    assert_eq!(second.answer(two).await["result"], json!({}));
+    assert_eq!(side.count("resources/subscribe"), 2, "it asked for itself");
+
+    let touch = json!({ "name": "a__touch", "arguments": { "uri": "mem://one" } });
+    first.ask("tools/call", touch).await;
+    second.heard("notifications/resources/updated").await;
+    let next = first.begin("ping", json!({})).await;
+    assert_eq!(first.message().await["id"], next, "its subscription failed");
+    second.leave().await;
+    side.wait_for("resources/unsubscribe", 1).await;
+}
+
+#[tokio::test]
+async fn a_subscription_ends_at_the_server_where_it_was_made_though_the_catalog_has_changed_since() {
+    let (a, b) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
+    let gateway = gateway(&[("a", &a), ("b", &b)]).await;
+    let (at_a, at_b) = (a.side(1).await, b.side(1).await);
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut leaving, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    for client in [&mut client, &mut leaving] {
+        client.ask("resources/list", json!({})).await;
+        client
+            .ask("resources/subscribe", json!({ "uri": "mem://one" }))
+            .await;
+    }
+    assert_eq!(
+        (
+            at_a.count("resources/subscribe"),
+            at_b.count("resources/subscribe")
+        ),
+        (1, 0)
+    );
+    // The resource is b's from now on, as far as the catalog can tell.
+    at_a.edit(|script| {
+        script.resources.clear();
+        script
+            .resources
+            .push(json!({ "uri": "mem://other", "name": "other" }));
+        script.templates.clear();
+        script
+            .templates
+            .push(json!({ "uriTemplate": "else://{x}", "name": "else" }));
+    });
+    at_a.inject(r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#)
+        .await;
+    client.heard("notifications/resources/list_changed").await;
+
+    at_b.inject(
+        r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mem://one"}}"#,
+    )
+    .await;
+    let touch = json!({ "name": "a__touch", "arguments": { "uri": "mem://one" } });
+    let done = client.begin("tools/call", touch).await;
+    assert_eq!(
+        client.message().await["method"],
+        "notifications/resources/updated",
+        "a's"
+    );
+    assert_eq!(client.message().await["id"], done, "b was not asked to tell");
+
+    client
+        .ask("resources/unsubscribe", json!({ "uri": "mem://one" }))
+        .await;
+    assert_eq!(at_a.count("resources/unsubscribe"), 0, "somebody still wants it");
+    leaving.leave().await;
+    at_a.wait_for("resources/unsubscribe", 1).await;
+    assert_eq!(at_b.count("resources/unsubscribe"), 0);
+}
+
+#[tokio::test]
+async fn a_subscription_whose_client_left_before_it_was_made_is_given_up() {
+    for era in [mainstay::Era::Legacy, mainstay::Era::Modern] {
+        let slow = Rule::new(Step::Other, Fault::Delay { ms: 200 }).method("resources/subscribe");
+        let a = Memory::new(Script::default().rule(slow));
+        let gateway = gateway(&[("a", &a)]).await;
+        let side = a.side(1).await;
+        match era {
+            mainstay::Era::Legacy => {
+                let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+                let id = client
+                    .begin("resources/subscribe", json!({ "uri": "mem://one" }))
+                    .await;
+                side.wait_for("resources/subscribe", 1).await;
+                client
+                    .tell("notifications/cancelled", json!({ "requestId": id }))
+                    .await;
+                side.wait_for("resources/unsubscribe", 1).await;
+            }
+            mainstay::Era::Modern => {
+                let mut client = Client::connect(&gateway, one("a"));
+                let filter = json!({ "_meta": modern(&json!({})), "notifications": { "resourceSubscriptions": ["mem://one"] } });
+                client.begin("subscriptions/listen", filter).await;
+                side.wait_for("resources/subscribe", 1).await;
+                client.leave().await;
+                side.wait_for("resources/unsubscribe", 1).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listen_is_promised_only_what_a_server_has() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let mut client = Client::connect(&gateway, Scope::Union);
+    let uris = json!(["mem://one", "nobody://has-it"]);
+    let filter = json!({ "_meta": modern(&json!({})), "notifications": { "resourceSubscriptions": uris } });
+    client.begin("subscriptions/listen", filter).await;
+    let promised = client.heard("notifications/subscriptions/acknowledged").await;
+    let promised = &promised["params"]["notifications"]["resourceSubscriptions"];
+    assert_eq!(*promised, json!(["mem://one"]));
+    a.side(1).await.wait_for("resources/subscribe", 1).await;
 }

@@ -91,13 +91,13 @@ impl Pair {
 
     /// The parameters that the server of this pair gets for these of its client, with this in their `_meta`.
     ///
-    /// What a modern client says of itself goes no further than the gateway, but for how much it wants logged. What a modern
-    /// server must be told of its client is told by the gateway, which also wants to know of the progress.
+    /// What a modern client says of itself goes no further than the gateway. What a modern server must be told of its client,
+    /// and how much that client wants logged, is told by the gateway, which also wants to know of the progress.
     fn params(&self, params: &str, meta: &str) -> String {
         let added = match (self.up.era(), self.down.era()) {
             (Era::Legacy, _) => String::new(),
             (Era::Modern, Era::Legacy) => TOLD.to_owned(),
-            (Era::Modern, Era::Modern) => format!(r#","io.modelcontextprotocol/logLevel":"debug"{TOLD}"#),
+            (Era::Modern, Era::Modern) => format!(r#"{TOLD},"io.modelcontextprotocol/logLevel":"debug""#),
         };
         format!(r#"{{{params},"_meta":{{{meta}{added},"progressToken":#}}}}"#)
     }

@@ -1,7 +1,7 @@
 //! A session's own server is that session's, from its first need to its end.
 
 use mainstay_gateway::Scope;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Client, LONG, modern};
 use crate::{call, gateway, server};
@@ -231,21 +231,17 @@ async fn a_resource_is_subscribed_to_for_as_long_as_anybody_in_the_session_wants
     let side = own.side(2).await;
     side.wait_for("resources/subscribe", 1).await;
     let second = client.begin("subscriptions/listen", filter).await;
-    side.wait_for("resources/subscribe", 2).await;
+    heard_by(&mut client, second).await;
 
     client
         .tell("notifications/cancelled", json!({ "requestId": first }))
         .await;
-    let mut touch = call("touch", json!({ "uri": "mem://one" }));
-    touch["_meta"] = modern(&json!({}));
-    client.ask("tools/call", touch).await;
-    let told = loop {
-        let told = client.heard("notifications/resources/updated").await;
-        let listen = &told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
-        if *listen == second {
-            break told;
-        }
-    };
+    let told = heard_by(&mut client, second).await;
+    assert_eq!(
+        side.count("resources/subscribe"),
+        1,
+        "the server is told of the first"
+    );
     assert_eq!(told["params"]["uri"], "mem://one");
     assert_eq!(side.count("resources/unsubscribe"), 0, "the other still listens");
     client
@@ -253,4 +249,17 @@ async fn a_resource_is_subscribed_to_for_as_long_as_anybody_in_the_session_wants
         .await;
     side.wait_for("resources/unsubscribe", 1).await;
     client.leave().await;
+}
+
+/// What a listen hears when its resource is touched.
+async fn heard_by(client: &mut Client, listen: u64) -> Value {
+    let mut touch = call("touch", json!({ "uri": "mem://one" }));
+    touch["_meta"] = modern(&json!({}));
+    client.ask("tools/call", touch).await;
+    loop {
+        let told = client.heard("notifications/resources/updated").await;
+        if told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == listen {
+            return told;
+        }
+    }
 }

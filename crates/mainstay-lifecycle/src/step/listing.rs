@@ -41,8 +41,9 @@ impl Step<'_> {
     fn refresh(&mut self) -> Option<&mut Refresh> {
         match &mut self.machine.state {
             State::Connected(live) => Some(&mut live.refresh),
-            State::Connecting(Attempt::Listing(_, refresh))
-            | State::Reconnecting(Attempt::Listing(_, refresh)) => Some(refresh),
+            State::Connecting(Attempt::Listing(opened)) | State::Reconnecting(Attempt::Listing(opened)) => {
+                Some(&mut opened.refresh)
+            }
             State::Connecting(_)
             | State::Reconnecting(_)
             | State::Disabled
@@ -66,9 +67,9 @@ impl Step<'_> {
             }
         };
         let refresh = refresh.clone();
-        if let Some(Attempt::Listing(generation, _)) = self.attempt() {
+        if let Some(Attempt::Listing(opened)) = self.attempt() {
             let live = Live {
-                generation: *generation,
+                generation: opened.generation,
                 proven_at: Some(now + self.machine.policy.stable_after),
                 refresh,
                 watch: self.listening(),

@@ -3,7 +3,7 @@
 use crate::effect::{Cause, Effect, Manner};
 use crate::input::Recovery;
 use crate::policy::WhenSpent;
-use crate::state::{Attempt, Pause, Rest, State};
+use crate::state::{Attempt, Opened, Pause, Rest, State};
 use crate::step::Step;
 use crate::time::{Generation, jittered};
 
@@ -21,8 +21,12 @@ impl Step<'_> {
             return;
         };
         let generation = *generation;
-        let refresh = self.list(generation, 0);
-        self.set_attempt(Attempt::Listing(generation, refresh));
+        let opened = Opened {
+            generation,
+            refresh: self.list(generation, 0),
+            watch: self.listening(),
+        };
+        self.set_attempt(Attempt::Listing(opened));
     }
 
     pub(super) fn open_failed(&mut self, cause: Cause, recovery: Recovery) {

@@ -3,9 +3,9 @@
 use crate::deadline::Timer;
 use crate::effect::{Cause, Effect, Manner};
 use crate::input::{Recovery, Vitals};
-use crate::state::{Rest, State, Watch};
+use crate::state::{Attempt, Rest, State, Watch};
 use crate::step::Step;
-use crate::time::Moment;
+use crate::time::{Generation, Moment};
 
 /// Each expired timer moves a deadline on, so a handful is plenty; a policy of zero durations must not spin for ever.
 const TIMERS_A_STEP: usize = 16;
@@ -40,71 +40,74 @@ impl Step<'_> {
         }
     }
 
+    /// The connection that is open, and what is known of its silence.
+    pub(super) fn watched(&mut self) -> Option<(Generation, &mut Watch)> {
+        match &mut self.machine.state {
+            State::Connected(live) => Some((live.generation, &mut live.watch)),
+            State::Connecting(Attempt::Listing(opened)) | State::Reconnecting(Attempt::Listing(opened)) => {
+                Some((opened.generation, &mut opened.watch))
+            }
+            State::Connecting(_)
+            | State::Reconnecting(_)
+            | State::Disabled
+            | State::Disabling
+            | State::Disconnected(_)
+            | State::PermanentlyFailed => None,
+        }
+    }
+
     /// Probes a server that has been silent with nothing to do. One that works on a call is left to that call's own
     /// deadline: a server that does one thing at a time cannot answer a probe meanwhile.
     fn look(&mut self, vitals: Vitals) {
         let Some(probe) = &self.machine.policy.probe else {
             return;
         };
-        let (now, silence, timeout) = (self.now, probe.after_silence, probe.timeout);
-        let State::Connected(live) = &mut self.machine.state else {
-            return;
-        };
+        let (now, silence) = (self.now, probe.after_silence);
+        let Some((_, watch)) = self.watched() else { return };
         if vitals.busy {
-            live.watch = Watch::Listening(now + silence);
+            *watch = Watch::Listening(now + silence);
         } else if now.since(vitals.heard) < silence {
-            live.watch = Watch::Listening(vitals.heard + silence);
+            *watch = Watch::Listening(vitals.heard + silence);
         } else {
-            live.watch = Watch::Asked {
-                asked: now,
-                by: now + timeout,
-                misses: 0,
-            };
-            self.effects.push(Effect::Probe(live.generation));
+            self.ask(0);
         }
     }
 
     /// Probes without waiting for a silence: a call's connection broke, and the server may have gone with it.
     pub(super) fn doubted(&mut self) {
+        if let Some((_, Watch::Listening(_))) = self.watched() {
+            self.ask(0);
+        }
+    }
+
+    /// Asks for a sign of life, after so many that did not come.
+    fn ask(&mut self, misses: u32) {
         let Some(probe) = &self.machine.policy.probe else {
             return;
         };
-        let (now, timeout) = (self.now, probe.timeout);
-        if let State::Connected(live) = &mut self.machine.state
-            && let Watch::Listening(_) = live.watch
-        {
-            live.watch = Watch::Asked {
-                asked: now,
-                by: now + timeout,
-                misses: 0,
-            };
-            self.effects.push(Effect::Probe(live.generation));
-        }
+        let (asked, by) = (self.now, self.now + probe.timeout);
+        let Some((generation, watch)) = self.watched() else {
+            return;
+        };
+        *watch = Watch::Asked { asked, by, misses };
+        self.effects.push(Effect::Probe(generation));
     }
 
     fn unanswered(&mut self, vitals: Vitals) {
         let Some(probe) = &self.machine.policy.probe else {
             return;
         };
-        let (limit, timeout) = (probe.misses.get(), probe.timeout);
+        let limit = probe.misses.get();
         let listening = self.listening();
-        let now = self.now;
-        let State::Connected(live) = &mut self.machine.state else {
-            return;
-        };
-        let Watch::Asked { asked, misses, .. } = live.watch else {
+        let Some((_, watch)) = self.watched() else { return };
+        let Watch::Asked { asked, misses, .. } = *watch else {
             return;
         };
         let misses = misses.saturating_add(1);
         if vitals.busy || vitals.heard > asked {
-            live.watch = listening;
+            *watch = listening;
         } else if misses < limit {
-            live.watch = Watch::Asked {
-                asked: now,
-                by: now + timeout,
-                misses,
-            };
-            self.effects.push(Effect::Probe(live.generation));
+            self.ask(misses);
         } else {
             self.lose(Cause::ProbesMissed, Recovery::Retry);
         }
@@ -112,8 +115,8 @@ impl Step<'_> {
 
     pub(super) fn probe_answered(&mut self) {
         let listening = self.listening();
-        if let State::Connected(live) = &mut self.machine.state {
-            live.watch = listening;
+        if let Some((_, watch)) = self.watched() {
+            *watch = listening;
         }
     }
 

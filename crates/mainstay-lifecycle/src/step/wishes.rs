@@ -66,8 +66,10 @@ impl Step<'_> {
     pub(super) fn adjust(&mut self, policy: Policy) {
         self.machine.policy = policy;
         let (watch, idle_at) = (self.listening(), self.idle_at());
+        if let Some((_, watched)) = self.watched() {
+            *watched = watch;
+        }
         if let State::Connected(live) = &mut self.machine.state {
-            live.watch = watch;
             live.idle_at = idle_at;
         }
     }

@@ -172,10 +172,14 @@ fn attempt_agrees(
             current.phase == Phase::Dialling { by: *by },
             Broken::GenerationsDiffer,
         ),
-        (Attempt::Listing(_, refresh), Some(current)) => {
+        (Attempt::Listing(opened), Some(current)) => {
             ensure(current.phase == Phase::Open, Broken::GenerationsDiffer)?;
-            ensure(refresh.step != RefreshStep::Fresh, Broken::ListingForgotten)?;
-            refresh_agrees(next, refresh, current, now)
+            ensure(
+                opened.refresh.step != RefreshStep::Fresh,
+                Broken::ListingForgotten,
+            )?;
+            watch_agrees(next, &opened.watch, current, now)?;
+            refresh_agrees(next, &opened.refresh, current, now)
         }
         (Attempt::Pausing(..), Some(_)) | (Attempt::Opening(..) | Attempt::Listing(..), None) => {
             Err(Broken::GenerationsDiffer)
@@ -196,7 +200,18 @@ fn live_agrees(next: &World, live: &Live, current: &Current, now: Moment) -> Res
         live.call_failures == current.call_failures,
         Broken::HealthMiscounted,
     )?;
-    let watched = match (&live.watch, &policy.probe) {
+    watch_agrees(next, &live.watch, current, now)?;
+    let looked_at = match (live.idle_at, policy.idle_stop) {
+        (Some(at), Some(idle)) => at <= now + idle,
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    ensure(looked_at, Broken::IdlenessUnnoticed)?;
+    refresh_agrees(next, &live.refresh, current, now)
+}
+
+fn watch_agrees(next: &World, watch: &Watch, current: &Current, now: Moment) -> Result<(), Broken> {
+    let watched = match (watch, &next.machine.policy.probe) {
         (Watch::Off, None) => true,
         (Watch::Listening(until), Some(probe)) => {
             current.asked.is_none() && current.misses == 0 && *until <= now + probe.after_silence
@@ -206,14 +221,7 @@ fn live_agrees(next: &World, live: &Live, current: &Current, now: Moment) -> Res
         }
         (Watch::Off, Some(_)) | (Watch::Listening(_) | Watch::Asked { .. }, None) => false,
     };
-    ensure(watched, Broken::HealthMiscounted)?;
-    let looked_at = match (live.idle_at, policy.idle_stop) {
-        (Some(at), Some(idle)) => at <= now + idle,
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    };
-    ensure(looked_at, Broken::IdlenessUnnoticed)?;
-    refresh_agrees(next, &live.refresh, current, now)
+    ensure(watched, Broken::HealthMiscounted)
 }
 
 fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Moment) -> Result<(), Broken> {
@@ -259,7 +267,8 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         | State::PermanentlyFailed => None,
     };
     let connected = matches!(next.machine.state, State::Connected(_));
-    let probe = policy.probe.as_ref().filter(|_| connected);
+    let open = current.is_some_and(|current| !matches!(current.phase, Phase::Dialling { .. }));
+    let probe = policy.probe.as_ref().filter(|_| open);
     let idle = policy.idle_stop.filter(|_| connected);
     let awaited = [
         ledger.closing.map(|closing| closing.by),

@@ -153,10 +153,12 @@ impl World {
             events.push(Event::at_once(Input::Returned(absent)));
         }
         for after in self.pauses(pace, subject) {
-            let signs = if matches!(self.machine.state, State::Connected(_)) {
-                &SIGNS[..]
-            } else {
-                &SIGNS[..1]
+            let signs = match &self.machine.state {
+                State::Connected(_) => &SIGNS[..],
+                State::Connecting(Attempt::Listing(_)) | State::Reconnecting(Attempt::Listing(_)) => {
+                    &SIGNS_OF_THE_UNLISTED[..]
+                }
+                _ => &SIGNS[..1],
             };
             events.extend(signs.iter().map(|sign| Event::timer(after, *sign)));
         }
@@ -187,17 +189,16 @@ impl World {
             State::Connecting(attempt) | State::Reconnecting(attempt) => match attempt {
                 Attempt::Pausing(at, _) => *at = shift(*at).max(NOW),
                 Attempt::Opening(_, by) => *by = shift(*by),
-                Attempt::Listing(_, refresh) => shift_refresh(refresh, &shift),
+                Attempt::Listing(opened) => {
+                    shift_refresh(&mut opened.refresh, &shift);
+                    shift_watch(&mut opened.watch, &shift);
+                }
             },
             State::Connected(live) => {
                 live.proven_at = live.proven_at.map(shift);
                 live.idle_at = live.idle_at.map(shift);
                 shift_refresh(&mut live.refresh, &shift);
-                match &mut live.watch {
-                    Watch::Off => {}
-                    Watch::Listening(until) => *until = shift(*until),
-                    Watch::Asked { asked, by, .. } => (*asked, *by) = (shift(*asked), shift(*by)),
-                }
+                shift_watch(&mut live.watch, &shift);
             }
             State::Disconnected(Rest::BudgetSpent(at, _)) => *at = shift(*at),
             State::Disconnected(Rest::Idle | Rest::AuthRequired)
@@ -256,6 +257,9 @@ const SIGNS: [Signs; 5] = [
     Signs::of(false, false, true),
 ];
 
+/// Before its first listing nobody uses a server.
+const SIGNS_OF_THE_UNLISTED: [Signs; 2] = [Signs::WELL, Signs::SILENT];
+
 fn wishes() -> [Input; 7] {
     [
         Input::Enable { dormant: false },
@@ -291,6 +295,14 @@ fn reports(generation: Generation) -> [Input; 19] {
         Input::Doubted(generation),
         Input::ProbeAnswered(generation),
     ]
+}
+
+fn shift_watch(watch: &mut Watch, shift: &impl Fn(Moment) -> Moment) {
+    match watch {
+        Watch::Off => {}
+        Watch::Listening(until) => *until = shift(*until),
+        Watch::Asked { asked, by, .. } => (*asked, *by) = (shift(*asked), shift(*by)),
+    }
 }
 
 fn shift_refresh(refresh: &mut Refresh, shift: &impl Fn(Moment) -> Moment) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_lifecycle::{Effect, Input, Manner, Policy, StateKind, Timer, Vitals};
+use mainstay_lifecycle::{Effect, Input, Listing, Manner, Policy, StateKind, Timer, Vitals};
 
 use crate::server::{Server, Signs, seconds};
 
@@ -130,5 +130,33 @@ fn a_server_asked_while_the_rules_change_is_watched_by_the_new_ones() {
         ..Policy::default()
     })));
     assert_eq!(server.pass(seconds(86_400)), []);
+    assert_eq!(server.kind(), StateKind::Connected);
+}
+
+#[test]
+fn a_server_that_falls_silent_before_its_first_listing_is_replaced_as_soon_as_a_live_one() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    server.give(Input::Opened(generation));
+    server.signs = Signs::Silent;
+    assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
+    assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
+    assert_eq!(server.pass(seconds(5))[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(server.machine.failures(), 1);
+}
+
+#[test]
+fn a_server_that_is_slow_to_list_and_answers_its_probes_is_left_alone() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    server.give(Input::Opened(generation));
+    server.signs = Signs::Silent;
+    for _ in 0..3 {
+        assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
+        server.give(Input::ProbeAnswered(generation));
+    }
+    server.give(Input::Listed(generation, Listing::Good));
     assert_eq!(server.kind(), StateKind::Connected);
 }

@@ -54,6 +54,16 @@ impl ToolView {
         self
     }
 
+    /// Whether any tool may be hidden.
+    pub fn hides(&self) -> bool {
+        self.include.is_some() || !self.exclude.is_empty()
+    }
+
+    /// Whether any tool is shown under another name.
+    pub fn renames(&self) -> bool {
+        !self.rename.is_empty()
+    }
+
     /// Whether a tool is shown at all.
     pub fn admits(&self, tool: &str) -> bool {
         let matched = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(tool));

@@ -34,8 +34,12 @@ impl Connection {
             .handler
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
-        // What a caller says of its own request counts more than what was said for all.
-        let level = self.reception.log_level();
+        let own_level = asking.handler.as_ref().and_then(|handler| handler.log_level());
+        let level = match own_level {
+            Some(level) => RawJson::from_value(level).ok(),
+            None => self.reception.log_level(),
+        };
+        // What a caller says in the request itself counts more.
         let level = level.filter(|_| !params.as_ref().is_some_and(has_own_level));
         let meta = meta.of_request(capabilities.as_ref(), level);
         let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);

@@ -87,13 +87,7 @@ impl Fleet {
 
     /// Tells every connected server that the handler's roots changed; they ask for them again.
     pub fn roots_changed(&self) {
-        for server in self.servers() {
-            if let Some(connection) = server.0.current.load_full() {
-                connection
-                    .peer
-                    .try_notify("notifications/roots/list_changed", None);
-            }
-        }
+        self.servers().iter().for_each(Server::roots_changed);
     }
 
     /// Calls a tool by its public name, such as `server__tool`.

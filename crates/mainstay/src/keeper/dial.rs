@@ -13,7 +13,7 @@ use super::recovery;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
-use crate::process::{self, Ladder, Process, SpawnError, Spec};
+use crate::process::{self, Ladder, Process, SpawnError, Spawned, Spec};
 use crate::protocol::{Approach, Dialect, Era, HandshakeError, greet};
 use crate::server::{Settings, Slot};
 use crate::transport::http::{Challenge, HttpConfigError};
@@ -263,7 +263,7 @@ impl Dial {
     ) -> Result<Box<dyn Transport>, DialError> {
         match way.settings.target() {
             Target::Stdio(stdio) => {
-                let spawned = process::spawn(&spec(stdio), self.generation.0, &self.slot.stderr)?;
+                let spawned = self.spawn(spec(stdio)).await?;
                 *tree = Some(spawned.process);
                 Ok(Box::new(Lines::new(
                     spawned.stdout,
@@ -281,6 +281,21 @@ impl Dial {
                 })
             }
             Target::Custom(custom) => Ok(custom.connector().connect().await?),
+        }
+    }
+
+    /// Starts the process, away from the threads of the runtime: until its program is loaded, whoever starts it stands still.
+    ///
+    /// Cancel safety: dropped, a process that is started all the same is ended at once.
+    async fn spawn(&self, spec: Spec) -> Result<Spawned, SpawnError> {
+        let (generation, ring) = (self.generation.0, self.slot.stderr.clone());
+        match tokio::task::spawn_blocking(move || process::spawn(&spec, generation, &ring)).await {
+            Ok(spawned) => spawned,
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down, and everything in it with it.
+                Err(_cancelled) => std::future::pending().await,
+            },
         }
     }
 

@@ -22,9 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mainstay_lifecycle::{
-    Attempt, Cause, Desired, Generation, Input, Listing, Machine, State, StateKind, Transition,
-};
+use mainstay_lifecycle::{Cause, Desired, Generation, Input, Listing, Machine, StateKind, Timer, Transition};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -197,7 +195,7 @@ impl Keeper {
     }
 
     fn take(&mut self, input: Input) {
-        let overdue = matches!(input, Input::Timer(_)).then(|| what_hangs(self.machine.state()));
+        let overdue = matches!(input, Input::Timer(_)).then(|| what_hangs(self.machine.deadline()?.timer));
         let (failures, generation) = (self.machine.failures(), self.machine.state().generation());
         for effect in self.machine.handle(input, self.clock.now(), self.spare) {
             self.execute(effect);
@@ -437,21 +435,18 @@ impl Keeper {
     }
 }
 
-/// What it would be that took too long, if the time of the running attempt were over.
-fn what_hangs(state: &State) -> Option<Cause> {
-    match state {
-        State::Connecting(Attempt::Opening(..)) | State::Reconnecting(Attempt::Opening(..)) => {
-            Some(Cause::OpenTimedOut)
-        }
-        State::Connecting(Attempt::Listing(..)) | State::Reconnecting(Attempt::Listing(..)) => {
-            Some(Cause::ListingFailed)
-        }
-        State::Connecting(Attempt::Pausing(..))
-        | State::Reconnecting(Attempt::Pausing(..))
-        | State::Connected(_)
-        | State::Disabled
-        | State::Disabling
-        | State::Disconnected(_)
-        | State::PermanentlyFailed => None,
+/// What it would be that took too long, if this time were over.
+fn what_hangs(timer: Timer) -> Option<Cause> {
+    match timer {
+        Timer::Open => Some(Cause::OpenTimedOut),
+        Timer::List => Some(Cause::ListingFailed),
+        Timer::Answer => Some(Cause::ProbesMissed),
+        Timer::Close
+        | Timer::Start
+        | Timer::Relist
+        | Timer::Proof
+        | Timer::Silence
+        | Timer::Idle
+        | Timer::SlowProbe => None,
     }
 }

@@ -26,8 +26,7 @@ mod tests;
 
 pub(crate) use child::Process;
 pub use exit::Exit;
-pub(crate) use spawn::SpawnError;
-pub(crate) use spawn::{Spec, spawn};
+pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
 pub use stderr::StderrLine;
 pub(crate) use stderr::StderrRing;
 pub(crate) use stop::{Ladder, Rung, Stopped};

@@ -54,8 +54,12 @@ impl Search {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod imp {
     use std::fs::{self, File};
+    use std::io::Read;
 
     use rustix::process::Pid;
+
+    /// How much of what is said of a process is read: more than goes before its group, however long its name.
+    const STAT: usize = 512;
 
     pub(in super::super) fn processes() -> impl Iterator<Item = Pid> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -66,9 +70,13 @@ mod imp {
     ///
     /// Not asked of `getpgid`, whose answer for a group outside this pid namespace (0) rustix takes for impossible.
     pub(in super::super) fn group_of(pid: Pid) -> Option<i32> {
-        let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        // "pid (name) state parent group …": the name may hold anything, a closing bracket too.
-        let name_end = memchr::memrchr(b')', &stat)?;
+        let mut stat = [0; STAT];
+        let mut file = File::open(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // One read: to read to the end takes half a dozen, and takes a third of the time of a scan.
+        let read = file.read(&mut stat).ok()?;
+        let stat = stat.get(..read)?;
+        // "pid (name) state parent group …": the name may hold anything, a closing bracket too; after it come numbers.
+        let name_end = memchr::memrchr(b')', stat)?;
         let mut fields = str::from_utf8(stat.get(name_end + 2..)?).ok()?.split(' ');
         match fields.next()? {
             "Z" | "X" | "x" => None,

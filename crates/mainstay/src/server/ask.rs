@@ -4,12 +4,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Server;
-use super::call::{Call, Repeatable, Reply};
+use super::call::{Call, Repeatable, Reply, named};
 use super::error::CallError;
 use super::options::CallOptions;
 use crate::connection::MAX_SUBSCRIPTIONS;
 use crate::protocol::Era;
-use crate::wire::{Object, RawJson, RequestError};
+use crate::wire::{RawJson, RequestError};
 
 /// A resource subscription or a log level could not be set.
 pub type WishError = CallError;
@@ -136,34 +136,27 @@ impl Server {
         params: Option<RawJson>,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
-        let tool = match method {
-            "tools/call" => Some(named(params.as_ref())),
-            _other => None,
-        };
-        if let Some(tool) = &tool
-            && !self.0.settings.load().view.admits(tool)
-        {
-            return Err(CallError::Hidden {
-                server: self.0.name.clone(),
-                tool: tool.clone(),
-            });
+        let view = &self.0.settings.load().view;
+        if method == "tools/call" && view.hides() {
+            let tool = named(params.as_ref());
+            if !view.admits(&tool) {
+                let server = self.0.name.clone();
+                return Err(CallError::Hidden { server, tool });
+            }
         }
-        let repeatable = match (&tool, method) {
-            (Some(tool), _) => Repeatable::AsHinted(tool),
-            (
-                None,
-                "tools/list"
-                | "prompts/list"
-                | "resources/list"
-                | "resources/templates/list"
-                | "prompts/get"
-                | "resources/read"
-                | "completion/complete"
-                | "tasks/get"
-                | "tasks/list"
-                | "ping",
-            ) => Repeatable::Always,
-            (None, _other) => Repeatable::Never,
+        let repeatable = match method {
+            "tools/call" => Repeatable::AsNamedHints,
+            "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "prompts/get"
+            | "resources/read"
+            | "completion/complete"
+            | "tasks/get"
+            | "tasks/list"
+            | "ping" => Repeatable::Always,
+            _other => Repeatable::Never,
         };
         let call = Call {
             method,
@@ -268,6 +261,15 @@ impl Server {
         self.wish_told(&connection, told)
     }
 
+    /// Tells the server, if it is connected, that the roots of its client changed; it asks for them again.
+    pub fn roots_changed(&self) {
+        if let Some(connection) = self.0.current.load_full() {
+            connection
+                .peer
+                .try_notify("notifications/roots/list_changed", None);
+        }
+    }
+
     /// A wish that met a dying connection is restored on the next one; only a refusal is the caller's concern.
     fn wish_told(
         &self,
@@ -291,14 +293,6 @@ impl Server {
 struct Named<'a, A> {
     name: &'a str,
     arguments: &'a A,
-}
-
-/// The name in the parameters of a call; nothing has the empty one.
-fn named(params: Option<&RawJson>) -> String {
-    let name = params
-        .and_then(Object::parse)
-        .and_then(|params| params.get("name")?.parse().ok());
-    name.unwrap_or_default()
 }
 
 fn bad_arguments(error: &serde_json::Error) -> CallError {

@@ -19,7 +19,7 @@ use crate::connection::{Asking, Connection};
 use crate::event::Trouble;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::transport::HttpFailure;
-use crate::wire::{Outcome, RawJson, RequestError, with_meta};
+use crate::wire::{Object, Outcome, RawJson, RequestError, with_meta};
 
 /// How long a call that lost its connection waits to learn why.
 const LAST_WORDS: Duration = Duration::from_millis(75);
@@ -82,6 +82,8 @@ pub(super) enum Repeatable<'a> {
     Never,
     /// If this tool's hints say so. They are looked up when they are needed: a call may come before the first listing.
     AsHinted(&'a str),
+    /// The same for the tool that the parameters name, which nobody has looked at yet.
+    AsNamedHints,
 }
 
 impl Slot {
@@ -110,7 +112,9 @@ impl Slot {
         let again = matches!(first.error, CallError::Lost { .. })
             && match first.error.outcome() {
                 Outcome::NotSent | Outcome::Refused => true,
-                Outcome::Unknown => replay == Replay::Safe && self.is_repeatable(&call.repeatable),
+                Outcome::Unknown => {
+                    replay == Replay::Safe && self.is_repeatable(&call.repeatable, making.params.as_ref())
+                }
                 Outcome::Answered => false,
             };
         if !again {
@@ -165,18 +169,22 @@ impl Slot {
         matches!(timeout_at(until, listed).await, Ok(Ok(_)))
     }
 
-    fn is_repeatable(&self, call: &Repeatable<'_>) -> bool {
+    fn is_repeatable(&self, call: &Repeatable<'_>, params: Option<&RawJson>) -> bool {
         match call {
             Repeatable::Always => true,
             Repeatable::Never => false,
-            Repeatable::AsHinted(tool) => {
-                let catalog = self.catalog.load();
-                let item = catalog
-                    .as_ref()
-                    .and_then(|catalog| catalog.item(Kind::Tool, tool));
-                item.is_some_and(|tool| tool.hints().repeatable())
-            }
+            Repeatable::AsHinted(tool) => self.is_hinted(tool),
+            Repeatable::AsNamedHints => self.is_hinted(&named(params)),
         }
+    }
+
+    /// Whether this tool says of itself that to run it twice is to run it once.
+    fn is_hinted(&self, tool: &str) -> bool {
+        let catalog = self.catalog.load();
+        let item = catalog
+            .as_ref()
+            .and_then(|catalog| catalog.item(Kind::Tool, tool));
+        item.is_some_and(|tool| tool.hints().repeatable())
     }
 
     fn answered(&self, connection: &Connection) {
@@ -184,6 +192,14 @@ impl Slot {
             self.inbox.report(Report::CallAnswered(connection.generation));
         }
     }
+}
+
+/// The name in the parameters of a call; nothing has the empty one.
+pub(super) fn named(params: Option<&RawJson>) -> String {
+    let name = params
+        .and_then(Object::parse)
+        .and_then(|params| params.get("name")?.parse().ok());
+    name.unwrap_or_default()
 }
 
 /// A call that is being made.

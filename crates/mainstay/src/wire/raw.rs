@@ -6,6 +6,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -46,6 +47,13 @@ impl RawJson {
         &self.0
     }
 
+    /// Whether a member of this name may be anywhere in it: `false` is certain, and a search is many times cheaper than a
+    /// parse.
+    pub fn may_hold(&self, name: &str) -> bool {
+        // A name can be spelt with escapes too.
+        memchr::memchr(b'\\', &self.0).is_some() || memmem::find(&self.0, name.as_bytes()).is_some()
+    }
+
     /// Reads the value into a type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
@@ -70,6 +78,13 @@ impl RawJson {
 
     pub(super) fn bytes(&self) -> &Bytes {
         &self.0
+    }
+}
+
+/// The text as it is, without a copy.
+impl From<RawJson> for Bytes {
+    fn from(raw: RawJson) -> Self {
+        raw.0
     }
 }
 
@@ -130,6 +145,14 @@ mod tests {
             assert!(RawJson::from_text(bad).is_err(), "{bad:?}");
         }
         assert_eq!(RawJson::from_text(" [1]\n").unwrap().as_str(), "[1]");
+    }
+
+    #[test]
+    fn a_member_that_is_there_is_never_missed() {
+        let holds = |text: &str| RawJson::from_text(text).unwrap().may_hold("_meta");
+        assert!(holds(r#"{"a":{"_meta":{}}}"#));
+        assert!(holds(r#"{"\u005fmeta":{}}"#));
+        assert!(!holds(r#"{"meta":"x"}"#));
     }
 
     #[test]

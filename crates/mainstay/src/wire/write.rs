@@ -66,6 +66,18 @@ pub fn response(id: &RawJson, result: &Result<RawJson, RpcError>) -> Bytes {
     finish(line)
 }
 
+/// An answer in pieces, its payload as it is and without a copy: one line if the payload is.
+pub fn response_in_pieces(id: &RawJson, result: &Result<RawJson, RpcError>) -> [Bytes; 3] {
+    let (key, value) = match result {
+        Ok(result) => ("result", result),
+        Err(error) => ("error", error.raw()),
+    };
+    let mut head = start(length(id));
+    put(&mut head, "id", id);
+    put_key(&mut head, key);
+    [head.into(), value.bytes().clone(), Bytes::from_static(b"}")]
+}
+
 pub(super) fn cancelled(request: u64, reason: &str) -> Bytes {
     let reason = RawJson::from_value(reason).expect("a string can be written");
     let params = RawJson::assembled(format!("{{\"requestId\":{request},\"reason\":{reason}}}").into());
@@ -105,9 +117,7 @@ fn finish_call(mut line: Vec<u8>, method: &str, params: Option<&RawJson>) -> Byt
 }
 
 fn put(line: &mut Vec<u8>, key: &str, value: &RawJson) {
-    line.extend_from_slice(b",\"");
-    line.extend_from_slice(key.as_bytes());
-    line.extend_from_slice(b"\":");
+    put_key(line, key);
     let start = line.len();
     line.extend_from_slice(value.as_bytes());
     let mut rest = &mut line[start..];
@@ -115,6 +125,12 @@ fn put(line: &mut Vec<u8>, key: &str, value: &RawJson) {
         rest[at] = b' ';
         rest = &mut rest[at + 1..];
     }
+}
+
+fn put_key(line: &mut Vec<u8>, key: &str) {
+    line.extend_from_slice(b",\"");
+    line.extend_from_slice(key.as_bytes());
+    line.extend_from_slice(b"\":");
 }
 
 fn finish(mut line: Vec<u8>) -> Bytes {
@@ -157,6 +173,17 @@ mod tests {
             cancelled(7, "timed out"),
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"timed out"}}"#
         );
+    }
+
+    #[test]
+    fn an_answer_in_pieces_reads_as_the_whole_does_and_shares_its_payload() {
+        let payload = raw(r#"{"a": 1.0}"#);
+        for result in [Ok(payload.clone()), Err(RpcError::new(-1, "no"))] {
+            let pieces = response_in_pieces(&raw("\"x\""), &result);
+            assert_eq!(pieces.concat(), response(&raw("\"x\""), &result));
+        }
+        let [_, middle, _] = response_in_pieces(&raw("1"), &Ok(payload.clone()));
+        assert_eq!(middle.as_ptr(), payload.as_bytes().as_ptr());
     }
 
     #[test]

@@ -132,3 +132,22 @@ async fn probes_that_are_never_answered_leave_no_connection_behind() {
         assert!(open <= 8, "{open} connections");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_freezes_before_its_first_listing_is_replaced_after_its_missed_probes() {
+    let frozen = HttpScript::new()
+        .on("tools/list", HttpFault::NoHead)
+        .on("ping", HttpFault::NoHead);
+    let far = serve(Script::new().speaks(Speaks::Legacy), frozen).await;
+    let (fleet, server) = keep(web_at(&far).policy(probing(100, 100, 2)));
+    let mut events = fleet.events();
+    let lost = next_event(&mut events, |event| event.from == StateKind::Connecting).await;
+    assert_eq!(
+        (lost.to, lost.cause),
+        (StateKind::Reconnecting, Cause::ProbesMissed)
+    );
+    let error = lost.error.expect("it says why");
+    assert_eq!(error.message, "2 probes in a row were not answered");
+    far.edit_http(|http| http.rules.clear());
+    connected(&server).await;
+}

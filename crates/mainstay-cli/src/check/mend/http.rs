@@ -31,6 +31,10 @@ pub(super) fn advice(target: &HttpTarget, trouble: &Trouble) -> String {
             ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => {
                 r#"if its certificate is from an authority of your own, name that in "tls": {"ca": …}; if it speaks no TLS, write http://"#
             }
+            // A server that knows its clients by their certificates.
+            ErrorKind::PermissionDenied if target.url().value().starts_with("https:") => {
+                r#"show it a certificate that it knows: "tls": {"cert": …, "key": …}"#
+            }
             _ => "is the address right, and the network up?",
         },
         HttpFailure::AuthRequired { status: 401, .. } => login(target),

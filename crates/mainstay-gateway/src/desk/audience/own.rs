@@ -19,20 +19,13 @@ impl Audience {
     }
 
     /// Tells whoever shares the session, and subscribed, that a resource of one of its own servers changed.
-    pub(crate) fn own_resource_updated(&self, own: &Arc<OwnServers>, params: Option<&RawJson>) {
+    pub(crate) fn own_resource_updated(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
         let Some(uri) = uri(params) else { return };
         for hearer in self.seats().hearers.values() {
-            if hearer.is_of(own) && hearer.filter.uris.contains_key(&uri) {
+            if hearer.is_of(own) && hearer.hears(&uri, server, true) {
                 hearer.tell("notifications/resources/updated", params);
             }
         }
-    }
-
-    /// Whether anybody who shares the session subscribes to this resource.
-    pub(crate) fn is_wanted(&self, own: &Arc<OwnServers>, uri: &str) -> bool {
-        let seats = self.seats();
-        let mut hearers = seats.hearers.values();
-        hearers.any(|hearer| hearer.is_of(own) && hearer.filter.uris.contains_key(uri))
     }
 }
 

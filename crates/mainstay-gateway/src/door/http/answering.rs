@@ -7,25 +7,24 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
+use mainstay::message::{self, RawJson, RpcError};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
 
 use super::body::Body;
+use super::hold_back::HoldBack;
 use super::reading::Reading;
 use super::refusal::{empty, json};
 use super::session::{InUse, Session};
 use super::stream::Stream;
 use crate::client::Line;
 
-/// How long the head is held back. Later the client sees a stream: so that it knows where to take it up again, and that
-/// nothing between it and the gateway takes the silence for the end.
-const HOLD_BACK: Duration = Duration::from_secs(5);
+/// A payload of this length or more is sent from where it lies.
+const LARGE: usize = 16 * 1024;
 
 /// Tells proxies not to hold back events.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -33,8 +32,29 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// The answer to a request.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    pub(super) is_error: bool,
-    pub(super) message: Bytes,
+    pub(super) id: RawJson,
+    pub(super) result: Result<RawJson, RpcError>,
+}
+
+impl Answer {
+    /// As one line, for a stream.
+    pub(super) fn line(&self) -> Bytes {
+        message::response(&self.id, &self.result)
+    }
+
+    /// As a response of its own.
+    pub(super) fn response(&self) -> Response<Body> {
+        let payload = match &self.result {
+            Ok(result) => result,
+            Err(error) => error.raw(),
+        };
+        let body = if payload.as_bytes().len() < LARGE {
+            Body::Whole(self.line())
+        } else {
+            Body::in_pieces(message::response_in_pieces(&self.id, &self.result))
+        };
+        json(self.status, body)
+    }
 }
 
 /// The work of answering a request; `None` when the client has cancelled it.
@@ -64,6 +84,7 @@ pub(super) async fn answer(
     stream: Arc<Stream>,
     asker: Asker,
     accepts: Accepts,
+    hold_back: &HoldBack,
 ) -> Response<Body> {
     let mut held = Held {
         work: Some(work),
@@ -73,14 +94,14 @@ pub(super) async fn answer(
         biased;
         answer = held.done() => whole(answer, &stream, held, accepts),
         () = stream.has_something(), if accepts.events => held.into_events(stream, false),
-        () = sleep(HOLD_BACK), if accepts.events => held.into_events(stream, true),
+        () = hold_back.over(), if accepts.events => held.into_events(stream, true),
     }
 }
 
 /// The answer is there before the head is sent.
 fn whole(answer: Option<Answer>, stream: &Arc<Stream>, held: Held, accepts: Accepts) -> Response<Body> {
     match answer {
-        Some(answer) if accepts.json && stream.is_empty() => json(answer.status, answer.message),
+        Some(answer) if accepts.json && stream.is_empty() => answer.response(),
         // Nobody wants the answer: there is nothing to say.
         None => empty(StatusCode::NO_CONTENT),
         Some(answer) => {
@@ -115,7 +136,7 @@ pub(super) fn events(reading: Reading) -> Response<Body> {
 
 fn finish(stream: &Stream, answer: Option<Answer>) {
     if let Some(answer) = answer {
-        stream.send(answer.message);
+        stream.send(answer.line());
     }
     stream.close();
 }

@@ -22,12 +22,19 @@ const BODY_WITHIN: Duration = Duration::from_secs(30);
 pub(super) enum Body {
     /// All of it, or what is left of it.
     Whole(Bytes),
+    /// A few pieces, the last one first.
+    Pieces(Vec<Bytes>),
     /// Events, as they come.
     Events(Box<Reading>),
 }
 
 impl Body {
     pub(super) const EMPTY: Self = Self::Whole(Bytes::new());
+
+    /// These pieces, which are sent from where they lie. None of them is empty.
+    pub(super) fn in_pieces<const N: usize>(pieces: [Bytes; N]) -> Self {
+        Self::Pieces(pieces.into_iter().rev().collect())
+    }
 }
 
 impl hyper::body::Body for Body {
@@ -41,6 +48,7 @@ impl hyper::body::Body for Body {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Pieces(pieces) => Poll::Ready(pieces.pop().map(|piece| Ok(Frame::data(piece)))),
             Self::Events(reading) => reading
                 .poll_piece(context)
                 .map(|piece| piece.map(|piece| piece.map(Frame::data))),
@@ -50,6 +58,7 @@ impl hyper::body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
+            Self::Pieces(pieces) => pieces.is_empty(),
             Self::Events(_) => false,
         }
     }
@@ -57,6 +66,7 @@ impl hyper::body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Events(_) => SizeHint::default(),
         }
     }

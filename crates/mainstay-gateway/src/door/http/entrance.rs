@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::guard::{Guard, preflight, readable_by};
+use super::hold_back::HoldBack;
 use super::options::{Bounds, HttpDoor};
 use super::rate::Rates;
 use super::refusal::Refusal;
@@ -59,7 +60,12 @@ impl Entrance {
     }
 
     /// Answers one HTTP request.
-    pub(super) async fn handle(self: Arc<Self>, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {
+    pub(super) async fn handle(
+        self: Arc<Self>,
+        peer: IpAddr,
+        hold_back: Arc<HoldBack>,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         let (head, body) = request.into_parts();
         let checked = self.guard.check_host(&head);
         let origin = match checked.and_then(|()| self.guard.check_origin(&head.headers)) {
@@ -68,7 +74,10 @@ impl Entrance {
         };
         let mut response = match preflight(&head) {
             Some(response) => response,
-            None => self.admit(peer, &head, body).await.unwrap_or_else(Response::from),
+            None => {
+                let admitted = self.admit(peer, &hold_back, &head, body).await;
+                admitted.unwrap_or_else(Response::from)
+            }
         };
         if let Some(origin) = origin {
             readable_by(origin, &mut response);
@@ -83,6 +92,7 @@ impl Entrance {
     async fn admit(
         self: &Arc<Self>,
         peer: IpAddr,
+        hold_back: &HoldBack,
         head: &Parts,
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
@@ -94,7 +104,7 @@ impl Entrance {
             })?;
         }
         match Route::of(head, self.desk.fleet())? {
-            Route::Post(scope) => self.post(scope, caller, head, body).await,
+            Route::Post(scope) => self.post(scope, caller, &head.headers, hold_back, body).await,
             Route::Listen(scope) => self.listen(&scope, caller, head),
             Route::End(scope) => self.end(&scope, caller, head),
             Route::Sse(scope) => self.open_sse(scope, caller),

@@ -82,13 +82,13 @@ impl Guard {
                 what,
             ));
         };
-        let host = without_port(named).to_ascii_lowercase();
-        let is_own = match ip(&host) {
+        let host = without_port(named);
+        let is_own = match ip(host) {
             // Nobody can make an address mean another machine.
             Some(address) => address.is_loopback() || !self.is_local,
-            None => host == "localhost",
+            None => host.eq_ignore_ascii_case("localhost"),
         };
-        if is_own || self.hosts.contains(&host) {
+        if is_own || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)) {
             return Ok(());
         }
         let what = format!("{named} is not a name of this server");

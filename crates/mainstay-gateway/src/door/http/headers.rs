@@ -28,6 +28,8 @@ pub(super) fn check(headers: &HeaderMap, asked: &Asked, scope: &Scope, desk: &De
     let field = match asked.method.as_str() {
         "tools/call" | "prompts/get" => "name",
         "resources/read" => "uri",
+        // The extension came later: a client may not know yet that it is to be seen.
+        "tasks/get" | "tasks/update" | "tasks/cancel" if headers.contains_key("mcp-name") => "taskId",
         _other => return Ok(()),
     };
     let params = asked.params.as_ref().and_then(Object::parse).unwrap_or_default();

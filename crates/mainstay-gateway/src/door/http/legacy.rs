@@ -5,16 +5,16 @@ use std::sync::Arc;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use mainstay::message::{self, RpcError};
+use mainstay::message::RpcError;
 
 use super::answering::{Accepts, Answer, Asker, Work, answer, events};
 use super::body::Body;
 use super::entrance::Entrance;
 use super::guard::Caller;
 use super::modern;
-use super::post::{Asked, Named};
+use super::post::{Asked, Named, Posted};
 use super::reading::Reading;
-use super::refusal::{Refusal, empty, json};
+use super::refusal::{Refusal, empty};
 use super::route::not_allowed;
 use super::session::{InUse, Way};
 use super::stream::Stream;
@@ -35,19 +35,31 @@ impl Entrance {
         self: &Arc<Self>,
         scope: Scope,
         caller: Caller,
-        head: &Parts,
+        posted: Posted<'_>,
         asked: Asked,
-        accepts: Accepts,
     ) -> Result<Response<Body>, Refusal> {
-        if asked.method == "initialize" && !head.headers.contains_key(SESSION) {
+        let Posted {
+            headers,
+            named,
+            accepts,
+            hold_back,
+        } = posted;
+        if asked.method == "initialize" && !headers.contains_key(SESSION) {
             return self.initialize(scope, caller, asked).await;
         }
-        let session = self.session(&scope, caller, &head.headers)?;
+        let session = self.session(&scope, caller, named, headers)?;
         check_room(&session, &asked)?;
-        let primes = matches!(Named::of(&head.headers), Named::Legacy(version) if version >= PRIMES_SINCE);
+        let primes = matches!(named, Named::Legacy(version) if version >= PRIMES_SINCE);
         let stream = session.stream(accepts);
         let work = self.work(session.clone(), stream.clone(), asked);
-        Ok(answer(work, stream, Asker::Legacy { session, primes }, accepts).await)
+        Ok(answer(
+            work,
+            stream,
+            Asker::Legacy { session, primes },
+            accepts,
+            hold_back,
+        )
+        .await)
     }
 
     /// Opens a session, if the client is welcome in it.
@@ -67,11 +79,12 @@ impl Entrance {
         let Some(answered) = answered else {
             return Ok(empty(StatusCode::NO_CONTENT));
         };
-        if answered.is_error {
-            return Ok(json(StatusCode::BAD_REQUEST, answered.message));
+        let mut response = answered.response();
+        if answered.result.is_err() {
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+            return Ok(response);
         }
         opened.session = None;
-        let mut response = json(StatusCode::OK, answered.message);
         if let Ok(id) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION, id);
         }
@@ -85,7 +98,7 @@ impl Entrance {
         caller: Caller,
         head: &Parts,
     ) -> Result<Response<Body>, Refusal> {
-        refuse_modern(head)?;
+        let named = refuse_modern(head)?;
         if !Accepts::of(&head.headers)?.events {
             let what = "accept text/event-stream: this is a stream";
             return Err(Refusal::new(
@@ -95,7 +108,7 @@ impl Entrance {
             ));
         }
         self.check_open()?;
-        let session = self.session(scope, caller, &head.headers)?;
+        let session = self.session(scope, caller, named, &head.headers)?;
         let last = head.headers.get("last-event-id");
         let Some(last) = last else {
             // Whoever comes last reads: the one before may be a connection that nobody has closed.
@@ -119,8 +132,8 @@ impl Entrance {
 
     /// Ends a session because its client says so.
     pub(super) fn end(&self, scope: &Scope, caller: Caller, head: &Parts) -> Result<Response<Body>, Refusal> {
-        refuse_modern(head)?;
-        let session = self.session(scope, caller, &head.headers)?;
+        let named = refuse_modern(head)?;
+        let session = self.session(scope, caller, named, &head.headers)?;
         self.sessions.end(&session.id);
         Ok(empty(StatusCode::NO_CONTENT))
     }
@@ -130,9 +143,10 @@ impl Entrance {
         &self,
         scope: &Scope,
         caller: Caller,
+        named: Named<'_>,
         headers: &HeaderMap,
     ) -> Result<InUse, Refusal> {
-        if let Named::Unknown(version) = Named::of(headers) {
+        if let Named::Unknown(version) = named {
             return Err(modern::unsupported(version));
         }
         let Some(id) = headers.get(SESSION) else {
@@ -171,8 +185,8 @@ impl Entrance {
             drop(job);
             Some(Answer {
                 status: StatusCode::OK,
-                is_error: result.is_err(),
-                message: message::response(&id, &result),
+                id,
+                result,
             })
         })
     }
@@ -195,10 +209,10 @@ fn check_room(session: &InUse, asked: &Asked) -> Result<(), Refusal> {
 }
 
 /// Modern clients have no sessions, and so no streams to open and none to end.
-fn refuse_modern(head: &Parts) -> Result<(), Refusal> {
+fn refuse_modern(head: &Parts) -> Result<Named<'_>, Refusal> {
     match Named::of(&head.headers) {
         Named::Modern(_) => Err(not_allowed("POST")),
-        Named::Nothing | Named::Legacy(_) | Named::Unknown(_) => Ok(()),
+        named @ (Named::Nothing | Named::Legacy(_) | Named::Unknown(_)) => Ok(named),
     }
 }
 

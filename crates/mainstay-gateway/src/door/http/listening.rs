@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::entrance::Entrance;
 use super::guard::Caller;
+use super::hold_back::HoldBack;
 use super::options::{DoorError, HttpDoor};
 use super::patient::Patient;
 use super::peers::Peers;
@@ -124,11 +125,8 @@ impl Connections {
             let _seat = seat;
             match tls {
                 None => talk(entrance, stream, peer.ip()).await,
-                Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => talk(entrance, stream, peer.ip()).await,
-                    Ok(Err(error)) => tracing::debug!(%peer, %error, "no handshake"),
-                    Err(_) => tracing::debug!(%peer, "no handshake in time"),
-                },
+                // Boxed, as it is the larger by far: a connection without it is to take no more than it needs.
+                Some(tls) => Box::pin(talk_secretly(tls, entrance, stream, peer)).await,
             }
         });
     }
@@ -154,14 +152,25 @@ impl Drop for Connections {
     }
 }
 
+/// Shakes hands with one client, and talks HTTP with it.
+async fn talk_secretly(tls: TlsAcceptor, entrance: Arc<Entrance>, stream: TcpStream, peer: SocketAddr) {
+    match timeout(HANDSHAKE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => talk(entrance, stream, peer.ip()).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "no handshake"),
+        Err(_) => tracing::debug!(%peer, "no handshake in time"),
+    }
+}
+
 /// Talks HTTP with one client.
 async fn talk<S>(entrance: Arc<Entrance>, stream: S, peer: IpAddr)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let hold_back = Arc::<HoldBack>::default();
     let service = service_fn(|request| {
-        let entrance = entrance.clone();
-        async move { Ok::<_, Infallible>(entrance.handle(peer, request).await) }
+        // Boxed, so that a connection holds room for a request only while there is one.
+        let handled = Box::pin(entrance.clone().handle(peer, hold_back.clone(), request));
+        async move { Ok::<_, Infallible>(handled.await) }
     });
     let talk = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -12,6 +12,7 @@ mod body;
 mod entrance;
 mod guard;
 mod headers;
+mod hold_back;
 mod legacy;
 mod listening;
 mod modern;

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::message::{RawJson, RpcError};
 
-use super::answering::{Accepts, Answer, Asker, Work, answer};
+use super::answering::{Answer, Asker, Work, answer};
 use super::body::Body;
 use super::entrance::Entrance;
 use super::headers::check;
-use super::post::Asked;
+use super::post::{Asked, Posted};
 use super::refusal::Refusal;
 use super::stream::Stream;
 use crate::client::{Client, Line};
@@ -22,18 +21,20 @@ impl Entrance {
     pub(super) async fn answer_modern(
         self: &Arc<Self>,
         scope: Scope,
-        head: &Parts,
+        posted: Posted<'_>,
         asked: Asked,
-        accepts: Accepts,
     ) -> Result<Response<Body>, Refusal> {
-        check(&head.headers, &asked, &scope, &self.desk)?;
+        check(posted.headers, &asked, &scope, &self.desk)?;
+        let Posted {
+            accepts, hold_back, ..
+        } = posted;
         let stream = Stream::passing();
         if !accepts.events {
             stream.close();
         }
         let stream = Arc::new(stream);
         let work = self.work_alone(scope, stream.clone(), asked);
-        Ok(answer(work, stream, Asker::Modern, accepts).await)
+        Ok(answer(work, stream, Asker::Modern, accepts, hold_back).await)
     }
 
     /// The work of answering a request that stands alone.
@@ -66,8 +67,8 @@ impl Entrance {
             drop(job);
             Some(Answer {
                 status: status(&result),
-                is_error: result.is_err(),
-                message: message::response(&id, &result),
+                id,
+                result,
             })
         })
     }

@@ -14,6 +14,7 @@ use super::answering::Accepts;
 use super::body::{self, Body};
 use super::entrance::Entrance;
 use super::guard::Caller;
+use super::hold_back::HoldBack;
 use super::modern;
 use super::refusal::{Refusal, empty};
 use super::session::InUse;
@@ -26,6 +27,15 @@ pub(super) struct Asked {
     pub(super) method: String,
     pub(super) params: Option<RawJson>,
     pub(super) meta: RequestMeta,
+}
+
+/// How a message was posted.
+#[derive(Clone, Copy)]
+pub(super) struct Posted<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) named: Named<'a>,
+    pub(super) accepts: Accepts,
+    pub(super) hold_back: &'a HoldBack,
 }
 
 /// The version that a client names in a header.
@@ -42,13 +52,14 @@ impl Entrance {
         self: &Arc<Self>,
         scope: Scope,
         caller: Caller,
-        head: &Parts,
+        headers: &HeaderMap,
+        hold_back: &HoldBack,
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
-        check_content_type(&head.headers)?;
-        let accepts = Accepts::of(&head.headers)?;
+        check_content_type(headers)?;
+        let accepts = Accepts::of(headers)?;
         let body = body::read(body, self.bounds.body).await?;
-        let named = Named::of(&head.headers);
+        let named = Named::of(headers);
         match Message::read(&body) {
             Message::Request { id, method, params } => {
                 let asked = Asked {
@@ -58,13 +69,19 @@ impl Entrance {
                     params,
                 };
                 let id = asked.id.clone();
-                let answered = self.request(scope, caller, head, asked, accepts).await;
+                let posted = Posted {
+                    headers,
+                    named,
+                    accepts,
+                    hold_back,
+                };
+                let answered = self.request(scope, caller, posted, asked).await;
                 answered.map_err(|refusal| refusal.of_request(&id))
             }
             Message::Notification { method, params } => {
                 // A modern client has nothing to say by itself: it cancels by going away.
                 if !matches!(named, Named::Modern(_)) {
-                    let session = self.session(&scope, caller, &head.headers)?;
+                    let session = self.session(&scope, caller, named, headers)?;
                     self.desk.hear(&session.client, &method, params.as_ref());
                 }
                 Ok(empty(StatusCode::ACCEPTED))
@@ -78,7 +95,7 @@ impl Entrance {
                         what,
                     ));
                 }
-                let session = self.session(&scope, caller, &head.headers)?;
+                let session = self.session(&scope, caller, named, headers)?;
                 session.client.answered(&id, result);
                 Ok(empty(StatusCode::ACCEPTED))
             }
@@ -90,18 +107,15 @@ impl Entrance {
         self: &Arc<Self>,
         scope: Scope,
         caller: Caller,
-        head: &Parts,
+        posted: Posted<'_>,
         asked: Asked,
-        accepts: Accepts,
     ) -> Result<Response<Body>, Refusal> {
         self.check_open()?;
-        match Named::of(&head.headers) {
-            Named::Modern(_) => self.answer_modern(scope, head, asked, accepts).await,
-            _ if asked.meta.version.is_some() => self.answer_modern(scope, head, asked, accepts).await,
+        match posted.named {
+            Named::Modern(_) => self.answer_modern(scope, posted, asked).await,
+            _ if asked.meta.version.is_some() => self.answer_modern(scope, posted, asked).await,
             Named::Unknown(version) => Err(modern::unsupported(version)),
-            Named::Nothing | Named::Legacy(_) => {
-                self.answer_legacy(scope, caller, head, asked, accepts).await
-            }
+            Named::Nothing | Named::Legacy(_) => self.answer_legacy(scope, caller, posted, asked).await,
         }
     }
 
@@ -189,17 +203,11 @@ impl Accepts {
             .iter()
             .filter_map(|value| value.to_str().ok());
         for kind in listed.flat_map(|value| value.split(',')) {
-            match media_type(kind).as_str() {
-                "*/*" => {
-                    accepts = Self {
-                        json: true,
-                        events: true,
-                    };
-                }
-                "application/json" | "application/*" => accepts.json = true,
-                "text/event-stream" | "text/*" => accepts.events = true,
-                _ => {}
-            }
+            let kind = media_type(kind);
+            let is = |name: &str| kind.eq_ignore_ascii_case(name);
+            let all = is("*/*");
+            accepts.json |= all || is("application/json") || is("application/*");
+            accepts.events |= all || is("text/event-stream") || is("text/*");
         }
         if accepts.json || accepts.events {
             return Ok(accepts);
@@ -217,7 +225,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let named = headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
-    if named.is_some_and(|named| media_type(named) == "application/json") {
+    if named.is_some_and(|named| media_type(named).eq_ignore_ascii_case("application/json")) {
         return Ok(());
     }
     let what = "the body must be application/json";
@@ -229,7 +237,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// A media type without its parameters.
-fn media_type(text: &str) -> String {
+fn media_type(text: &str) -> &str {
     let (kind, _parameters) = text.split_once(';').unwrap_or((text, ""));
-    kind.trim().to_ascii_lowercase()
+    kind.trim()
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use mainstay::message::{self, RawJson, RpcError};
@@ -62,7 +61,7 @@ impl From<Refusal> for Response<Body> {
             header,
         } = *refusal.0;
         tracing::debug!(%status, %error, "refused");
-        let mut response = json(status, message::response(&id, &Err(error)));
+        let mut response = json(status, Body::Whole(message::response(&id, &Err(error))));
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }
@@ -71,8 +70,8 @@ impl From<Refusal> for Response<Body> {
 }
 
 /// A JSON body.
-pub(super) fn json(status: StatusCode, body: Bytes) -> Response<Body> {
-    let mut response = Response::new(Body::Whole(body));
+pub(super) fn json(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     response
         .headers_mut()

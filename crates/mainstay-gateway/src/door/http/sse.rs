@@ -47,7 +47,7 @@ impl Entrance {
         let work = self.work(session, stream.clone(), asked);
         tokio::spawn(async move {
             if let Some(answer) = work.await {
-                stream.send(answer.message);
+                stream.send(answer.line());
             }
         });
     }

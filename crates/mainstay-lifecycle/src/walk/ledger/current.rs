@@ -80,6 +80,7 @@ impl Current {
             self.owed |= listing == Listing::Unconfirmed;
             if self.phase == Phase::Open {
                 let proof_at = Some(now + policy.stable_after);
+                self.watched_anew();
                 self.phase = Phase::Listed { proof_at };
             }
         }
@@ -122,7 +123,7 @@ impl Current {
 
     /// A doubt is answered by a probe at once, unless one is out.
     pub(super) fn doubted(&mut self, policy: &Policy) -> Verdict {
-        let examined = self.is_listed() && policy.probe.is_some() && self.asked.is_none();
+        let examined = !self.is_dialling() && policy.probe.is_some() && self.asked.is_none();
         Verdict {
             may_probe: examined,
             must_probe: examined,
@@ -146,10 +147,10 @@ impl Current {
         } else {
             Verdict::default()
         };
+        self.silence(vitals, now, policy, &mut verdict);
         if !self.is_listed() {
             return verdict;
         }
-        self.silence(vitals, now, policy, &mut verdict);
         verdict.may_stop = policy
             .idle_stop
             .is_some_and(|idle| !vitals.busy && now.since(vitals.used) >= idle);

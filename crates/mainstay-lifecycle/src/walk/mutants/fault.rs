@@ -342,8 +342,9 @@ fn asks_for_login(input: &Input) -> bool {
 
 fn refresh(machine: &mut Machine) -> Option<&mut Refresh> {
     match &mut machine.state {
-        State::Connecting(Attempt::Listing(_, refresh))
-        | State::Reconnecting(Attempt::Listing(_, refresh)) => Some(refresh),
+        State::Connecting(Attempt::Listing(opened)) | State::Reconnecting(Attempt::Listing(opened)) => {
+            Some(&mut opened.refresh)
+        }
         State::Connected(live) => Some(&mut live.refresh),
         _ => None,
     }

@@ -26,7 +26,7 @@ pub(super) struct Headline<'a> {
 #[derive(Debug)]
 struct Modern<'a> {
     version: Cow<'a, str>,
-    /// The name of a tool or prompt, or the address of a resource.
+    /// The name of a tool or prompt, the address of a resource, or the id of a task.
     name: Option<Cow<'a, str>>,
     arguments: Option<&'a RawValue>,
 }
@@ -47,6 +47,7 @@ impl<'a> Headline<'a> {
         let name = match outgoing.method.as_ref() {
             "tools/call" | "prompts/get" => params.name,
             "resources/read" => params.uri,
+            "tasks/get" | "tasks/update" | "tasks/cancel" => params.task_id,
             _other => None,
         };
         let version = params.meta.and_then(|meta| meta.version);
@@ -104,6 +105,8 @@ struct Params<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     uri: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "taskId")]
+    task_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
@@ -157,6 +160,8 @@ mod tests {
         );
         let read = format!(r#"{{"id":1,"method":"resources/read","params":{{"uri":"a://b",{META}}}}}"#);
         assert!(headers(&read, None).contains(&("mcp-name".to_owned(), "a://b".to_owned())));
+        let get = format!(r#"{{"id":1,"method":"tasks/get","params":{{"taskId":"t-1",{META}}}}}"#);
+        assert!(headers(&get, None).contains(&("mcp-name".to_owned(), "t-1".to_owned())));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use rustls::AlertDescription;
 use tokio::time::timeout;
 
 use super::challenge::Challenge;
@@ -50,6 +51,12 @@ impl Refusal {
     /// The request could not be carried, or its answer was lost.
     pub(in crate::transport) fn of_mishap(mishap: &Mishap, options: &HttpOptions) -> Self {
         let message = innermost(mishap);
+        // A server may say so only when the first request is on its way, and reads nothing of it.
+        if let Some(demand) = of_certificate(mishap) {
+            let message = format!("the server {demand}: {message}");
+            let kind = io::ErrorKind::PermissionDenied;
+            return Self::not_sent(HttpFailure::ConnectFailed { kind, message });
+        }
         match mishap {
             Mishap::TooSlow => Self::not_sent(HttpFailure::TimedOut {
                 step: Step::Connect,
@@ -205,20 +212,36 @@ fn innermost(error: &dyn Error) -> String {
     innermost.to_string()
 }
 
+/// What the server wants of its client's certificate, where it refused the client for that.
+fn of_certificate(error: &dyn Error) -> Option<&'static str> {
+    let of_tls = io_errors(error).find_map(|error| error.get_ref()?.downcast_ref());
+    let rustls::Error::AlertReceived(alert) = of_tls? else {
+        return None;
+    };
+    match alert {
+        AlertDescription::CertificateRequired => Some("asks for a certificate of its client"),
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnknownCA => Some("does not accept the certificate of its client"),
+        _other => None,
+    }
+}
+
 /// What the system said: the innermost failure of input or output. Each may be wrapped in others that say less.
 fn io_kind(error: &dyn Error) -> Option<io::ErrorKind> {
-    let mut kind = None;
-    let mut next = error.source();
-    while let Some(source) = next {
-        let mut io = source.downcast_ref::<io::Error>();
-        while let Some(error) = io {
-            kind = Some(error.kind());
-            // Its `source` would be that of what it wraps.
-            io = error.get_ref().and_then(|inner| inner.downcast_ref());
-        }
-        next = source.source();
-    }
-    kind
+    io_errors(error).last().map(io::Error::kind)
+}
+
+/// The failures of input and output that an error has as its sources, the innermost last.
+fn io_errors(error: &dyn Error) -> impl Iterator<Item = &io::Error> {
+    let sources = std::iter::successors(error.source(), |error| (*error).source());
+    sources
+        .filter_map(|source| source.downcast_ref::<io::Error>())
+        // Its `source` would be that of what it wraps.
+        .flat_map(|error| std::iter::successors(Some(error), |error| error.get_ref()?.downcast_ref()))
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 use std::future::{pending, ready};
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use mainstay::Fleet;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::super::guard::Caller;
+use super::super::hold_back::HOLD_BACK;
 use super::super::session::Way;
 use super::*;
 use crate::client::Client;
@@ -35,9 +37,13 @@ fn legacy(session: &InUse, primes: bool) -> Asker {
 fn answered(text: &'static str) -> Option<Answer> {
     Some(Answer {
         status: StatusCode::OK,
-        is_error: false,
-        message: Bytes::from_static(text.as_bytes()),
+        id: RawJson::from(1),
+        result: RawJson::from_text(text).map_err(|_| unreachable!("it is JSON")),
     })
+}
+
+fn hold_back() -> HoldBack {
+    HoldBack::default()
 }
 
 fn kind(response: &Response<Body>) -> &str {
@@ -60,7 +66,14 @@ async fn a_long_silence_is_broken_by_a_stream_that_can_be_taken_up() {
     for (primes, first) in [(true, "id: 1-0\nretry: 1000\ndata: \n\n"), (false, ":\n\n")] {
         let stream = session.stream(BOTH);
         let started = Instant::now();
-        let mut response = answer(Box::pin(pending()), stream, legacy(&session, primes), BOTH).await;
+        let mut response = answer(
+            Box::pin(pending()),
+            stream,
+            legacy(&session, primes),
+            BOTH,
+            &hold_back(),
+        )
+        .await;
         assert_eq!(started.elapsed(), HOLD_BACK);
         assert_eq!(kind(&response), "text/event-stream");
         assert_eq!(piece(&mut response).await, first);
@@ -86,7 +99,7 @@ async fn who_takes_no_events_waits_for_the_whole() {
         answered("{}")
     });
     let stream = session.stream(accepts);
-    let response = answer(work, stream, legacy(&session, true), accepts).await;
+    let response = answer(work, stream, legacy(&session, true), accepts, &hold_back()).await;
     assert_eq!(kind(&response), "application/json");
 }
 
@@ -96,9 +109,12 @@ async fn what_is_said_before_an_answer_that_is_there_already_comes_before_it() {
     let stream = session.stream(BOTH);
     stream.send(Bytes::from_static(b"{\"before\":1}"));
     let work = Box::pin(ready(answered("{\"answer\":1}")));
-    let mut response = answer(work, stream, legacy(&session, true), BOTH).await;
+    let mut response = answer(work, stream, legacy(&session, true), BOTH, &hold_back()).await;
     assert_eq!(piece(&mut response).await, "id: 1-1\ndata: {\"before\":1}\n\n");
-    assert_eq!(piece(&mut response).await, "id: 1-2\ndata: {\"answer\":1}\n\n");
+    assert_eq!(
+        piece(&mut response).await,
+        "id: 1-2\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"answer\":1}}\n\n"
+    );
     assert!(response.body_mut().frame().await.is_none());
 }
 
@@ -113,7 +129,8 @@ async fn the_work_of_a_session_goes_on_without_its_client_and_a_lone_request_doe
             let _ = told.send(());
             answered("{}")
         });
-        let waiting = answer(work, session.stream(BOTH), asker, BOTH);
+        let hold_back = hold_back();
+        let waiting = answer(work, session.stream(BOTH), asker, BOTH, &hold_back);
         let left = tokio::time::timeout(Duration::from_millis(1), waiting).await;
         assert!(left.is_err(), "the client went away");
         assert_eq!(go.send(()).is_ok(), goes_on);
@@ -131,7 +148,7 @@ async fn a_stream_that_its_modern_client_leaves_ends_the_work() {
         drop(told);
         None
     });
-    let response = answer(work, stream, Asker::Modern, BOTH).await;
+    let response = answer(work, stream, Asker::Modern, BOTH, &hold_back()).await;
     assert_eq!(kind(&response), "text/event-stream");
     drop(response);
     let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
@@ -150,4 +167,22 @@ async fn a_large_message_is_framed_without_a_copy() {
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap().as_ptr(), large.as_ptr());
     assert_eq!(piece(&mut response).await, "\n\n");
+}
+
+#[tokio::test]
+async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
+    let result = RawJson::from_value(&"x".repeat(1 << 20)).unwrap();
+    let answer = Answer {
+        status: StatusCode::OK,
+        id: RawJson::from(1),
+        result: Ok(result.clone()),
+    };
+    let mut response = answer.response();
+    let length = hyper::body::Body::size_hint(response.body()).exact();
+    assert_eq!(length, Some(answer.line().len() as u64));
+    assert_eq!(piece(&mut response).await, r#"{"jsonrpc":"2.0","id":1,"result":"#);
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap().as_ptr(), result.as_bytes().as_ptr());
+    assert_eq!(piece(&mut response).await, "}");
+    assert!(response.body_mut().frame().await.is_none());
 }

@@ -1,21 +1,13 @@
-//! A call that waits for its client to come back.
-//!
-//! It goes on meanwhile, so that it ends in its own time: a call that nobody comes back for is over when it has timed out
-//! or was lost, and its server can ask others again. Its end waits for the client, for as long as a person may take.
+//! A call that goes on while its client is away.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 use mainstay::{CallError, Reply};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-use super::rounds::Call;
-
-/// How long a parked call waits for its client's retry: as long as a person may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10 * 60);
+use super::Call;
 
 /// Where a call is parked. Dropped, the call is cancelled.
 pub(super) struct Parking {
@@ -25,13 +17,10 @@ pub(super) struct Parking {
 }
 
 impl Parking {
-    /// Parks a call; `expired` is done when nobody came back for it.
-    pub(super) fn of(mut call: Call, expired: impl FnOnce() + Send + 'static) -> Self {
+    pub(super) fn of(mut call: Call) -> Self {
         let (away, back) = oneshot::channel();
         let call = tokio::spawn(async move {
-            if timeout(PATIENCE, call.reply.go_on_until(back)).await.is_err() {
-                expired();
-            }
+            call.reply.go_on_until(back).await;
             call
         });
         Self {
@@ -40,7 +29,7 @@ impl Parking {
         }
     }
 
-    /// The client is back: the call, unless its time has just run out.
+    /// The client is back.
     pub(super) async fn back(mut self) -> Option<Call> {
         drop(self.away.take());
         (&mut self.call).await.ok()
@@ -54,21 +43,23 @@ impl Drop for Parking {
 }
 
 /// The reply to a call, which can come while nobody waits for it.
-pub(super) enum Replying {
+pub(in crate::desk) enum Replying {
     Running(Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>),
     Came(Result<Reply, CallError>),
     Taken,
 }
 
 impl Replying {
-    pub(super) fn new(reply: impl Future<Output = Result<Reply, CallError>> + Send + 'static) -> Self {
+    pub(in crate::desk) fn new(
+        reply: impl Future<Output = Result<Reply, CallError>> + Send + 'static,
+    ) -> Self {
         Self::Running(Box::pin(reply))
     }
 
     /// The reply. There is only one: after it nothing ever comes.
     ///
     /// Cancel safety: dropped, the reply is still to come.
-    pub(super) async fn take(&mut self) -> Result<Reply, CallError> {
+    pub(in crate::desk) async fn take(&mut self) -> Result<Reply, CallError> {
         self.come().await;
         match std::mem::replace(self, Self::Taken) {
             Self::Came(reply) => reply,

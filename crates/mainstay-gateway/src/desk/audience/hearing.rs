@@ -1,0 +1,121 @@
+//! One seat in the audience: what whoever sits there hears of, and the subscriptions that are held for it.
+
+use std::sync::Arc;
+
+use mainstay::Kind;
+use mainstay::message::RpcError;
+
+use super::super::reaching::Reached;
+use super::super::subscriptions::{MAX_URIS, Subscription};
+use super::{Audience, Heard, Level};
+use crate::protocol::invalid_params;
+
+/// A seat in the audience, kept as long as this lives.
+pub(crate) struct Hearing {
+    pub(super) audience: Arc<Audience>,
+    pub(super) seat: u64,
+}
+
+impl Hearing {
+    /// Hears of every change of this list from now on: it is about to be seen.
+    pub(crate) fn sees(&self, kind: Kind) {
+        if let Some(hearer) = self.audience.seats().hearers.get_mut(&self.seat) {
+            match kind {
+                Kind::Tool => hearer.filter.tools = true,
+                Kind::Prompt => hearer.filter.prompts = true,
+                Kind::Resource | Kind::Template => hearer.filter.resources = true,
+            }
+        }
+    }
+
+    /// Hears of a resource of this server from now on, in the expectation of a subscription.
+    pub(in crate::desk) fn expect<'a>(
+        &'a self,
+        uri: &'a str,
+        reached: &Reached,
+    ) -> Result<Expecting<'a>, RpcError> {
+        let mut seats = self.audience.seats();
+        if let Some(hearer) = seats.hearers.get_mut(&self.seat)
+            && !hearer.resources.contains_key(uri)
+        {
+            if hearer.resources.len() >= MAX_URIS {
+                let what = format!("{MAX_URIS} resources are subscribed to already");
+                return Err(invalid_params(what));
+            }
+            let heard = Heard {
+                server: reached.server.name().into(),
+                is_own: reached.is_own,
+                subscription: None,
+            };
+            hearer.resources.insert(uri.to_owned(), heard);
+        }
+        Ok(Expecting { hearing: self, uri })
+    }
+
+    /// Hears of a resource no more; its subscription is the caller's to end.
+    pub(in crate::desk) fn give_up(&self, uri: &str) -> Option<Subscription> {
+        let mut seats = self.audience.seats();
+        seats
+            .hearers
+            .get_mut(&self.seat)?
+            .resources
+            .remove(uri)?
+            .subscription
+    }
+
+    /// Hears nothing any more, and ends all its subscriptions, however long somebody still holds it.
+    pub(in crate::desk) fn leave(&self) {
+        let left = self.audience.seats().hearers.remove(&self.seat);
+        // Outside of the lock.
+        drop(left);
+    }
+
+    /// The least severe log message of this server that it hears without having asked for a level.
+    pub(crate) fn unasked_level(&self, server: &str) -> Level {
+        self.audience.unasked_level(server)
+    }
+}
+
+/// A resource that is heard of while its server is asked. Nothing is left of it if that comes to nothing.
+pub(in crate::desk) struct Expecting<'a> {
+    hearing: &'a Hearing,
+    uri: &'a str,
+}
+
+impl Expecting<'_> {
+    /// The subscription was made. One that was there already, at the same server, is as good.
+    pub(in crate::desk) fn keep(self, subscription: Subscription) {
+        let mut seats = self.hearing.audience.seats();
+        let Some(hearer) = seats.hearers.get_mut(&self.hearing.seat) else {
+            return;
+        };
+        let heard = Heard {
+            server: subscription.server().into(),
+            is_own: subscription.is_own(),
+            subscription: Some(subscription),
+        };
+        let is_there = |known: &Heard| known.subscription.is_some() && known.server == heard.server;
+        if !hearer.resources.get(self.uri).is_some_and(is_there) {
+            hearer.resources.insert(self.uri.to_owned(), heard);
+        }
+    }
+}
+
+impl Drop for Expecting<'_> {
+    fn drop(&mut self) {
+        if let Some(hearer) = self.hearing.audience.seats().hearers.get_mut(&self.hearing.seat)
+            && hearer
+                .resources
+                .get(self.uri)
+                .is_some_and(|heard| heard.subscription.is_none())
+        {
+            hearer.resources.remove(self.uri);
+        }
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

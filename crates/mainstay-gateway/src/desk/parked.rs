@@ -1,0 +1,153 @@
+//! Calls that wait for their clients: each is found again by a state that only this gateway can have written.
+//!
+//! A call goes on meanwhile, so that it ends in its own time: one that has timed out or was lost keeps its server from
+//! asking nobody else. What it ended with waits for the client, for as long as a person may take.
+
+mod parking;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mainstay::message::RpcError;
+use mainstay::{Server, TransportKind};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::reaching::Reached;
+use super::rounds::{Call, Question};
+use super::state::{Key, Seal};
+use parking::Parking;
+pub(super) use parking::Replying;
+
+/// How long a parked call waits for its client's retry: as long as a person may take.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// How long it waits when others call the same server, and nothing would tell whose a question of that server is: while
+/// it waits, all of theirs are declined. Enough for a person who is there.
+const PATIENCE_OF_OTHERS: Duration = Duration::from_secs(2 * 60);
+
+/// Calls that may be parked at once. Each holds a request open at its server.
+const MAX_PARKED: usize = 1024;
+
+/// Calls that wait for their clients.
+pub(super) struct Parked {
+    seal: Seal,
+    calls: Arc<Calls>,
+}
+
+type Calls = Mutex<HashMap<Key, Waiting>>;
+
+/// A parked call and the question it is parked for.
+struct Waiting {
+    parking: Parking,
+    server: Server,
+    question: Question,
+    method: String,
+    since: Instant,
+    expiry: Expiry,
+}
+
+impl Parked {
+    pub(super) fn new() -> Self {
+        Self {
+            seal: Seal::new(),
+            calls: Arc::default(),
+        }
+    }
+
+    /// Parks a call of this method; the state is what finds it again.
+    pub(super) fn put(&self, call: Call, question: Question, method: &str) -> Result<String, RpcError> {
+        let (key, state) = self.seal.draw(PATIENCE)?;
+        let since = Instant::now();
+        let mut calls = self.calls();
+        if calls.len() >= MAX_PARKED {
+            let what = format!("{MAX_PARKED} calls wait for their clients already");
+            return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
+        }
+        let waiting = Waiting {
+            server: call.server.clone(),
+            parking: Parking::of(call),
+            question,
+            method: method.to_owned(),
+            since,
+            expiry: Expiry::at(since + PATIENCE, key, &self.calls),
+        };
+        calls.insert(key, waiting);
+        Ok(state)
+    }
+
+    /// The call of this method that a state names, if it still waits.
+    ///
+    /// Cancel safety: dropped, the call is cancelled.
+    pub(super) async fn take(&self, state: &str, method: &str) -> Option<(Call, Question)> {
+        let key = self.seal.open(state)?;
+        let Waiting {
+            parking, question, ..
+        } = {
+            let mut calls = self.calls();
+            calls.get(&key).filter(|waiting| waiting.method == method)?;
+            calls.remove(&key)?
+        };
+        Some((parking.back().await?, question))
+    }
+
+    /// Somebody calls this server: who keeps it waiting must not take too long. Over HTTP a question comes on the stream
+    /// of its call, and nobody keeps anybody waiting; nor does anybody at a session's own server.
+    pub(super) fn hurry(&self, reached: &Reached) {
+        if reached.is_own {
+            return;
+        }
+        let server = &reached.server;
+        let mut calls = self.calls();
+        let mut here = calls
+            .iter_mut()
+            .filter(|(_, waiting)| waiting.server.name() == server.name())
+            .peekable();
+        if here.peek().is_none() || server.status().transport == Some(TransportKind::Http) {
+            return;
+        }
+        for (key, waiting) in here {
+            let at = waiting.since + PATIENCE_OF_OTHERS;
+            if at < waiting.expiry.at {
+                waiting.expiry = Expiry::at(at, *key, &self.calls);
+            }
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+        lock(&self.calls)
+    }
+}
+
+fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends a parked call whose client does not come back. It ends with the call: retries leave no timers behind.
+struct Expiry {
+    at: Instant,
+    task: AbortHandle,
+}
+
+impl Expiry {
+    fn at(at: Instant, key: Key, calls: &Arc<Calls>) -> Self {
+        // Its calls end with the gateway.
+        let calls = Arc::downgrade(calls);
+        let task = tokio::spawn(async move {
+            sleep_until(at).await;
+            let expired = calls.upgrade().and_then(|calls| lock(&calls).remove(&key));
+            drop(expired);
+        });
+        Self {
+            at,
+            task: task.abort_handle(),
+        }
+    }
+}
+
+impl Drop for Expiry {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,33 @@
+//! Names that the published catalog does not have: of a server of which nothing is published now, or misspelt.
+
+use mainstay::config::nearest;
+use mainstay::message::{Object, RawJson, RpcError};
+
+use super::naming::string;
+use super::{Desk, Request};
+use crate::protocol::{invalid_params, text};
+
+impl Desk {
+    /// The server that a public name must be of, and the request as that server knows it, where nothing of the server is
+    /// published: it was never listed, is disabled or has failed. The call waits for it, or fails and says how it is.
+    pub(super) fn unlisted(&self, request: &Request<'_>) -> Option<(String, RawJson)> {
+        if !matches!(request.method, "tools/call" | "prompts/get") {
+            return None;
+        }
+        let mut params = Object::parse(request.params.as_ref()?)?;
+        let name = string(&params, "name").ok()?;
+        let (server, rest) = name.split_once("__")?;
+        let handle = self.fleet().server(server)?;
+        if self.catalog(request.client).server(server).is_some() {
+            return None;
+        }
+        params.set("name", text(handle.view().original_name(rest)));
+        Some((server.to_owned(), params.to_raw()))
+    }
+}
+
+/// What is told of a name that nothing has, with the one that was perhaps meant.
+pub(super) fn misspelt<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> RpcError {
+    let meant = nearest(name, known).map(|near| format!("; did you mean {near}?"));
+    invalid_params(format!("there is no {what} {name}{}", meant.unwrap_or_default()))
+}

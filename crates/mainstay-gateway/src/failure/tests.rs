@@ -1,0 +1,258 @@
+use std::time::SystemTime;
+
+use mainstay::config::ServerConfig;
+use mainstay::{BadAnswer, Fleet, Generation};
+
+use super::*;
+
+/// A server that is not connected, of which everything can be changed.
+async fn not_connected() -> NotConnected {
+    let config = ServerConfig::stdio("files", "/no/such/program").build().unwrap();
+    let fleet = Fleet::builder().start([config]);
+    let server = fleet.server("files").unwrap();
+    let failed = server
+        .wait_until(Duration::from_secs(60), |status| status.last_error.is_some())
+        .await;
+    let mut now = NotConnected::from(&failed.expect("a program that is not there"));
+    let mut trouble = (*now.last_error.unwrap()).clone();
+    "exited with status 3".clone_into(&mut trouble.message);
+    now.last_error = Some(trouble.into());
+    now
+}
+
+fn in_state(
+    now: &NotConnected,
+    state: StateKind,
+    reason: Option<Reason>,
+    attempt: u32,
+    retry: Option<u64>,
+) -> NotConnected {
+    let mut now = now.clone();
+    now.state = state;
+    now.reason = reason;
+    now.attempt = attempt;
+    // A little more than what is told, since time goes on.
+    now.next_retry = retry.map(|s| SystemTime::now() + Duration::from_millis(s * 1000 + 40));
+    now
+}
+
+fn told(error: &CallError) -> (String, Value) {
+    let result: Value = tool_result(error).unwrap().parse().unwrap();
+    assert_eq!(result["isError"], true);
+    let text = result["content"][0]["text"].as_str().unwrap().to_owned();
+    assert_eq!(
+        answer(error).message(),
+        text,
+        "who is told by an error is told the same"
+    );
+    (text, result["_meta"]["mainstay"].clone())
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
+    let now = not_connected().await;
+    let with_login = {
+        let mut asked = in_state(&now, StateKind::Disconnected, Some(Reason::AuthRequired), 1, None);
+        let mut trouble = (*asked.last_error.unwrap()).clone();
+        let mut challenge = mainstay::transport::http::Challenge::default();
+        challenge.scopes = vec!["read".to_owned(), "write".to_owned()];
+        challenge.resource_metadata = Some("https://example.com/meta".to_owned());
+        trouble.challenge = Some(challenge);
+        asked.last_error = Some(trouble.into());
+        asked
+    };
+    let state = |state, reason, attempt, retry| in_state(&now, state, reason, attempt, retry);
+    for (now, text, word) in [
+        (
+            state(StateKind::Connecting, None, 0, None),
+            "Server files is starting (connecting). The call did not run. Call it again in a moment.",
+            "connecting",
+        ),
+        (
+            state(StateKind::Connecting, None, 2, Some(3)),
+            "Server files is starting (connecting, 2 failures in a row): exited with status 3. The call did not run. \
+             The server is tried again in 3.0 s: call it again then.",
+            "connecting",
+        ),
+        (
+            state(StateKind::Reconnecting, None, 1, Some(5)),
+            "Server files is being restarted (reconnecting, 1 failure): exited with status 3. The call did not run. \
+             The server is tried again in 5.0 s: call it again then.",
+            "reconnecting",
+        ),
+        (
+            state(StateKind::Disabled, None, 0, None),
+            "Server files is disabled. The call did not run. A person must enable the server; until then it cannot be \
+             called.",
+            "disabled",
+        ),
+        (
+            state(StateKind::Disconnected, Some(Reason::Idle), 0, None),
+            "Server files was stopped since nobody used it (disconnected). The call did not run. Call it again in a \
+             moment.",
+            "disconnected",
+        ),
+        (
+            state(StateKind::Disconnected, Some(Reason::BudgetSpent), 10, Some(280)),
+            "Server files is down (disconnected, 10 failures in a row): exited with status 3. The call did not run. \
+             The server is tried again in 280.0 s, or when a person restarts it.",
+            "disconnected",
+        ),
+        (
+            with_login,
+            "Server files asks for a login with the scopes read write (disconnected). The call did not run. A person \
+             must log in to the server; until then it cannot be called.",
+            "disconnected",
+        ),
+        (
+            state(StateKind::PermanentlyFailed, None, 1, None),
+            "Server files has failed and is not tried again (permanently_failed): exited with status 3. The call did \
+             not run. A person must mend and restart the server; until then it cannot be called.",
+            "permanently_failed",
+        ),
+    ] {
+        let retries = now.next_retry.is_some();
+        let wants_login = now.reason == Some(Reason::AuthRequired);
+        let (said, facts) = told(&CallError::NotConnected(Box::new(now)));
+        assert_eq!(said, text);
+        assert_eq!(
+            (&facts["server"], &facts["outcome"]),
+            (&json!("files"), &json!("not_sent"))
+        );
+        assert_eq!(facts["state"], word);
+        assert_eq!(facts["retryAfterMs"].is_u64(), retries, "{facts}");
+        let login = json!({ "scopes": ["read", "write"], "resourceMetadata": "https://example.com/meta", "error": null });
+        assert_eq!(facts.get("login"), wants_login.then_some(&login), "{facts}");
+    }
+    let waited = CallError::WaitTimedOut {
+        waited: Duration::from_secs(30),
+        now: Box::new(state(StateKind::Connecting, None, 0, None)),
+    };
+    assert_eq!(
+        told(&waited).0,
+        "Server files is starting (connecting). The call waited 30.0 s for it and did not run. Call it again in a moment."
+    );
+    let many = CallError::TooManyWaiting {
+        limit: 1000,
+        now: Box::new(state(StateKind::Connecting, None, 0, None)),
+    };
+    assert_eq!(
+        told(&many).0,
+        "Server files is starting (connecting). 1000 calls wait for it already, and this one did not run. Call it again in \
+         a moment."
+    );
+}
+
+#[test]
+fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
+    let (server, generation) = (std::sync::Arc::<str>::from("files"), Generation(7));
+    let lost = |outcome| CallError::Lost {
+        server: server.clone(),
+        generation,
+        reason: "the stream ended".to_owned(),
+        trouble: None,
+        outcome,
+    };
+    let mut challenge = mainstay::transport::http::Challenge::default();
+    challenge.scopes = vec!["admin".to_owned()];
+    for (error, text, outcome) in [
+        (
+            lost(Outcome::Unknown),
+            "The connection to server files was lost (the stream ended), and it is being restarted. The call may have \
+             run: check its effects before you call it again.",
+            "unknown",
+        ),
+        (
+            lost(Outcome::NotSent),
+            "The connection to server files was lost (the stream ended), and it is being restarted. The call did not \
+             run. Call it again in a moment.",
+            "not_sent",
+        ),
+        (
+            CallError::TimedOut {
+                server: server.clone(),
+                generation,
+                kind: TimeoutKind::Idle,
+                outcome: Outcome::Unknown,
+            },
+            "Server files did not answer in time (neither an answer nor progress). The call may have run: check its effects \
+             before you call it again.",
+            "unknown",
+        ),
+        (
+            CallError::NotCarried {
+                server: server.clone(),
+                generation,
+                reason: "status 413".to_owned(),
+                outcome: Outcome::Refused,
+            },
+            "The call could not be carried to server files (status 413). The call did not run. Call it again in a \
+             moment.",
+            "refused",
+        ),
+        (
+            CallError::AuthRequired {
+                server: server.clone(),
+                generation,
+                challenge: Box::new(challenge),
+            },
+            "Server files asks for a login with the scopes admin. The call did not run. A person must log in to the \
+             server; until then it cannot be called.",
+            "refused",
+        ),
+        (
+            CallError::Throttled {
+                server: server.clone(),
+                generation,
+                retry_after: Some(Duration::from_secs(12)),
+            },
+            "Server files has too much to do. The call did not run. Call it again in 12.0 s.",
+            "refused",
+        ),
+        (
+            CallError::BadAnswer {
+                server: server.clone(),
+                generation,
+                what: BadAnswer::Malformed,
+            },
+            "Server files answered with something that cannot be used (not a valid message). The call has run: check \
+             its effects before you call it again.",
+            "answered",
+        ),
+        (
+            CallError::KeeperFailed {
+                server: server.clone(),
+            },
+            "Server files is being restarted. The call did not run. Call it again in a moment.",
+            "not_sent",
+        ),
+    ] {
+        let (said, facts) = told(&error);
+        assert_eq!(said, text);
+        assert_eq!(
+            (&facts["server"], &facts["outcome"]),
+            (&json!("files"), &json!(outcome))
+        );
+    }
+}
+
+#[test]
+fn what_no_server_can_mend_is_an_error_of_the_request_and_what_a_server_said_passes_as_it_is() {
+    let hidden = CallError::Hidden {
+        server: "files".into(),
+        tool: "rm".to_owned(),
+    };
+    let told = tool_result(&hidden).unwrap_err();
+    assert_eq!(told.code(), RpcError::INVALID_PARAMS);
+    assert_eq!(
+        told.message(),
+        "server files has no tool rm that the configuration shows"
+    );
+    let said = RpcError::new(SERVER_UNAVAILABLE, "my own words");
+    let passed = CallError::Rpc {
+        server: "files".into(),
+        generation: Generation(1),
+        error: said.clone(),
+    };
+    assert_eq!(tool_result(&passed).unwrap_err(), said);
+}

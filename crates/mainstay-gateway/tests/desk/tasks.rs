@@ -1,0 +1,245 @@
+//! Tasks of the servers behind the union: each is found again at the server that has it.
+
+use std::sync::Arc;
+
+use mainstay_gateway::Scope;
+use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
+use serde_json::{Value, json};
+
+use crate::client::{Client, modern};
+use crate::memory::Memory;
+use crate::{gateway, one};
+
+const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+fn task(id: &str) -> Value {
+    json!({ "taskId": id, "status": "working", "createdAt": "2026-01-01T00:00:00Z", "x-future": 1.0 })
+}
+
+fn answering(method: &str, result: Value) -> Rule {
+    Rule::new(Step::of(method), Fault::Result(result)).method(method)
+}
+
+/// A server whose one task has this id.
+fn legacy(id: &str, capability: &Value) -> Arc<Memory> {
+    let related = json!({ "io.modelcontextprotocol/related-task": { "taskId": id } });
+    Memory::new(Script {
+        capabilities: Some(json!({ "tools": {}, "tasks": capability })),
+        rules: vec![
+            answering("tools/call", json!({ "task": task(id) })),
+            answering("tasks/get", task(id)),
+            answering("tasks/cancel", task(id)),
+            answering("tasks/result", json!({ "content": [], "_meta": related })),
+            answering("tasks/list", json!({ "tasks": [task(id), task("of-another")] })),
+        ],
+        ..Script::default()
+    })
+}
+
+#[tokio::test]
+async fn a_task_is_found_again_at_the_server_that_has_it() {
+    let (a, b) = (
+        legacy("same", &json!({ "cancel": {} })),
+        legacy("same", &json!({ "list": {} })),
+    );
+    let gateway = gateway(&[("a", &a), ("b", &b)]).await;
+    let (mut client, hello) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    assert_eq!(
+        hello["capabilities"]["tasks"],
+        json!({ "cancel": {}, "list": {} }),
+        "what any of them has"
+    );
+    let mut ids = Vec::new();
+    for server in ["a", "b"] {
+        let call = json!({ "name": format!("{server}__echo"), "arguments": {}, "task": { "ttl": 1 } });
+        let made = client.ask("tools/call", call).await["result"]["task"].clone();
+        assert_eq!(made["x-future"], 1.0);
+        ids.push(made["taskId"].clone());
+    }
+    assert_ne!(ids[0], ids[1]);
+    for (id, here, there) in [(&ids[0], &a, &b), (&ids[1], &b, &a)] {
+        let (here, there) = (here.side(1).await, there.side(1).await);
+        let before = there.total();
+        for method in ["tasks/get", "tasks/cancel", "tasks/result"] {
+            let done = client.ask(method, json!({ "taskId": id })).await["result"].clone();
+            let told = match method {
+                "tasks/result" => &done["_meta"]["io.modelcontextprotocol/related-task"]["taskId"],
+                _get_or_cancel => &done["taskId"],
+            };
+            assert_eq!(told, id, "{method}");
+            assert_eq!(here.last_params(method).unwrap()["taskId"], "same", "{method}");
+        }
+        assert_eq!(there.total(), before);
+    }
+    for none in ["same", "c/same", "a", ""] {
+        let refused = client.ask("tasks/get", json!({ "taskId": none })).await;
+        assert_eq!(refused["error"]["code"], -32602, "{none}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_shown_its_own_tasks_and_told_of_them_and_nobody_else_s() {
+    let (a, b) = (
+        legacy("t", &json!({ "list": {} })),
+        legacy("u", &json!({ "list": {} })),
+    );
+    let gateway = gateway(&[("a", &a), ("b", &b)]).await;
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut bystander, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut direct, _) = Client::initialized(&gateway, one("b"), json!({})).await;
+    let call = |name: &str| json!({ "name": name, "arguments": {}, "task": {} });
+    let first = client.ask("tools/call", call("a__echo")).await["result"]["task"]["taskId"].clone();
+    let own = direct.ask("tools/call", call("echo")).await;
+    assert_eq!(own["result"]["task"]["taskId"], "u", "under its own names");
+
+    let list = client.ask("tasks/list", json!({})).await["result"].clone();
+    assert_eq!(list["tasks"].as_array().unwrap().len(), 1, "{list}");
+    assert_eq!(list["tasks"][0]["taskId"], first);
+    assert_eq!(
+        bystander.ask("tasks/list", json!({})).await["result"]["tasks"],
+        json!([])
+    );
+
+    for (memory, id) in [(&a, "t"), (&b, "u")] {
+        let status = json!({ "jsonrpc": "2.0", "method": "notifications/tasks/status", "params": task(id) });
+        memory.side(1).await.inject_message(&status).await;
+    }
+    let heard = client.heard("notifications/tasks/status").await;
+    assert_eq!(heard["params"]["taskId"], first);
+    let heard = direct.heard("notifications/tasks/status").await;
+    assert_eq!(heard["params"]["taskId"], "u");
+    for client in [&mut bystander, &mut client] {
+        let next = client.begin("ping", json!({})).await;
+        assert_eq!(client.message().await["id"], next, "nothing of another's task");
+    }
+}
+
+#[tokio::test]
+async fn the_pages_of_several_servers_tasks_are_turned_and_a_server_that_is_away_is_named() {
+    let (a, b) = (
+        legacy("t", &json!({ "list": {} })),
+        legacy("u", &json!({ "list": {} })),
+    );
+    let silent = legacy("v", &json!({ "cancel": {} }));
+    a.script.lock().unwrap().rules.insert(
+        0,
+        answering("tasks/list", json!({ "tasks": [task("t")], "nextCursor": "p/2" })),
+    );
+    let gateway = gateway(&[("a", &a), ("b", &b), ("silent", &silent)]).await;
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    for tool in ["a__echo", "b__echo"] {
+        client
+            .ask("tools/call", json!({ "name": tool, "task": {} }))
+            .await;
+    }
+    let first = client.ask("tasks/list", json!({})).await["result"].clone();
+    assert_eq!(first["tasks"][0]["taskId"], "a/t");
+    a.side(1).await.edit(|script| drop(script.rules.remove(0)));
+    let second = client
+        .ask("tasks/list", json!({ "cursor": first["nextCursor"] }))
+        .await["result"]
+        .clone();
+    assert_eq!(
+        a.side(1).await.last_params("tasks/list").unwrap()["cursor"],
+        "p/2"
+    );
+    assert_eq!(
+        b.side(1).await.last_params("tasks/list").unwrap().get("cursor"),
+        None
+    );
+    let ids: Vec<_> = second["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["taskId"].clone())
+        .collect();
+    assert_eq!(ids, ["a/t", "b/u"]);
+    assert!(
+        second.get("nextCursor").is_none() && second.get("_meta").is_none(),
+        "{second}"
+    );
+    assert_eq!(silent.side(1).await.count("tasks/list"), 0, "it does not list");
+
+    b.set_down(true);
+    let lost = gateway.fleet().server("b").unwrap();
+    b.side(1).await.cut();
+    lost.wait_until(crate::client::LONG, |status| {
+        status.state != mainstay::StateKind::Connected
+    })
+    .await
+    .unwrap();
+    let list = client.ask("tasks/list", json!({})).await["result"].clone();
+    assert_eq!(list["_meta"]["mainstay"]["unavailable"], json!(["b"]), "{list}");
+    let refused = client.ask("tasks/list", json!({ "cursor": "nonsense" })).await;
+    assert_eq!(refused["error"]["code"], -32602);
+}
+
+#[tokio::test]
+async fn a_task_that_a_modern_server_begins_is_found_again_too() {
+    let flat = |id: &str, kind: &str| {
+        let mut task = task(id);
+        task["resultType"] = json!(kind);
+        task
+    };
+    let of = |id: &str| {
+        Memory::new(Script {
+            speaks: Speaks::Modern,
+            capabilities: Some(
+                json!({ "tools": {}, "extensions": { EXTENSION: {}, "example.org/other": {} } }),
+            ),
+            rules: vec![
+                answering("tools/call", flat(id, "task")),
+                answering("tasks/get", flat(id, "complete")),
+                answering("tasks/update", json!({ "resultType": "complete" })),
+            ],
+            ..Script::default()
+        })
+    };
+    let (a, b) = (of("t"), of("t"));
+    let gateway = gateway(&[("a", &a), ("b", &b)]).await;
+    let mut client = Client::connect(&gateway, Scope::Union);
+    let meta = modern(&json!({ "extensions": { EXTENSION: {} } }));
+    let hello = client.ask("server/discover", json!({ "_meta": meta })).await["result"].clone();
+    assert_eq!(
+        hello["capabilities"]["extensions"],
+        json!({ EXTENSION: {} }),
+        "what the union can route"
+    );
+    let made = client
+        .ask("tools/call", json!({ "name": "b__echo", "_meta": meta }))
+        .await["result"]
+        .clone();
+    assert_eq!(made["resultType"], "task");
+    let id = &made["taskId"];
+    let got = client
+        .ask("tasks/get", json!({ "taskId": id, "_meta": meta }))
+        .await;
+    assert_eq!(got["result"]["taskId"], *id);
+    client
+        .ask(
+            "tasks/update",
+            json!({ "taskId": id, "inputResponses": {}, "_meta": meta }),
+        )
+        .await;
+    let side = b.side(1).await;
+    for method in ["tasks/get", "tasks/update"] {
+        assert_eq!(side.last_params(method).unwrap()["taskId"], "t", "{method}");
+    }
+    assert_eq!(a.side(1).await.count("tasks/get"), 0);
+    let (_, hello) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    assert!(
+        hello["capabilities"].get("tasks").is_none() && hello["capabilities"].get("extensions").is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_union_without_tasks_offers_none() {
+    let a = Memory::new(Script::default());
+    let gateway = gateway(&[("a", &a)]).await;
+    let (mut client, hello) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    assert!(hello["capabilities"].get("tasks").is_none());
+    assert_eq!(
+        client.ask("tasks/list", json!({})).await["result"]["tasks"],
+        json!([])
+    );
+}
