@@ -41,6 +41,8 @@ pub(crate) struct Made {
     pub(crate) tool: &'static str,
     /// How often it may run.
     pub(crate) most: usize,
+    /// In how many rounds it runs, of which only the last may have failed.
+    pub(crate) rounds: usize,
     pub(crate) told: Told,
 }
 
@@ -166,6 +168,7 @@ impl Person {
             server,
             tool: errand.tool,
             most: if errand.repeatable { 2 } else { rounds },
+            rounds,
             key: errand.key,
             told,
         });

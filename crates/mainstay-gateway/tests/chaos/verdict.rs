@@ -57,7 +57,7 @@ impl<D: Debug> Evidence<D> {
             let allowed = match &call.told {
                 Told::Answer => 1..=call.most,
                 Told::NotThere => 0..=0,
-                Told::Failed(outcome) if outcome == "not_sent" || outcome == "refused" => 0..=0,
+                Told::Failed(outcome) if outcome == "not_sent" || outcome == "refused" => 0..=call.rounds - 1,
                 Told::Failed(_) | Told::GivenUp => 0..=call.most,
             };
             assert!(allowed.contains(&ran), "ran {ran} times: {call:?}");
