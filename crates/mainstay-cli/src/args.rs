@@ -1,6 +1,7 @@
 //! What can be asked of the program.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -143,7 +144,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7332")]
     pub(crate) listen: SocketAddr,
     /// Serve one client on stdin and stdout instead, until it closes stdin
-    #[arg(long, conflicts_with_all = ["listen", "token_file", "token_env", "tls_cert", "allow_host", "allow_origin", "drain"])]
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "token_env", "tls_cert", "allow_host", "allow_origin", "rate", "drain"])]
     pub(crate) stdio: bool,
     /// A file that holds the bearer token which clients must show
     #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
@@ -166,6 +167,9 @@ pub(crate) struct Serve {
     /// How many servers with `"isolation": "session"` may run for all sessions together
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
     pub(crate) max_isolated: usize,
+    /// Requests that one client may make in a second, and as many at once; without it there is no bound
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) rate: Option<NonZeroU32>,
     /// How long running calls may take when the program is told to end
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub(crate) drain: Duration,

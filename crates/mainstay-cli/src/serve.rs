@@ -138,6 +138,9 @@ fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
     if let Some(token) = token(arguments)? {
         door = door.token(token);
     }
+    if let Some(rate) = arguments.rate {
+        door = door.rate(rate.get(), rate.get());
+    }
     for host in &arguments.allow_host {
         door = door.allowed_host(host);
     }

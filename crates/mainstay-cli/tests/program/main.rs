@@ -15,6 +15,7 @@ mod wire;
 
 mod bad_server;
 mod behind;
+mod bounded;
 mod call;
 mod check;
 mod configuration;

@@ -1,8 +1,8 @@
 //! The desk: what a request is answered with, whatever door it came through.
 //!
 //! It answers from the published catalog what can be answered from it (`greeting`, `lists`), passes on what a server must
-//! do (`passing`, by the names of `naming`), and remembers what a client wants to be told (`audience`: of changes, by `listen` and `subscriptions`; and of
-//! what servers log, by `levels`).
+//! do (`passing`, by the names of `naming`), and remembers what a client wants to be told (`audience`): of changes, by
+//! `listen` and `subscriptions`, and of what servers log, by `levels`.
 
 mod audience;
 mod caching;
