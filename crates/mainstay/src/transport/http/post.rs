@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::answer::{Relation, lacks_method, negotiated};
 use super::courier::Courier;
@@ -17,6 +17,10 @@ use super::pace::Pace;
 use super::refusal::{Head, Refusal, read_body, read_error};
 use crate::transport::Frame;
 use crate::wire::Outcome;
+
+/// How long the end of a stream is waited for whose answer has come. It mostly comes with it, and the connection can be used
+/// again; a server that leaves its streams open costs a connection for each.
+const HEARD_OUT: Duration = Duration::from_millis(100);
 
 /// Vain tries to take up a broken stream, before the request is given up.
 const RESUMES: u32 = 4;
@@ -174,8 +178,24 @@ impl Asked<'_> {
                 if let Some(message) = event.message()
                     && self.hand_over(message.clone())
                 {
+                    let _ = timeout(HEARD_OUT, self.hear_out(response, events)).await;
                     return Ok(true);
                 }
+            }
+        }
+    }
+
+    /// Reads what is left of a stream after the answer, to its end.
+    async fn hear_out(&self, response: &mut Response, mut events: Events) {
+        loop {
+            while let Ok(Some(event)) = events.next() {
+                if let Some(message) = event.message() {
+                    self.deliver(message.clone());
+                }
+            }
+            match response.chunk().await {
+                Ok(Some(piece)) => events.push(&piece),
+                Ok(None) | Err(_) => return,
             }
         }
     }

@@ -217,6 +217,13 @@ impl Exchange {
         let _ = self.again.send(self.wire);
     }
 
+    /// Sends a piece of the stream, and its end with it.
+    pub(crate) async fn last_event(mut self, text: &str) {
+        self.write(&format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len()))
+            .await;
+        let _ = self.again.send(self.wire);
+    }
+
     pub(crate) async fn write(&mut self, text: &str) {
         let _ = self.wire.write_all(text.as_bytes()).await;
     }

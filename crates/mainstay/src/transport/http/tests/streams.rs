@@ -17,6 +17,34 @@ async fn a_request_is_answered_by_the_last_event_of_a_stream() {
 }
 
 #[tokio::test]
+async fn a_stream_is_heard_to_its_end_and_its_connection_used_again() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    for id in 1..20 {
+        owner.ask(id, "a");
+        let mut asked = far.next().await;
+        assert_eq!(asked.connection, 1, "a kept connection is used again");
+        asked.events("").await;
+        asked.event(&format!("data: {}\n\n", json(id))).await;
+        assert_eq!(owner.message().await, json(id));
+        asked
+            .last_event("data: {\"method\":\"notifications/after\"}\n\n")
+            .await;
+        assert_eq!(owner.message().await, r#"{"method":"notifications/after"}"#);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_does_not_end_after_its_answer_is_closed() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    owner.ask(1, "a");
+    let mut asked = far.next().await;
+    asked.events("").await;
+    asked.event(&format!("data: {}\n\n", json(1))).await;
+    assert_eq!(owner.message().await, json(1));
+    assert!(asked.goes_away().await);
+}
+
+#[tokio::test]
 async fn a_stream_that_breaks_before_its_answer_fails_the_request_at_once() {
     for broken in [false, true] {
         let (far, mut owner) = Owner::start(HttpOptions::new()).await;
