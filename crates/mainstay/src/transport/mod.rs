@@ -12,6 +12,7 @@ mod end;
 mod frame;
 pub mod http;
 mod lines;
+mod room;
 mod sse;
 
 use std::pin::Pin;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::transport::room;
+
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::transport) struct Event {
@@ -67,6 +69,10 @@ impl Events {
 
     /// Takes the next piece.
     pub(in crate::transport) fn push(&mut self, piece: &[u8]) {
+        if self.buffer.capacity() - self.buffer.len() < piece.len() {
+            let room = room::more(self.buffer.len(), piece.len(), self.limit);
+            self.buffer.reserve(room);
+        }
         self.buffer.extend_from_slice(piece);
     }
 
@@ -101,6 +107,10 @@ impl Events {
         self.after_return = self.buffer[at] == b'\r';
         let mut line = self.buffer.split_to(at).freeze();
         self.buffer.advance(1);
+        if room::is_large(at) {
+            // Its memory goes with it.
+            self.buffer = BytesMut::from(&self.buffer[..]);
+        }
         if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
             line.advance(BYTE_ORDER_MARK.len());
         }
@@ -150,6 +160,25 @@ fn text(value: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_event_grows_where_it_lies_and_takes_its_memory_with_it() {
+        let mut events = Events::new(64 << 20);
+        let mut places = Vec::new();
+        events.push(b"data: ");
+        for _ in 0..8 << 6 {
+            events.push(&[b'x'; 16 << 10]);
+            assert_eq!(events.next(), Ok(None));
+            places.push(events.buffer.as_ptr());
+        }
+        places.drain(..=16);
+        places.dedup();
+        assert_eq!(places.len(), 1);
+        events.push(b"\n\n");
+        let event = events.next().unwrap().unwrap();
+        assert_eq!(event.data.unwrap().len(), 8 << 20);
+        assert!(events.buffer.capacity() < 16 << 10);
+    }
 
     fn read(pieces: &[&[u8]], limit: usize) -> Result<Vec<Event>, TooLong> {
         let mut events = Events::new(limit);

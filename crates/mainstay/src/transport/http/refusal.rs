@@ -14,6 +14,7 @@ use super::failure::{HttpFailure, Step};
 use super::line::Response;
 use super::options::HttpOptions;
 use super::pool::Mishap;
+use crate::transport::room;
 use crate::wire::Outcome;
 
 /// How much of an error's body is read: it may hold a JSON-RPC error, and those are short.
@@ -157,6 +158,9 @@ pub(in crate::transport) async fn read_body(
         }
         if rest.is_empty() {
             rest.extend_from_slice(&std::mem::take(&mut body));
+        }
+        if rest.capacity() - rest.len() < chunk.len() {
+            rest.reserve(room::more(rest.len(), chunk.len(), limit));
         }
         rest.extend_from_slice(&chunk);
     }

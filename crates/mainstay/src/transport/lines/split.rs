@@ -3,18 +3,13 @@
 use bytes::{Bytes, BytesMut};
 use memchr::memchr;
 
+use crate::transport::room;
+
 /// Room made for each read: more than most messages, little enough for a thousand idle connections.
 const READ_CHUNK: usize = 16 * 1024;
 
 /// The room under which new room is made: until then the short lines of one connection share one allocation.
 const LEAST_ROOM: usize = 4 * 1024;
-
-/// A line that has come this far gets room for a large one at once, instead of growing by copies of itself.
-const LARGE: usize = 256 * 1024;
-
-/// Room for a large line. Memory that was never written is not held; and a piece of more than 32 MiB is one that the
-/// allocator maps by itself and gives back to the system with the line, where a smaller one may be kept for the next.
-const LARGE_ROOM: usize = 33 * 1024 * 1024;
 
 /// A line longer than this takes its memory with it when it is handed on, so that the buffer is small again.
 const KEPT_BUFFER: usize = 64 * 1024;
@@ -63,11 +58,7 @@ impl Splitter {
     /// Where the next bytes are to be put.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
-            let room = if self.buffer.len() < LARGE {
-                READ_CHUNK
-            } else {
-                LARGE_ROOM.min(self.limit)
-            };
+            let room = room::more(self.buffer.len(), READ_CHUNK, self.limit);
             self.buffer.reserve(room);
         }
         &mut self.buffer
@@ -249,7 +240,7 @@ mod tests {
             assert!(splitter.next().is_none());
             places.push(splitter.buffer.as_ptr());
         }
-        places.drain(..=LARGE / READ_CHUNK);
+        places.drain(..=(256 << 10) / READ_CHUNK);
         places.dedup();
         assert_eq!(places.len(), 1);
     }
