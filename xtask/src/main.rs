@@ -11,6 +11,7 @@ mod npm;
 mod partners;
 mod project;
 mod purity;
+mod python;
 mod rivals;
 mod service;
 mod stamp;

@@ -10,12 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::project::Project;
-use crate::stamp::{Stamp, write};
-use crate::{child, npm, tools};
+use crate::stamp::write;
+use crate::{child, npm, python, tools};
 
 const SOURCE: &str = "tests/partners";
 const CLIENTS: &str = "tests/clients";
-const INSTALL_WITHIN: Duration = Duration::from_secs(600);
 const LOCAL_WITHIN: Duration = Duration::from_secs(120);
 const BUILD_WITHIN: Duration = Duration::from_secs(1200);
 
@@ -26,7 +25,8 @@ pub(crate) fn install(project: &Project) -> Result<()> {
         .context("cannot install the partners from npm")?;
     npm::install(project, CLIENTS, &project.built("partners/clients"))
         .context("cannot install the clients from npm")?;
-    install_python(project).context("cannot install the partners from PyPI")?;
+    python::install(project, SOURCE, &project.built("partners/python"))
+        .context("cannot install the partners from PyPI")?;
     prepare_files(project).context("cannot prepare what the partners serve")?;
     let file = file(project);
     write(&file, &describe(project))?;
@@ -46,34 +46,6 @@ pub(crate) fn build_rmcp_server(project: &Project) -> Result<()> {
         cargo.args(["build", "--package", "mainstay-partner", "--bin", "rmcp-server"]),
         BUILD_WITHIN,
     )
-}
-
-fn install_python(project: &Project) -> Result<()> {
-    let home = project.built("partners/python");
-    let stamp = Stamp::of(project, SOURCE, &home, &["requirements.txt"])?;
-    let python = home.join("bin/python");
-    // An upgrade of the machine's Python can leave an environment behind that no longer starts.
-    let starts = || child::succeeds(Command::new(&python).args(["-c", ""]), LOCAL_WITHIN);
-    if stamp.is_current() && starts() {
-        return Ok(());
-    }
-    child::run(
-        Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home),
-        LOCAL_WITHIN,
-    )?;
-    stamp.copy_manifests()?;
-    let mut pip = Command::new(&python);
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--disable-pip-version-check",
-        "--quiet",
-        "--requirement",
-        "requirements.txt",
-    ]);
-    child::run_with_retries(pip.current_dir(&home), INSTALL_WITHIN)?;
-    stamp.write()
 }
 
 /// A directory with a file, and a repository with a commit.
