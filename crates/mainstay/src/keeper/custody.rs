@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::dial::{Dial, DialError};
 use super::inbox::Report;
+use super::tree::Tree;
 use crate::connection::Connection;
 use crate::event::Trouble;
 use crate::process::Process;
@@ -65,7 +66,7 @@ async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiv
         // However it ended, what it owned is gone.
         let _ = task.await;
     }
-    let mut tree = None;
+    let mut tree = Tree::default();
     let slot = dial.slot.clone();
     let generation = dial.generation;
     let opened = tokio::select! {
@@ -76,7 +77,7 @@ async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiv
     let (connection, manner) = match opened {
         Err(manner) => (None, manner),
         Ok(Err(error)) => {
-            let trouble = failed_to_open(&slot, generation, &error, tree.as_ref()).await;
+            let trouble = failed_to_open(&slot, generation, &error, tree.process()).await;
             slot.inbox
                 .report(Report::OpenFailed(generation, Box::new(error), trouble));
             (None, told.await)
@@ -84,7 +85,7 @@ async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiv
         Ok(Ok(connection)) => {
             let connection = Arc::new(connection);
             slot.inbox.report(Report::Opened(connection.clone()));
-            let manner = live(&slot, &connection, tree.as_ref(), &mut told).await;
+            let manner = live(&slot, &connection, tree.process(), &mut told).await;
             (Some(connection), manner)
         }
     };
@@ -99,10 +100,7 @@ async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiv
     if let Some(connection) = &connection {
         connection.cut();
     }
-    let stopped = match tree {
-        Some(process) => Some(process.stop(&dial.ladder).await),
-        None => None,
-    };
+    let stopped = tree.stop(&dial.ladder).await;
     slot.inbox.report(Report::Closed(generation, stopped));
 }
 

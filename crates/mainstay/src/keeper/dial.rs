@@ -10,10 +10,11 @@ use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::recovery;
+use super::tree::Tree;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
-use crate::process::{self, Ladder, Process, SpawnError, Spawned, Spec};
+use crate::process::{Ladder, Process, SpawnError, Spec};
 use crate::protocol::{Approach, Dialect, Era, HandshakeError, greet};
 use crate::server::{Settings, Slot};
 use crate::transport::http::{Challenge, HttpConfigError};
@@ -151,9 +152,9 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    /// Opens the connection. The process is put into `tree` as soon as it runs, so that whoever drops this future still
-    /// owns what it started.
-    pub(crate) async fn open(&self, tree: &mut Option<Process>) -> Result<Connection, DialError> {
+    /// Opens the connection. The process is in `tree` from the moment it is on its way, so that whoever drops this future
+    /// still owns what it started.
+    pub(crate) async fn open(&self, tree: &mut Tree) -> Result<Connection, DialError> {
         let settings = self.slot.settings.load_full();
         let remembered = self.dialect.map(Dialect::era);
         let approach = settings
@@ -174,7 +175,7 @@ impl Dial {
         &self,
         target: &HttpTarget,
         way: &Way<'_>,
-        tree: &mut Option<Process>,
+        tree: &mut Tree,
     ) -> Result<Connection, DialError> {
         // A certificate that was renewed is shown from the next connection on.
         let endpoint = way.settings.endpoint(target).map_err(DialError::Config)?;
@@ -202,14 +203,12 @@ impl Dial {
 
     /// Opens it in the way that was chosen, and in the old one where the server goes away when it is asked in the modern
     /// one: a process is started again, an address reached again. One connection, two dials.
-    async fn ask(&self, way: &Way<'_>, tree: &mut Option<Process>) -> Result<Connection, DialError> {
+    async fn ask(&self, way: &Way<'_>, tree: &mut Tree) -> Result<Connection, DialError> {
         match self.greeted(way, tree).await {
             Err(DialError::Handshake(HandshakeError::LostWhenProbed)) if way.admits(Era::Legacy) => {}
             done => return done,
         }
-        if let Some(process) = tree.take() {
-            let _ = process.stop(&self.ladder).await;
-        }
+        let _ = tree.stop(&self.ladder).await;
         let old = Way {
             approach: Approach::FindOut(Some(Era::Legacy)),
             ..*way
@@ -218,7 +217,7 @@ impl Dial {
         answer.map_err(|error| DialError::AfterProbe(Box::new(error)))
     }
 
-    async fn greeted(&self, way: &Way<'_>, tree: &mut Option<Process>) -> Result<Connection, DialError> {
+    async fn greeted(&self, way: &Way<'_>, tree: &mut Tree) -> Result<Connection, DialError> {
         let settings = way.settings;
         let hard_limit = settings.policy().limits.open;
         let started = Instant::now();
@@ -236,7 +235,7 @@ impl Dial {
                 return Err(DialError::Silent(settings.startup_timeout()));
             }
         };
-        let pid = tree.as_ref().map(Process::pid);
+        let pid = tree.process().map(Process::pid);
         let dialect = if way.sse {
             Dialect::LegacySse
         } else {
@@ -256,20 +255,12 @@ impl Dial {
         Ok(connection)
     }
 
-    async fn transport(
-        &self,
-        way: &Way<'_>,
-        tree: &mut Option<Process>,
-    ) -> Result<Box<dyn Transport>, DialError> {
+    async fn transport(&self, way: &Way<'_>, tree: &mut Tree) -> Result<Box<dyn Transport>, DialError> {
         match way.settings.target() {
             Target::Stdio(stdio) => {
-                let spawned = self.spawn(spec(stdio)).await?;
-                *tree = Some(spawned.process);
-                Ok(Box::new(Lines::new(
-                    spawned.stdout,
-                    spawned.stdin,
-                    Limits::default(),
-                )))
+                let (generation, ring) = (self.generation.0, self.slot.stderr.clone());
+                let (stdin, stdout) = tree.start(spec(stdio), generation, ring).await?;
+                Ok(Box::new(Lines::new(stdout, stdin, Limits::default())))
             }
             Target::Http(target) => {
                 let endpoint = way.settings.endpoint(target).map_err(DialError::Config)?;
@@ -281,21 +272,6 @@ impl Dial {
                 })
             }
             Target::Custom(custom) => Ok(custom.connector().connect().await?),
-        }
-    }
-
-    /// Starts the process, away from the threads of the runtime: until its program is loaded, whoever starts it stands still.
-    ///
-    /// Cancel safety: dropped, a process that is started all the same is ended at once.
-    async fn spawn(&self, spec: Spec) -> Result<Spawned, SpawnError> {
-        let (generation, ring) = (self.generation.0, self.slot.stderr.clone());
-        match tokio::task::spawn_blocking(move || process::spawn(&spec, generation, &ring)).await {
-            Ok(spawned) => spawned,
-            Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is shutting down, and everything in it with it.
-                Err(_cancelled) => std::future::pending().await,
-            },
         }
     }
 

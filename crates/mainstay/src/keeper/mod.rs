@@ -15,6 +15,7 @@ mod published;
 pub(crate) mod recovery;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
