@@ -1,14 +1,19 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::sandbox::{Sandbox, finish, good, shell};
+use crate::serving::LONG;
 
 /// Less than the first rung of the ladder that ends a stubborn server.
 const AT_ONCE: Duration = Duration::from_millis(1500);
+
+/// A file gives no event when it appears.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Starts a check and waits until its stderr says so.
 fn start_until(sandbox: &Sandbox, said: &str) -> Child {
@@ -41,11 +46,20 @@ fn signal(child: &Child, signal: Signal) {
 fn an_interrupt_ends_the_servers_and_the_program() {
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let sandbox = Sandbox::new();
-        let ended = sandbox.path("ended");
-        let tidy = shell(&format!("cat >/dev/null; touch '{}'", ended.display()));
+        let (started, ended) = (sandbox.path("started"), sandbox.path("ended"));
+        let tidy = shell(&format!(
+            "touch '{}'; cat >/dev/null; touch '{}'",
+            started.display(),
+            ended.display()
+        ));
         let config = json!({ "mcpServers": { "good": good(), "tidy": tidy } });
         sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
         let child = start_until(&sandbox, "good: connected");
+        let began = Instant::now();
+        while !started.exists() {
+            assert!(began.elapsed() < LONG, "both servers are started");
+            thread::sleep(PAUSE);
+        }
         assert!(
             sandbox.tree().pids().len() >= 3,
             "the program and its servers run"

@@ -134,7 +134,7 @@ async fn a_server_too_slow_to_start_leaves_nothing_of_its_tree() {
                 .on(Step::Initialize, Fault::NoAnswer),
         );
         server
-            .startup_timeout(Duration::from_secs(1))
+            .startup_timeout(Duration::from_secs(2))
             .policy(once)
             .build()
             .unwrap()

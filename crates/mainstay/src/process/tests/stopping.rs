@@ -3,7 +3,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::super::{Exit, Rung};
-use super::{NO_EOF_LADDER, PATIENT_LADDER, SHORT_LADDER, kill, marked, runs, start};
+use super::{LONG, Ladder, NO_EOF_LADDER, PATIENT_LADDER, SHORT_LADDER, kill, marked, runs, start};
+
+/// A ladder for a leader that ends by SIGTERM, whenever it comes to that, and leaves some behind who do not.
+const LEADER_FIRST: Ladder = Ladder {
+    term_grace: LONG,
+    ..SHORT_LADDER
+};
 
 fn exit_status(code: i32) -> Option<Exit> {
     Some(Exit {
@@ -33,7 +39,7 @@ async fn an_exit_is_told_to_every_waiter_and_the_stop_finds_nothing_to_do() {
     let stopped = server.process.stop(&PATIENT_LADDER).await;
     assert_eq!((stopped.exit, stopped.by), (exit_status(3), Rung::Exited));
     assert_eq!((stopped.swept, stopped.survivors), (0, 0));
-    assert!(stopped.took < Duration::from_secs(1), "took {:?}", stopped.took);
+    assert!(stopped.took < LONG, "no rung was waited for: {:?}", stopped.took);
 }
 
 #[tokio::test]
@@ -51,7 +57,7 @@ async fn a_server_that_ends_with_its_input_is_not_signalled() {
 async fn a_server_that_ignores_the_end_of_its_input_is_terminated() {
     let server = start("exec sleep 1000");
     drop(server.stdin);
-    let ladder = super::Ladder {
+    let ladder = Ladder {
         eof_grace: Duration::from_millis(30),
         ..PATIENT_LADDER
     };
@@ -144,7 +150,7 @@ async fn a_double_fork_does_not_escape_a_stop() {
         start("(setsid sh -c '(trap \"\" TERM HUP; echo $$; exec sleep 1000) & exit' &); exec sleep 1000");
     server.says().await;
     let marker = server.process.marker().to_owned();
-    let stopped = server.process.stop(&SHORT_LADDER).await;
+    let stopped = server.process.stop(&LEADER_FIRST).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(stopped.swept, 1);
     assert_eq!(marked(&marker), [0i32; 0]);
@@ -187,7 +193,12 @@ async fn nobody_in_the_group_is_told_twice_to_end() {
     let mut server = start(&format!("sh -c '{told}' & exec sleep 1000"));
     server.says().await;
     let ring = server.ring.clone();
-    let stopped = server.process.stop(&SHORT_LADDER).await;
+    // Time to say it before it is killed.
+    let ladder = Ladder {
+        straggler_grace: Duration::from_secs(1),
+        ..LEADER_FIRST
+    };
+    let stopped = server.process.stop(&ladder).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(ring.tail(9).iter().filter(|line| line.text == "told").count(), 1);
 }
