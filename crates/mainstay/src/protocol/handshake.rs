@@ -29,7 +29,8 @@ const MISSING_CAPABILITY: i64 = -32021;
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    /// Many servers exit when asked in the modern way; they want to be started again and spoken to in the old way.
+    /// Many servers exit when they are first asked in the modern way; they want to be started again and spoken to in the
+    /// old way.
     #[error("the connection ended when the server was asked for its era")]
     LostWhenProbed,
     #[error(
@@ -82,6 +83,7 @@ pub(crate) async fn greet(
                 Discovered::Modern(greeting) => Ok(greeting),
                 Discovered::NotModern => Err(HandshakeError::NotOfEra(Era::Modern)),
                 Discovered::Unclear(failure) => Err(HandshakeError::Failed(RequestError::Send(failure))),
+                Discovered::Lost(error) => Err(HandshakeError::Failed(error)),
             };
         }
         Approach::FindOut(None | Some(Era::Modern)) => {}
@@ -92,13 +94,18 @@ pub(crate) async fn greet(
         return match answer? {
             Discovered::Modern(greeting) => Ok(greeting),
             Discovered::NotModern | Discovered::Unclear(_) => initialize(peer, introduction, deadline).await,
+            Discovered::Lost(error) => Err(match approach {
+                // It has answered this before: there is nothing to learn from its end.
+                Approach::FindOut(Some(_)) | Approach::Pinned(_) => HandshakeError::Failed(error),
+                Approach::FindOut(None) => HandshakeError::LostWhenProbed,
+            }),
         };
     }
     // Both questions stand now. The old one decides; if it is refused, a late modern answer still counts.
     match initialize(peer, introduction, deadline).await {
         Err(HandshakeError::Refused(error)) => match probe.await {
             Ok(Discovered::Modern(greeting)) => Ok(greeting),
-            Ok(Discovered::NotModern | Discovered::Unclear(_)) | Err(_) => {
+            Ok(Discovered::NotModern | Discovered::Unclear(_) | Discovered::Lost(_)) | Err(_) => {
                 Err(HandshakeError::Refused(error))
             }
         },
@@ -112,6 +119,8 @@ enum Discovered {
     /// What answered may not have been the server: a gateway in its place, say. An old server is as likely as a modern one
     /// that is ill.
     Unclear(SendFailure),
+    /// The connection ended before the answer.
+    Lost(RequestError),
 }
 
 async fn discover(
@@ -136,7 +145,7 @@ async fn discover(
         Err(RequestError::Rpc(error)) if [HEADER_MISMATCH, MISSING_CAPABILITY].contains(&error.code()) => {
             Err(HandshakeError::Refused(error))
         }
-        Err(RequestError::Lost { .. }) => Err(HandshakeError::LostWhenProbed),
+        Err(error @ RequestError::Lost { .. }) => Ok(Discovered::Lost(error)),
         Err(RequestError::Send(failure)) => not_carried(failure),
         Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
             Ok(Discovered::NotModern)
@@ -152,7 +161,7 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
     };
     match http {
         HttpFailure::Broken { .. } | HttpFailure::Malformed { .. } | HttpFailure::StreamEnded => {
-            Err(HandshakeError::LostWhenProbed)
+            Ok(Discovered::Lost(RequestError::Send(failure)))
         }
         HttpFailure::Status {
             status: 400..=499, ..
