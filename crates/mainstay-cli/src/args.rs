@@ -184,7 +184,8 @@ pub(crate) struct Serve {
 /// Serve one server under its own names on stdin and stdout, supervised
 ///
 /// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "--", "npx",
-/// …]`. It ends when the host closes stdin, and leaves nothing behind.
+/// …]`. The server is started when the host first asks for something, and meets the host as its client. It ends when the
+/// host closes stdin, and leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

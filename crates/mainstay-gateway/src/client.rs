@@ -10,10 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use mainstay::message::{self, Object, RawJson, RpcError};
-use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
+use mainstay::{
+    Answer, ClientCapabilities, ClientHandler, Era, Introduction, ServerNotification, ServerRequest,
+};
 
 use crate::desk::tasks::{self, OwnTasks};
 use crate::desk::{Hearing, Level};
+use crate::introduction::Said;
 use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
@@ -30,8 +33,8 @@ pub(crate) struct Client {
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
-    /// What the client said that it can answer, once it has.
-    capabilities: Mutex<Option<RawJson>>,
+    /// What the client said of itself, once it has.
+    said: Mutex<Option<Said>>,
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
     asks: Asks,
@@ -80,7 +83,7 @@ impl Client {
             scope,
             era,
             running,
-            capabilities: Mutex::default(),
+            said: Mutex::default(),
             level: Mutex::default(),
             asks: Asks::default(),
             tasks: OwnTasks::default(),
@@ -92,24 +95,26 @@ impl Client {
 
     /// The client as its request describes it.
     fn described(self, meta: &RequestMeta) -> Self {
-        let capabilities = meta.capabilities.clone();
         Self {
-            capabilities: Mutex::new(Some(capabilities.unwrap_or(RawJson::EMPTY_OBJECT))),
+            said: Mutex::new(Some(Said::of_request(meta))),
             level: Mutex::new(meta.log_level),
             ..self
         }
     }
 
-    /// Notes what the client can answer. It is copied: the message it came in is not kept for as long as a session lives.
-    pub(crate) fn introduce(&self, capabilities: &RawJson) {
-        if let Ok(copy) = RawJson::from_text(capabilities.as_str()) {
-            *lock(&self.capabilities) = Some(copy);
-        }
+    /// Notes what the client says of itself.
+    pub(crate) fn introduce(&self, said: &Said) {
+        *lock(&self.said) = Some(said.kept());
     }
 
-    /// Whether it has said what it can answer: a session that was opened by `initialize`.
+    /// Whether it has said who it is: a session that was opened by `initialize`.
     pub(crate) fn is_introduced(&self) -> bool {
-        lock(&self.capabilities).is_some()
+        lock(&self.said).is_some()
+    }
+
+    /// How a server of its own is told of it, once it has said who it is.
+    pub(crate) fn introduction(&self) -> Option<Introduction> {
+        lock(&self.said).as_ref().map(Said::introduction)
     }
 
     /// The servers of its own, where it has a session that could have any.
@@ -120,9 +125,15 @@ impl Client {
     /// The capability that it would have to declare, and does not, to be asked this.
     pub(crate) fn lacks_for(&self, method: &str) -> Option<&'static str> {
         let needed = capability_for(method)?;
-        let declared = lock(&self.capabilities).as_ref().and_then(Object::parse);
-        let declared = declared.unwrap_or_default();
+        let declared = Object::parse(&self.declared()).unwrap_or_default();
         declared.get(needed).is_none().then_some(needed)
+    }
+
+    /// What it declares that it can answer.
+    fn declared(&self) -> RawJson {
+        let said = lock(&self.said);
+        let declared = said.as_ref().map(|said| said.capabilities.clone());
+        declared.unwrap_or(RawJson::EMPTY_OBJECT)
     }
 
     /// Takes a seat in the audience.
@@ -210,7 +221,7 @@ impl Client {
 impl ClientHandler for Client {
     fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities {
-            raw: Some(lock(&self.capabilities).clone().unwrap_or(RawJson::EMPTY_OBJECT)),
+            raw: Some(self.declared()),
             ..ClientCapabilities::default()
         }
     }

@@ -57,7 +57,7 @@ pub use handler::{Answer, ClientCapabilities, ClientHandler, ServerNotification,
 pub use mainstay_lifecycle as lifecycle;
 pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use process::{Exit, StderrLine};
-pub use protocol::Era;
+pub use protocol::{Era, Introduction};
 pub use server::{
     CallError, CallOptions, CommandError, NotConnected, Pong, Reason, Reply, Server, Status, TransportKind,
     Waiting, WishError,

@@ -41,7 +41,7 @@ impl Desk {
         };
         let own = client.own().ok_or_else(no_session)?;
         Ok(Reached {
-            server: own.server(name, &self.fleet().catalog())?,
+            server: own.server(name, &self.fleet().catalog(), client)?,
             is_own: true,
         })
     }

@@ -4,6 +4,7 @@
 //! rest belongs to the one session. Everything goes out in order on one bounded queue; what belongs to no answer is
 //! dropped when the client does not read.
 
+mod arrival;
 mod lines;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::desk::{Desk, Request};
 use crate::gateway::Gateway;
 use crate::protocol::RequestMeta;
 use crate::scope::Scope;
+pub use arrival::Arrival;
 use lines::{Lines, Read, write};
 
 /// Messages that wait for a client to read.

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
-use crate::protocol::{Dialect, Era, Greeting, MODERN_VERSIONS, RequestMeta};
+use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Peer, RawJson, RequestError, RequestOptions};
 
@@ -74,17 +74,9 @@ impl Connection {
         clock: Clock,
         pid: Option<i32>,
     ) -> Self {
-        let introduction = reception.introduction();
         let meta = match greeting.era {
             Era::Legacy => None,
-            Era::Modern => {
-                let [version] = MODERN_VERSIONS;
-                Some(RequestMeta::new(
-                    version,
-                    introduction.capabilities.clone(),
-                    introduction.client.clone(),
-                ))
-            }
+            Era::Modern => Some(reception.introduction().to_meta()),
         };
         Self {
             generation: reception.generation(),

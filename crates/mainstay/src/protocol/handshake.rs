@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use super::greeting::{Era, Greeting, Offers};
-use super::meta::RequestMeta;
+use super::introduction::Introduction;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
 use crate::handler::METHOD_NOT_FOUND;
 use crate::transport::http::Step;
@@ -26,13 +25,6 @@ const HEADER_MISMATCH: i64 = -32020;
 
 /// "The client lacks a capability that this needs".
 const MISSING_CAPABILITY: i64 = -32021;
-
-/// The introduction that Mainstay makes on behalf of its callers.
-#[derive(Clone, Debug)]
-pub(crate) struct Introduction {
-    pub(crate) client: RawJson,
-    pub(crate) capabilities: RawJson,
-}
 
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
@@ -137,12 +129,7 @@ async fn discover(
     deadline: Instant,
 ) -> Result<Discovered, HandshakeError> {
     let [version] = MODERN_VERSIONS;
-    let meta = RequestMeta::new(
-        version,
-        introduction.capabilities.clone(),
-        introduction.client.clone(),
-    );
-    let params = meta.stamp(None);
+    let params = introduction.to_meta().stamp(None);
     let ask = || peer.request("server/discover", Some(params.clone()), opening(deadline));
     let mut answer = ask().await;
     // Of several servers behind one address some may not be upgraded yet: one that refuses a version and offers the same
@@ -244,16 +231,8 @@ async fn initialize(
     introduction: &Introduction,
     deadline: Instant,
 ) -> Result<Greeting, HandshakeError> {
-    let params = RawJson::from_value(&json!({
-        "protocolVersion": LEGACY_VERSIONS[0],
-        "capabilities": &introduction.capabilities,
-        "clientInfo": &introduction.client,
-    }))
-    .map_err(|error| HandshakeError::BadAnswer {
-        method: "initialize",
-        reason: error.to_string(),
-    })?;
-    let result = match peer.request("initialize", Some(params), opening(deadline)).await {
+    let params = Some(introduction.to_params());
+    let result = match peer.request("initialize", params, opening(deadline)).await {
         Ok(result) => result,
         Err(RequestError::Rpc(error)) => return Err(HandshakeError::Refused(error)),
         Err(error) => return Err(HandshakeError::Failed(error)),
