@@ -107,6 +107,11 @@ impl OwnServers {
         Ok(handle)
     }
 
+    /// The session's own server of this name, if it was started.
+    pub(crate) fn running(&self, name: &str) -> Option<Server> {
+        self.state().servers.get(name).map(|own| own.server.clone())
+    }
+
     /// What the session's client can answer. Of one that does not say, it is not known before it calls.
     fn capabilities(&self) -> ClientCapabilities {
         let session = self.session.upgrade();
