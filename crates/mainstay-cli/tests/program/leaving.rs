@@ -15,9 +15,12 @@ const AT_ONCE: Duration = Duration::from_millis(1500);
 /// A file gives no event when it appears.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Starts a check and waits until its stderr says so.
-fn start_until(sandbox: &Sandbox, said: &str) -> Child {
-    let mut child = sandbox.command(&["check"]).spawn().unwrap();
+/// More than any server needs.
+const PATIENTLY: [&str; 3] = ["check", "--stop-within", "1m"];
+
+/// Starts the program and waits until its stderr says so.
+fn start_until(sandbox: &Sandbox, arguments: &[&str], said: &str) -> Child {
+    let mut child = sandbox.command(arguments).spawn().unwrap();
     wait_for(&mut child, said);
     child
 }
@@ -54,7 +57,7 @@ fn an_interrupt_ends_the_servers_and_the_program() {
         ));
         let config = json!({ "mcpServers": { "good": good(), "tidy": tidy } });
         sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
-        let child = start_until(&sandbox, "good: connected");
+        let child = start_until(&sandbox, &["check"], "good: connected");
         let began = Instant::now();
         while !started.exists() {
             assert!(began.elapsed() < LONG, "both servers are started");
@@ -76,10 +79,27 @@ fn an_interrupt_ends_the_servers_and_the_program() {
 }
 
 #[test]
+fn servers_that_need_longer_than_others_to_end_are_given_it() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.path("ended");
+    // Longer than it has by default.
+    let slow = shell(&format!("cat >/dev/null; sleep 1; touch '{}'", ended.display()));
+    let config = json!({ "mcpServers": { "good": good(), "slow": slow } });
+    sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
+    for (arguments, in_order) in [(&["check"][..], false), (&PATIENTLY, true)] {
+        let child = start_until(&sandbox, arguments, "good: connected");
+        signal(&child, Signal::TERM);
+        finish(child).exits(143);
+        assert_eq!(ended.exists(), in_order, "{arguments:?}");
+        sandbox.assert_nothing_is_left();
+    }
+}
+
+#[test]
 fn a_second_interrupt_forces_the_end_and_leaves_nothing_all_the_same() {
     let stubborn = shell("trap '' TERM; while :; do sleep 1; done");
     let sandbox = Sandbox::with(&json!({ "good": good(), "stubborn": stubborn }));
-    let mut child = start_until(&sandbox, "good: connected");
+    let mut child = start_until(&sandbox, &PATIENTLY, "good: connected");
     signal(&child, Signal::INT);
     wait_for(&mut child, "stopping the servers");
     let forced = Instant::now();

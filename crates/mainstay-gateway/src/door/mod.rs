@@ -4,3 +4,4 @@ mod http;
 mod stdio;
 
 pub use http::{DoorError, HttpDoor};
+pub use stdio::Arrival;
