@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
         refused: BTreeSet::new(),
         mentioned: Vec::new(),
         store: (!common.no_cache).then(cache_directory).flatten(),
+        stop_within: common.stop_within,
     };
     // One client on stdin and stdout is one session, and this server is its own in any case.
     serve_stdio(&setup, Scope::Server(name.into()), Meets::Client, 1, screen)

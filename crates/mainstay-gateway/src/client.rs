@@ -6,6 +6,7 @@
 mod asks;
 mod running;
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -21,12 +22,16 @@ use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
+pub(crate) use asks::Origin;
 pub(crate) use running::{Busy, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
 pub(crate) trait Line: Send + Sync + 'static {
     /// Puts a message on its way, without waiting; `false` when it was dropped, since nobody reads or nothing fits.
     fn send(&self, message: Bytes) -> bool;
+
+    /// The same for a message that the client can miss: it is dropped long before it could take the place of another.
+    fn offer(&self, message: Bytes) -> bool;
 }
 
 pub(crate) struct Client {
@@ -37,6 +42,12 @@ pub(crate) struct Client {
     said: Mutex<Option<Said>>,
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
+    /// Whether a modern request came on the way of this session.
+    is_modern_too: AtomicBool,
+    /// What it was told and did not get, since it does not read, or opened nothing to read from.
+    missed: AtomicU64,
+    /// The server took nothing of what the client told it last.
+    pub(crate) in_vain: AtomicBool,
     asks: Asks,
     /// The tasks that it has begun.
     pub(crate) tasks: OwnTasks,
@@ -73,6 +84,7 @@ impl Client {
     /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others, and
     /// has the session's own servers.
     pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
+        self.is_modern_too.store(true, Ordering::Relaxed);
         let (running, own) = (self.running.clone(), self.own.clone());
         let client = Self::build(self.scope.clone(), Era::Modern, running, own);
         Arc::new(client.described(meta))
@@ -85,6 +97,9 @@ impl Client {
             running,
             said: Mutex::default(),
             level: Mutex::default(),
+            is_modern_too: AtomicBool::new(false),
+            missed: AtomicU64::new(0),
+            in_vain: AtomicBool::new(false),
             asks: Asks::default(),
             tasks: OwnTasks::default(),
             lines: Mutex::default(),
@@ -115,6 +130,11 @@ impl Client {
     /// How a server of its own is told of it, once it has said who it is.
     pub(crate) fn introduction(&self) -> Option<Introduction> {
         lock(&self.said).as_ref().map(Said::introduction)
+    }
+
+    /// Whether it has said anything by which it can be told something unasked.
+    fn is_here(&self) -> bool {
+        self.is_introduced() || self.is_modern_too.load(Ordering::Relaxed)
     }
 
     /// The servers of its own, where it has a session that could have any.
@@ -174,6 +194,17 @@ impl Client {
         self.asks.answered(id, answer)
     }
 
+    /// Where the progress belongs that it tells under this token.
+    pub(crate) fn asked_under(&self, token: &RawJson) -> Option<Origin> {
+        self.asks.under(token)
+    }
+
+    /// Hears what a server tells that belongs to no request.
+    pub(crate) fn overhear(&self, notification: ServerNotification) {
+        let standing = self.lines().standing.clone();
+        self.hear_on(standing, notification);
+    }
+
     /// Tells the client something that belongs to no request.
     pub(crate) fn tell(&self, message: Bytes) -> bool {
         let standing = self.lines().standing.clone();
@@ -183,13 +214,13 @@ impl Client {
     /// Asks the client, on the line of its latest request, or on the standing one.
     ///
     /// Cancel safety: when it is dropped the client is told that the answer is not wanted.
-    async fn ask(&self, method: &str, params: Option<&RawJson>) -> Result<RawJson, RpcError> {
+    async fn ask(&self, origin: Origin, method: &str, params: Option<&RawJson>) -> Result<RawJson, RpcError> {
         let unreachable = || {
             let what = format!("{method} declined: the client cannot be reached");
             RpcError::new(RpcError::INTERNAL_ERROR, what)
         };
         let line = self.line().ok_or_else(unreachable)?;
-        let asked = self.asks.open(line.clone())?;
+        let asked = self.asks.open(origin, line.clone())?;
         if !line.send(message::request(asked.id(), method, params)) {
             return Err(unreachable());
         }
@@ -200,11 +231,37 @@ impl Client {
     fn wants(&self, server: &str, level: Level) -> bool {
         match (self.era, self.level()) {
             (Era::Legacy | Era::Modern, Some(least)) => least <= level,
+            // A modern client on the same way says with each request what it wants.
+            (Era::Legacy, None) if !self.is_introduced() => false,
             (Era::Legacy, None) => {
                 let unasked = self.hearing().map(|hearing| hearing.unasked_level(server));
                 unasked.is_none_or(|least| least <= level)
             }
             (Era::Modern, None) => false,
+        }
+    }
+
+    fn hear_on(&self, line: Option<Arc<dyn Line>>, notification: ServerNotification) {
+        let ServerNotification {
+            server,
+            method,
+            params,
+            ..
+        } = notification;
+        let is_wanted = match method.as_str() {
+            "notifications/message" => self.wants(&server, Level::of_message(params.as_ref())),
+            _other => self.is_here(),
+        };
+        if !is_wanted {
+            return;
+        }
+        let params = tasks::shown(&self.scope, &server, &method, params);
+        let message = message::notification(&method, params.as_ref());
+        if !line.is_some_and(|line| line.offer(message)) {
+            let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
+            if missed.is_power_of_two() {
+                tracing::debug!(%server, method, missed, "a client does not read what it is told");
+            }
         }
     }
 
@@ -235,6 +292,7 @@ impl ClientHandler for Client {
             if let Some(capability) = self.lacks_for(&request.method) {
                 return Err(declined(&request.method, capability));
             }
+            let origin = Origin::of(&request);
             let ServerRequest {
                 server,
                 method,
@@ -242,24 +300,15 @@ impl ClientHandler for Client {
                 ..
             } = request;
             let params = tasks::shown(&self.scope, &server, &method, params);
-            let answer = self.ask(&method, params.as_ref()).await?;
+            let answer = self.ask(origin, &method, params.as_ref()).await?;
             Ok(tasks::as_known(&self.scope, answer))
         })
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let ServerNotification {
-            server,
-            method,
-            params,
-            ..
-        } = notification;
-        if method == "notifications/message" && !self.wants(&server, Level::of_message(params.as_ref())) {
-            return;
-        }
-        if let Some(line) = self.line() {
-            let params = tasks::shown(&self.scope, &server, &method, params);
-            line.send(message::notification(&method, params.as_ref()));
+        let hearing = self.hearing();
+        if !hearing.is_some_and(|hearing| hearing.is_of_another(self, &notification)) {
+            self.hear_on(self.line(), notification);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
 
 mod hearing;
+mod overhearing;
 mod own;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay::message::{self, Object, RawJson, RpcError};
@@ -18,11 +20,15 @@ use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
 pub(crate) use hearing::Hearing;
 
+const TASK_STATUS: &str = "notifications/tasks/status";
+
 /// Everybody who hears. It is the fleet's handler: what no call caused comes here.
 #[derive(Default)]
 pub(crate) struct Audience {
     seats: Mutex<Seats>,
     pub(super) levels: Levels,
+    /// What servers told that nobody could be told.
+    unheard: AtomicU64,
 }
 
 #[derive(Default)]
@@ -157,24 +163,21 @@ impl Audience {
         }
     }
 
-    /// Tells whoever has begun a task how it is.
-    fn task_changed(&self, server: &str, params: Option<&RawJson>) {
-        let id = params
-            .and_then(Object::parse)
-            .and_then(|params| params.get("taskId")?.parse::<String>().ok());
-        let Some(id) = id else { return };
+    /// Tells whoever has begun a task how it is; `false` when nobody here has.
+    fn task_changed(&self, server: &str, params: Option<&RawJson>) -> bool {
+        let Some(id) = task_id(params) else { return false };
+        let mut is_told = false;
         for hearer in self.seats().hearers.values() {
             let begun = hearer
                 .session()
                 .is_some_and(|client| client.tasks.has(server, &id));
             if begun && hearer.scope.holds(server) {
-                let method = "notifications/tasks/status";
-                hearer.tell(
-                    method,
-                    tasks::shown(&hearer.scope, server, method, params.cloned()).as_ref(),
-                );
+                let shown = tasks::shown(&hearer.scope, server, TASK_STATUS, params.cloned());
+                hearer.tell(TASK_STATUS, shown.as_ref());
+                is_told = true;
             }
         }
+        is_told
     }
 
     /// Sessions that share this server, so many at most.
@@ -279,16 +282,13 @@ impl ClientHandler for Audience {
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let ServerNotification {
-            server,
-            method,
-            params,
-            ..
-        } = notification;
-        match method.as_str() {
-            "notifications/resources/updated" => self.resource_updated(&server, params.as_ref()),
-            "notifications/tasks/status" => self.task_changed(&server, params.as_ref()),
-            _other => tracing::debug!(%server, method, "belongs to no call, and is told nobody"),
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        match notification.method.as_str() {
+            "notifications/resources/updated" => self.resource_updated(server, params),
+            TASK_STATUS => {
+                self.task_changed(server, params);
+            }
+            _other => self.overhear(notification),
         }
     }
 }
@@ -334,6 +334,11 @@ fn of_union(catalog: &Catalog, kind: Kind, counts: impl Fn(&str) -> bool) -> u64
 fn uri(params: Option<&RawJson>) -> Option<String> {
     let params = params.and_then(Object::parse)?;
     params.get("uri")?.parse().ok()
+}
+
+fn task_id(params: Option<&RawJson>) -> Option<String> {
+    let params = params.and_then(Object::parse)?;
+    params.get("taskId")?.parse().ok()
 }
 
 fn fingerprint<'a>(items: impl Iterator<Item = &'a RawJson>) -> u64 {

@@ -46,6 +46,15 @@ impl Desk {
         })
     }
 
+    /// The server of this name, as this client has it, if that runs. None is started.
+    pub(super) fn running(&self, client: &Client, name: &str) -> Option<Server> {
+        if self.isolated.holds(name) {
+            client.own()?.running(name)
+        } else {
+            self.fleet().server(name)
+        }
+    }
+
     /// Refuses a client without a session where nothing can be reached without one.
     pub(super) fn check_session(&self, client: &Client) -> Result<(), RpcError> {
         if client.own().is_some() || self.isolated.is_empty() {

@@ -111,6 +111,11 @@ impl OwnServers {
         Ok(handle)
     }
 
+    /// The session's own server of this name, if it was started.
+    pub(crate) fn running(&self, name: &str) -> Option<Server> {
+        self.state().servers.get(name).map(|own| own.server.clone())
+    }
+
     fn start(
         self: &Arc<Self>,
         name: &str,

@@ -39,8 +39,7 @@ impl ClientHandler for Owner {
             }
             return;
         }
-        let session = self.session.upgrade();
-        if let Some(session) = session.filter(|session| session.is_introduced()) {
+        if let Some(session) = self.session.upgrade() {
             session.notification(notification);
         }
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mainstay_lifecycle::{Generation, Moment, Vitals};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
@@ -147,10 +147,24 @@ impl Connection {
         }
         match asking.progress.clone() {
             None => options.progress_counts(),
-            Some(listener) => options.progress(Arc::new(move |params| {
-                // A listener that is too slow misses some; the reader does not wait for it.
-                let _ = listener.try_send(params);
-            })),
+            Some(listener) => {
+                let caller = asking.handler.as_ref().map(Arc::downgrade);
+                // Weak: what is kept of an answered call keeps neither the connection, nor the listener waiting for more.
+                let (reception, listener) = (Arc::downgrade(&self.reception), listener.downgrade());
+                options.progress(Arc::new(move |params| {
+                    let late = match listener.upgrade() {
+                        None => params,
+                        Some(listener) => match listener.try_send(params) {
+                            Err(TrySendError::Closed(params)) => params,
+                            // A listener that is too slow misses some; the reader does not wait for it.
+                            Ok(()) | Err(TrySendError::Full(_)) => return,
+                        },
+                    };
+                    if let Some(reception) = reception.upgrade() {
+                        reception.late_progress(&caller, late);
+                    }
+                }))
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use crate::config::ServerConfig;
 use crate::event::EventLog;
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
 use crate::keeper::{Inbox, Keeper};
+use crate::process::Curfew;
 use crate::protocol::{Introduction, named};
 use crate::server::{Server, Slot};
 
@@ -95,6 +96,7 @@ impl FleetBuilder {
             events: EventLog::new(),
             publisher: Mutex::new(publisher),
             store: self.store.as_deref().and_then(open_store),
+            curfew: Curfew::default(),
         });
         let mut kept = BTreeMap::new();
         let mut identities = BTreeSet::new();
