@@ -222,6 +222,36 @@ async fn a_modern_client_on_a_pipe_is_told_what_nobody_knows_and_no_log_outside_
 }
 
 #[tokio::test]
+async fn what_comes_while_several_calls_of_one_modern_client_run_reaches_it() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let [mut client, mut other] = [(); 2].map(|()| Client::connect(&gateway, one("a")));
+    let mut slow = json!({ "name": "sleep_ms", "arguments": { "ms": 86_400_000 } });
+    slow["_meta"] = modern(&json!({}));
+    slow["_meta"]["io.modelcontextprotocol/logLevel"] = json!("info");
+    for n in 1..=2 {
+        client.begin("tools/call", slow.clone()).await;
+        side.wait_for("tools/call", n).await;
+    }
+    log(&side, "error").await;
+    tell(&side, UNKNOWN, json!({ "n": 1 })).await;
+    assert_eq!(client.message().await["method"], LOG);
+    assert_eq!(client.message().await["params"]["n"], 1);
+
+    other.begin("tools/call", slow).await;
+    side.wait_for("tools/call", 3).await;
+    log(&side, "error").await;
+    tell(&side, UNKNOWN, json!({ "n": 2 })).await;
+    read(&side).await;
+    for client in [&mut client, &mut other] {
+        client.write("no message").await;
+        let next = client.message().await;
+        assert_eq!(next["error"]["code"], -32700, "nothing tells whose it is: {next}");
+    }
+}
+
+#[tokio::test]
 async fn a_flood_of_log_lines_drives_out_neither_questions_nor_answers() {
     const LINES: usize = 20_000;
     let a = speaking(Speaks::Legacy);
