@@ -10,6 +10,7 @@ mod memory;
 mod asking;
 mod bad_input;
 mod client;
+mod hearing;
 mod levels;
 mod lists;
 mod outliving;
@@ -17,6 +18,7 @@ mod parking;
 mod passing;
 mod roots;
 mod tasks;
+mod telling;
 mod union;
 mod wishes;
 

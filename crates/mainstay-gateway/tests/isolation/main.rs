@@ -32,6 +32,7 @@ mod asking;
 mod bounds;
 mod http;
 mod lists;
+mod meeting;
 mod processes;
 mod sessions;
 

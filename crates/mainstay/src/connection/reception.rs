@@ -263,7 +263,9 @@ impl Reception {
         let (hearer, occasion) = match self.callers.whose(cause) {
             // Subscriptions belong to the fleet, whoever calls meanwhile.
             _ if method == "notifications/resources/updated" => (fleets(), Occasion::NoCall),
-            Whose::Ones(handler, _) | Whose::Left(handler) => (handler, Occasion::Call),
+            Whose::Ones(handler, _) | Whose::OneOf(handler) | Whose::Left(handler) => {
+                (handler, Occasion::Call)
+            }
             Whose::Fleets(_) => (fleets(), Occasion::NoCall),
             Whose::Gone | Whose::Unknown => (fleets(), Occasion::Unclear),
         };
