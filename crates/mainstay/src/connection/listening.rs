@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::reception::{Reception, Standing};
+use super::tasks::TASKS_EXTENSION;
 use super::{Connection, Interests, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
 use crate::transport::http::Pace;
@@ -47,20 +48,32 @@ impl Connection {
     pub(crate) fn listen(&self, interests: &Interests) {
         let Some(meta) = &self.meta else { return };
         let offers = self.greeting.offers;
-        let filter = json!({ "notifications": {
+        let mut filter = json!({
             "toolsListChanged": offers.tools,
             "promptsListChanged": offers.prompts,
             "resourcesListChanged": offers.resources,
             "resourceSubscriptions": interests.resources,
-        }});
-        let Ok(filter) = RawJson::from_value(&filter) else {
+        });
+        if !interests.tasks.is_empty() {
+            filter["taskIds"] = json!(interests.tasks);
+        }
+        let Ok(params) = RawJson::from_value(&json!({ "notifications": filter })) else {
             return;
+        };
+        let params = if interests.tasks.is_empty() {
+            meta.stamp(Some(&params))
+        } else {
+            meta.stamp_with_extension(&params, TASKS_EXTENSION)
+        };
+        let standing = Standing {
+            tasks: interests.tasks.clone(),
+            ..Standing::default()
         };
         let listening = Listening {
             peer: self.peer.clone(),
-            params: meta.stamp(Some(&filter)),
+            params,
             reception: self.reception.clone(),
-            standing: Arc::default(),
+            standing: Arc::new(standing),
         };
         let standing = listening.standing.clone();
         let mut listening = Box::pin(listening.keep());

@@ -3,7 +3,7 @@
 //! Runs on the connection's reader, so it never waits: requests are answered by tasks of bounded number and bounded
 //! patience, changes of lists are told to the keeper once until it looks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::callers::{Callers, Whose};
+use super::subscriptions::Interests;
+use super::tasks::Agreed;
 use crate::handler::{ClientHandler, ServerNotification};
 use crate::keeper::Report;
 use crate::protocol::Introduction;
@@ -39,6 +41,8 @@ pub(crate) struct Reception {
     listens: Mutex<Listens>,
     /// How many listens the server has acknowledged, or ended.
     listens_taken: watch::Sender<u64>,
+    /// The tasks that the server agreed to tell of.
+    pub(super) agreed: watch::Sender<Agreed>,
 }
 
 /// The long requests that carry a modern server's notifications. The one before the last is cancelled only when the
@@ -62,6 +66,8 @@ pub(super) struct Standing {
     pub(super) number: Arc<AtomicU64>,
     /// The server ended it by `notifications/cancelled`.
     pub(super) cancelled: Notify,
+    /// The tasks that it asks the server to tell of.
+    pub(super) tasks: BTreeSet<String>,
 }
 
 impl Reception {
@@ -75,6 +81,7 @@ impl Reception {
             answering: Mutex::new(HashMap::new()),
             listens: Mutex::default(),
             listens_taken: watch::Sender::new(0),
+            agreed: watch::Sender::default(),
         }
     }
 
@@ -90,7 +97,8 @@ impl Reception {
         self.none_after_the_end();
     }
 
-    fn listen_acknowledged(&self) {
+    fn listen_acknowledged(&self, params: Option<&RawJson>) {
+        self.tasks_agreed(params);
         self.listen_taken();
         let old = self.listens().retiring.take();
         if let Some(old) = old {
@@ -111,6 +119,26 @@ impl Reception {
         async move {
             let _ = timeout(HEAD_START, taken.wait_for(|taken| *taken > before)).await;
         }
+    }
+
+    /// The standing listen that was asked for by this number.
+    pub(super) fn standing(&self, number: u64) -> Option<Arc<Standing>> {
+        let listens = self.listens();
+        let mut all = listens.current.iter().chain(&listens.retiring);
+        let asked = all.find(|listen| listen.standing.number.load(Ordering::Acquire) == number);
+        asked.map(|listen| listen.standing.clone())
+    }
+
+    /// The number by which the latest listen was asked for.
+    pub(super) fn current_listen(&self) -> Option<u64> {
+        let listens = self.listens();
+        let current = listens.current.as_ref()?;
+        Some(current.standing.number.load(Ordering::Acquire))
+    }
+
+    /// What callers want of every generation.
+    pub(super) fn change_interests(&self, change: impl FnOnce(&mut Interests)) {
+        self.slot.change_interests(change);
     }
 
     fn listens(&self) -> MutexGuard<'_, Listens> {
@@ -212,7 +240,11 @@ impl Handler for FrontDesk {
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => this.list_changed(),
             "notifications/cancelled" => this.cancelled(params.as_ref()),
-            "notifications/subscriptions/acknowledged" => this.listen_acknowledged(),
+            "notifications/subscriptions/acknowledged" => this.listen_acknowledged(params.as_ref()),
+            "notifications/tasks" | "notifications/tasks/status" => {
+                this.task_changed(params.as_ref());
+                this.tell(method, params, &cause);
+            }
             _ => this.tell(method, params, &cause),
         }
     }
@@ -247,18 +279,16 @@ impl Reception {
         let Ok(number) = request.parse::<u64>() else {
             return;
         };
-        let listens = self.listens();
-        for listen in listens.current.iter().chain(&listens.retiring) {
-            if listen.standing.number.load(Ordering::Acquire) == number {
-                listen.standing.cancelled.notify_one();
-            }
+        if let Some(standing) = self.standing(number) {
+            standing.cancelled.notify_one();
         }
     }
 
     fn tell(&self, method: &str, params: Option<RawJson>, cause: &Cause) {
+        // Subscriptions belong to the fleet, whoever calls meanwhile.
+        let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
         let hearer = match self.callers.whose(cause) {
-            // Subscriptions belong to the fleet, whoever calls meanwhile.
-            _ if method == "notifications/resources/updated" => self.fleet_handler().clone(),
+            _ if is_subscribed => self.fleet_handler().clone(),
             Whose::Ones(handler, _) => handler,
             Whose::Fleets(_) | Whose::Gone | Whose::Unknown => self.fleet_handler().clone(),
         };

@@ -6,6 +6,7 @@
 mod ask;
 mod call;
 mod error;
+mod following;
 mod lease;
 mod options;
 mod ping;
