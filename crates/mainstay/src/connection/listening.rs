@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::reception::{Reception, Standing};
 use super::tasks::TASKS_EXTENSION;
-use super::{Connection, Interests, LONGEST_REQUEST};
+use super::{Connection, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
 use crate::transport::http::Pace;
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
@@ -45,8 +45,12 @@ struct Listening {
 impl Connection {
     /// Opens the long answer, in place of the one before it. It is queued before this returns, so that over a transport
     /// that keeps the order whatever is listed afterwards is listed by a server that tells of changes.
-    pub(crate) fn listen(&self, interests: &Interests) {
+    ///
+    /// What is wanted is read in turn: of two who want something at the same time, whoever comes later asks for both.
+    pub(crate) fn listen(&self) {
         let Some(meta) = &self.meta else { return };
+        let _turn = self.reception.listen_turn();
+        let interests = self.reception.interests();
         let offers = self.greeting.offers;
         let mut filter = json!({
             "toolsListChanged": offers.tools,

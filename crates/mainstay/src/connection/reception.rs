@@ -39,6 +39,8 @@ pub(crate) struct Reception {
     change_told: AtomicBool,
     answering: Mutex<HashMap<RawJson, Option<AbortHandle>>>,
     listens: Mutex<Listens>,
+    /// Held from the look at what is wanted until it is asked for.
+    listen_turn: Mutex<()>,
     /// How many listens the server has acknowledged, or ended.
     listens_taken: watch::Sender<u64>,
     /// The tasks that the server agreed to tell of.
@@ -80,6 +82,7 @@ impl Reception {
             change_told: AtomicBool::new(false),
             answering: Mutex::new(HashMap::new()),
             listens: Mutex::default(),
+            listen_turn: Mutex::default(),
             listens_taken: watch::Sender::new(0),
             agreed: watch::Sender::default(),
         }
@@ -95,6 +98,10 @@ impl Reception {
             older.task.abort();
         }
         self.none_after_the_end();
+    }
+
+    pub(super) fn listen_turn(&self) -> MutexGuard<'_, ()> {
+        self.listen_turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn listen_acknowledged(&self, params: Option<&RawJson>) {
@@ -137,6 +144,10 @@ impl Reception {
     }
 
     /// What callers want of every generation.
+    pub(super) fn interests(&self) -> Interests {
+        self.slot.interests()
+    }
+
     pub(super) fn change_interests(&self, change: impl FnOnce(&mut Interests)) {
         self.slot.change_interests(change);
     }

@@ -39,7 +39,7 @@ impl Connection {
             // The level travels with each request; one listen carries the changes of lists, the subscriptions and the tasks.
             Era::Modern => {
                 let taken = self.reception.next_listen();
-                self.listen(&self.restored);
+                self.listen();
                 if !in_order {
                     taken.await;
                 }
@@ -57,7 +57,7 @@ impl Connection {
                 let this = self.clone();
                 tokio::spawn(async move { this.tell_changes(&this.restored, &interests).await });
             }
-            Era::Modern => self.listen(&interests),
+            Era::Modern => self.listen(),
         }
     }
 

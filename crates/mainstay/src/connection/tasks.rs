@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::timeout;
 
+use super::Connection;
 use super::reception::Reception;
-use super::{Connection, Interests};
 use crate::wire::{RawJson, our_number};
 
 /// The extension by which modern servers offer tasks.
@@ -30,9 +30,9 @@ impl Connection {
     /// Listens for all that is wanted, and says whether the server agreed to tell of this task.
     ///
     /// Cancel safety: the listen stands all the same.
-    pub(crate) async fn follow(&self, interests: &Interests, id: &str) -> bool {
+    pub(crate) async fn follow(&self, id: &str) -> bool {
         let mut agreed = self.reception.agreed.subscribe();
-        self.listen(interests);
+        self.listen();
         let Some(asked) = self.reception.current_listen() else {
             return false;
         };

@@ -36,14 +36,14 @@ impl Server {
                 });
                 Ok(false)
             }
-            Era::Modern => Ok(connection.follow(&interests, id).await),
+            Era::Modern => Ok(connection.follow(id).await),
         }
     }
 
     /// Follows a task no more. Means nothing for one that has ended.
     pub fn unfollow_task(&self, id: &str) {
         let mut was_followed = false;
-        let interests = self.0.change_interests(|interests| {
+        self.0.change_interests(|interests| {
             was_followed = interests.tasks.remove(id);
         });
         if !was_followed {
@@ -51,7 +51,7 @@ impl Server {
         }
         if let Some(connection) = self.0.current.load_full() {
             // The legacy era has no listens, and nothing to say.
-            connection.listen(&interests);
+            connection.listen();
         }
     }
 }
