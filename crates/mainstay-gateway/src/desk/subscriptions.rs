@@ -1,8 +1,8 @@
-//! Subscriptions to resources: each is made at one server and ends there, whatever the catalog says by then.
+//! Subscriptions to resources and tasks: each is made at one server and ends there, whatever the catalog says by then.
 //!
-//! A server is told of the first who subscribes to a resource and of the last who leaves. All that concerns one resource
-//! of one server happens in turn: whoever comes second learns what became of the first, and asks for himself where that
-//! failed. Whoever holds a [`Subscription`] is subscribed; dropping it ends it.
+//! A server is told of the first who subscribes to a topic and of the last who leaves. All that concerns one topic of one
+//! server happens in turn: whoever comes second learns what became of the first, and asks for himself where that failed.
+//! Whoever holds a [`Subscription`] is subscribed; dropping it ends it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,17 +24,26 @@ use crate::scope::Scope;
 /// Resources that one session, or one listen, may subscribe to.
 pub(super) const MAX_URIS: usize = 10_000;
 
-/// How many subscribe to each resource of each server.
+/// Something that a server can be asked to tell of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Topic {
+    /// A resource, by its uri.
+    Resource(String),
+    /// A task, by the id that its server gave it: others may give the same.
+    Task { server: String, id: String },
+}
+
+/// How many subscribe to each topic at each server.
 #[derive(Clone, Default)]
 pub(super) struct Subscriptions(Arc<Mutex<HashMap<Key, Count>>>);
 
-/// A resource of a server, which is everybody's or that of one session.
+/// A topic at a server, which is everybody's or that of one session.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     server: String,
     /// Where the session's own servers are kept: nobody else's are at the same place while somebody holds them.
     own: Option<usize>,
-    uri: String,
+    topic: Topic,
 }
 
 /// Held by whoever changes it until the server knows.
@@ -48,7 +57,16 @@ struct Held {
     server: Server,
     /// Whose own server it is.
     own: Option<Arc<OwnServers>>,
-    uri: String,
+    topic: Topic,
+}
+
+/// Why a subscription was not made.
+#[derive(Debug, thiserror::Error)]
+enum NotMade {
+    #[error(transparent)]
+    Failed(#[from] CallError),
+    #[error("the server does not tell of this task: ask for it")]
+    NotAgreed,
 }
 
 impl Desk {
@@ -59,15 +77,18 @@ impl Desk {
             return Err(invalid_params("there is no session that could be told"));
         };
         // Before the server is asked: it may tell of a change right after it has answered.
-        let expecting = hearing.expect(&uri, &reached)?;
-        let subscription = self.subscriptions.begin(request.client, reached, &uri).await?;
+        let topic = Topic::Resource(uri);
+        let expecting = hearing.expect(&topic, &reached)?;
+        let subscription = self.subscriptions.begin(request.client, reached, &topic).await?;
         expecting.keep(subscription);
         Ok(RawJson::EMPTY_OBJECT)
     }
 
     pub(super) async fn unsubscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
-        let given_up = request.client.hearing().and_then(|hearing| hearing.give_up(&uri));
+        let topic = Topic::Resource(uri);
+        let hearing = request.client.hearing();
+        let given_up = hearing.and_then(|hearing| hearing.give_up(&topic));
         if let Some(subscription) = given_up {
             subscription.end().await;
         }
@@ -92,17 +113,17 @@ impl Subscriptions {
         &self,
         client: &Client,
         reached: Reached,
-        uri: &str,
+        topic: &Topic,
     ) -> Result<Subscription, RpcError> {
         let held = Held {
             table: self.clone(),
             own: client.own().filter(|_| reached.is_own).cloned(),
             server: reached.server,
-            uri: uri.to_owned(),
+            topic: topic.clone(),
         };
         let begun = tokio::spawn(held.begin()).await;
         let failed = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the subscription could not be made");
-        begun.map_err(failed)?.map_err(|error| failure::answer(&error))
+        begun.map_err(failed)?.map_err(RpcError::from)
     }
 
     async fn turn(&self, key: Key) -> OwnedMutexGuard<usize> {
@@ -126,12 +147,10 @@ impl Subscriptions {
 }
 
 impl Held {
-    async fn begin(self) -> Result<Subscription, CallError> {
+    async fn begin(self) -> Result<Subscription, NotMade> {
         let mut count = self.table.turn(self.key()).await;
-        if *count == 0
-            && let Err(error) = self.server.subscribe(&self.uri).await
-        {
-            tokio::spawn(self.take_back(error.clone(), count));
+        if let Err(error) = self.ask(*count).await {
+            tokio::spawn(self.take_back(error.is_final(), count));
             return Err(error);
         }
         *count += 1;
@@ -139,10 +158,23 @@ impl Held {
         Ok(Subscription(Some(self)))
     }
 
-    /// Takes back a wish that failed: only one that the server refused is not made again on its next connection.
-    async fn take_back(self, error: CallError, count: OwnedMutexGuard<usize>) {
-        if !matches!(error, CallError::Rpc { .. }) {
-            let _ = self.server.unsubscribe(&self.uri).await;
+    /// Asks the server, unless it has been asked for the others who subscribe already.
+    async fn ask(&self, others: usize) -> Result<(), NotMade> {
+        match &self.topic {
+            Topic::Resource(_) if others > 0 => Ok(()),
+            Topic::Resource(uri) => Ok(self.server.subscribe(uri).await?),
+            // Whether there still is such a task, only the server knows.
+            Topic::Task { id, .. } => match self.server.follow_task(id).await? {
+                true => Ok(()),
+                false => Err(NotMade::NotAgreed),
+            },
+        }
+    }
+
+    /// Takes back a wish that failed; what the server refused it is not asked for on its next connection anyway.
+    async fn take_back(self, was_refused: bool, count: OwnedMutexGuard<usize>) {
+        if !was_refused && *count == 0 {
+            self.give_up().await;
         }
         self.table.forget(&self.key(), count);
     }
@@ -151,17 +183,40 @@ impl Held {
         let mut count = self.table.turn(self.key()).await;
         *count = count.saturating_sub(1);
         if *count == 0 {
-            // The gateway tells nobody any more, whatever the server does.
-            let _ = self.server.unsubscribe(&self.uri).await;
+            self.give_up().await;
         }
         self.table.forget(&self.key(), count);
+    }
+
+    /// Ends it at the server. The gateway tells nobody any more, whatever the server does.
+    async fn give_up(&self) {
+        match &self.topic {
+            Topic::Resource(uri) => drop(self.server.unsubscribe(uri).await),
+            Topic::Task { id, .. } => self.server.unfollow_task(id),
+        }
     }
 
     fn key(&self) -> Key {
         Key {
             server: self.server.name().to_owned(),
             own: self.own.as_ref().map(|own| Arc::as_ptr(own).addr()),
-            uri: self.uri.clone(),
+            topic: self.topic.clone(),
+        }
+    }
+}
+
+impl NotMade {
+    /// Whether the server refused it, and is not asked for it again.
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Failed(CallError::Rpc { .. }))
+    }
+}
+
+impl From<NotMade> for RpcError {
+    fn from(not_made: NotMade) -> Self {
+        match not_made {
+            NotMade::Failed(error) => failure::answer(&error),
+            NotMade::NotAgreed => invalid_params(not_made.to_string()),
         }
     }
 }

@@ -214,6 +214,10 @@ impl OwnServers {
         self.isolated.audience.own_resource_updated(self, server, params);
     }
 
+    pub(super) fn task_changed(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
+        self.isolated.audience.own_task_changed(self, server, params);
+    }
+
     /// The session has ended: its servers end with it. Nobody waits for them; their places are free when they are gone.
     pub(crate) fn end(&self) {
         let servers = {
