@@ -6,6 +6,7 @@
 mod asks;
 mod running;
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -25,6 +26,13 @@ pub(crate) trait Line: Send + Sync + 'static {
     /// Puts a message on its way, without waiting; `false` when it was dropped, since nobody reads or nothing fits.
     fn send(&self, message: Bytes) -> bool;
 }
+
+    /// Comes back when it cannot be expected any more that the client reads what it has not read yet.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
 
 pub(crate) struct Client {
     pub(crate) scope: Scope,
@@ -169,20 +177,30 @@ impl Client {
         standing.is_some_and(|line| line.send(message))
     }
 
-    /// Asks the client, on the line of its latest request, or on the standing one.
+    /// Asks the client, on the line of its latest request, or on another of its lines if that one is lost.
     ///
     /// Cancel safety: when it is dropped the client is told that the answer is not wanted.
     async fn ask(&self, method: &str, params: Option<&RawJson>) -> Result<RawJson, RpcError> {
-        let unreachable = || {
-            let what = format!("{method} declined: the client cannot be reached");
-            RpcError::new(RpcError::INTERNAL_ERROR, what)
-        };
-        let line = self.line().ok_or_else(unreachable)?;
-        let asked = self.asks.open(line.clone())?;
-        if !line.send(message::request(asked.id(), method, params)) {
-            return Err(unreachable());
+        for line in self.ways() {
+            let asked = self.asks.open(line.clone())?;
+            if !line.send(message::request(asked.id(), method, params)) {
+                continue;
+            }
+            tokio::select! {
+                biased;
+                answer = asked.answer() => return answer,
+                () = line.lost() => {}
+            }
         }
-        asked.answer().await
+        let what = format!("{method} declined: the client cannot be reached");
+        Err(RpcError::new(RpcError::INTERNAL_ERROR, what))
+    }
+
+    /// Where the client can be reached now, the best way first.
+    fn ways(&self) -> Vec<Arc<dyn Line>> {
+        let lines = self.lines();
+        let calls = lines.calls.iter().rev();
+        calls.chain(lines.standing.as_ref()).cloned().collect()
     }
 
     /// Whether it wants to hear what this server logs at this level.
