@@ -62,7 +62,7 @@ pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, max_isolated: usize, scre
 /// A signal is the end of the input: what runs has as long as when the host closes it, and nothing new begins.
 async fn serve_host(setup: &Setup, scope: Scope, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
-    let gateway = start(setup, max_isolated);
+    let gateway = start(setup, max_isolated, None);
     let (told, end) = oneshot::channel();
     let input = EndsEarly::new(standard::input(), end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -97,7 +97,7 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     } else {
         "http"
     };
-    let gateway = start(setup, arguments.max_isolated);
+    let gateway = start(setup, arguments.max_isolated, arguments.max_isolated_per_client);
     screen.note(&format!(
         "serving {} at {scheme}://{address}/mcp",
         counted(setup.servers.len())
@@ -123,14 +123,16 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     Ok(exit)
 }
 
-fn start(setup: &Setup, max_isolated: usize) -> Gateway {
+fn start(setup: &Setup, max_isolated: usize, per_client: Option<usize>) -> Gateway {
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    Gateway::builder(builder)
-        .max_isolated(max_isolated)
-        .start(setup.servers.iter().cloned())
+    let mut gateway = Gateway::builder(builder).max_isolated(max_isolated);
+    if let Some(most) = per_client {
+        gateway = gateway.max_isolated_per_client(most);
+    }
+    gateway.start(setup.servers.iter().cloned())
 }
 
 fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {

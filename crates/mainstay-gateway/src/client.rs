@@ -15,6 +15,7 @@ use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotificatio
 
 use crate::desk::tasks::{self, OwnTasks};
 use crate::desk::{Hearing, Level};
+use crate::door::Caller;
 use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
@@ -25,7 +26,6 @@ pub(crate) use running::{Busy, Running};
 pub(crate) trait Line: Send + Sync + 'static {
     /// Puts a message on its way, without waiting; `false` when it was dropped, since nobody reads or nothing fits.
     fn send(&self, message: Bytes) -> bool;
-}
 
     /// Comes back when it cannot be expected any more that the client reads what it has not read yet.
     ///
@@ -33,6 +33,7 @@ pub(crate) trait Line: Send + Sync + 'static {
     fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::pending())
     }
+}
 
 pub(crate) struct Client {
     pub(crate) scope: Scope,
@@ -63,9 +64,9 @@ struct Lines {
 
 impl Client {
     /// A client that stays for longer than a request.
-    pub(crate) fn of_session(scope: Scope, isolated: &Arc<Isolated>) -> Arc<Self> {
+    pub(crate) fn of_session(scope: Scope, isolated: &Arc<Isolated>, caller: Option<Caller>) -> Arc<Self> {
         Arc::new_cyclic(|session| {
-            let own = isolated.admit(session.clone());
+            let own = isolated.admit(session.clone(), caller);
             Self::build(scope, Era::Legacy, Arc::default(), Some(own))
         })
     }

@@ -7,7 +7,7 @@ use mainstay::config::ServerConfig;
 use mainstay::{Changes, ClientCapabilities, Fleet, FleetBuilder};
 
 use crate::desk::{Audience, Desk};
-use crate::isolation::{Isolated, MAX_ISOLATED};
+use crate::isolation::{Bounds, Isolated};
 
 /// Serves a fleet to clients. Clones are handles of the same gateway.
 #[derive(Clone)]
@@ -17,7 +17,7 @@ pub struct Gateway(pub(crate) Arc<Desk>);
 #[must_use = "a builder does nothing until `start`"]
 pub struct GatewayBuilder {
     fleet: FleetBuilder,
-    max_isolated: usize,
+    isolated: Bounds,
 }
 
 impl Gateway {
@@ -25,7 +25,7 @@ impl Gateway {
     pub fn builder(fleet: FleetBuilder) -> GatewayBuilder {
         GatewayBuilder {
             fleet,
-            max_isolated: MAX_ISOLATED,
+            isolated: Bounds::default(),
         }
     }
 
@@ -66,7 +66,14 @@ impl GatewayBuilder {
     /// How many servers all sessions together may have for themselves (default: 64). A session that needs one more is
     /// told so, until another has ended.
     pub fn max_isolated(mut self, most: usize) -> Self {
-        self.max_isolated = most;
+        self.isolated.most = most;
+        self
+    }
+
+    /// How many of them the sessions of one client may have: whoever shows the same token, or comes from the same address where
+    /// none is asked for (default: a quarter of all, and at least one). A client on stdin and stdout may have all.
+    pub fn max_isolated_per_client(mut self, most: usize) -> Self {
+        self.isolated.most_of_caller = Some(most);
         self
     }
 
@@ -76,7 +83,7 @@ impl GatewayBuilder {
     /// Outside of a tokio runtime.
     pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Gateway {
         let audience = Arc::new(Audience::default());
-        let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.max_isolated);
+        let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.isolated);
         let servers = isolated.take(servers);
         let isolated = Arc::new(isolated);
         let fleet = self

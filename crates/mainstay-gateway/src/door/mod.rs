@@ -3,4 +3,5 @@
 mod http;
 mod stdio;
 
+pub(crate) use http::Caller;
 pub use http::{DoorError, HttpDoor};

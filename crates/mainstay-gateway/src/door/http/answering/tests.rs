@@ -12,7 +12,7 @@ use super::super::hold_back::HOLD_BACK;
 use super::super::session::Way;
 use super::*;
 use crate::client::Client;
-use crate::isolation::Isolated;
+use crate::isolation::{Bounds, Isolated};
 use crate::scope::Scope;
 
 const BOTH: Accepts = Accepts {
@@ -21,8 +21,8 @@ const BOTH: Accepts = Accepts {
 };
 
 fn session() -> InUse {
-    let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), 0));
-    let client = Client::of_session(Scope::Union, &none_isolated);
+    let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), Bounds::default()));
+    let client = Client::of_session(Scope::Union, &none_isolated, None);
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     InUse::new(Session::new("id".to_owned(), Way::Streamable, caller, client))
 }
