@@ -38,12 +38,15 @@ impl Gateway {
     }
 
     /// Makes the gateway serve what the configuration says, as [`Fleet::apply`] does. Servers that sessions have for themselves
-    /// already stay as they are until the sessions end.
+    /// already stay as they are until the sessions end. What clients subscribed to at a server that was removed is subscribed
+    /// to again when one of its name is added, as long as they want it.
     ///
     /// Cancel safety: as [`Fleet::apply`].
     pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
         let servers = self.0.isolated.take(servers);
-        self.fleet().apply(servers).await
+        let changes = self.fleet().apply(servers).await;
+        self.0.servers_changed();
+        changes
     }
 
     /// The fleet that all clients share. Of a server that each session has for itself it holds one that works for nobody, and
@@ -92,17 +95,16 @@ impl GatewayBuilder {
             .capabilities(everything())
             .start(servers);
         let mut catalog = fleet.catalog_reader();
-        audience.catalog_changed(&catalog.load(), &isolated);
-        let (hears, apart) = (Arc::downgrade(&audience), Arc::downgrade(&isolated));
+        let desk = Arc::new(Desk::new(fleet, audience, isolated));
+        desk.catalog_changed(&catalog.load());
+        let watching = Arc::downgrade(&desk);
         tokio::spawn(async move {
             while let Some(catalog) = catalog.changed().await {
-                let (Some(audience), Some(isolated)) = (hears.upgrade(), apart.upgrade()) else {
-                    return;
-                };
-                audience.catalog_changed(&catalog, &isolated);
+                let Some(desk) = watching.upgrade() else { return };
+                desk.catalog_changed(&catalog);
             }
         });
-        Gateway(Arc::new(Desk::new(fleet, audience, isolated)))
+        Gateway(desk)
     }
 }
 

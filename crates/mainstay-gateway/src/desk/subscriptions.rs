@@ -2,13 +2,14 @@
 //!
 //! A server is told of the first who subscribes to a topic and of the last who leaves. All that concerns one topic of one
 //! server happens in turn: whoever comes second learns what became of the first, and asks for himself where that failed.
-//! Whoever holds a [`Subscription`] is subscribed; dropping it ends it.
+//! Whoever holds a [`Subscription`] is subscribed; dropping it ends it. It outlives the removal of its server: one of the same
+//! name that comes later is asked for all that is still wanted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{CallError, Server};
+use mainstay::{CallError, Fleet, Server};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
@@ -47,7 +48,15 @@ struct Key {
 }
 
 /// Held by whoever changes it until the server knows.
-type Count = Arc<Turn<usize>>;
+type Count = Arc<Turn<Wanted>>;
+
+/// Who wants a topic, and whom the gateway has asked for it.
+#[derive(Default)]
+struct Wanted {
+    holders: usize,
+    /// The server that has agreed. None where nobody has.
+    at: Option<Server>,
+}
 
 /// One subscription, ended when it is dropped.
 pub(crate) struct Subscription(Option<Held>);
@@ -126,15 +135,50 @@ impl Subscriptions {
         begun.map_err(failed)?.map_err(RpcError::from)
     }
 
-    async fn turn(&self, key: Key) -> OwnedMutexGuard<usize> {
+    /// Asks servers that came in the place of others for what is still wanted of those, each in its own time. Of servers that
+    /// sessions have for themselves none is ever replaced.
+    pub(super) fn renew(&self, fleet: &Fleet) {
+        let mut missing: HashMap<String, Vec<Key>> = HashMap::new();
+        for (key, wanted) in self.table().iter().filter(|(key, _)| key.own.is_none()) {
+            let server = fleet.server(&key.server);
+            // Where somebody has the turn, it is waited for, and looked at then.
+            let is_made = wanted.try_lock().is_ok_and(|wanted| wanted.at == server);
+            if server.is_some() && !is_made {
+                missing.entry(key.server.clone()).or_default().push(key.clone());
+            }
+        }
+        for (name, keys) in missing {
+            if let Some(server) = fleet.server(&name) {
+                tokio::spawn(self.clone().renew_at(server, keys));
+            }
+        }
+    }
+
+    async fn renew_at(self, server: Server, keys: Vec<Key>) {
+        for key in keys {
+            let mut wanted = self.turn(key.clone()).await;
+            if wanted.holders > 0 && wanted.at.as_ref() != Some(&server) {
+                let asked = key.topic.ask(&server).await;
+                if let Err(error) = &asked {
+                    tracing::warn!(server = key.server, %error, "cannot be subscribed to again now");
+                }
+                // What it refused is asked for anew by whoever wants it next; anything else the server's handle keeps.
+                let is_refused = asked.is_err_and(|error| error.is_final());
+                wanted.at = (!is_refused).then(|| server.clone());
+            }
+            self.forget(&key, wanted);
+        }
+    }
+
+    async fn turn(&self, key: Key) -> OwnedMutexGuard<Wanted> {
         let count = self.table().entry(key).or_default().clone();
         count.lock_owned().await
     }
 
     /// Forgets a count of none that nobody waits for. Only the table hands out counts, so nobody can begin to meanwhile.
-    fn forget(&self, key: &Key, count: OwnedMutexGuard<usize>) {
+    fn forget(&self, key: &Key, count: OwnedMutexGuard<Wanted>) {
         let mut table = self.table();
-        let is_unused = *count == 0;
+        let is_unused = count.holders == 0;
         drop(count);
         if is_unused && table.get(key).is_some_and(|count| Arc::strong_count(count) == 1) {
             table.remove(key);
@@ -148,52 +192,39 @@ impl Subscriptions {
 
 impl Held {
     async fn begin(self) -> Result<Subscription, NotMade> {
-        let mut count = self.table.turn(self.key()).await;
-        if let Err(error) = self.ask(*count).await {
-            tokio::spawn(self.take_back(error.is_final(), count));
+        let mut wanted = self.table.turn(self.key()).await;
+        let is_made = wanted.at.as_ref() == Some(&self.server);
+        // Whether there still is such a task, only the server knows.
+        let is_certain = matches!(self.topic, Topic::Resource(_));
+        if !(is_made && is_certain)
+            && let Err(error) = self.topic.ask(&self.server).await
+        {
+            tokio::spawn(self.take_back(error.is_final(), wanted));
             return Err(error);
         }
-        *count += 1;
-        drop(count);
+        wanted.at = Some(self.server.clone());
+        wanted.holders += 1;
+        drop(wanted);
         Ok(Subscription(Some(self)))
     }
 
-    /// Asks the server, unless it has been asked for the others who subscribe already.
-    async fn ask(&self, others: usize) -> Result<(), NotMade> {
-        match &self.topic {
-            Topic::Resource(_) if others > 0 => Ok(()),
-            Topic::Resource(uri) => Ok(self.server.subscribe(uri).await?),
-            // Whether there still is such a task, only the server knows.
-            Topic::Task { id, .. } => match self.server.follow_task(id).await? {
-                true => Ok(()),
-                false => Err(NotMade::NotAgreed),
-            },
-        }
-    }
-
     /// Takes back a wish that failed; what the server refused it is not asked for on its next connection anyway.
-    async fn take_back(self, was_refused: bool, count: OwnedMutexGuard<usize>) {
-        if !was_refused && *count == 0 {
-            self.give_up().await;
+    async fn take_back(self, was_refused: bool, wanted: OwnedMutexGuard<Wanted>) {
+        if !was_refused && wanted.at.as_ref() != Some(&self.server) {
+            self.topic.give_up(&self.server).await;
         }
-        self.table.forget(&self.key(), count);
+        self.table.forget(&self.key(), wanted);
     }
 
     async fn end(self) {
-        let mut count = self.table.turn(self.key()).await;
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            self.give_up().await;
+        let mut wanted = self.table.turn(self.key()).await;
+        wanted.holders = wanted.holders.saturating_sub(1);
+        if wanted.holders == 0
+            && let Some(server) = wanted.at.take()
+        {
+            self.topic.give_up(&server).await;
         }
-        self.table.forget(&self.key(), count);
-    }
-
-    /// Ends it at the server. The gateway tells nobody any more, whatever the server does.
-    async fn give_up(&self) {
-        match &self.topic {
-            Topic::Resource(uri) => drop(self.server.unsubscribe(uri).await),
-            Topic::Task { id, .. } => self.server.unfollow_task(id),
-        }
+        self.table.forget(&self.key(), wanted);
     }
 
     fn key(&self) -> Key {
@@ -201,6 +232,26 @@ impl Held {
             server: self.server.name().to_owned(),
             own: self.own.as_ref().map(|own| Arc::as_ptr(own).addr()),
             topic: self.topic.clone(),
+        }
+    }
+}
+
+impl Topic {
+    async fn ask(&self, server: &Server) -> Result<(), NotMade> {
+        match self {
+            Self::Resource(uri) => Ok(server.subscribe(uri).await?),
+            Self::Task { id, .. } => match server.follow_task(id).await? {
+                true => Ok(()),
+                false => Err(NotMade::NotAgreed),
+            },
+        }
+    }
+
+    /// Ends it at the server. The gateway tells nobody any more, whatever the server does.
+    async fn give_up(&self, server: &Server) {
+        match self {
+            Self::Resource(uri) => drop(server.unsubscribe(uri).await),
+            Self::Task { id, .. } => server.unfollow_task(id),
         }
     }
 }
