@@ -51,6 +51,12 @@ pub(crate) struct Common {
     /// Say nothing on stderr but what is wrong
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
+    /// How long the servers may take to end when the program does
+    ///
+    /// A server's input is closed, SIGTERM comes after three eighths of this time (2s at most), and SIGKILL after three
+    /// quarters (4s at most).
+    #[arg(long, global = true, value_name = "DURATION", default_value = "800ms", value_parser = parse_duration)]
+    pub(crate) stop_within: Duration,
 }
 
 #[derive(Debug, Subcommand)]
@@ -181,7 +187,8 @@ pub(crate) struct Serve {
 /// Serve one server under its own names on stdin and stdout, supervised
 ///
 /// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "--", "npx",
-/// …]`. It ends when the host closes stdin, and leaves nothing behind.
+/// …]`. The server is started when the host first asks for something, and meets the host as its client. It ends when the
+/// host closes stdin, and leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use mainstay::config::{Origin, Problem, Severity, locate, nearest};
@@ -30,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) mentioned: Vec<PathBuf>,
     /// Where catalogs are remembered.
     pub(crate) store: Option<PathBuf>,
+    /// How long the servers may take to end.
+    pub(crate) stop_within: Duration,
 }
 
 /// Where the servers come from.
@@ -66,6 +69,7 @@ pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
             refused: BTreeSet::new(),
             mentioned,
             store,
+            stop_within: common.stop_within,
         });
     };
     let configuration = Configuration::load(&path).map_err(Failure::usage)?;
@@ -79,11 +83,12 @@ pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
         refused: configuration.refused,
         mentioned,
         store,
+        stop_within: common.stop_within,
     })
 }
 
 /// One server, by its address. Nothing is remembered of it.
-pub(crate) fn of_address(url: &str) -> Result<Setup, Failure> {
+pub(crate) fn of_address(url: &str, common: &Common) -> Result<Setup, Failure> {
     let server = ServerConfig::http(ADDRESSED, url).build().map_err(|invalid| {
         let said: Vec<_> = invalid.problems().iter().map(in_words).collect();
         Failure::usage(anyhow!(said.join("\n")))
@@ -95,6 +100,7 @@ pub(crate) fn of_address(url: &str) -> Result<Setup, Failure> {
         refused: BTreeSet::new(),
         mentioned: Vec::new(),
         store: None,
+        stop_within: common.stop_within,
     })
 }
 

@@ -3,17 +3,12 @@
 //! The first SIGINT or SIGTERM ends the command and closes the fleet; a second one ends the program at once, and then
 //! the library's guardian ends what is left of the servers.
 
-use std::time::Duration;
-
 use mainstay::Fleet;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Done, Exit, Failure};
 use crate::load::Setup;
 use crate::output::Screen;
-
-/// How long closing may take: longer than the ladder that ends a stubborn server, which has about 5 s.
-pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Starts the servers, does the work, and closes them.
 pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
@@ -32,7 +27,7 @@ async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet
     }
     let fleet = builder.start(setup.servers.iter().cloned());
     let close = async {
-        fleet.close(CLOSE_WITHIN).await;
+        fleet.close(setup.stop_within).await;
     };
     until_signalled(screen, work(&fleet), close).await
 }

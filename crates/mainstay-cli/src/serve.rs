@@ -5,8 +5,8 @@ use std::path::Path;
 use std::pin::pin;
 
 use anyhow::{Context as _, anyhow};
-use mainstay::Fleet;
-use mainstay_gateway::{Gateway, HttpDoor, Scope};
+use mainstay::{Fleet, Introduction};
+use mainstay_gateway::{Arrival, Gateway, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -15,8 +15,8 @@ use crate::args::{Common, Serve};
 use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
 use crate::output::Screen;
-use crate::run::{CLOSE_WITHIN, Signals};
-use crate::standard::{self, EndsEarly};
+use crate::run::Signals;
+use crate::standard::{self, EndsEarly, Input};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
 const MAX_WORKERS: usize = 8;
@@ -25,7 +25,13 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     if arguments.stdio {
         let setup = load(common)?;
         setup.announce(screen);
-        return serve_stdio(&setup, Scope::Union, arguments.max_isolated, screen);
+        return serve_stdio(
+            &setup,
+            Scope::Union,
+            Meets::Gateway,
+            arguments.max_isolated,
+            screen,
+        );
     }
     // Before anything is started: a mistake at the door must not cost the servers a start.
     let door = door(arguments)?;
@@ -49,22 +55,44 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     done
 }
 
+/// Whom the servers meet as their client.
+#[derive(Clone, Copy)]
+pub(crate) enum Meets {
+    /// The gateway: they are started at once, and shared by whoever comes.
+    Gateway,
+    /// The one client on stdin: they are started when it has said who it is.
+    Client,
+}
+
 /// Serves one client on stdin and stdout, and closes the servers when it is gone.
-pub(crate) fn serve_stdio(setup: &Setup, scope: Scope, max_isolated: usize, screen: &Screen) -> Done {
+pub(crate) fn serve_stdio(
+    setup: &Setup,
+    scope: Scope,
+    meets: Meets,
+    max_isolated: usize,
+    screen: &Screen,
+) -> Done {
     // One client and its servers: everything waits for something else, and one thread wakes nobody.
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::failed)?;
-    let done = runtime.block_on(serve_host(setup, scope, max_isolated, screen));
+    let done = runtime.block_on(serve_host(setup, scope, meets, max_isolated, screen));
     runtime.shutdown_background();
     done
 }
 
 /// A signal is the end of the input: what runs has as long as when the host closes it, and nothing new begins.
-async fn serve_host(setup: &Setup, scope: Scope, max_isolated: usize, screen: &Screen) -> Done {
+async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
-    let gateway = start(setup, max_isolated, None);
+    let arrived = tokio::select! {
+        arrived = arrived(meets) => arrived,
+        exit = signals.next() => return Ok(exit),
+    };
+    let Some((input, introduction)) = arrived else {
+        return Ok(Exit::Success);
+    };
+    let gateway = start(setup, max_isolated, None, introduction);
     let (told, end) = oneshot::channel();
-    let input = EndsEarly::new(standard::input(), end);
+    let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
     let exit = tokio::select! {
         () = &mut served => None,
@@ -76,11 +104,24 @@ async fn serve_host(setup: &Setup, scope: Scope, max_isolated: usize, screen: &S
             let _ = told.send(());
             served.await;
         }
-        gateway.close(CLOSE_WITHIN).await;
+        gateway.close(setup.stop_within).await;
     };
     tokio::select! {
         () = closing => Ok(exit.unwrap_or(Exit::Success)),
         exit = signals.next() => Ok(exit),
+    }
+}
+
+/// The client on stdin, and as whom the servers are told of it; `None` when it left before it asked for anything.
+async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
+    let input = standard::input();
+    match meets {
+        Meets::Gateway => Some((input, None)),
+        Meets::Client => {
+            let arrival = Arrival::wait(input).await?;
+            let introduction = arrival.introduction().cloned();
+            Some((Box::new(arrival), introduction))
+        }
     }
 }
 
@@ -97,7 +138,12 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     } else {
         "http"
     };
-    let gateway = start(setup, arguments.max_isolated, arguments.max_isolated_per_client);
+    let gateway = start(
+        setup,
+        arguments.max_isolated,
+        arguments.max_isolated_per_client,
+        None,
+    );
     screen.note(&format!(
         "serving {} at {scheme}://{address}/mcp",
         counted(setup.servers.len())
@@ -114,7 +160,7 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     let _ = told.send(());
     let closing = async {
         let _ = served.await;
-        gateway.close(CLOSE_WITHIN).await;
+        gateway.close(setup.stop_within).await;
     };
     tokio::select! {
         () = closing => {}
@@ -123,8 +169,16 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     Ok(exit)
 }
 
-fn start(setup: &Setup, max_isolated: usize, per_client: Option<usize>) -> Gateway {
+fn start(
+    setup: &Setup,
+    max_isolated: usize,
+    per_client: Option<usize>,
+    introduction: Option<Introduction>,
+) -> Gateway {
     let mut builder = Fleet::builder();
+    if let Some(introduction) = introduction {
+        builder = builder.introduced_as(introduction);
+    }
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }

@@ -10,7 +10,7 @@ use crate::args::{Common, Wrap};
 use crate::exit::{Done, Failure};
 use crate::load::{Setup, Source, cache_directory};
 use crate::output::Screen;
-use crate::serve::serve_stdio;
+use crate::serve::{Meets, serve_stdio};
 
 /// Programs that run another: the server's name is in their arguments.
 const RUNNERS: [&str; 12] = [
@@ -30,9 +30,10 @@ pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
         refused: BTreeSet::new(),
         mentioned: Vec::new(),
         store: (!common.no_cache).then(cache_directory).flatten(),
+        stop_within: common.stop_within,
     };
     // One client on stdin and stdout is one session, and this server is its own in any case.
-    serve_stdio(&setup, Scope::Server(name.into()), 1, screen)
+    serve_stdio(&setup, Scope::Server(name.into()), Meets::Client, 1, screen)
 }
 
 fn server(arguments: &Wrap, name: &str) -> Result<ServerConfig, Failure> {

@@ -7,25 +7,33 @@ mod asks;
 mod running;
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use mainstay::message::{self, Object, RawJson, RpcError};
-use mainstay::{Answer, ClientCapabilities, ClientHandler, Era, ServerNotification, ServerRequest};
+use mainstay::{
+    Answer, ClientCapabilities, ClientHandler, Era, Introduction, ServerNotification, ServerRequest,
+};
 
 use crate::desk::tasks::{self, OwnTasks};
 use crate::desk::{Hearing, Level};
 use crate::door::Caller;
+use crate::introduction::Said;
 use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
+pub(crate) use asks::Origin;
 pub(crate) use running::{Busy, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
 pub(crate) trait Line: Send + Sync + 'static {
     /// Puts a message on its way, without waiting; `false` when it was dropped, since nobody reads or nothing fits.
     fn send(&self, message: Bytes) -> bool;
+
+    /// The same for a message that the client can miss: it is dropped long before it could take the place of another.
+    fn offer(&self, message: Bytes) -> bool;
 
     /// Comes back when it cannot be expected any more that the client reads what it has not read yet.
     ///
@@ -39,10 +47,16 @@ pub(crate) struct Client {
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
-    /// What the client said that it can answer, once it has.
-    capabilities: Mutex<Option<RawJson>>,
+    /// What the client said of itself, once it has.
+    said: Mutex<Option<Said>>,
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
+    /// Whether a modern request came on the way of this session.
+    is_modern_too: AtomicBool,
+    /// What it was told and did not get, since it does not read, or opened nothing to read from.
+    missed: AtomicU64,
+    /// The server took nothing of what the client told it last.
+    pub(crate) in_vain: AtomicBool,
     asks: Asks,
     /// The tasks that it has begun.
     pub(crate) tasks: OwnTasks,
@@ -79,6 +93,7 @@ impl Client {
     /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others, and
     /// has the session's own servers.
     pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
+        self.is_modern_too.store(true, Ordering::Relaxed);
         let (running, own) = (self.running.clone(), self.own.clone());
         let client = Self::build(self.scope.clone(), Era::Modern, running, own);
         Arc::new(client.described(meta))
@@ -89,8 +104,11 @@ impl Client {
             scope,
             era,
             running,
-            capabilities: Mutex::default(),
+            said: Mutex::default(),
             level: Mutex::default(),
+            is_modern_too: AtomicBool::new(false),
+            missed: AtomicU64::new(0),
+            in_vain: AtomicBool::new(false),
             asks: Asks::default(),
             tasks: OwnTasks::default(),
             lines: Mutex::default(),
@@ -101,24 +119,31 @@ impl Client {
 
     /// The client as its request describes it.
     fn described(self, meta: &RequestMeta) -> Self {
-        let capabilities = meta.capabilities.clone();
         Self {
-            capabilities: Mutex::new(Some(capabilities.unwrap_or(RawJson::EMPTY_OBJECT))),
+            said: Mutex::new(Some(Said::of_request(meta))),
             level: Mutex::new(meta.log_level),
             ..self
         }
     }
 
-    /// Notes what the client can answer. It is copied: the message it came in is not kept for as long as a session lives.
-    pub(crate) fn introduce(&self, capabilities: &RawJson) {
-        if let Ok(copy) = RawJson::from_text(capabilities.as_str()) {
-            *lock(&self.capabilities) = Some(copy);
-        }
+    /// Notes what the client says of itself.
+    pub(crate) fn introduce(&self, said: &Said) {
+        *lock(&self.said) = Some(said.kept());
     }
 
-    /// Whether it has said what it can answer: a session that was opened by `initialize`.
+    /// Whether it has said who it is: a session that was opened by `initialize`.
     pub(crate) fn is_introduced(&self) -> bool {
-        lock(&self.capabilities).is_some()
+        lock(&self.said).is_some()
+    }
+
+    /// How a server of its own is told of it, once it has said who it is.
+    pub(crate) fn introduction(&self) -> Option<Introduction> {
+        lock(&self.said).as_ref().map(Said::introduction)
+    }
+
+    /// Whether it has said anything by which it can be told something unasked.
+    fn is_here(&self) -> bool {
+        self.is_introduced() || self.is_modern_too.load(Ordering::Relaxed)
     }
 
     /// The servers of its own, where it has a session that could have any.
@@ -129,9 +154,15 @@ impl Client {
     /// The capability that it would have to declare, and does not, to be asked this.
     pub(crate) fn lacks_for(&self, method: &str) -> Option<&'static str> {
         let needed = capability_for(method)?;
-        let declared = lock(&self.capabilities).as_ref().and_then(Object::parse);
-        let declared = declared.unwrap_or_default();
+        let declared = Object::parse(&self.declared()).unwrap_or_default();
         declared.get(needed).is_none().then_some(needed)
+    }
+
+    /// What it declares that it can answer.
+    fn declared(&self) -> RawJson {
+        let said = lock(&self.said);
+        let declared = said.as_ref().map(|said| said.capabilities.clone());
+        declared.unwrap_or(RawJson::EMPTY_OBJECT)
     }
 
     /// Takes a seat in the audience.
@@ -172,6 +203,17 @@ impl Client {
         self.asks.answered(id, answer)
     }
 
+    /// Where the progress belongs that it tells under this token.
+    pub(crate) fn asked_under(&self, token: &RawJson) -> Option<Origin> {
+        self.asks.under(token)
+    }
+
+    /// Hears what a server tells that belongs to no request.
+    pub(crate) fn overhear(&self, notification: ServerNotification) {
+        let standing = self.lines().standing.clone();
+        self.hear_on(standing, notification);
+    }
+
     /// Tells the client something that belongs to no request.
     pub(crate) fn tell(&self, message: Bytes) -> bool {
         let standing = self.lines().standing.clone();
@@ -181,9 +223,9 @@ impl Client {
     /// Asks the client, on the line of its latest request, or on another of its lines if that one is lost.
     ///
     /// Cancel safety: when it is dropped the client is told that the answer is not wanted.
-    async fn ask(&self, method: &str, params: Option<&RawJson>) -> Result<RawJson, RpcError> {
+    async fn ask(&self, origin: Origin, method: &str, params: Option<&RawJson>) -> Result<RawJson, RpcError> {
         for line in self.ways() {
-            let asked = self.asks.open(line.clone())?;
+            let asked = self.asks.open(origin.clone(), line.clone())?;
             if !line.send(message::request(asked.id(), method, params)) {
                 continue;
             }
@@ -208,11 +250,37 @@ impl Client {
     fn wants(&self, server: &str, level: Level) -> bool {
         match (self.era, self.level()) {
             (Era::Legacy | Era::Modern, Some(least)) => least <= level,
+            // A modern client on the same way says with each request what it wants.
+            (Era::Legacy, None) if !self.is_introduced() => false,
             (Era::Legacy, None) => {
                 let unasked = self.hearing().map(|hearing| hearing.unasked_level(server));
                 unasked.is_none_or(|least| least <= level)
             }
             (Era::Modern, None) => false,
+        }
+    }
+
+    fn hear_on(&self, line: Option<Arc<dyn Line>>, notification: ServerNotification) {
+        let ServerNotification {
+            server,
+            method,
+            params,
+            ..
+        } = notification;
+        let is_wanted = match method.as_str() {
+            "notifications/message" => self.wants(&server, Level::of_message(params.as_ref())),
+            _other => self.is_here(),
+        };
+        if !is_wanted {
+            return;
+        }
+        let params = tasks::shown(&self.scope, &server, &method, params);
+        let message = message::notification(&method, params.as_ref());
+        if !line.is_some_and(|line| line.offer(message)) {
+            let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
+            if missed.is_power_of_two() {
+                tracing::debug!(%server, method, missed, "a client does not read what it is told");
+            }
         }
     }
 
@@ -229,7 +297,7 @@ impl Client {
 impl ClientHandler for Client {
     fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities {
-            raw: Some(lock(&self.capabilities).clone().unwrap_or(RawJson::EMPTY_OBJECT)),
+            raw: Some(self.declared()),
             ..ClientCapabilities::default()
         }
     }
@@ -243,6 +311,7 @@ impl ClientHandler for Client {
             if let Some(capability) = self.lacks_for(&request.method) {
                 return Err(declined(&request.method, capability));
             }
+            let origin = Origin::of(&request);
             let ServerRequest {
                 server,
                 method,
@@ -250,24 +319,15 @@ impl ClientHandler for Client {
                 ..
             } = request;
             let params = tasks::shown(&self.scope, &server, &method, params);
-            let answer = self.ask(&method, params.as_ref()).await?;
+            let answer = self.ask(origin, &method, params.as_ref()).await?;
             Ok(tasks::as_known(&self.scope, answer))
         })
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let ServerNotification {
-            server,
-            method,
-            params,
-            ..
-        } = notification;
-        if method == "notifications/message" && !self.wants(&server, Level::of_message(params.as_ref())) {
-            return;
-        }
-        if let Some(line) = self.line() {
-            let params = tasks::shown(&self.scope, &server, &method, params);
-            line.send(message::notification(&method, params.as_ref()));
+        let hearing = self.hearing();
+        if !hearing.is_some_and(|hearing| hearing.is_of_another(self, &notification)) {
+            self.hear_on(self.line(), notification);
         }
     }
 }

@@ -56,8 +56,9 @@ impl Gateway {
         self.0.fleet()
     }
 
-    /// Stops every server, those of sessions included, and waits until nothing is left, or until the deadline; then what is
-    /// left is killed. None is started any more.
+    /// Stops every server, those of sessions included, and waits until nothing is left, as [`Fleet::close`] does: in a short
+    /// time every server is still told by the end of its input, and by SIGTERM, before it is killed. None is started any
+    /// more.
     ///
     /// Cancel safety: dropped, the servers go on stopping.
     pub async fn close(&self, within: Duration) {

@@ -167,7 +167,7 @@ impl Isolated {
         };
         let mut closing = JoinSet::new();
         for fleet in fleets {
-            // Its session may be closing it already, in which case this waits for that.
+            // Its session may be closing it already, in which case this hastens that, and waits for it.
             closing.spawn(async move { timeout(within + GRACE, fleet.close(within)).await });
         }
         while closing.join_next().await.is_some() {}

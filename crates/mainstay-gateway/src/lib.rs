@@ -12,10 +12,11 @@ mod desk;
 mod door;
 mod failure;
 mod gateway;
+mod introduction;
 mod isolation;
 mod protocol;
 mod scope;
 
-pub use door::{DoorError, HttpDoor};
+pub use door::{Arrival, DoorError, HttpDoor};
 pub use gateway::{Gateway, GatewayBuilder};
 pub use scope::Scope;

@@ -40,6 +40,8 @@ pub(crate) struct RequestMeta {
     pub(crate) version: Option<String>,
     /// What the client can answer.
     pub(crate) capabilities: Option<RawJson>,
+    /// Who the client is.
+    pub(crate) client_info: Option<RawJson>,
     /// What the client wants its progress to be told under.
     pub(crate) progress_token: Option<RawJson>,
     /// The least severe log message that a modern client wants; without it, it wants none.
@@ -58,6 +60,7 @@ impl RequestMeta {
         Self {
             version: meta.get(VERSION_KEY).and_then(|version| version.parse().ok()),
             capabilities: meta.get(CAPABILITIES_KEY).cloned(),
+            client_info: meta.get(CLIENT_KEY).cloned(),
             progress_token: meta.get("progressToken").cloned(),
             log_level: meta
                 .get(LOG_LEVEL_KEY)

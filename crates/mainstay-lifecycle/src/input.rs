@@ -67,6 +67,8 @@ pub enum Listing {
 pub enum Recovery {
     /// Trying again may help.
     Retry,
+    /// Trying again in another way may help, and there is nothing to wait for: it was the way that failed.
+    RetryOtherwise,
     /// Trying again may help, but not sooner than this: the server said so.
     RetryAfter(Duration),
     /// Nobody is where the server should be: trying again may help, and will hardly do so before somebody is.
@@ -81,7 +83,7 @@ impl Recovery {
     /// Whether it is only a matter of time.
     pub const fn comes_with_time(self) -> bool {
         match self {
-            Self::Retry | Self::RetryAfter(_) | Self::RetryOnReturn => true,
+            Self::Retry | Self::RetryOtherwise | Self::RetryAfter(_) | Self::RetryOnReturn => true,
             Self::Login | Self::GiveUp => false,
         }
     }
@@ -90,7 +92,9 @@ impl Recovery {
     pub const fn pause(self) -> Duration {
         match self {
             Self::RetryAfter(pause) => pause,
-            Self::Retry | Self::RetryOnReturn | Self::Login | Self::GiveUp => Duration::ZERO,
+            Self::Retry | Self::RetryOtherwise | Self::RetryOnReturn | Self::Login | Self::GiveUp => {
+                Duration::ZERO
+            }
         }
     }
 }

@@ -76,6 +76,16 @@ impl Ledger {
             .count()
     }
 
+    /// What follows these words in each line that begins with them, oldest first.
+    #[must_use]
+    pub fn after(&self, words: &str) -> Vec<String> {
+        let lines = self.lines();
+        let rest = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix(words)?.strip_prefix(' '));
+        rest.map(str::to_owned).collect()
+    }
+
     /// The ids of the server processes, in the order of their start.
     #[must_use]
     pub fn pids(&self) -> Vec<i32> {
@@ -150,5 +160,6 @@ mod tests {
         assert_eq!(ledger.count("call echo"), 2);
         assert_eq!(ledger.count("call"), 3);
         assert_eq!(ledger.pids(), [7, 8]);
+        assert_eq!(ledger.after("call echo"), ["k1"]);
     }
 }

@@ -90,6 +90,8 @@ pub struct Script {
     pub fidelity: bool,
     /// Whether legacy requests before `initialize` are refused.
     pub strict: bool,
+    /// Whether the ledger has the params of each request too, as they came: `params METHOD …`.
+    pub verbatim: bool,
     /// The file the ledger is kept in.
     pub ledger: Option<PathBuf>,
     /// Where it fails.
@@ -121,6 +123,7 @@ impl Default for Script {
             ttl_ms: 0,
             fidelity: false,
             strict: false,
+            verbatim: false,
             ledger: None,
             rules: Vec::new(),
         }
@@ -218,6 +221,13 @@ impl Script {
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.strict = true;
+        self
+    }
+
+    /// Notes the params of each request as they came.
+    #[must_use]
+    pub fn verbatim(mut self) -> Self {
+        self.verbatim = true;
         self
     }
 

@@ -1,7 +1,7 @@
 //! The process: that it answers, and that a handful of its faults are really there.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -28,6 +28,7 @@ impl Client {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()
             .expect("start faulty-server");
         let stdin = child.stdin.take();
@@ -299,6 +300,18 @@ fn it_survives_the_end_of_its_input_and_sigterm_when_told_to() {
         "SIGTERM is ignored"
     );
     assert!(client.child.try_wait().unwrap().is_none());
+}
+
+#[test]
+fn what_its_group_is_told_by_sigterm_is_noted_and_it_lives_on() {
+    let ledger = Ledger::temporary();
+    let server = FaultyServer::new().ledger(&ledger).notes_term();
+    let mut client = Client::start(&server);
+    client.ask("ping", &json!({}));
+    let group = rustix::process::Pid::from_raw(client.pid()).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::TERM).unwrap();
+    assert!(ledger.wait_for(|ledger| ledger.count("term") == 1, LIMIT));
+    client.ask("ping", &json!({}));
 }
 
 #[test]

@@ -52,14 +52,14 @@ pub use catalog::{
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
 pub use fleet::{Changes, CloseReport, ClosedServer, Fleet, FleetBuilder, StartupError};
-pub use handler::{Answer, ClientCapabilities, ClientHandler, ServerNotification, ServerRequest};
+pub use handler::{Answer, ClientCapabilities, ClientHandler, Occasion, ServerNotification, ServerRequest};
 /// The pure machine, and every part of its [`Policy`].
 pub use mainstay_lifecycle as lifecycle;
 pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use process::{Exit, StderrLine};
-pub use protocol::Era;
+pub use protocol::{Era, Introduction};
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, Pong, Reason, Reply, Server, Status, TransportKind,
-    Waiting, WishError,
+    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server, Status,
+    TransportKind, Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

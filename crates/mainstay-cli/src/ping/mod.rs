@@ -44,7 +44,7 @@ pub(crate) fn run(ping: &Ping, common: &Common, screen: &Screen) -> Done {
 /// The server of the configuration that is meant, or one of which nothing but its address is known.
 fn setup(ping: &Ping, common: &Common, screen: &Screen) -> Result<Setup, Failure> {
     if ping.server.contains("://") {
-        return of_address(&ping.server);
+        return of_address(&ping.server, common);
     }
     let mut setup = load(common)?;
     setup.announce(screen);

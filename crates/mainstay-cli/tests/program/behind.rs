@@ -12,6 +12,7 @@ use crate::sandbox::Sandbox;
 
 pub(crate) struct Behind {
     pub(crate) ledger: Ledger,
+    script: Script,
     kind: Kind,
 }
 
@@ -25,8 +26,15 @@ enum Kind {
 impl Behind {
     /// A server on stdio.
     pub(crate) fn child(sandbox: &Sandbox) -> Self {
+        Self::child_playing(sandbox, Script::new())
+    }
+
+    /// A server on stdio that plays this.
+    pub(crate) fn child_playing(sandbox: &Sandbox, script: Script) -> Self {
+        let ledger = Ledger::temporary();
         Self {
-            ledger: Ledger::temporary(),
+            script: noting(script, &ledger),
+            ledger,
             kind: Kind::Child {
                 away: sandbox.path("away"),
             },
@@ -35,10 +43,17 @@ impl Behind {
 
     /// A server over HTTP. It forgets all sessions when it is restarted.
     pub(crate) fn web() -> Self {
+        Self::web_playing(Script::new())
+    }
+
+    /// A server over HTTP that plays this.
+    pub(crate) fn web_playing(script: Script) -> Self {
         let ledger = Ledger::temporary();
-        let process = FaultyHttpProcess::start(0, &script(&ledger), &HttpScript::new());
+        let script = noting(script, &ledger);
+        let process = FaultyHttpProcess::start(0, &script, &HttpScript::new());
         Self {
             ledger,
+            script,
             kind: Kind::Web { process },
         }
     }
@@ -48,7 +63,7 @@ impl Behind {
         match &self.kind {
             Kind::Child { away } => {
                 let ends = Rule::new(Step::Start, Fault::Exit(1)).when_file(away);
-                FaultyServer::from(script(&self.ledger)).rule(ends).config()
+                FaultyServer::from(self.script.clone()).rule(ends).config()
             }
             Kind::Web { process } => json!({ "url": process.url("/mcp") }),
         }
@@ -96,8 +111,7 @@ impl Behind {
             // There is none where it was only killed.
             Kind::Child { away } => drop(fs::remove_file(away)),
             Kind::Web { process } => {
-                *process =
-                    FaultyHttpProcess::start(process.port(), &script(&self.ledger), &HttpScript::new());
+                *process = FaultyHttpProcess::start(process.port(), &self.script, &HttpScript::new());
             }
         }
     }
@@ -109,9 +123,9 @@ impl Behind {
     }
 }
 
-fn script(ledger: &Ledger) -> Script {
+fn noting(script: Script, ledger: &Ledger) -> Script {
     Script {
         ledger: Some(ledger.path().to_owned()),
-        ..Script::new()
+        ..script
     }
 }

@@ -13,7 +13,8 @@ use crate::sandbox::{Sandbox, finish};
 use crate::serving::{LONG, Serving};
 use crate::wire::{Ask, Reply};
 
-/// Less than what the program waits for: 30 s for what runs, and 4 s for a server that ignores everything.
+/// Less than what the program waits for: 30 s for what runs, and 4 s for a server that ignores everything, where it is
+/// given the time.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// Between two looks at a door that is being closed.
@@ -69,7 +70,7 @@ async fn what_runs_over_http_is_finished_and_nothing_new_begins() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_ends_what_runs_over_http_at_once() {
     let sandbox = one(&FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term());
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = Serving::start(&sandbox, &["--stop-within", "1m"]);
     let (_session, mut running, _asked) = asking(&serving).await;
     serving.signal(Signal::TERM);
     serving.hears("finishing what runs");
@@ -114,7 +115,8 @@ fn what_is_nearly_done_on_stdio_is_answered() {
 #[test]
 fn a_second_signal_ends_the_program_on_stdio_at_once() {
     let stubborn = FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term();
-    for (sandbox, arguments, _) in hosts(&stubborn) {
+    for (sandbox, mut arguments, _) in hosts(&stubborn) {
+        arguments.splice(1..1, ["--stop-within", "1m"].map(str::to_owned));
         let mut host = start(&sandbox, &arguments);
         kill_process(Pid::from_child(&host.child), Signal::TERM).unwrap();
         wait_for(&mut host.child, "stopping the servers");

@@ -1,6 +1,7 @@
 //! A host that speaks to the program on its standard input and output, as an agent does.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -23,6 +24,20 @@ pub(crate) struct Host {
 impl Host {
     /// Starts the program and opens a session with it.
     pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+        let mut host = Self::silent(sandbox, arguments);
+        let params = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": { "name": "host", "version": "1" },
+        });
+        let answer = host.ask("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], "2025-06-18");
+        host.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        host
+    }
+
+    /// Starts the program and says nothing yet.
+    pub(crate) fn silent(sandbox: &Sandbox, arguments: &[&str]) -> Self {
         let mut child = sandbox
             .command(arguments)
             .stdin(Stdio::piped())
@@ -37,27 +52,29 @@ impl Host {
                 }
             }
         });
-        let mut host = Self {
+        Self {
             input: child.stdin.take(),
             child,
             lines,
             last: 0,
             kept: HashMap::new(),
-        };
-        let params = json!({
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": { "name": "host", "version": "1" },
-        });
-        let answer = host.ask("initialize", &params);
-        assert_eq!(answer["result"]["protocolVersion"], "2025-06-18");
-        host.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        host
+        }
     }
 
     #[track_caller]
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
         let id = self.begin(method, params);
+        self.answer(id)
+    }
+
+    /// Makes a request with these params, as they are spelt, and waits for its answer.
+    #[track_caller]
+    pub(crate) fn ask_verbatim(&mut self, method: &str, params: &str) -> Value {
+        self.last += 1;
+        let id = self.last;
+        self.write(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+        ));
         self.answer(id)
     }
 
@@ -105,7 +122,7 @@ impl Host {
         names(&self.ask("tools/list", &json!({})))
     }
 
-    fn write(&mut self, message: &Value) {
+    fn write(&mut self, message: &impl Display) {
         let input = self.input.as_mut().expect("open");
         writeln!(input, "{message}").expect("the program reads");
     }

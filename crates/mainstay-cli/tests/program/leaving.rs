@@ -1,18 +1,26 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::sandbox::{Sandbox, finish, good, shell};
+use crate::serving::LONG;
 
 /// Less than the first rung of the ladder that ends a stubborn server.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 
-/// Starts a check and waits until its stderr says so.
-fn start_until(sandbox: &Sandbox, said: &str) -> Child {
-    let mut child = sandbox.command(&["check"]).spawn().unwrap();
+/// A file gives no event when it appears.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// More than any server needs.
+const PATIENTLY: [&str; 3] = ["check", "--stop-within", "1m"];
+
+/// Starts the program and waits until its stderr says so.
+fn start_until(sandbox: &Sandbox, arguments: &[&str], said: &str) -> Child {
+    let mut child = sandbox.command(arguments).spawn().unwrap();
     wait_for(&mut child, said);
     child
 }
@@ -41,11 +49,20 @@ fn signal(child: &Child, signal: Signal) {
 fn an_interrupt_ends_the_servers_and_the_program() {
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let sandbox = Sandbox::new();
-        let ended = sandbox.path("ended");
-        let tidy = shell(&format!("cat >/dev/null; touch '{}'", ended.display()));
+        let (started, ended) = (sandbox.path("started"), sandbox.path("ended"));
+        let tidy = shell(&format!(
+            "touch '{}'; cat >/dev/null; touch '{}'",
+            started.display(),
+            ended.display()
+        ));
         let config = json!({ "mcpServers": { "good": good(), "tidy": tidy } });
         sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
-        let child = start_until(&sandbox, "good: connected");
+        let child = start_until(&sandbox, &["check"], "good: connected");
+        let began = Instant::now();
+        while !started.exists() {
+            assert!(began.elapsed() < LONG, "both servers are started");
+            thread::sleep(PAUSE);
+        }
         assert!(
             sandbox.tree().pids().len() >= 3,
             "the program and its servers run"
@@ -62,10 +79,27 @@ fn an_interrupt_ends_the_servers_and_the_program() {
 }
 
 #[test]
+fn servers_that_need_longer_than_others_to_end_are_given_it() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.path("ended");
+    // Longer than it has by default.
+    let slow = shell(&format!("cat >/dev/null; sleep 1; touch '{}'", ended.display()));
+    let config = json!({ "mcpServers": { "good": good(), "slow": slow } });
+    sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
+    for (arguments, in_order) in [(&["check"][..], false), (&PATIENTLY, true)] {
+        let child = start_until(&sandbox, arguments, "good: connected");
+        signal(&child, Signal::TERM);
+        finish(child).exits(143);
+        assert_eq!(ended.exists(), in_order, "{arguments:?}");
+        sandbox.assert_nothing_is_left();
+    }
+}
+
+#[test]
 fn a_second_interrupt_forces_the_end_and_leaves_nothing_all_the_same() {
     let stubborn = shell("trap '' TERM; while :; do sleep 1; done");
     let sandbox = Sandbox::with(&json!({ "good": good(), "stubborn": stubborn }));
-    let mut child = start_until(&sandbox, "good: connected");
+    let mut child = start_until(&sandbox, &PATIENTLY, "good: connected");
     signal(&child, Signal::INT);
     wait_for(&mut child, "stopping the servers");
     let forced = Instant::now();

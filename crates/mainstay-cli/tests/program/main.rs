@@ -23,6 +23,7 @@ mod draining;
 mod host;
 mod http;
 mod hygiene;
+mod introduction;
 mod isolation;
 mod killing;
 mod leaving;

@@ -17,7 +17,7 @@ pub(crate) const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
 /// Far more than any run takes; a run that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// How soon nothing is left when the program has ended: a second on a quiet machine; the rest is for a busy one.
-pub(crate) const GONE_WITHIN: Duration = Duration::from_secs(5);
+const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// The variable that marks all processes of a test, as servers inherit their environment.
 const MARK: &str = "MAINSTAY_PROGRAM_TEST";
 

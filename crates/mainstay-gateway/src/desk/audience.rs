@@ -2,10 +2,12 @@
 
 mod hearing;
 mod lists;
+mod overhearing;
 mod own;
 mod tasks;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay::message::{self, Object, RawJson, RpcError};
@@ -22,11 +24,15 @@ use crate::scope::Scope;
 pub(crate) use hearing::Hearing;
 pub(crate) use lists::{Filter, fingerprint_of};
 
+const TASK_STATUS: &str = "notifications/tasks/status";
+
 /// Everybody who hears. It is the fleet's handler: what no call caused comes here.
 #[derive(Default)]
 pub(crate) struct Audience {
     seats: Mutex<Seats>,
     pub(super) levels: Levels,
+    /// What servers told that nobody could be told.
+    unheard: AtomicU64,
 }
 
 #[derive(Default)]
@@ -122,24 +128,21 @@ impl Audience {
         }
     }
 
-    /// Tells whoever has begun a task how it is.
-    fn task_changed(&self, server: &str, params: Option<&RawJson>) {
-        let id = params
-            .and_then(Object::parse)
-            .and_then(|params| params.get("taskId")?.parse::<String>().ok());
-        let Some(id) = id else { return };
+    /// Tells whoever has begun a task how it is; `false` when nobody here has.
+    fn task_changed(&self, server: &str, params: Option<&RawJson>) -> bool {
+        let Some(id) = task_id(params) else { return false };
+        let mut is_told = false;
         for hearer in self.seats().hearers.values() {
             let begun = hearer
                 .session()
                 .is_some_and(|client| client.tasks.has(server, &id));
             if begun && hearer.scope.holds(server) {
-                let method = "notifications/tasks/status";
-                hearer.tell(
-                    method,
-                    shown(&hearer.scope, server, method, params.cloned()).as_ref(),
-                );
+                let status = shown(&hearer.scope, server, TASK_STATUS, params.cloned());
+                hearer.tell(TASK_STATUS, status.as_ref());
+                is_told = true;
             }
         }
+        is_told
     }
 
     /// Sessions that share this server, so many at most.
@@ -213,17 +216,14 @@ impl ClientHandler for Audience {
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let ServerNotification {
-            server,
-            method,
-            params,
-            ..
-        } = notification;
-        match method.as_str() {
-            "notifications/resources/updated" => self.resource_updated(&server, params.as_ref()),
-            tasks::FOLLOWED => self.followed_task_changed(&server, params.as_ref()),
-            "notifications/tasks/status" => self.task_changed(&server, params.as_ref()),
-            _other => tracing::debug!(%server, method, "belongs to no call, and is told nobody"),
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        match notification.method.as_str() {
+            "notifications/resources/updated" => self.resource_updated(server, params),
+            tasks::FOLLOWED => self.followed_task_changed(server, params),
+            TASK_STATUS => {
+                self.task_changed(server, params);
+            }
+            _other => self.overhear(notification),
         }
     }
 }
@@ -251,4 +251,9 @@ fn unlabelled(params: &RawJson) -> RawJson {
 fn resource(params: Option<&RawJson>) -> Option<Topic> {
     let params = params.and_then(Object::parse)?;
     params.get("uri")?.parse().ok().map(Topic::Resource)
+}
+
+fn task_id(params: Option<&RawJson>) -> Option<String> {
+    let params = params.and_then(Object::parse)?;
+    params.get("taskId")?.parse().ok()
 }

@@ -8,27 +8,17 @@ use serde_json::{Map, Value, json};
 
 use super::{Desk, Request, tasks};
 use crate::client::Client;
-use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, invalid_params};
+use crate::introduction::Said;
+use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS};
 use crate::scope::Scope;
 
 impl Desk {
     pub(super) fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let params = request.params.as_ref().and_then(Object::parse);
-        let params = params.ok_or_else(|| invalid_params("initialize needs parameters"))?;
-        let asked: Option<String> = params
-            .get("protocolVersion")
-            .and_then(|version| version.parse().ok());
-        let asked = asked.ok_or_else(|| invalid_params("initialize needs a protocolVersion"))?;
-        let version = LEGACY_VERSIONS
-            .into_iter()
-            .find(|known| *known == asked)
-            .unwrap_or(LEGACY_VERSIONS[0]);
-        if let Some(capabilities) = params.get("capabilities") {
-            request.client.introduce(capabilities);
-        }
+        let said = Said::of_initialize(request.params.as_ref())?;
+        request.client.introduce(&said);
         let about = self.about(request.client);
         let mut result = Object::default();
-        result.set("protocolVersion", crate::protocol::text(version));
+        result.set("protocolVersion", crate::protocol::text(said.version));
         result.set("capabilities", about.capabilities);
         result.set("serverInfo", about.info);
         if let Some(instructions) = about.instructions {

@@ -21,6 +21,7 @@ mod rounds;
 mod state;
 mod subscriptions;
 pub(crate) mod tasks;
+mod telling;
 mod unlisted;
 
 use std::sync::Arc;
@@ -127,23 +128,6 @@ impl Desk {
         tokio::select! {
             answer = self.dispatch(request) => Some(answer),
             () = run.cancelled() => None,
-        }
-    }
-
-    /// Hears what a client tells of its own accord.
-    pub(crate) fn hear(&self, client: &Arc<Client>, method: &str, params: Option<&RawJson>) {
-        match method {
-            "notifications/cancelled" => {
-                let id = params
-                    .and_then(mainstay::message::Object::parse)
-                    .and_then(|params| params.get("requestId").cloned());
-                if let Some(id) = id {
-                    client.running.cancel(&id);
-                }
-            }
-            "notifications/initialized" => self.roots_may_have_changed(&client.scope),
-            "notifications/roots/list_changed" => self.roots_changed(client),
-            _other => tracing::debug!(method, "not passed on"),
         }
     }
 

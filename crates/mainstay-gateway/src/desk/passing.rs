@@ -98,7 +98,8 @@ pub(super) async fn forward(
             biased;
             Some(params) = told.recv() => tell(request.line, &params),
             reply = &mut reply => {
-                // What came before the answer is told before it.
+                // What came before the answer is told before it; what comes from now on is late.
+                told.close();
                 while let Ok(params) = told.try_recv() {
                     tell(request.line, &params);
                 }

@@ -41,9 +41,18 @@ impl Desk {
         };
         let own = client.own().ok_or_else(no_session)?;
         Ok(Reached {
-            server: own.server(name, &self.fleet().catalog())?,
+            server: own.server(name, &self.fleet().catalog(), client)?,
             is_own: true,
         })
+    }
+
+    /// The server of this name, as this client has it, if that runs. None is started.
+    pub(super) fn running(&self, client: &Client, name: &str) -> Option<Server> {
+        if self.isolated.holds(name) {
+            client.own()?.running(name)
+        } else {
+            self.fleet().server(name)
+        }
     }
 
     /// Refuses a client without a session where nothing can be reached without one.

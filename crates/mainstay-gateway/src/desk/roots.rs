@@ -54,7 +54,7 @@ impl Audience {
     }
 
     /// The session that sees this server, if it is the only one; otherwise why there is none.
-    fn only_session(&self, server: &str) -> Result<Arc<Client>, &'static str> {
+    pub(super) fn only_session(&self, server: &str) -> Result<Arc<Client>, &'static str> {
         let mut sessions = self.sessions_of(server, 2).into_iter();
         match (sessions.next(), sessions.next()) {
             (None, _) => Err("no client is there"),

@@ -16,7 +16,6 @@ use mainstay::{CallOptions, Era, Server};
 
 use super::naming::{string, unknown};
 use super::passing::{answer, as_sent, forward};
-use super::reaching::Reached;
 use super::{Desk, Request};
 use crate::protocol::{invalid_params, text};
 use crate::scope::Scope;
@@ -54,7 +53,7 @@ impl OwnTasks {
     }
 
     /// Whether it has begun any task at this server.
-    fn any_at(&self, server: &str) -> bool {
+    pub(super) fn any_at(&self, server: &str) -> bool {
         let prefix = public_id(server, "");
         let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.iter().any(|task| task.starts_with(&prefix))
@@ -97,12 +96,14 @@ impl Desk {
             if is_before || !has_any || !self.lists_tasks(&server) {
                 continue;
             }
-            let Ok(Reached { server, .. }) = self.reach(request.client, server.name()) else {
+            let Ok(reached) = self.reach(request.client, server.name()) else {
                 unasked.push(server.name().to_owned());
                 continue;
             };
             let of_this = from.as_deref() == Some(server.name());
-            let page = page(&server, cursor.take().filter(|_| of_this)).await;
+            // What the server logs meanwhile is this session's, as with every call.
+            let options = reached.options(request.client);
+            let page = page(&reached.server, cursor.take().filter(|_| of_this), options).await;
             let Some((listed, more)) = page else {
                 unasked.push(server.name().to_owned());
                 continue;
@@ -216,10 +217,14 @@ fn place(params: Option<&RawJson>) -> Result<(Option<String>, Option<String>), R
 }
 
 /// One page of a server's tasks and the cursor of the next; `None` when it cannot be had now.
-async fn page(server: &Server, cursor: Option<String>) -> Option<(Vec<RawJson>, Option<String>)> {
+async fn page(
+    server: &Server,
+    cursor: Option<String>,
+    options: CallOptions,
+) -> Option<(Vec<RawJson>, Option<String>)> {
     let params = cursor.map(|cursor| serde_json::json!({ "cursor": cursor }));
     let params = params.and_then(|params| RawJson::from_value(&params).ok());
-    let options = CallOptions::default().fail_fast().timeout(LISTING);
+    let options = options.fail_fast().timeout(LISTING);
     let reply = server.forward("tasks/list", params, options).await.ok()?;
     let page = Object::parse(&reply.result)?;
     let next = page.get("nextCursor").and_then(|next| next.parse().ok());

@@ -5,3 +5,4 @@ mod stdio;
 
 pub(crate) use http::Caller;
 pub use http::{DoorError, HttpDoor};
+pub use stdio::Arrival;

@@ -4,7 +4,9 @@
 //! rest belongs to the one session. Everything goes out in order on one bounded queue; what belongs to no answer is
 //! dropped when the client does not read.
 
+mod arrival;
 mod lines;
+mod queue;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +25,9 @@ use crate::desk::{Desk, Request};
 use crate::gateway::Gateway;
 use crate::protocol::RequestMeta;
 use crate::scope::Scope;
+pub use arrival::Arrival;
 use lines::{Lines, Read, write};
-
-/// Messages that wait for a client to read.
-const QUEUE: usize = 256;
+use queue::{Queue, Queued, queue};
 
 /// How long answers may still be given when the client has closed its side: long enough for what is nearly done, and
 /// shorter than hosts wait before they end the program.
@@ -41,10 +42,10 @@ impl Gateway {
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (queue, queued) = mpsc::channel(QUEUE);
+        let (queue, queued) = queue();
         let mut writing = JoinSet::new();
         writing.spawn(write(output, queued));
-        let line: Arc<dyn Line> = Arc::new(Queue(queue.clone()));
+        let line: Arc<dyn Line> = Arc::new(Queue::new(queue.clone()));
         let session = self.0.welcome(scope, None);
         session.stand_by(Some(line.clone()));
         let visit = Visit {
@@ -71,7 +72,7 @@ struct Visit {
     desk: Arc<Desk>,
     session: Arc<Client>,
     line: Arc<dyn Line>,
-    queue: mpsc::Sender<Bytes>,
+    queue: mpsc::Sender<Queued>,
 }
 
 impl Visit {
@@ -89,7 +90,7 @@ impl Visit {
                 Some(_) = answering.join_next() => {}
                 Some(_) = listening.join_next() => {}
                 Some((place, read)) = self.read(&mut lines) => match read {
-                    Read::Line(line) => self.take(place, &line, answering, listening),
+                    Read::Line(line) => self.take(place, &line, answering, listening).await,
                     Read::TooLong(length) => {
                         let what = format!("the message has {length} bytes, which is too long");
                         refuse(place, RpcError::INVALID_REQUEST, what);
@@ -107,14 +108,14 @@ impl Visit {
     /// much runs for it: it may cancel, answer, or leave. What may run is bounded by the desk.
     ///
     /// Cancel safety: dropping it loses nothing.
-    async fn read(&self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<(Permit<'_, Bytes>, Read)> {
+    async fn read(&self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<(Permit<'_, Queued>, Read)> {
         let place = self.queue.reserve().await.ok()?;
         Some((place, lines.next().await))
     }
 
-    fn take(
+    async fn take(
         &self,
-        place: Permit<'_, Bytes>,
+        place: Permit<'_, Queued>,
         line: &Bytes,
         answering: &mut JoinSet<()>,
         listening: &mut JoinSet<()>,
@@ -134,7 +135,7 @@ impl Visit {
                 tasks.spawn(self.answer(request));
             }
             Message::Notification { method, params } => {
-                self.desk.hear(&self.session, &method, params.as_ref());
+                self.desk.hear(&self.session, &method, params.as_ref()).await;
             }
             Message::Response { id, result } => {
                 self.session.answered(&id, result);
@@ -177,16 +178,16 @@ impl Visit {
             };
             if let Some(answer) = answer {
                 // A client that does not read makes its own requests wait, and nobody else's.
-                let _ = queue.send(message::response(&id, &answer)).await;
+                let _ = queue.send(message::response(&id, &answer).into()).await;
             }
         }
     }
 }
 
 /// Says what is wrong with something that has no id to answer to.
-fn refuse(place: Permit<'_, Bytes>, code: i64, what: impl Into<String>) {
+fn refuse(place: Permit<'_, Queued>, code: i64, what: impl Into<String>) {
     let error = Err(RpcError::new(code, what));
-    place.send(message::response(&RawJson::NULL, &error));
+    place.send(message::response(&RawJson::NULL, &error).into());
 }
 
 impl Drop for Visit {
@@ -201,13 +202,4 @@ struct Owned {
     method: String,
     params: Option<RawJson>,
     meta: RequestMeta,
-}
-
-/// The queue as a line: what does not fit is dropped.
-struct Queue(mpsc::Sender<Bytes>);
-
-impl Line for Queue {
-    fn send(&self, message: Bytes) -> bool {
-        self.0.try_send(message).is_ok()
-    }
 }

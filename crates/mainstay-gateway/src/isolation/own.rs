@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use mainstay::message::RawJson;
-use mainstay::{Catalog, ClientCapabilities, ClientHandler, Fleet, Kind, Server};
+use mainstay::{Catalog, Fleet, Introduction, Kind, Server};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -74,13 +74,17 @@ impl OwnServers {
         }
     }
 
-    /// The session's own server of this name, started if it does not run yet. `shared` is what the pattern shows.
-    pub(crate) fn server(self: &Arc<Self>, name: &str, shared: &Arc<Catalog>) -> Result<Server, Refused> {
+    /// The session's own server of this name, started for this client of the session if it does not run yet. `shared` is what
+    /// the pattern shows.
+    pub(crate) fn server(
+        self: &Arc<Self>,
+        name: &str,
+        shared: &Arc<Catalog>,
+        client: &Client,
+    ) -> Result<Server, Refused> {
         if let Some(own) = self.state().servers.get(name) {
             return Ok(own.server.clone());
         }
-        // Before the lock: it holds the session for a moment, and nothing of a session may end under it.
-        let capabilities = self.capabilities();
         let mut state = self.state();
         if let Some(own) = state.servers.get(name) {
             return Ok(own.server.clone());
@@ -89,7 +93,7 @@ impl OwnServers {
         if state.ended {
             return Err(Refused::Ended { server });
         }
-        let (fleet, place) = self.start(name, shared, capabilities)?;
+        let (fleet, place) = self.start(name, shared, client.introduction())?;
         // It was just configured; were it not there, the session would have no such server either.
         let handle = fleet.server(name).ok_or(Refused::Ended { server })?;
         let mut watching = JoinSet::new();
@@ -111,18 +115,16 @@ impl OwnServers {
         Ok(handle)
     }
 
-    /// What the session's client can answer. Of one that does not say, it is not known before it calls.
-    fn capabilities(&self) -> ClientCapabilities {
-        let session = self.session.upgrade();
-        let introduced = session.filter(|session| session.is_introduced());
-        introduced.map_or_else(everything, |session| ClientHandler::capabilities(&*session))
+    /// The session's own server of this name, if it was started.
+    pub(crate) fn running(&self, name: &str) -> Option<Server> {
+        self.state().servers.get(name).map(|own| own.server.clone())
     }
 
     fn start(
         self: &Arc<Self>,
         name: &str,
         shared: &Catalog,
-        capabilities: ClientCapabilities,
+        introduction: Option<Introduction>,
     ) -> Result<(Fleet, Place), Refused> {
         let Some(config) = self.isolated.config(name, shared) else {
             let server = name.to_owned();
@@ -136,7 +138,11 @@ impl OwnServers {
         let mut live = self.isolated.live();
         self.isolated.check_room(&live, name, self.caller)?;
         let kind = self.isolated.kind.clone();
-        let fleet = kind.handler(Arc::new(owner)).capabilities(capabilities);
+        let fleet = kind.handler(Arc::new(owner)).capabilities(everything());
+        let fleet = match introduction {
+            Some(introduction) => fleet.introduced_as(introduction),
+            None => fleet,
+        };
         let fleet = fleet.start([config]);
         live.last += 1;
         let number = live.last;

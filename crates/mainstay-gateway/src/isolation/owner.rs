@@ -40,8 +40,7 @@ impl ClientHandler for Owner {
             ("notifications/resources/updated" | "notifications/tasks", None) => return,
             (_other, Some(_) | None) => {}
         }
-        let session = self.session.upgrade();
-        if let Some(session) = session.filter(|session| session.is_introduced()) {
+        if let Some(session) = self.session.upgrade() {
             session.notification(notification);
         }
     }

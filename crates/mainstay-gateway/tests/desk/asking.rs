@@ -70,7 +70,8 @@ async fn a_modern_client_is_asked_by_a_result_and_its_retry_finds_the_waiting_ca
     client.leave().await;
 }
 
-#[tokio::test]
+/// The clock stands still except where everybody waits.
+#[tokio::test(start_paused = true)]
 async fn a_call_whose_client_does_not_come_back_ends_in_its_own_time_and_says_so_when_it_does() {
     let a = speaking(Speaks::Legacy);
     let config = a

@@ -40,13 +40,19 @@ async fn a_flood_of_one_client_is_slowed_and_others_go_on() {
     let door = HttpDoor::new().rate(1, 3).token("alpha").token("beta");
     let world = World::open(door).await;
     let of = |token: &str| Ask::new("GET", "/mcp").header("authorization", &format!("Bearer {token}"));
-    let mut statuses = Vec::new();
-    for _ in 0..10 {
-        statuses.push(world.send(of("alpha")).await.status);
+    for _ in 0..3 {
+        assert_eq!(world.send(of("alpha")).await.status, 400);
     }
-    assert_eq!(statuses[..3], [400, 400, 400]);
-    assert!(statuses.contains(&429), "{statuses:?}");
-    let slowed = world.send(of("alpha")).await;
+    // Far faster than one a second, however busy the machine is: one of them comes too soon.
+    let mut slowed = None;
+    for _ in 0..100 {
+        let next = world.send(of("alpha")).await;
+        if next.status != 400 {
+            slowed = Some(next);
+            break;
+        }
+    }
+    let slowed = slowed.expect("a bound");
     assert_eq!(slowed.header("retry-after"), Some("1"));
     assert_eq!(slowed.refusal().await, (429, -32000));
     assert_eq!(world.send(of("beta")).await.status, 400);
@@ -54,7 +60,7 @@ async fn a_flood_of_one_client_is_slowed_and_others_go_on() {
 
 #[tokio::test]
 async fn a_session_that_nobody_uses_ends_and_one_with_an_open_stream_does_not() {
-    let idle = Duration::from_millis(200);
+    let idle = Duration::from_secs(1);
     let world = World::open(HttpDoor::new().session_idle(idle)).await;
     let (forgotten, open) = (world.session("/mcp").await, world.session("/mcp").await);
     let mut standing = open.listen(None).await;

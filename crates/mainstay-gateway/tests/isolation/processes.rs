@@ -1,7 +1,7 @@
 //! Real processes: one for each session, and nothing left of any.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mainstay::config::Isolation;
 use mainstay::{Fleet, ServerConfig};
@@ -167,4 +167,27 @@ async fn closing_the_gateway_ends_every_session_s_server_however_stubborn() {
     assert!(stage.tree.pids().len() >= 3);
     stage.gateway.close(LONG).await;
     assert_eq!(stage.tree.pids(), Vec::<i32>::new(), "nothing when it comes back");
+}
+
+#[tokio::test]
+async fn closing_the_gateway_hastens_every_session_s_server_one_whose_session_has_ended_too() {
+    // Less than the 2 s that a server has until SIGTERM, and the 4 s until it is killed, where nothing presses.
+    let (short, hastened) = (Duration::from_millis(1500), Duration::from_millis(3500));
+    let stage = Stage::open(FaultyServer::new().on(Step::Eof, Fault::Hang).notes_term());
+    let (mut one, mut two) = (stage.client().await, stage.client().await);
+    let _both_run = (pid(&mut one).await, pid(&mut two).await);
+    one.leave().await;
+    let told = |ledger: &Ledger| ledger.count("eof") == 1;
+    assert!(stage.ledger.wait_for_async(told, LONG).await);
+    let began = Instant::now();
+    stage.gateway.close(short).await;
+    assert!(began.elapsed() < hastened, "{:?}", began.elapsed());
+    assert_eq!(stage.tree.pids(), Vec::<i32>::new(), "nothing when it comes back");
+    let started = stage.ledger.pids().len();
+    let shown = (stage.ledger.count("eof"), stage.ledger.count("term"));
+    assert_eq!(
+        shown,
+        (started, started),
+        "each was told twice before it was killed"
+    );
 }

@@ -44,7 +44,10 @@ impl Step<'_> {
         let proven = matches!(&self.machine.state, State::Connected(live) if live.is_proven());
         self.detach(Manner::Cut);
         match recovery {
-            Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryOnReturn => {}
+            Recovery::Retry
+            | Recovery::RetryOtherwise
+            | Recovery::RetryAfter(_)
+            | Recovery::RetryOnReturn => {}
             Recovery::Login => {
                 return self.enter(State::Disconnected(Rest::AuthRequired), Cause::LoginRequired);
             }
@@ -56,7 +59,11 @@ impl Step<'_> {
         }
         let pausing = match recovery {
             Recovery::RetryOnReturn => Pause::Absent(generation),
-            Recovery::Retry | Recovery::RetryAfter(_) | Recovery::Login | Recovery::GiveUp => Pause::Backoff,
+            Recovery::Retry
+            | Recovery::RetryOtherwise
+            | Recovery::RetryAfter(_)
+            | Recovery::Login
+            | Recovery::GiveUp => Pause::Backoff,
         };
         let policy = &self.machine.policy;
         if self.machine.failures >= policy.budget.get() {
@@ -71,8 +78,12 @@ impl Step<'_> {
                 }
             };
         }
-        let longest = policy.backoff.longest_pause(self.machine.failures);
-        let pause = jittered(longest, self.now, generation).max(wanted_pause);
+        let pause = if recovery == Recovery::RetryOtherwise {
+            wanted_pause
+        } else {
+            let longest = policy.backoff.longest_pause(self.machine.failures);
+            jittered(longest, self.now, generation).max(wanted_pause)
+        };
         let why = if pause.is_zero() { Pause::None } else { pausing };
         self.enter(
             State::Reconnecting(Attempt::Pausing(self.now + pause, why)),

@@ -170,9 +170,12 @@ impl Ledger {
         };
         let verdict = what(current);
         let counts = match verdict.end {
-            Some(End::Loss(Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryOnReturn)) => {
-                !current.is_proven()
-            }
+            Some(End::Loss(
+                Recovery::Retry
+                | Recovery::RetryOtherwise
+                | Recovery::RetryAfter(_)
+                | Recovery::RetryOnReturn,
+            )) => !current.is_proven(),
             Some(End::Loss(Recovery::Login | Recovery::GiveUp) | End::Wish(_)) | None => false,
         };
         self.failures += u32::from(counts);

@@ -45,7 +45,7 @@ impl Subject {
 }
 
 /// Each fault, and the promise by which the walk finds it.
-const FOUND_BY: [(Fault, Broken); 62] = [
+const FOUND_BY: [(Fault, Broken); 63] = [
     (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
     (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
     (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
@@ -82,6 +82,7 @@ const FOUND_BY: [(Fault, Broken); 62] = [
     (Fault::RetriesWhatNeedsALogin, Broken::FailuresMiscounted),
     (Fault::RetriesWhatNobodyMends, Broken::FailuresMiscounted),
     (Fault::IgnoresRetryAfter, Broken::LossMisjudged),
+    (Fault::PausesBeforeTheOtherWay, Broken::LossMisjudged),
     (Fault::IgnoresTheLoginOfACall, Broken::CloseMissing),
     (Fault::ListsBeforeItsTime, Broken::ListingUndue),
     (Fault::HasNoDoubts, Broken::DoubtIgnored),

@@ -77,7 +77,7 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
     let policy = &next.machine.policy;
     let failures = next.ledger.failures;
     let wanted = match verdict.end {
-        Some(End::Loss(Recovery::Retry | Recovery::RetryOnReturn)) => now,
+        Some(End::Loss(Recovery::Retry | Recovery::RetryOtherwise | Recovery::RetryOnReturn)) => now,
         Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause,
         Some(End::Loss(Recovery::Login)) => {
             let asks = next.machine.state == State::Disconnected(Rest::AuthRequired);
@@ -101,7 +101,13 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
         }
         (State::Reconnecting(Attempt::Pausing(at, _)), _) => {
             ensure(failures < policy.budget.get(), Broken::LossMisjudged)?;
-            (now, now + policy.backoff.longest_pause(failures), *at)
+            let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherwise));
+            let latest = if otherwise {
+                now
+            } else {
+                now + policy.backoff.longest_pause(failures)
+            };
+            (now, latest, *at)
         }
         _ => return Err(Broken::LossMisjudged),
     };

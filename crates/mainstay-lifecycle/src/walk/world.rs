@@ -273,10 +273,11 @@ fn wishes() -> [Input; 7] {
 }
 
 /// Every report but `Closed` and `Returned`, plausible or not: the machine must have an answer to all.
-fn reports(generation: Generation) -> [Input; 19] {
+fn reports(generation: Generation) -> [Input; 20] {
     [
         Input::Opened(generation),
         Input::OpenFailed(generation, Recovery::Retry),
+        Input::OpenFailed(generation, Recovery::RetryOtherwise),
         Input::OpenFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
         Input::OpenFailed(generation, Recovery::RetryOnReturn),
         Input::OpenFailed(generation, Recovery::Login),

@@ -11,9 +11,27 @@ use crate::script::Script;
 #[derive(Clone, Debug, Default)]
 pub struct FaultyServer {
     script: Script,
-    ignores_term: bool,
+    term: Term,
     env: Vec<(String, String)>,
 }
+
+/// What SIGTERM does to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Term {
+    #[default]
+    Ends,
+    Ignored,
+    /// Ignored by the server, and noted by a shell beside it.
+    Noted,
+}
+
+/// A signal that is ignored stays so across `exec`.
+const IGNORES_TERM: &str = r#"trap '' TERM; exec "$0" "$@""#;
+
+/// The one beside it is of its group, and so gets the signal too. The ledger is the first argument.
+const NOTES_TERM: &str = r#"
+(trap 'echo term >>"$1"; exit' TERM; sleep 600 & wait) </dev/null >/dev/null 2>&1 &
+shift; trap '' TERM; exec "$0" "$@""#;
 
 impl FaultyServer {
     /// A process that plays [`Script::new`].
@@ -60,7 +78,14 @@ impl FaultyServer {
     /// Ignores SIGTERM, from its first moment on.
     #[must_use]
     pub fn ignores_term(mut self) -> Self {
-        self.ignores_term = true;
+        self.term = Term::Ignored;
+        self
+    }
+
+    /// Ignores SIGTERM, but its ledger notes it: `term`. There is one process more for that.
+    #[must_use]
+    pub fn notes_term(mut self) -> Self {
+        self.term = Term::Noted;
         self
     }
 
@@ -77,10 +102,9 @@ impl FaultyServer {
     /// When `faulty-server` is not built and cannot be.
     #[must_use]
     pub fn command(&self) -> String {
-        if self.ignores_term {
-            "/bin/sh".to_owned()
-        } else {
-            binary::path()
+        match self.term {
+            Term::Ends => binary::path(),
+            Term::Ignored | Term::Noted => "/bin/sh".to_owned(),
         }
     }
 
@@ -91,10 +115,14 @@ impl FaultyServer {
     #[must_use]
     pub fn args(&self) -> Vec<String> {
         let mut args = Vec::new();
-        if self.ignores_term {
-            // A signal that is ignored stays so across `exec`.
-            args.extend(["-c", r#"trap '' TERM; exec "$0" "$@""#].map(str::to_owned));
-            args.push(binary::path());
+        match self.term {
+            Term::Ends => {}
+            Term::Ignored => args.extend(["-c".to_owned(), IGNORES_TERM.to_owned(), binary::path()]),
+            Term::Noted => {
+                let ledger = self.script.ledger.as_ref();
+                let ledger = ledger.map_or("/dev/null".to_owned(), |path| path.display().to_string());
+                args.extend(["-c".to_owned(), NOTES_TERM.to_owned(), binary::path(), ledger]);
+            }
         }
         args.push("--script".to_owned());
         args.push(serde_json::to_string(&self.script).expect("a script is plain data"));

@@ -1,28 +1,21 @@
 //! A faulty HTTP server as a task of the test's own runtime.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
 
 use super::connection;
 use super::perform;
+use super::port::Port;
 use super::script::HttpScript;
 use super::server::{Server, Stage};
 use super::session::Kind;
 use super::traffic::Traffic;
 use crate::script::Script;
-
-/// Longer than a client of these tests keeps a port that it was lent.
-const LENT: Duration = Duration::from_secs(10);
-
-/// A port gives no event when it is free.
-const POLL: Duration = Duration::from_millis(5);
 
 /// A scripted HTTP server on a loopback port. Dropping it closes its port and its connections.
 ///
@@ -30,7 +23,8 @@ const POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct FaultyHttpServer {
     server: Arc<Server>,
-    address: SocketAddr,
+    /// Held while the server is stopped, too.
+    port: Port,
     serving: Option<JoinHandle<()>>,
 }
 
@@ -46,7 +40,7 @@ impl FaultyHttpServer {
         Self::start_on(0, script, http).await
     }
 
-    /// Serves on this port of 127.0.0.1; 0 is any free one.
+    /// Serves on this port of 127.0.0.1, and holds it; 0 is any free one.
     ///
     /// # Errors
     /// When the port cannot be bound.
@@ -63,10 +57,11 @@ impl FaultyHttpServer {
         http: HttpScript,
         stage: Stage,
     ) -> io::Result<Self> {
-        let listener = bind((Ipv4Addr::LOCALHOST, port).into()).await?;
+        let port = Port::hold(port)?;
+        let listener = TcpListener::bind(port.address()).await?;
         let mut handle = Self {
             server: Arc::new(Server::new(script, http, stage)),
-            address: listener.local_addr()?,
+            port,
             serving: None,
         };
         handle.serve(listener);
@@ -76,13 +71,13 @@ impl FaultyHttpServer {
     /// The port it serves on; the same after a restart.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.address.port()
+        self.port.number()
     }
 
     /// `http://127.0.0.1:PORT` with this path: `/mcp` or `/sse`.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("http://{}{path}", self.port.address())
     }
 
     /// Looks at what has come in so far.
@@ -159,13 +154,13 @@ impl FaultyHttpServer {
     /// Stops, then serves on the same port again, with new session ids and none of the old sessions.
     ///
     /// # Errors
-    /// When the port was taken meanwhile.
+    /// When the system refuses to listen.
     ///
     /// # Cancel safety
     /// As [`FaultyHttpServer::stop`]; the server may be left stopped, and restarting it again mends that.
     pub async fn restart(&mut self) -> io::Result<()> {
         self.stop().await;
-        let listener = bind(self.address).await?;
+        let listener = TcpListener::bind(self.port.address()).await?;
         self.serve(listener);
         Ok(())
     }
@@ -179,20 +174,6 @@ impl FaultyHttpServer {
 impl Drop for FaultyHttpServer {
     fn drop(&mut self) {
         self.server.end(self.server.run());
-    }
-}
-
-/// Binds an address that may be in use for a moment: while nobody listens on a port, the system lends it to clients, and
-/// one of them may be trying to reach this very server.
-async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let deadline = Instant::now() + LENT;
-    loop {
-        match TcpListener::bind(address).await {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
-                tokio::time::sleep(POLL).await;
-            }
-            done => return done,
-        }
     }
 }
 

@@ -5,7 +5,8 @@
 //! Its answers come from the same [`crate::Responder`] as on any other stage; an [`HttpScript`] says how they travel, and
 //! its [`HttpRule`]s where that goes wrong. HTTP/1.1 is written by hand, so that any byte of it can be wrong.
 //!
-//! [`FaultyHttpProcess`] is the same in a process of its own. Everything is on 127.0.0.1. [`Proxy`] stands between a client and any port there.
+//! [`FaultyHttpProcess`] is the same in a process of its own. Everything is on 127.0.0.1. [`Proxy`] stands between a client and any port there,
+//! and a [`Port`] is one where nobody need listen.
 
 mod connection;
 mod era;
@@ -15,6 +16,7 @@ mod handle;
 mod out;
 mod perform;
 mod plan;
+mod port;
 mod post;
 mod process;
 mod proxy;
@@ -29,6 +31,7 @@ mod wire;
 
 pub use fault::{BadStream, HttpFault, Redirect};
 pub use handle::FaultyHttpServer;
+pub use port::Port;
 pub use process::{FaultyHttpProcess, play};
 pub use proxy::{Proxy, ProxyCounts};
 pub use rule::{HttpRule, HttpStep};

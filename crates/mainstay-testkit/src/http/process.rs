@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal as UnixSignal, kill_process};
 
 use super::handle::FaultyHttpServer;
+use super::port::Port;
 use super::script::HttpScript;
 use super::server::Stage;
 use crate::faulty_server::FaultyServer;
@@ -43,23 +44,25 @@ pub fn play(port: u16, script: Script, http: HttpScript) -> io::Result<Infallibl
 #[derive(Debug)]
 pub struct FaultyHttpProcess {
     child: Child,
-    port: u16,
+    /// Held while the process is dead, too.
+    port: Port,
 }
 
 impl FaultyHttpProcess {
-    /// Starts a server on this port of 127.0.0.1 (0: any free one), and returns when it listens.
+    /// Starts a server on this port of 127.0.0.1 (0: any free one), holds the port, and returns when the server listens.
     ///
     /// Blocks the thread meanwhile.
     ///
     /// # Panics
-    /// When the program cannot be built or started, or does not listen in time.
+    /// When somebody else listens there, or the program cannot be built or started, or does not listen in time.
     #[must_use]
     pub fn start(port: u16, script: &Script, http: &HttpScript) -> Self {
+        let port = Port::hold(port).expect("hold a port");
         let server = FaultyServer::from(script.clone());
         let http = serde_json::to_string(http).expect("a script is plain data");
         let mut child = Command::new(server.command())
             .args(server.args())
-            .args(["--http", &port.to_string(), "--http-script", &http])
+            .args(["--http", &port.number().to_string(), "--http-script", &http])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // Servers over stdio have somebody who reads it; this one would talk into the test's own.
@@ -74,26 +77,27 @@ impl FaultyHttpProcess {
             // The one who waits may have lost patience.
             let _late = sender.send(read.map(|_| line));
         });
-        let line = receiver.recv_timeout(START_LIMIT);
-        let port = line
-            .ok()
-            .and_then(Result::ok)
-            .and_then(|line| line.trim().parse().ok());
-        let mut process = Self { child, port: 0 };
-        process.port = port.expect("faulty-server says its port in time");
+        let process = Self { child, port };
+        let said = receiver.recv_timeout(START_LIMIT).ok().and_then(Result::ok);
+        let listens = said.and_then(|line| line.trim().parse().ok());
+        assert_eq!(
+            listens,
+            Some(process.port()),
+            "faulty-server says its port in time"
+        );
         process
     }
 
     /// The port it serves on.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// `http://127.0.0.1:PORT` with this path: `/mcp` or `/sse`.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+        format!("http://{}{path}", self.port.address())
     }
 
     /// Its process id.

@@ -112,6 +112,10 @@ impl Responder {
 
     fn request(&mut self, request: &Incoming) -> Vec<Action> {
         let mut actions = vec![Action::Note(requests::note(request))];
+        if self.script.verbatim {
+            let (method, params) = (request.method(), request.raw_params());
+            actions.push(Action::Note(format!("params {method} {params}")));
+        }
         let event = Event {
             step: Step::of(request.method()),
             method: request.method(),

@@ -9,6 +9,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use super::target::{HttpTarget, StdioTarget, Target};
+use crate::wire::RawJson;
 
 /// Names the encoding below. Another encoding needs another name, or old stores would be taken for new ones.
 const ENCODING: &[u8] = b"mainstay identity 1";
@@ -30,6 +31,17 @@ impl Identity {
                 hash.bytes(custom.identity.as_bytes());
             }
         }
+        Self(hash.0.finalize().into())
+    }
+
+    /// The same server as it shows itself to a client of this name, which can answer this.
+    pub(crate) fn shown_to(&self, name: Option<&RawJson>, capabilities: &RawJson) -> Self {
+        let mut hash = Canonical(Sha256::new());
+        hash.bytes(ENCODING);
+        hash.bytes(b"shown to");
+        hash.bytes(&self.0);
+        hash.optional(name.map(RawJson::as_bytes));
+        hash.bytes(capabilities.as_bytes());
         Self(hash.0.finalize().into())
     }
 }

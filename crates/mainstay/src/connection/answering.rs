@@ -35,7 +35,7 @@ impl Reception {
         let (handler, holds) = match self.callers.whose(cause) {
             Whose::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
             Whose::Ones(handler, holds) => (handler, holds),
-            Whose::Gone => return refuse("the call that it is for is over".to_owned()),
+            Whose::Left(_) | Whose::Gone => return refuse("the call that it is for is over".to_owned()),
             Whose::Unknown => {
                 return refuse("several calls run, and nothing tells which one it is for".to_owned());
             }

@@ -44,6 +44,8 @@ pub(crate) enum Whose {
     Fleets(Arc<Hold>),
     /// The one caller's that is there.
     Ones(Arc<dyn ClientHandler>, Vec<Arc<Hold>>),
+    /// That of one caller who gave up its calls, and may still hear what comes of them.
+    Left(Arc<dyn ClientHandler>),
     /// A caller's that has left.
     Gone,
     /// Several could have caused it, and nothing in the protocol tells which.
@@ -119,19 +121,19 @@ impl Callers {
         own.lingering.retain(|(_, until)| now < *until);
         let plain = self.plain.load(Ordering::Relaxed) > 0;
         let mut others = own.lingering.iter().map(|(party, _)| party);
-        let Some((handler, _)) = own.present.first() else {
-            // A call that is gone cannot answer for itself, and nobody else may.
-            return if others.all(Option::is_none) {
-                Whose::Fleets(self.plain_hold.clone())
-            } else {
-                Whose::Unknown
-            };
+        let present = own.present.first().map(|(handler, _)| handler);
+        let left = own.lingering.iter().find_map(|(party, _)| party.as_ref());
+        let Some(handler) = present.or(left) else {
+            return Whose::Fleets(self.plain_hold.clone());
         };
         let same = |other: &Arc<dyn ClientHandler>| Arc::ptr_eq(other, handler);
         let alone = !plain
             && own.present.iter().all(|(other, _)| same(other))
             && others.all(|party| party.as_ref().is_some_and(same));
-        if alone {
+        if alone && own.present.is_empty() {
+            // A call that is gone cannot answer for itself, and nobody else may.
+            Whose::Left(handler.clone())
+        } else if alone {
             let holds = own.present.iter().map(|(_, hold)| hold.clone());
             Whose::Ones(handler.clone(), holds.collect())
         } else {
@@ -214,6 +216,21 @@ mod tests {
         let whose = callers.whose(&Cause::Call(plain.hold()));
         assert!(matches!(whose, Whose::Fleets(_)));
         assert!(matches!(callers.whose(&Cause::Ours), Whose::Fleets(_)));
+    }
+
+    #[test]
+    fn what_comes_after_a_call_was_given_up_is_its_caller_s_or_nobody_s() {
+        let callers = Callers::default();
+        let (one, other) = (somebody(), somebody());
+        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Fleets(_)));
+        drop(callers.enter(Some(one.clone())));
+        let whose = callers.whose(&Cause::Unknown);
+        assert!(matches!(whose, Whose::Left(handler) if Arc::ptr_eq(&handler, &one)));
+        let plain = callers.enter(None);
+        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+        plain.settled();
+        drop(callers.enter(Some(other)));
+        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
     }
 
     #[test]

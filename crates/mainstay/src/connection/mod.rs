@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mainstay_lifecycle::{Generation, Moment, Vitals};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
-use crate::protocol::{Dialect, Era, Greeting, MODERN_VERSIONS, RequestMeta};
+use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Peer, RawJson, RequestError, RequestOptions};
 
@@ -75,17 +75,9 @@ impl Connection {
         clock: Clock,
         pid: Option<i32>,
     ) -> Self {
-        let introduction = reception.introduction();
         let meta = match greeting.era {
             Era::Legacy => None,
-            Era::Modern => {
-                let [version] = MODERN_VERSIONS;
-                Some(RequestMeta::new(
-                    version,
-                    introduction.capabilities.clone(),
-                    introduction.client.clone(),
-                ))
-            }
+            Era::Modern => Some(reception.introduction().to_meta()),
         };
         Self {
             generation: reception.generation(),
@@ -156,10 +148,24 @@ impl Connection {
         }
         match asking.progress.clone() {
             None => options.progress_counts(),
-            Some(listener) => options.progress(Arc::new(move |params| {
-                // A listener that is too slow misses some; the reader does not wait for it.
-                let _ = listener.try_send(params);
-            })),
+            Some(listener) => {
+                let caller = asking.handler.as_ref().map(Arc::downgrade);
+                // Weak: what is kept of an answered call keeps neither the connection, nor the listener waiting for more.
+                let (reception, listener) = (Arc::downgrade(&self.reception), listener.downgrade());
+                options.progress(Arc::new(move |params| {
+                    let late = match listener.upgrade() {
+                        None => params,
+                        Some(listener) => match listener.try_send(params) {
+                            Err(TrySendError::Closed(params)) => params,
+                            // A listener that is too slow misses some; the reader does not wait for it.
+                            Ok(()) | Err(TrySendError::Full(_)) => return,
+                        },
+                    };
+                    if let Some(reception) = reception.upgrade() {
+                        reception.late_progress(&caller, late);
+                    }
+                }))
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
@@ -18,17 +18,20 @@ use tokio::time::timeout;
 use super::callers::{Callers, Whose};
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
-use crate::handler::{ClientHandler, ServerNotification};
+use crate::handler::{ClientHandler, Occasion, ServerNotification};
 use crate::keeper::Report;
 use crate::protocol::Introduction;
 use crate::server::Slot;
-use crate::wire::{Cause, Handler, Peer, RawJson, RpcError};
+use crate::wire::{Cause, Handler, PROGRESS, Peer, RawJson, RpcError};
 
 /// How long a person may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// How long a listing waits for the listen that would tell of its changes.
 const HEAD_START: Duration = Duration::from_millis(500);
+
+/// Who made a call: the fleet, or the one behind a handler of its own, which a call that is over does not keep.
+pub(super) type Caller = Option<Weak<dyn ClientHandler>>;
 
 pub(crate) struct Reception {
     slot: Arc<Slot>,
@@ -298,16 +301,35 @@ impl Reception {
     fn tell(&self, method: &str, params: Option<RawJson>, cause: &Cause) {
         // Subscriptions belong to the fleet, whoever calls meanwhile.
         let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
-        let hearer = match self.callers.whose(cause) {
-            _ if is_subscribed => self.fleet_handler().clone(),
-            Whose::Ones(handler, _) => handler,
-            Whose::Fleets(_) | Whose::Gone | Whose::Unknown => self.fleet_handler().clone(),
+        let fleets = || self.fleet_handler().clone();
+        let (hearer, occasion) = match self.callers.whose(cause) {
+            _ if is_subscribed => (fleets(), Occasion::NoCall),
+            Whose::Ones(handler, _) | Whose::Left(handler) => (handler, Occasion::Call),
+            Whose::Fleets(_) => (fleets(), Occasion::NoCall),
+            Whose::Gone | Whose::Unknown => (fleets(), Occasion::Unclear),
         };
-        hearer.notification(ServerNotification {
+        hearer.notification(self.told(method, params, occasion));
+    }
+
+    /// Progress of a call that has been answered, such as that of the task which it began: its caller's alone, whoever
+    /// calls meanwhile.
+    pub(super) fn late_progress(&self, caller: &Caller, params: RawJson) {
+        let (hearer, occasion) = match caller {
+            None => (Some(self.fleet_handler().clone()), Occasion::NoCall),
+            Some(handler) => (handler.upgrade(), Occasion::Call),
+        };
+        if let Some(hearer) = hearer {
+            hearer.notification(self.told(PROGRESS, Some(params), occasion));
+        }
+    }
+
+    fn told(&self, method: &str, params: Option<RawJson>, occasion: Occasion) -> ServerNotification {
+        ServerNotification {
             server: self.server(),
             generation: self.generation,
             method: method.to_owned(),
             params,
-        });
+            occasion,
+        }
     }
 }

@@ -32,12 +32,14 @@ pub struct Changes {
 
 impl Fleet {
     /// Makes the fleet what the configuration says, and returns what that changed. Servers whose identity stayed the
-    /// same keep their connections. Configurations are applied one after another.
+    /// same keep their connections. Configurations are applied one after another. A fleet that is being closed, or was,
+    /// gets no new servers.
     ///
     /// Cancel safety: dropped half way, some servers have the new configuration and others the old one; applying it
     /// again completes it.
     pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
         let mut leaving = self.0.leaving.lock().await;
+        let curfew = &self.0.shared.curfew;
         leaving
             .retain(|_, parting| matches!(parting.end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
         let mut wanted: BTreeMap<Arc<str>, ServerConfig> = BTreeMap::new();
@@ -62,9 +64,16 @@ impl Fleet {
                 continue;
             }
             if let Some(parting) = leaving.get_mut(&name) {
-                // Its own close has a deadline, so this wait has one.
-                let _ = (&mut parting.end).await;
+                tokio::select! {
+                    // Its own close has a deadline, so this wait has one.
+                    _ = &mut parting.end => {}
+                    // It is left for whoever closes the fleet.
+                    () = curfew.called() => break,
+                }
                 leaving.remove(&name);
+            }
+            if curfew.at().is_some() {
+                break;
             }
             changes.added.push(name.to_string());
             self.put(&name, Some(builder::keep(&self.0.shared, &config)));

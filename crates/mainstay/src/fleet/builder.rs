@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use serde_json::json;
 
 use super::{Fleet, Inner, Shared};
 use crate::catalog::{Publisher, Store};
@@ -14,9 +13,9 @@ use crate::config::ServerConfig;
 use crate::event::EventLog;
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
 use crate::keeper::{Inbox, Keeper};
-use crate::protocol::Introduction;
+use crate::process::Curfew;
+use crate::protocol::{Introduction, named};
 use crate::server::{Server, Slot};
-use crate::wire::RawJson;
 
 /// How a fleet is made. Everything has a default. Clones make fleets of the same kind.
 #[derive(Clone, Default)]
@@ -24,6 +23,7 @@ pub struct FleetBuilder {
     handler: Option<Arc<dyn ClientHandler>>,
     capabilities: Option<ClientCapabilities>,
     client: Option<(String, String)>,
+    introduction: Option<Introduction>,
     store: Option<PathBuf>,
 }
 
@@ -49,6 +49,15 @@ impl FleetBuilder {
         self
     }
 
+    /// Introduces another client to the servers than the fleet would by itself: the one that it speaks for. Counts more than
+    /// [`capabilities`](Self::capabilities) and [`client`](Self::client). What such clients are shown is kept on disk for each of
+    /// them, by its name and capabilities.
+    #[must_use]
+    pub fn introduced_as(mut self, introduction: Introduction) -> Self {
+        self.introduction = Some(introduction);
+        self
+    }
+
     /// Where catalogs and eras are remembered from one start to the next. Without it, nothing is kept on disk.
     #[must_use]
     pub fn store(mut self, directory: impl Into<PathBuf>) -> Self {
@@ -70,28 +79,30 @@ impl FleetBuilder {
     /// Outside of a tokio runtime.
     pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Fleet {
         let handler = self.handler.unwrap_or_else(|| Arc::new(DeclineAll));
-        let capabilities = self.capabilities.unwrap_or_else(|| handler.capabilities());
-        let (name, version) = self
-            .client
-            .unwrap_or_else(|| ("mainstay".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
-        let client = RawJson::from_value(&json!({ "name": name, "version": version }));
+        let is_for_another = self.introduction.is_some();
+        let introduction = self.introduction.unwrap_or_else(|| {
+            let capabilities = self.capabilities.unwrap_or_else(|| handler.capabilities());
+            let (name, version) = self
+                .client
+                .unwrap_or_else(|| ("mainstay".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
+            Introduction::new(capabilities.to_json()).client_info(named(&name, &version))
+        });
         let publisher = Publisher::new();
         let catalog = publisher.reader();
         let shared = Arc::new(Shared {
-            introduction: Introduction {
-                client: client.unwrap_or(RawJson::EMPTY_OBJECT),
-                capabilities: capabilities.to_json(),
-            },
+            introduction,
+            is_for_another,
             handler,
             events: EventLog::new(),
             publisher: Mutex::new(publisher),
             store: self.store.as_deref().and_then(open_store),
+            curfew: Curfew::default(),
         });
         let mut kept = BTreeMap::new();
         let mut identities = BTreeSet::new();
         for config in servers {
             let name: Arc<str> = config.name().into();
-            identities.insert(config.identity().to_string());
+            identities.insert(shared.stored_as(&config.identity()));
             kept.entry(name).or_insert_with(|| keep(&shared, &config));
         }
         if let Some(store) = &shared.store {

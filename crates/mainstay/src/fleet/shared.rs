@@ -3,15 +3,32 @@
 use std::sync::{Arc, Mutex};
 
 use crate::catalog::{Publisher, Store};
+use crate::config::Identity;
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
+use crate::process::Curfew;
 use crate::protocol::Introduction;
 
 pub(crate) struct Shared {
     pub(crate) handler: Arc<dyn ClientHandler>,
     pub(crate) introduction: Introduction,
+    /// Whether that is a client of somebody else's, which the servers may show other tools than they would show Mainstay.
+    pub(crate) is_for_another: bool,
     pub(crate) events: EventLog,
     /// Writers of the published catalog take turns; readers never come here.
     pub(crate) publisher: Mutex<Publisher>,
     pub(crate) store: Option<Arc<Store>>,
+    /// Called when the fleet is closed.
+    pub(crate) curfew: Curfew,
+}
+
+impl Shared {
+    /// Under which name the store has what is known of this server.
+    pub(crate) fn stored_as(&self, server: &Identity) -> String {
+        if self.is_for_another {
+            self.introduction.seen(server).to_string()
+        } else {
+            server.to_string()
+        }
+    }
 }

@@ -66,8 +66,8 @@ async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiv
         // However it ended, what it owned is gone.
         let _ = task.await;
     }
-    let mut tree = Tree::default();
     let slot = dial.slot.clone();
+    let mut tree = Tree::new(slot.shared.curfew.clone());
     let generation = dial.generation;
     let opened = tokio::select! {
         biased;

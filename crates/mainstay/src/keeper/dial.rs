@@ -39,9 +39,6 @@ pub(crate) enum DialError {
     Silent(Duration),
     #[error("not ready {0:?} after its start")]
     TooSlow(Duration),
-    /// The server went away when it was asked in the modern way, and this is what became of the old way.
-    #[error(transparent)]
-    AfterProbe(Box<DialError>),
 }
 
 /// What a failed dial teaches about the server's dialect.
@@ -62,7 +59,6 @@ impl DialError {
             Self::Handshake(
                 HandshakeError::LostWhenProbed | HandshakeError::Failed(RequestError::Lost { .. }),
             ) => true,
-            Self::AfterProbe(error) => error.is_loss(),
             Self::Handshake(_)
             | Self::Spawn(_)
             | Self::Connect(_)
@@ -74,7 +70,7 @@ impl DialError {
 
     pub(crate) fn lesson(&self) -> Lesson {
         match self {
-            Self::AfterProbe(_) => Lesson::Try(Dialect::Legacy),
+            Self::Handshake(HandshakeError::LostWhenProbed) => Lesson::Try(Dialect::Legacy),
             Self::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_))
             | Self::Spawn(_)
             | Self::Connect(_)
@@ -122,7 +118,6 @@ impl DialError {
     pub(super) fn http(&self) -> Option<&HttpFailure> {
         match self {
             Self::Handshake(HandshakeError::Failed(error)) => recovery::http(error),
-            Self::AfterProbe(error) => error.http(),
             Self::Handshake(_)
             | Self::Spawn(_)
             | Self::Connect(_)
@@ -166,7 +161,7 @@ impl Dial {
             sse: false,
         };
         match settings.target() {
-            Target::Stdio(_) | Target::Custom(_) => self.ask(&way, tree).await,
+            Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree).await,
             Target::Http(http) => self.open_http(http, &way, tree).await,
         }
     }
@@ -188,9 +183,9 @@ impl Dial {
         };
         match (target.kind(), self.dialect) {
             (HttpKind::Sse, _) | (HttpKind::Auto, Some(Dialect::LegacySse)) => self.greeted(&sse, tree).await,
-            (HttpKind::Streamable, _) => self.ask(way, tree).await,
+            (HttpKind::Streamable, _) => self.greeted(way, tree).await,
             (HttpKind::Auto, None | Some(Dialect::Legacy | Dialect::Modern)) => {
-                let error = match self.ask(way, tree).await {
+                let error = match self.greeted(way, tree).await {
                     Err(error) if error.suggests_sse() && way.admits(Era::Legacy) => error,
                     done => return done,
                 };
@@ -199,22 +194,6 @@ impl Dial {
                 answer.map_err(|of_sse| if of_sse.denies_sse() { error } else { of_sse })
             }
         }
-    }
-
-    /// Opens it in the way that was chosen, and in the old one where the server goes away when it is asked in the modern
-    /// one: a process is started again, an address reached again. One connection, two dials.
-    async fn ask(&self, way: &Way<'_>, tree: &mut Tree) -> Result<Connection, DialError> {
-        match self.greeted(way, tree).await {
-            Err(DialError::Handshake(HandshakeError::LostWhenProbed)) if way.admits(Era::Legacy) => {}
-            done => return done,
-        }
-        let _ = tree.stop(&self.ladder).await;
-        let old = Way {
-            approach: Approach::FindOut(Some(Era::Legacy)),
-            ..*way
-        };
-        let answer = self.greeted(&old, tree).await;
-        answer.map_err(|error| DialError::AfterProbe(Box::new(error)))
     }
 
     async fn greeted(&self, way: &Way<'_>, tree: &mut Tree) -> Result<Connection, DialError> {

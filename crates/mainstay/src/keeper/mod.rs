@@ -150,7 +150,10 @@ impl Keeper {
         if let Some(endpoint) = self.slot.settings.load_full().used_endpoint()
             && !self.aborted
         {
-            let _ = timeout(FAREWELLS, endpoint.all_farewells_said()).await;
+            tokio::select! {
+                _ = timeout(FAREWELLS, endpoint.all_farewells_said()) => {}
+                () = self.slot.shared.curfew.over() => {}
+            }
         }
         let ending = Ending {
             stopped: self.last_stop.take(),

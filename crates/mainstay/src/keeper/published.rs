@@ -29,7 +29,7 @@ pub(super) struct LastGood {
 impl LastGood {
     /// What the disk remembers. It is published by the machine's first effect, and stale from the start.
     pub(super) fn load(slot: &Slot) -> (Self, Option<Dialect>) {
-        let identity = slot.settings.load().identity().to_string();
+        let identity = slot.shared.stored_as(slot.settings.load().identity());
         let stored = slot.shared.store.as_ref().map(|store| store.load(&identity));
         let stored = match stored {
             Some(Ok(stored)) => stored,
@@ -143,7 +143,7 @@ impl LastGood {
             return;
         };
         let stored = Stored {
-            identity: slot.settings.load().identity().to_string(),
+            identity: slot.shared.stored_as(slot.settings.load().identity()),
             server: slot.name.to_string(),
             era: dialect.map(|dialect| dialect.as_str().to_owned()),
             listed_at: SystemTime::now(),

@@ -31,9 +31,9 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
         DialError::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_)) => {
             Recovery::GiveUp
         }
+        DialError::Handshake(HandshakeError::LostWhenProbed) => Recovery::RetryOtherwise,
         DialError::Handshake(HandshakeError::Failed(error)) if finds_nobody(error) => Recovery::RetryOnReturn,
         DialError::Handshake(HandshakeError::Failed(error)) => of_opening(error),
-        DialError::AfterProbe(error) => of_dial(error),
         DialError::Spawn(_)
         | DialError::Connect(_)
         // A certificate may be put in its place while the server waits for it.

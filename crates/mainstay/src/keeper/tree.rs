@@ -9,16 +9,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
-use crate::process::{self, Ladder, Process, SpawnError, Spawned, Spec, StderrRing, Stopped};
+use crate::process::{self, Curfew, Ladder, Process, SpawnError, Spawned, Spec, StderrRing, Stopped};
 
 /// Dropped, it ends what runs by force, and what is on its way as soon as it runs.
 #[derive(Default)]
 pub(super) struct Tree {
     starting: Option<Starting>,
     process: Option<Process>,
+    curfew: Curfew,
 }
 
 impl Tree {
+    /// Nothing yet. Whatever it comes to be is stopped as soon as the curfew wants it.
+    pub(super) fn new(curfew: Curfew) -> Self {
+        Self {
+            curfew,
+            ..Self::default()
+        }
+    }
+
     /// Starts the process.
     ///
     /// Cancel safety: dropped, the process stays on its way, and [`Tree::stop`] ends it.
@@ -61,7 +70,7 @@ impl Tree {
             }
             self.starting = None;
         }
-        Some(self.process.take()?.stop(ladder).await)
+        Some(self.process.take()?.stop(ladder, &self.curfew).await)
     }
 }
 
@@ -129,7 +138,7 @@ mod tests {
         });
         let mut tree = Tree {
             starting: Some(starting),
-            process: None,
+            ..Tree::default()
         };
         begun.await.expect("begun");
         let ladder = Ladder::default();
@@ -163,7 +172,7 @@ mod tests {
             drop(starting());
             let mut tree = Tree {
                 starting: Some(starting()),
-                process: None,
+                ..Tree::default()
             };
             let stopped = timeout(SOON, tree.stop(&Ladder::default())).await;
             assert_eq!(stopped.expect("there is nothing to wait for"), None);

@@ -11,8 +11,10 @@
 //! Finding the marker takes `/proc`. On other unixes the tree is the process group, and nothing more.
 
 mod child;
+mod curfew;
 mod exit;
 mod guardian;
+mod ladder;
 mod leader;
 mod marker;
 mod scan;
@@ -25,8 +27,10 @@ mod tree;
 mod tests;
 
 pub(crate) use child::Process;
+pub(crate) use curfew::Curfew;
 pub use exit::Exit;
+pub(crate) use ladder::Ladder;
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
 pub use stderr::StderrLine;
 pub(crate) use stderr::StderrRing;
-pub(crate) use stop::{Ladder, Rung, Stopped};
+pub(crate) use stop::{Rung, Stopped};

@@ -1,7 +1,8 @@
 //! The stop ladder: end of input, SIGTERM, SIGKILL, then whatever escaped the group.
 //!
 //! The leader is given time to end well; whoever outlives it gets a shorter time, because a server that crashed is
-//! waiting to be started again. Each rung has its own bound, and their sum bounds the whole.
+//! waiting to be started again. Each rung has its own bound, and their sum bounds the whole. Where a curfew leaves less
+//! time than that, all rungs come sooner, also when it is called while the stop is under way.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,21 +11,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::curfew::Curfew;
+use super::ladder::{Climb, Ladder};
 use super::scan;
 use super::{Exit, Process};
-
-/// How long each rung of a stop may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ladder {
-    /// From the end of its input until the leader is sent SIGTERM.
-    pub(crate) eof_grace: Duration,
-    /// From SIGTERM until SIGKILL.
-    pub(crate) term_grace: Duration,
-    /// For those who outlive the leader: from SIGTERM until SIGKILL.
-    pub(crate) straggler_grace: Duration,
-    /// From SIGKILL until the tree must be gone; what is left then is stuck in the kernel, or not ours to signal.
-    pub(crate) kill_grace: Duration,
-}
 
 /// What a stop came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,42 +45,19 @@ pub(crate) enum Rung {
     Killed,
 }
 
-/// What [`Process::last_words`] and dropping a [`Process`] take at most.
-#[cfg(test)]
-const LAST_MOMENT: Duration = Duration::from_millis(100);
-
 /// Between two looks at a tree that was told to end: no event tells of the end of another's child.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
-#[cfg(test)]
-impl Ladder {
-    /// The longest a stop takes: the sum of its rungs, where SIGKILL counts twice (for the leader, and for those who
-    /// outlive it), and the moment that reading the last of stderr and a last attempt on survivors may take.
-    pub(crate) fn longest(&self) -> Duration {
-        self.eof_grace + self.term_grace + self.straggler_grace + 2 * self.kill_grace + LAST_MOMENT
-    }
-}
-
-impl Default for Ladder {
-    fn default() -> Self {
-        Self {
-            eof_grace: Duration::from_secs(2),
-            term_grace: Duration::from_secs(2),
-            straggler_grace: Duration::from_millis(200),
-            kill_grace: Duration::from_millis(500),
-        }
-    }
-}
 
 impl Process {
     /// Ends the whole tree. The leader's input is closed by the caller, who holds it; until then the first rung cannot
     /// succeed. Returns at once (one look at `/proc`) when the leader has ended and left nobody behind.
     ///
     /// Cancel safety: a stop dropped half way kills the tree, as dropping the [`Process`] does.
-    pub(crate) async fn stop(mut self, ladder: &Ladder) -> Stopped {
+    pub(crate) async fn stop(mut self, ladder: &Ladder, curfew: &Curfew) -> Stopped {
         let started = Instant::now();
-        let by = self.end_leader(ladder).await;
-        let (swept, left) = self.end_others(ladder, by).await;
+        let mut climb = Climb::begin(ladder, curfew);
+        let by = self.end_leader(ladder, &mut climb).await;
+        let (swept, left) = self.end_others(ladder, &mut climb, by).await;
         // For systems on which the scan sees nothing, this is what ends the rest of the group.
         self.tree.leader.signal_group(Signal::KILL);
 
@@ -115,30 +82,35 @@ impl Process {
         }
     }
 
-    async fn end_leader(&self, ladder: &Ladder) -> Rung {
+    async fn end_leader(&self, ladder: &Ladder, climb: &mut Climb) -> Rung {
         if self.tree.leader.exit().is_some() {
             return Rung::Exited;
         }
-        if self.exits_within(ladder.eof_grace).await {
+        if self.exits_before(climb.time_to_term()).await {
             return Rung::Eof;
         }
         self.tree.leader.signal_group(Signal::TERM);
         // A stopped process acts on SIGTERM only once it continues.
         self.tree.leader.signal_group(Signal::CONT);
-        if self.exits_within(ladder.term_grace).await {
+        if self.exits_before(climb.time_to_kill()).await {
             return Rung::Terminated;
         }
         self.tree.leader.signal_group(Signal::KILL);
-        self.exits_within(ladder.kill_grace).await;
+        // Nobody is given this time, and a killed leader takes next to none of it: it is the same in a hurry.
+        let _ = timeout(ladder.kill_grace, self.exited()).await;
         Rung::Killed
     }
 
-    async fn exits_within(&self, grace: Duration) -> bool {
-        timeout(grace, self.exited()).await.is_ok()
+    async fn exits_before(&self, end: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.exited() => true,
+            () = end => false,
+        }
     }
 
     /// Ends who outlived the leader. Returns how many there were, and how many there still are.
-    async fn end_others(&self, ladder: &Ladder, by: Rung) -> (usize, usize) {
+    async fn end_others(&self, ladder: &Ladder, climb: &mut Climb, by: Rung) -> (usize, usize) {
         let mut hunt = Hunt {
             process: self,
             seen: HashSet::new(),
@@ -160,7 +132,7 @@ impl Process {
             }
             hunt.look(Some(Signal::TERM), deadline).await;
             hunt.look(Some(Signal::CONT), deadline).await;
-            while left > 0 && Instant::now() < kill_at {
+            while left > 0 && Instant::now() < kill_at.min(climb.sweep_at()) {
                 sleep(LOOK_AGAIN).await;
                 left = hunt.look(None, deadline).await;
             }
@@ -205,16 +177,5 @@ impl Hunt<'_> {
             }
             Ok(Err(_)) | Err(_) => self.seen.len().max(1),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Ladder;
-
-    #[test]
-    fn the_default_policy_lets_a_whole_stop_finish() {
-        let policy = mainstay_lifecycle::Policy::default();
-        assert!(Ladder::default().longest() < policy.limits.close);
     }
 }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use super::greeting::{Era, Greeting, Offers};
-use super::meta::RequestMeta;
+use super::introduction::Introduction;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
 use crate::handler::METHOD_NOT_FOUND;
 use crate::transport::http::Step;
@@ -27,17 +26,11 @@ const HEADER_MISMATCH: i64 = -32020;
 /// "The client lacks a capability that this needs".
 const MISSING_CAPABILITY: i64 = -32021;
 
-/// The introduction that Mainstay makes on behalf of its callers.
-#[derive(Clone, Debug)]
-pub(crate) struct Introduction {
-    pub(crate) client: RawJson,
-    pub(crate) capabilities: RawJson,
-}
-
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    /// Many servers exit when asked in the modern way; they want to be started again and spoken to in the old way.
+    /// Many servers exit when they are first asked in the modern way; they want to be started again and spoken to in the
+    /// old way.
     #[error("the connection ended when the server was asked for its era")]
     LostWhenProbed,
     #[error(
@@ -90,6 +83,7 @@ pub(crate) async fn greet(
                 Discovered::Modern(greeting) => Ok(greeting),
                 Discovered::NotModern => Err(HandshakeError::NotOfEra(Era::Modern)),
                 Discovered::Unclear(failure) => Err(HandshakeError::Failed(RequestError::Send(failure))),
+                Discovered::Lost(error) => Err(HandshakeError::Failed(error)),
             };
         }
         Approach::FindOut(None | Some(Era::Modern)) => {}
@@ -100,13 +94,18 @@ pub(crate) async fn greet(
         return match answer? {
             Discovered::Modern(greeting) => Ok(greeting),
             Discovered::NotModern | Discovered::Unclear(_) => initialize(peer, introduction, deadline).await,
+            Discovered::Lost(error) => Err(match approach {
+                // It has answered this before: there is nothing to learn from its end.
+                Approach::FindOut(Some(_)) | Approach::Pinned(_) => HandshakeError::Failed(error),
+                Approach::FindOut(None) => HandshakeError::LostWhenProbed,
+            }),
         };
     }
     // Both questions stand now. The old one decides; if it is refused, a late modern answer still counts.
     match initialize(peer, introduction, deadline).await {
         Err(HandshakeError::Refused(error)) => match probe.await {
             Ok(Discovered::Modern(greeting)) => Ok(greeting),
-            Ok(Discovered::NotModern | Discovered::Unclear(_)) | Err(_) => {
+            Ok(Discovered::NotModern | Discovered::Unclear(_) | Discovered::Lost(_)) | Err(_) => {
                 Err(HandshakeError::Refused(error))
             }
         },
@@ -120,6 +119,8 @@ enum Discovered {
     /// What answered may not have been the server: a gateway in its place, say. An old server is as likely as a modern one
     /// that is ill.
     Unclear(SendFailure),
+    /// The connection ended before the answer.
+    Lost(RequestError),
 }
 
 async fn discover(
@@ -128,12 +129,7 @@ async fn discover(
     deadline: Instant,
 ) -> Result<Discovered, HandshakeError> {
     let [version] = MODERN_VERSIONS;
-    let meta = RequestMeta::new(
-        version,
-        introduction.capabilities.clone(),
-        introduction.client.clone(),
-    );
-    let params = meta.stamp(None);
+    let params = introduction.to_meta().stamp(None);
     let ask = || peer.request("server/discover", Some(params.clone()), opening(deadline));
     let mut answer = ask().await;
     // Of several servers behind one address some may not be upgraded yet: one that refuses a version and offers the same
@@ -149,7 +145,7 @@ async fn discover(
         Err(RequestError::Rpc(error)) if [HEADER_MISMATCH, MISSING_CAPABILITY].contains(&error.code()) => {
             Err(HandshakeError::Refused(error))
         }
-        Err(RequestError::Lost { .. }) => Err(HandshakeError::LostWhenProbed),
+        Err(error @ RequestError::Lost { .. }) => Ok(Discovered::Lost(error)),
         Err(RequestError::Send(failure)) => not_carried(failure),
         Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
             Ok(Discovered::NotModern)
@@ -165,7 +161,7 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
     };
     match http {
         HttpFailure::Broken { .. } | HttpFailure::Malformed { .. } | HttpFailure::StreamEnded => {
-            Err(HandshakeError::LostWhenProbed)
+            Ok(Discovered::Lost(RequestError::Send(failure)))
         }
         HttpFailure::Status {
             status: 400..=499, ..
@@ -235,16 +231,8 @@ async fn initialize(
     introduction: &Introduction,
     deadline: Instant,
 ) -> Result<Greeting, HandshakeError> {
-    let params = RawJson::from_value(&json!({
-        "protocolVersion": LEGACY_VERSIONS[0],
-        "capabilities": &introduction.capabilities,
-        "clientInfo": &introduction.client,
-    }))
-    .map_err(|error| HandshakeError::BadAnswer {
-        method: "initialize",
-        reason: error.to_string(),
-    })?;
-    let result = match peer.request("initialize", Some(params), opening(deadline)).await {
+    let params = Some(introduction.to_params());
+    let result = match peer.request("initialize", params, opening(deadline)).await {
         Ok(result) => result,
         Err(RequestError::Rpc(error)) => return Err(HandshakeError::Refused(error)),
         Err(error) => return Err(HandshakeError::Failed(error)),

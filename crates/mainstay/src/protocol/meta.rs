@@ -14,13 +14,10 @@ pub(crate) const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) struct RequestMeta(Arc<Meta>);
 
 impl RequestMeta {
-    pub(crate) fn new(version: &str, capabilities: RawJson, client: RawJson) -> Self {
-        let version = RawJson::from_value(&version).unwrap_or(RawJson::NULL);
-        Self(Arc::new(Meta::new(vec![
-            (VERSION_KEY, version),
-            (CAPABILITIES_KEY, capabilities),
-            (CLIENT_KEY, client),
-        ])))
+    pub(crate) fn new(version: RawJson, capabilities: RawJson, client: Option<RawJson>) -> Self {
+        let mut entries = vec![(VERSION_KEY, version), (CAPABILITIES_KEY, capabilities)];
+        entries.extend(client.map(|client| (CLIENT_KEY, client)));
+        Self(Arc::new(Meta::new(entries)))
     }
 
     /// The entries of one request, which may have capabilities of its own.

@@ -7,12 +7,15 @@
 mod dialect;
 mod greeting;
 mod handshake;
+mod introduction;
 mod meta;
 
 pub(crate) use dialect::Dialect;
 pub use greeting::Era;
 pub(crate) use greeting::Greeting;
-pub(crate) use handshake::{Approach, HandshakeError, Introduction, greet};
+pub(crate) use handshake::{Approach, HandshakeError, greet};
+pub use introduction::Introduction;
+pub(crate) use introduction::named;
 pub(crate) use meta::{LOG_LEVEL_KEY, RequestMeta};
 
 /// The versions with `initialize`, newest first. The first is the one asked for.

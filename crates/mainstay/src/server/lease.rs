@@ -82,7 +82,7 @@ impl Slot {
         (Some(connection.generation) > after).then(|| connection.clone())
     }
 
-    fn not_connected(&self) -> NotConnected {
+    pub(super) fn not_connected(&self) -> NotConnected {
         NotConnected::from(&**self.status.borrow())
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// A whole message to be sent.
 #[derive(Clone, Debug)]
@@ -11,6 +12,8 @@ pub struct Frame {
     bytes: Bytes,
     purpose: Purpose,
     delivery: Option<Arc<Delivery>>,
+    /// Room that is free again when the frame is gone.
+    _room: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// What a frame is for: as much as a transport needs to know to carry it.
@@ -44,6 +47,7 @@ impl Frame {
             bytes,
             purpose,
             delivery: None,
+            _room: None,
         }
     }
 
@@ -51,6 +55,13 @@ impl Frame {
     #[must_use]
     pub fn tracked_by(mut self, delivery: Arc<Delivery>) -> Self {
         self.delivery = Some(delivery);
+        self
+    }
+
+    /// The same frame, which takes this room until it is gone.
+    #[must_use]
+    pub(crate) fn taking(mut self, room: OwnedSemaphorePermit) -> Self {
+        self._room = Some(Arc::new(room));
         self
     }
 

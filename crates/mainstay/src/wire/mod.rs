@@ -23,6 +23,7 @@ mod raw;
 mod receive;
 mod rpc_error;
 mod salvage;
+mod telling;
 mod vitals;
 pub(crate) mod write;
 
@@ -41,3 +42,4 @@ pub(crate) use object::with_meta;
 pub(crate) use options::RequestOptions;
 pub(crate) use peer::{Handler, Peer};
 pub(crate) use pending::Cause;
+pub(crate) use progress::PROGRESS;

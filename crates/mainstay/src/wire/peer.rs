@@ -14,10 +14,11 @@ use super::failure::{RequestError, TimeoutKind};
 use super::options::RequestOptions;
 use super::outcome::Outcome;
 use super::pending::{Cause, Pending, Waiting};
-use super::progress::{self, Params};
+use super::progress::{self, PROGRESS, Params};
 use super::raw::RawJson;
 use super::receive::Receiver;
 use super::rpc_error::RpcError;
+use super::telling::Telling;
 use super::vitals::{Counters, Vitals};
 use super::write;
 use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
@@ -45,6 +46,8 @@ impl Peer {
             outbound: transport.outbound(),
             pending: Pending::new(),
             counters: Counters::new(),
+            telling: Telling::notifications(),
+            telling_progress: Telling::progress(),
             ended: watch::Sender::new(None),
         });
         let handle = Arc::new(Handle(shared.clone()));
@@ -93,7 +96,8 @@ impl Peer {
             .await
     }
 
-    /// Tells, waiting for room in the queue until the given time. Done when it is queued.
+    /// Tells, waiting for room in the queue until the given time. Done when it is queued, which it is at once where there is
+    /// room.
     ///
     /// Cancel safety: when the future is dropped before it is ready, nothing is sent.
     pub(crate) async fn notify(
@@ -103,16 +107,31 @@ impl Peer {
         until: Instant,
     ) -> Result<(), RequestError> {
         let shared = self.shared();
-        let frame = Frame::new(write::notification(method, params), Purpose::Notification);
+        let (telling, purpose) = if method == PROGRESS {
+            // Of what the far side asked: it goes the way of the answer, which would overtake it on another.
+            (&shared.telling_progress, Purpose::Reply)
+        } else {
+            (&shared.telling, Purpose::Notification)
+        };
+        let line = write::notification(method, params);
         let sending = async {
+            let room = telling.room(line.len()).await;
+            let frame = Frame::new(line, purpose);
+            let frame = match room {
+                Some(room) => frame.taking(room),
+                None => frame,
+            };
             match shared.outbound.send(frame).await {
                 Ok(()) if !shared.pending.has_ended() => Ok(()),
                 Ok(()) | Err(_) => Err(not_sent(self.closed().await)),
             }
         };
-        let timed_out = |_elapsed| RequestError::TimedOut {
-            kind: TimeoutKind::Total,
-            sent: false,
+        let timed_out = |_elapsed| {
+            shared.counters.dropped.add_one();
+            RequestError::TimedOut {
+                kind: TimeoutKind::Total,
+                sent: false,
+            }
         };
         tokio::time::timeout_at(until, sending).await.map_err(timed_out)?
     }
@@ -175,6 +194,8 @@ pub(super) struct Shared {
     pub(super) outbound: Arc<dyn Outbound>,
     pub(super) pending: Pending,
     pub(super) counters: Counters,
+    telling: Telling,
+    telling_progress: Telling,
     ended: watch::Sender<Option<End>>,
 }
 

@@ -3,7 +3,7 @@
 //! Whoever takes a request out of the table decides how it ends; as the table gives it out once, it ends once. The lock
 //! is held for a look-up and never while an answer is delivered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +19,10 @@ use crate::transport::{Delivery, End};
 
 pub(super) type Answer = Result<RawJson, RequestError>;
 
+/// Answered requests of one connection whose progress is still heard, as work may go on that they began. There is no word
+/// for its end, so the oldest are forgotten.
+const HEARD_AFTER: usize = 64;
+
 pub(super) struct Pending {
     /// The number of the next request.
     next: AtomicU64,
@@ -28,6 +32,8 @@ pub(super) struct Pending {
 #[derive(Default)]
 struct Table {
     waiting: HashMap<u64, Waiting>,
+    /// Who listens to the progress of requests that were answered.
+    answered: VecDeque<(u64, Listener)>,
     /// Set once, when the connection is over: nothing waits from then on.
     ended: Option<End>,
 }
@@ -93,8 +99,15 @@ impl Pending {
 
     /// Takes out the request that an answer with this number is for.
     pub(super) fn claim(&self, id: u64) -> Claimed {
-        match self.take(id) {
-            Some(waiting) => Claimed::Waiting(waiting),
+        let mut table = self.table();
+        match table.waiting.remove(&id) {
+            Some(mut waiting) => {
+                if let Some(listener) = waiting.listener.take().and_then(Listener::after_the_answer) {
+                    table.answered.truncate(HEARD_AFTER - 1);
+                    table.answered.push_front((id, listener));
+                }
+                Claimed::Waiting(waiting)
+            }
             None if (1..self.next.load(Relaxed)).contains(&id) => Claimed::Late,
             None => Claimed::Unknown,
         }
@@ -119,7 +132,10 @@ impl Pending {
     /// Notes progress; gives the listener of it.
     pub(super) fn progressed(&self, id: u64) -> Option<Listener> {
         let mut table = self.table();
-        let waiting = table.waiting.get_mut(&id)?;
+        let Some(waiting) = table.waiting.get_mut(&id) else {
+            let mut answered = table.answered.iter();
+            return answered.find_map(|(of, listener)| (*of == id).then(|| listener.clone()));
+        };
         let listener = waiting.listener.clone()?;
         waiting.heard = Instant::now();
         Some(listener)
@@ -145,6 +161,7 @@ impl Pending {
                 return false;
             }
             table.ended = Some(end.clone());
+            table.answered.clear();
             std::mem::take(&mut table.waiting)
         };
         for (_, waiting) in waiting {

@@ -12,8 +12,14 @@ use super::object::{Object, with_meta};
 use super::options::Progress;
 use super::raw::RawJson;
 
+/// The notification that tells of it.
+pub(crate) const PROGRESS: &str = "notifications/progress";
+
 const META: &str = "_meta";
 const TOKEN: &str = "progressToken";
+
+/// The longest token that is kept when its request has been answered: those that clients choose have some tens of bytes.
+const LONGEST_TOKEN: usize = 256;
 
 /// Made once: for a request of ordinary length it takes longer to prepare than to search.
 static FIND_META: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(META));
@@ -41,6 +47,18 @@ impl Listener {
             Some(params.to_raw())
         });
         sink(restored.unwrap_or(params));
+    }
+
+    /// The same for when the request has been answered, if there is somebody to hear it, and a token to know it by. The
+    /// token is copied: the message that it came in is not kept for it.
+    pub(super) fn after_the_answer(self) -> Option<Self> {
+        let token = self
+            .callers_token
+            .filter(|token| token.as_str().len() <= LONGEST_TOKEN)?;
+        self.sink.is_some().then_some(Self {
+            sink: self.sink,
+            callers_token: Some(RawJson::from_text(token.as_str()).ok()?),
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use super::envelope::{Message, our_number};
 use super::failure::{BadAnswer, RequestError};
 use super::peer::{Handle, Handler, Peer, Shared};
 use super::pending::{Answer, Cause, Claimed, Only};
-use super::progress;
+use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::salvage::{Wreck, examine};
 use crate::transport::{End, Inbound, Oversized, SendFailure};
@@ -20,8 +20,6 @@ const GARBAGE_IN_A_ROW: u32 = 1_000_000;
 
 /// How much of an unreadable line is looked at for the id it answers, at either end.
 const EXAMINED: usize = 4 * 1024;
-
-const PROGRESS: &str = "notifications/progress";
 
 pub(super) struct Receiver {
     shared: Arc<Shared>,

@@ -14,5 +14,6 @@ mod names;
 mod person;
 mod ping;
 mod rounds;
+mod telling;
 mod timing;
 mod waiting;

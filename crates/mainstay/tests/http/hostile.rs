@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::support::{ERAS, SOON, beyond, connected, echo, fleet, seen, serve, web, web_at, well};
 
-/// How long the calls here may take. What is answered takes a fraction of it.
+/// How long a call may take that is never answered.
 const DEADLINE: Duration = Duration::from_millis(700);
 
 /// How a call ended, without its particulars.
@@ -28,6 +28,12 @@ enum Ending {
 use Ending::{Answered, AuthRequired, BadAnswer, Lost, NotCarried, Throttled, TimedOut};
 
 impl Ending {
+    /// The options of a call that ends so. All but one end by themselves, long before this deadline.
+    fn options(self) -> CallOptions {
+        let deadline = if self == TimedOut { DEADLINE } else { SOON };
+        CallOptions::default().timeout(deadline)
+    }
+
     fn of(result: &Result<Reply, CallError>) -> Self {
         match result {
             Ok(_) => Answered,
@@ -75,7 +81,7 @@ async fn meets(speaks: Speaks, fault: HttpFault, expected: &[Ending]) {
     let undisturbed = connected(&stage.bystander).await;
     connected(&stage.server).await;
     let began = Instant::now();
-    let options = CallOptions::default().timeout(DEADLINE);
+    let options = expected[0].options();
     let arguments = json!({ "key": "k" });
     let (met, beside) = tokio::join!(
         stage.server.call("append", &arguments, options),
@@ -185,8 +191,7 @@ async fn a_stream_that_falls_silent_or_breaks_before_its_answer_ends_the_call_in
             let (_fleet, server) = crate::support::keep(web_at(&far));
             connected(&server).await;
             far.edit_http(|http| http.rules.push(HttpRule::on("tools/call", fault.clone())));
-            let options = CallOptions::default().timeout(DEADLINE);
-            let met = server.call("append", &json!({}), options).await;
+            let met = server.call("append", &json!({}), expected.options()).await;
             assert_eq!(Ending::of(&met), expected, "{speaks:?}, {fault:?}: {met:?}");
             far.edit_http(|http| http.rules.clear());
             assert!(echo(&server).await.is_ok());

@@ -24,7 +24,7 @@ async fn a_frozen_process_is_given_up_after_the_set_number_of_missed_probes() {
     for speaks in ERAS {
         let process = FaultyHttpProcess::start(0, &Script::new().speaks(speaks), &HttpScript::new());
         let config = web("web", &process.url("/mcp"))
-            .policy(probing(200, 300, 2))
+            .policy(probing(300, 1000, 2))
             .startup_timeout(Duration::from_secs(1));
         let (fleet, server) = keep(config);
         let first = connected(&server).await;
@@ -85,11 +85,11 @@ async fn a_busy_server_is_left_alone() {
             Speaks::Modern | Speaks::Both => Occurrence::From(2),
         });
         let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(deaf)).await;
-        let (_fleet, server) = keep(web_at(&far).policy(probing(200, 100, 1)));
+        let (_fleet, server) = keep(web_at(&far).policy(probing(500, 100, 1)));
         let generation = connected(&server).await;
         let before = sent(&far, probe_of(speaks));
         let reply = server
-            .call("sleep_ms", &json!({ "ms": 1000 }), CallOptions::default())
+            .call("sleep_ms", &json!({ "ms": 2000 }), CallOptions::default())
             .await;
         assert_eq!(sent(&far, probe_of(speaks)), before, "not probed meanwhile");
         assert_eq!(reply.expect("answered").generation.0, generation);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainstay::config::HttpKind;
 use mainstay::lifecycle::{Backoff, WhenSpent};
 use mainstay::{Cause, Policy, Reason, StateKind};
-use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Serves};
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Port, Serves};
 use mainstay_testkit::{Script, Speaks};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::timeout;
@@ -23,11 +23,6 @@ fn slow() -> Policy {
         backoff: Backoff::new(AN_AGE, AN_AGE),
         ..quick()
     }
-}
-
-async fn free_port() -> u16 {
-    let free = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    free.local_addr().unwrap().port()
 }
 
 #[tokio::test]
@@ -54,17 +49,17 @@ async fn a_call_that_waits_for_a_server_is_answered_when_its_port_listens_again(
 
 #[tokio::test]
 async fn a_server_of_the_oldest_kind_is_found_again_too() {
-    let port = free_port().await;
+    let port = Port::free().unwrap();
     let (_fleet, server) = keep(
-        web("web", &format!("http://127.0.0.1:{port}/sse"))
+        web("web", &format!("http://{}/sse", port.address()))
             .http_kind(HttpKind::Sse)
             .policy(slow()),
     );
     let refused = server.wait_until(SOON, |status| status.attempt == 1);
     refused.await.expect("nobody is there");
     let script = Script::new().speaks(Speaks::Legacy);
-    let far = FaultyHttpServer::start_on(port, script, HttpScript::new().serves(Serves::Sse)).await;
-    let _far = far.expect("the port is free");
+    let far = FaultyHttpServer::start_on(port.number(), script, HttpScript::new().serves(Serves::Sse)).await;
+    let _far = far.expect("the port is ours");
     connected(&server).await;
 }
 
@@ -118,13 +113,14 @@ async fn a_server_whose_budget_is_spent_comes_back_before_the_next_slow_probe() 
 
 #[tokio::test]
 async fn nobody_knocks_for_a_server_that_is_not_wanted() {
-    let port = free_port().await;
-    let (_fleet, server) = keep(web("web", &format!("http://127.0.0.1:{port}/mcp")).policy(slow()));
+    let port = Port::free().unwrap();
+    let url = format!("http://{}/mcp", port.address());
+    let (_fleet, server) = keep(web("web", &url).policy(slow()));
     let refused = server.wait_until(SOON, |status| status.attempt == 1);
     refused.await.expect("nobody is there");
     server.disable().await.expect("taken");
 
-    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let listener = TcpListener::bind(port.address()).await.unwrap();
     // A knock would come within some milliseconds.
     let knocked = timeout(Duration::from_millis(300), listener.accept()).await;
     assert!(knocked.is_err(), "somebody knocked");

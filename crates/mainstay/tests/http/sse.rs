@@ -130,7 +130,7 @@ async fn a_stream_that_ends_is_a_connection_lost_and_wishes_live_on() {
 async fn a_frozen_process_is_given_up_and_taken_up_again() {
     let process = FaultyHttpProcess::start(0, &Script::new(), &sse());
     let config = web("web", &process.url("/sse"))
-        .policy(probing(200, 300, 2))
+        .policy(probing(300, 1000, 2))
         .startup_timeout(Duration::from_secs(1));
     let (fleet, server) = keep(config);
     let first = connected(&server).await;

@@ -5,20 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mainstay::StateKind;
 use mainstay_testkit::Script;
-use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Port};
+use tokio::net::{TcpStream, UnixListener};
 
 use crate::support::{ERAS, connected, echo, fleet, keep, web, web_at, well};
 
 #[tokio::test]
 async fn a_server_that_is_unreachable_at_first_is_connected_once_it_appears_and_delays_no_other() {
     for speaks in ERAS {
-        let port = {
-            let free = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-            free.local_addr().unwrap().port()
-        };
+        let port = Port::free().unwrap();
         let present = well(speaks).await;
-        let absent = web("absent", &format!("http://127.0.0.1:{port}/mcp"));
+        let absent = web("absent", &format!("http://{}/mcp", port.address()));
         let fleet = fleet([absent, web_at(&present)]);
         let (absent, other) = (fleet.server("absent").unwrap(), fleet.server("web").unwrap());
         connected(&other).await;
@@ -29,7 +26,7 @@ async fn a_server_that_is_unreachable_at_first_is_connected_once_it_appears_and_
         assert_eq!(other.status().starts, 1);
 
         let script = Script::new().speaks(speaks);
-        let _far = FaultyHttpServer::start_on(port, script, HttpScript::new())
+        let _far = FaultyHttpServer::start_on(port.number(), script, HttpScript::new())
             .await
             .unwrap();
         connected(&absent).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::StateKind;
+use mainstay::{Fleet, Server, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step};
 
@@ -94,8 +94,118 @@ async fn a_close_takes_the_time_of_the_slowest_server_and_says_who_had_to_be_kil
     assert!(!ledger.pids().into_iter().chain(ledger.children()).any(is_alive));
 }
 
+/// As stubborn, and its ledger tells what it was shown.
+fn watched(ledger: &Ledger) -> FaultyServer {
+    FaultyServer::new()
+        .ledger(ledger)
+        .notes_term()
+        .on(Step::Eof, Fault::Hang)
+}
+
+/// Less than the 2 s after which the whole ladder comes to SIGTERM.
+const SHORT: Duration = Duration::from_millis(1500);
+
+/// Less than the 4 s after which it comes to SIGKILL; the rest is for a busy machine.
+const HASTENED: Duration = Duration::from_millis(3500);
+
+fn assert_told_and_gone(ledger: &Ledger) {
+    let told: Vec<_> = ledger
+        .lines()
+        .into_iter()
+        .filter(|line| line == "eof" || line == "term")
+        .collect();
+    assert_eq!(told, ["eof", "term"]);
+    assert!(!ledger.pids().into_iter().any(is_alive), "nothing is left");
+}
+
 #[tokio::test]
-async fn what_outlasts_the_deadline_of_a_close_is_killed_before_it_returns() {
+async fn a_close_shorter_than_the_ladder_shows_every_rung_before_it_kills() {
+    let ledger = Ledger::temporary();
+    let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+    connected(&server).await;
+    let began = Instant::now();
+    let report = fleet.close(SHORT).await;
+    assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
+    assert_told_and_gone(&ledger);
+    let [closed] = &report.servers[..] else {
+        panic!("{report:?}")
+    };
+    assert!(closed.killed && !closed.overdue, "{closed:?}");
+}
+
+#[tokio::test]
+async fn a_stop_that_is_under_way_when_the_fleet_is_closed_is_hastened() {
+    let removed: fn(&Fleet, &Server) -> _ = |fleet, _| {
+        let fleet = fleet.clone();
+        tokio::spawn(async move { drop(fleet.apply([]).await) })
+    };
+    let disabled: fn(&Fleet, &Server) -> _ = |_, server| {
+        let server = server.clone();
+        tokio::spawn(async move { server.disable().await.expect("taken") })
+    };
+    for stop in [removed, disabled] {
+        let ledger = Ledger::temporary();
+        let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+        connected(&server).await;
+        stop(&fleet, &server).await.expect("taken");
+        assert!(
+            ledger
+                .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
+                .await
+        );
+        let began = Instant::now();
+        let report = fleet.close(SHORT).await;
+        assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
+        assert_told_and_gone(&ledger);
+        assert!(report.servers.iter().all(|server| !server.overdue), "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_close_waits_for_no_apply_that_waits_for_an_old_server_and_nothing_is_added() {
+    let (ledger, newer) = (Ledger::temporary(), Ledger::temporary());
+    let (fleet, server) = keep(stdio("again", &watched(&ledger)));
+    connected(&server).await;
+    fleet.apply([]).await;
+    let applying = {
+        let (fleet, again) = (fleet.clone(), stdio("again", &FaultyServer::new().ledger(&newer)));
+        tokio::spawn(async move { fleet.apply(built([again])).await })
+    };
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
+            .await
+    );
+    let began = Instant::now();
+    fleet.close(SHORT).await;
+    assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
+    assert_told_and_gone(&ledger);
+    assert_eq!(applying.await.expect("no panic").added, [""; 0]);
+    let never = fleet
+        .apply(built([stdio("new", &FaultyServer::new().ledger(&newer))]))
+        .await;
+    assert_eq!(never.added, [""; 0], "a fleet that was closed stays so");
+    assert!(fleet.servers().is_empty() && newer.pids().is_empty());
+}
+
+#[tokio::test]
+async fn a_close_with_less_time_hastens_the_one_that_is_under_way() {
+    let ledger = Ledger::temporary();
+    let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+    connected(&server).await;
+    let began = Instant::now();
+    let (first, ()) = tokio::join!(fleet.close(SOON), async {
+        let told = ledger.wait_for_async(|ledger| ledger.count("eof") == 1, SOON);
+        assert!(told.await);
+        fleet.close(SHORT).await;
+    });
+    assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
+    assert_told_and_gone(&ledger);
+    assert_eq!(first.killed().count(), 1, "it is the first that says how it went");
+}
+
+#[tokio::test]
+async fn what_has_no_time_at_all_is_killed_before_the_close_returns() {
     let ledger = Ledger::temporary();
     let fleet = fleet([
         stdio("one", &stubborn(&ledger)),
@@ -112,7 +222,7 @@ async fn what_outlasts_the_deadline_of_a_close_is_killed_before_it_returns() {
     fleet.apply(built(kept)).await;
 
     let began = Instant::now();
-    let report = fleet.close(Duration::from_millis(500)).await;
+    let report = fleet.close(Duration::ZERO).await;
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     assert!(
         !ledger.pids().into_iter().any(is_alive),
@@ -125,7 +235,7 @@ async fn what_outlasts_the_deadline_of_a_close_is_killed_before_it_returns() {
         .collect();
     assert_eq!(
         overdue,
-        ["one", "removed"],
+        ["good", "one", "removed"],
         "a server that was removed before is waited for too"
     );
 }

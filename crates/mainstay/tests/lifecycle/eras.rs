@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Era, Fleet, ServerConfig, StateKind};
+use mainstay::{CallOptions, Era, Fleet, Policy, ServerConfig, StateKind};
+use mainstay_lifecycle::Backoff;
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Occurrence, Script, Speaks, Step};
 use rustix::process::Signal;
@@ -51,14 +52,15 @@ async fn a_server_that_dies_when_probed_is_started_again_and_spoken_to_in_the_ol
     assert_eq!(era(&server), Some((Era::Legacy, "2025-11-25".to_owned())));
     assert_eq!(
         (server.status().attempt, server.status().starts),
-        (0, 1),
-        "it is no failure"
+        (1, 2),
+        "each start is an attempt, and counts until the server has proved itself"
     );
+    echo(&server, CallOptions::default()).await.expect("answered");
 
     signal(connected_pid(&server).await, Signal::KILL);
     server
         .wait_until(LONG, |status| {
-            status.starts == 2 && status.state == StateKind::Connected
+            status.starts == 3 && status.state == StateKind::Connected
         })
         .await
         .expect("back");
@@ -76,6 +78,20 @@ async fn a_server_that_dies_when_probed_is_started_again_and_spoken_to_in_the_ol
         (1, 4),
         "nor by the next fleet"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_way_does_not_wait_for_a_pause_between_attempts() {
+    let memory = InMemory::playing(Script::new().on(Step::Discover, Fault::Exit(3)));
+    let policy = Policy {
+        backoff: Backoff::new(LONG, LONG),
+        ..Policy::default()
+    };
+    let (_fleet, server) = keep(memory.config("fragile").policy(policy));
+    let began = Instant::now();
+    connected(&server).await;
+    assert_eq!(memory.attempts(), 2);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,4 +226,21 @@ async fn an_era_that_no_longer_holds_is_relearnt() {
     connected(&server).await;
     assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
     assert_eq!(memory.attempts(), 3, "one attempt in the old way failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_known_to_be_modern_that_dies_as_it_is_greeted_is_not_taken_for_an_old_one() {
+    let memory = InMemory::choosing(|attempt| {
+        let script = Script::new().speaks(Speaks::Both);
+        Some(match attempt {
+            2 => script.on(Step::Discover, Fault::Exit(3)),
+            _ => script,
+        })
+    });
+    let (_fleet, server) = keep(memory.config("modern"));
+    connected(&server).await;
+    server.restart().await.expect("taken");
+    connected(&server).await;
+    assert_eq!(memory.attempts(), 3);
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
 }

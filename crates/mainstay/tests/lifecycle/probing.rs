@@ -27,7 +27,7 @@ fn probing(after_silence: Duration, timeout: Duration, misses: u32) -> Policy {
 #[tokio::test]
 async fn a_stopped_process_is_replaced_after_the_set_number_of_missed_probes() {
     let ledger = Ledger::temporary();
-    let policy = probing(Duration::from_millis(300), Duration::from_millis(500), 2);
+    let policy = probing(Duration::from_millis(300), Duration::from_secs(1), 2);
     let (fleet, server) = keep(stdio("frozen", &FaultyServer::new().ledger(&ledger)).policy(policy));
     let frozen = connected_pid(&server).await;
     let mut events = fleet.events();

@@ -9,12 +9,12 @@ use mainstay_testkit::{Fault, FaultyServer, Ledger, Rule, Step};
 
 use crate::support::{SOON, connected, keep, next_event, stdio};
 
-/// One that is patient for half a second of silence, and for `hard_limit` in all.
+/// One that is patient for two seconds of silence, and for `hard_limit` in all.
 fn patient(server: &FaultyServer, hard_limit: Duration) -> ServerBuilder {
     let mut policy = Policy::default();
     policy.limits.open = hard_limit;
     stdio("slow", server)
-        .startup_timeout(Duration::from_millis(500))
+        .startup_timeout(Duration::from_secs(2))
         .policy(policy)
 }
 
@@ -22,7 +22,7 @@ fn patient(server: &FaultyServer, hard_limit: Duration) -> ServerBuilder {
 async fn a_slow_starter_that_writes_to_stderr_is_left_alone() {
     let ledger = Ledger::temporary();
     let chatter = Fault::Chatter {
-        ms: 2000,
+        ms: 5000,
         every_ms: 50,
     };
     let installing = FaultyServer::new().ledger(&ledger).on(Step::Start, chatter);
@@ -68,12 +68,12 @@ async fn the_hard_limit_ends_a_start_that_only_ever_talks() {
     let talks = FaultyServer::new()
         .ledger(&ledger)
         .rule(Rule::new(Step::Start, chatter).first_starts(1));
-    let (fleet, server) = keep(patient(&talks, Duration::from_secs(2)));
+    let (fleet, server) = keep(patient(&talks, Duration::from_secs(4)));
     let mut events = fleet.events();
     let failed = next_event(&mut events, |_| true).await;
     assert_eq!(failed.to, StateKind::Reconnecting);
     let error = failed.error.expect("it says why");
-    assert!(error.message.contains("not ready 2s after its start"), "{error}");
+    assert!(error.message.contains("not ready 4s after its start"), "{error}");
     assert!(
         error.stderr.iter().any(|line| line.starts_with("starting")),
         "{error:?}"

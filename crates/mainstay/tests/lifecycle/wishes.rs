@@ -68,9 +68,8 @@ async fn a_disable_while_it_starts_cuts_the_start_short() {
 #[tokio::test]
 async fn an_enable_during_disabling_ends_connected_once_the_old_process_is_gone() {
     let ledger = Ledger::temporary();
-    let slow_to_end = FaultyServer::new()
-        .ledger(&ledger)
-        .on(Step::Eof, Fault::Delay { ms: 500 });
+    // It ends when it is told to by SIGTERM, which is not before this test has had its turn.
+    let slow_to_end = FaultyServer::new().ledger(&ledger).on(Step::Eof, Fault::Hang);
     let (fleet, server) = keep(stdio("slow", &slow_to_end));
     let old = connected_pid(&server).await;
     let mut events = fleet.events();

@@ -23,13 +23,13 @@ async fn a_slow_server_that_writes_to_stderr_is_left_alone_far_beyond_its_startu
     let slow = FaultyServer::new().on(
         Step::Start,
         Fault::Chatter {
-            ms: 4000,
+            ms: 6000,
             every_ms: 100,
         },
     );
     let server = stage
         .server("slow", slow)
-        .startup_timeout(Duration::from_secs(1))
+        .startup_timeout(Duration::from_secs(2))
         .policy(once());
     let fleet = Fleet::builder().start([server.build().unwrap()]);
     let status = fleet.server("slow").unwrap().wait_connected(LONG).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_slow_server_that_is_silent_is_ended_at_its_startup_timeout() {
     let slow = FaultyServer::new().on(Step::Start, Fault::Delay { ms: 20_000 });
     let server = stage
         .server("slow", slow)
-        .startup_timeout(Duration::from_secs(1))
+        .startup_timeout(Duration::from_secs(2))
         .policy(once());
     let fleet = Fleet::builder().start([server.build().unwrap()]);
     let failed = fleet
@@ -70,10 +70,10 @@ async fn a_slow_server_is_ended_at_the_hard_limit_however_much_it_writes() {
         },
     );
     let mut policy = once();
-    policy.limits.open = Duration::from_secs(2);
+    policy.limits.open = Duration::from_secs(4);
     let server = stage
         .server("slow", slow)
-        .startup_timeout(Duration::from_secs(1))
+        .startup_timeout(Duration::from_secs(2))
         .policy(policy);
     let fleet = Fleet::builder().start([server.build().unwrap()]);
     let failed = fleet

@@ -45,6 +45,12 @@ impl Line for Opening {
             Some(_) => false,
         }
     }
+
+    fn offer(&self, message: Bytes) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // What can be missed does not wait.
+        waiting.is_none() && self.line.offer(message)
+    }
 }
 
 #[cfg(test)]
@@ -59,6 +65,10 @@ mod tests {
             self.0.lock().unwrap().push(message);
             true
         }
+
+        fn offer(&self, message: Bytes) -> bool {
+            self.send(message)
+        }
     }
 
     #[test]
@@ -69,6 +79,7 @@ mod tests {
             let fits = opening.send(n.to_string().into());
             assert_eq!(fits, n < MAX_WAITING);
         }
+        assert!(!opening.offer("can be missed".into()));
         assert!(sent.0.lock().unwrap().is_empty());
         opening.open("acknowledged".into());
         opening.send("after".into());

@@ -17,7 +17,6 @@ use super::guard::Caller;
 use super::hold_back::HoldBack;
 use super::modern;
 use super::refusal::{Refusal, empty};
-use super::session::InUse;
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, RequestMeta};
 use crate::scope::Scope;
 
@@ -79,10 +78,11 @@ impl Entrance {
                 answered.map_err(|refusal| refusal.of_request(&id))
             }
             Message::Notification { method, params } => {
-                // A modern client has nothing to say by itself: it cancels by going away.
-                if !matches!(named, Named::Modern(_)) {
+                if let Named::Modern(_) = named {
+                    self.desk.hear_stranger(&scope, &method, params.as_ref()).await;
+                } else {
                     let session = self.session(&scope, caller, named, headers)?;
-                    self.desk.hear(&session.client, &method, params.as_ref());
+                    self.desk.hear(&session.client, &method, params.as_ref()).await;
                 }
                 Ok(empty(StatusCode::ACCEPTED))
             }
@@ -141,7 +141,9 @@ impl Entrance {
                 };
                 self.answer_sse(session, asked);
             }
-            Message::Notification { method, params } => self.hear(&session, &method, params.as_ref()),
+            Message::Notification { method, params } => {
+                self.desk.hear(&session.client, &method, params.as_ref()).await;
+            }
             Message::Response { id, result } => {
                 session.client.answered(&id, result);
             }
@@ -150,10 +152,6 @@ impl Entrance {
             }
         }
         Ok(empty(StatusCode::ACCEPTED))
-    }
-
-    fn hear(&self, session: &InUse, method: &str, params: Option<&RawJson>) {
-        self.desk.hear(&session.client, method, params);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,9 +27,15 @@ pub(super) struct Session {
     pub(super) standing: Arc<Stream>,
     kept: Mutex<VecDeque<Arc<Stream>>>,
     last_stream: AtomicU64,
+    usage: Mutex<Usage>,
+}
+
+/// Who uses a session, and since when nobody does. Under one lock, so that whoever looks between the end of a long use and
+/// its note does not take the session for one that nobody has used for as long.
+struct Usage {
     /// Requests and open streams.
-    uses: AtomicUsize,
-    used_at: Mutex<Instant>,
+    uses: usize,
+    ended_at: Instant,
 }
 
 /// How the client reaches its session.
@@ -57,8 +63,10 @@ impl Session {
             standing,
             kept: Mutex::default(),
             last_stream: AtomicU64::new(STANDING),
-            uses: AtomicUsize::new(0),
-            used_at: Mutex::new(Instant::now()),
+            usage: Mutex::new(Usage {
+                uses: 0,
+                ended_at: Instant::now(),
+            }),
         })
     }
 
@@ -96,8 +104,8 @@ impl Session {
 
     /// Whether nobody has used it for this long.
     pub(super) fn is_idle(&self, now: Instant, idle: Duration) -> bool {
-        let used_at = *self.used_at.lock().unwrap_or_else(PoisonError::into_inner);
-        self.uses.load(Ordering::Relaxed) == 0 && now.duration_since(used_at) >= idle
+        let usage = self.usage();
+        usage.uses == 0 && now.duration_since(usage.ended_at) >= idle
     }
 
     /// Ends all its streams.
@@ -106,8 +114,12 @@ impl Session {
         self.kept().clear();
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<Stream>>> {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Arc<Stream>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,7 +128,7 @@ pub(super) struct InUse(Arc<Session>);
 
 impl InUse {
     pub(super) fn new(session: Arc<Session>) -> Self {
-        session.uses.fetch_add(1, Ordering::Relaxed);
+        session.usage().uses += 1;
         Self(session)
     }
 }
@@ -137,7 +149,8 @@ impl Clone for InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        *self.0.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        self.0.uses.fetch_sub(1, Ordering::Relaxed);
+        let mut usage = self.0.usage();
+        usage.uses -= 1;
+        usage.ended_at = Instant::now();
     }
 }

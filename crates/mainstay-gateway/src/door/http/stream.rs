@@ -22,6 +22,10 @@ const MAX_EVENTS: usize = 1024;
 /// Bytes in a log, read or not; the latest message is kept whatever its size.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
+/// What may be in a log, read or not, for a message to be put in that the client can miss: events and bytes. A client that
+/// went away without a word is not collected for, and what it waits for is never driven out.
+const SPARE: (usize, usize) = (512, 1024 * 1024);
+
 /// What is kept of what was read already, for a client that did not get it after all: events and bytes.
 const READ_OF_REQUEST: (usize, usize) = (256, 256 * 1024);
 
@@ -269,6 +273,14 @@ impl Line for Stream {
         }
         log.put(message);
         true
+    }
+
+    fn offer(&self, message: Bytes) -> bool {
+        let has_room = {
+            let log = self.log();
+            log.events.len() < SPARE.0 && log.bytes < SPARE.1
+        };
+        has_room && self.send(message)
     }
 
     fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

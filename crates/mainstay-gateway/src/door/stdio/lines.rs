@@ -4,6 +4,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::mpsc;
 
+use super::queue::Queued;
+
 /// How much is read at once.
 const PIECE: usize = 16 * 1024;
 
@@ -82,12 +84,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 /// Writes what is queued, a line each, until the queue is closed and empty or the far side is gone. What waits together
 /// is written together.
-pub(super) async fn write(output: impl AsyncWrite + Unpin, mut queued: mpsc::Receiver<Bytes>) {
+pub(super) async fn write(output: impl AsyncWrite + Unpin, mut queued: mpsc::Receiver<Queued>) {
     let mut output = BufWriter::new(output);
     while let Some(message) = queued.recv().await {
         let mut next = Some(message);
         while let Some(message) = next {
-            if output.write_all(&message).await.is_err() || output.write_all(b"\n").await.is_err() {
+            if output.write_all(&message.message).await.is_err() || output.write_all(b"\n").await.is_err() {
                 return;
             }
             next = queued.try_recv().ok();

@@ -45,6 +45,7 @@ pub(in crate::walk) enum Fault {
     RetriesWhatNeedsALogin,
     RetriesWhatNobodyMends,
     IgnoresRetryAfter,
+    PausesBeforeTheOtherWay,
     IgnoresTheLoginOfACall,
     ListsBeforeItsTime,
     HasNoDoubts,
@@ -153,6 +154,7 @@ impl Fault {
             }
             (Self::RetriesWhatNeedsALogin, Input::OpenFailed(generation, Recovery::Login))
             | (Self::RetriesWhatNobodyMends, Input::OpenFailed(generation, Recovery::GiveUp))
+            | (Self::PausesBeforeTheOtherWay, Input::OpenFailed(generation, Recovery::RetryOtherwise))
             | (Self::IgnoresRetryAfter, Input::OpenFailed(generation, Recovery::RetryAfter(_))) => {
                 Some(Input::OpenFailed(generation, Recovery::Retry))
             }

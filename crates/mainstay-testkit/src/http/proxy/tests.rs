@@ -1,4 +1,5 @@
 use super::*;
+use crate::http::Port;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -99,10 +100,8 @@ async fn a_delay_is_paid_in_each_direction() {
 
 #[tokio::test]
 async fn a_target_that_does_not_listen_refuses() {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
-    let proxy = Proxy::start(port).await.unwrap();
+    let nobody = Port::free().unwrap();
+    let proxy = Proxy::start(nobody.number()).await.unwrap();
     assert_eq!(hear(&mut connect(&proxy).await, 1).await, "");
     assert!(proxy.wait_until(LIMIT, |counts| counts.refused == 1).await);
 }

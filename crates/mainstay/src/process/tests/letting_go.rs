@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::task::{Context, Waker};
 
-use super::{LONG, NO_EOF_LADDER, PATIENT_LADDER, comes_true, marked, start, stat};
+use super::{Curfew, LONG, NO_EOF_LADDER, PATIENT_LADDER, comes_true, marked, start, stat};
 
 const STUBBORN: &str = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' &
     while :; do sleep 1000; done";
@@ -24,7 +24,8 @@ async fn dropping_a_stop_half_way_leaves_nothing() {
         let mut server = start(STUBBORN);
         server.says().await;
         let (pid, marker) = (server.process.pid(), server.process.marker().to_owned());
-        let mut stop = Box::pin(server.process.stop(&ladder));
+        let curfew = Curfew::default();
+        let mut stop = Box::pin(server.process.stop(&ladder, &curfew));
         assert!(
             stop.as_mut()
                 .poll(&mut Context::from_waker(Waker::noop()))

@@ -37,6 +37,9 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the farewell to a session may take. Only the end of its server waits for it, and not this long.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What servers answer that do not know a session: the protocol's 404, and 400.
+const SESSION_LOST: [u16; 2] = [400, 404];
+
 pub(super) struct Courier {
     pub(super) crew: Crew,
     pub(super) endpoint: Endpoint,
@@ -63,9 +66,15 @@ impl Carrier for Courier {
                 self.gate.send_replace(true);
                 Crew::spawn_other(self, Some(load), courier.initialized(frame));
             }
-            Purpose::Notification | Purpose::Reply => {
+            Purpose::Notification => {
                 Crew::spawn_other(self, Some(load), async move {
-                    let _ = courier.tell(&frame).await;
+                    // What a server does not want to be told it may refuse as it likes: that says nothing of the session.
+                    let _ = courier.tell(&frame, &[404]).await;
+                });
+            }
+            Purpose::Reply => {
+                Crew::spawn_other(self, Some(load), async move {
+                    let _ = courier.tell(&frame, &SESSION_LOST).await;
                 });
             }
             Purpose::Cancel { id } => {
@@ -73,7 +82,7 @@ impl Carrier for Courier {
                 // In the modern era the end of its stream has told the server already.
                 if self.session.is_agreed() {
                     Crew::spawn_other(self, Some(load), async move {
-                        let _ = courier.tell(&frame).await;
+                        let _ = courier.tell(&frame, &SESSION_LOST).await;
                     });
                 }
             }
@@ -140,15 +149,15 @@ impl Courier {
             }
         }
         let courier = Open(self);
-        if courier.0.tell(&frame).await.is_ok() {
+        if courier.0.tell(&frame, &SESSION_LOST).await.is_ok() {
             Crew::spawn_other(&courier.0, None, listen::standing(courier.0.clone()));
         }
     }
 
-    /// Carries what needs no answer.
-    async fn tell(&self, frame: &Frame) -> Result<(), ()> {
+    /// Carries what needs no answer. By these statuses the server says that it does not know the session.
+    async fn tell(&self, frame: &Frame, session_lost: &[u16]) -> Result<(), ()> {
         let told = async {
-            let headline = self.headline(frame.bytes());
+            let headline = self.headline(frame.bytes()).of_notification();
             let request = self.post(frame.bytes(), headline).await;
             let request = request.map_err(Refusal::not_sent)?;
             if !frame.begin() {
@@ -161,7 +170,10 @@ impl Courier {
             }
             let head = Head::of(&response);
             let body = read_error(&mut response).await;
-            Err(self.verdict(&head, &body))
+            if session_lost.contains(&head.status) {
+                return Err(self.verdict(&head, &body));
+            }
+            Err(Refusal::of_status(&head, &body))
         };
         let told: Result<(), Refusal> = told.await;
         let Err(refusal) = told else {
@@ -229,7 +241,7 @@ impl Courier {
     /// What a status that is no success means, given the session.
     pub(super) fn verdict(&self, head: &Head, body: &[u8]) -> Refusal {
         let status = head.status;
-        if self.session.has_id() && matches!(status, 400 | 404) {
+        if self.session.has_id() && SESSION_LOST.contains(&status) {
             return Refusal::new(Outcome::Refused, HttpFailure::SessionLost { status });
         }
         Refusal::of_status(head, body)

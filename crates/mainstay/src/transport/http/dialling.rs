@@ -23,6 +23,7 @@ use tower_service::Service;
 use url::Url;
 
 use super::client::is_loopback;
+use super::door::not_to_itself;
 use super::options::{HttpConfigError, HttpOptions};
 
 /// Finds out, on a quiet connection, that the far side is gone.
@@ -142,7 +143,8 @@ async fn tcp(origin: &Uri) -> Result<Box<dyn Stream>, BoxError> {
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_keepalive(Some(TCP_KEEPALIVE));
-    Ok(Box::new(connector.call(origin.clone()).await?.into_inner()))
+    let stream = connector.call(origin.clone()).await?.into_inner();
+    Ok(Box::new(not_to_itself(stream)?))
 }
 
 async fn encrypted(

@@ -4,7 +4,6 @@
 //! in milliseconds, and ever less often while that is vain.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,22 +59,22 @@ impl Door {
         match self {
             Self::Port { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                if is_itself(stream.local_addr()?, stream.peer_addr()?) {
-                    // Left to close in its own time, it would keep the port from the server for a minute.
-                    stream.set_zero_linger()?;
-                    return Err(io::ErrorKind::ConnectionRefused.into());
-                }
-                Ok(())
+                not_to_itself(stream).map(drop)
             }
             Self::Socket(path) => UnixStream::connect(path).await.map(drop),
         }
     }
 }
 
-/// Whether a connection was made to itself. On one machine the system may choose as a client's own port the very port
-/// that it knocks at, when nobody listens there.
-fn is_itself(own: SocketAddr, far: SocketAddr) -> bool {
-    own == far
+/// The connection, unless it was made to itself: then there is nobody, as when it is refused. On one machine the system may
+/// choose as a client's own port the very port that it wants to reach, when nobody listens there.
+pub(super) fn not_to_itself(stream: TcpStream) -> io::Result<TcpStream> {
+    if stream.local_addr()? == stream.peer_addr()? {
+        // Left to close in its own time, it would keep the port from the server for a minute.
+        stream.set_zero_linger()?;
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(stream)
 }
 
 /// The pause before the next knock at a door that has been shut for so long: half of it is left to chance, so that a herd
@@ -87,6 +86,7 @@ fn pause(shut: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use mainstay_testkit::http::Port;
     use tokio::net::{TcpListener, UnixListener};
 
     use super::*;
@@ -111,19 +111,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_door_opens_when_somebody_listens() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let port = Port::free().unwrap();
         let door = Door::Port {
             host: "127.0.0.1".to_owned(),
-            port: address.port(),
+            port: port.number(),
         };
         assert_eq!(
             door.knock().await.unwrap_err().kind(),
             io::ErrorKind::ConnectionRefused
         );
         let opens = tokio::spawn(async move { door.opens(Instant::now()).await });
-        let listener = TcpListener::bind(address).await.unwrap();
+        let listener = TcpListener::bind(port.address()).await.unwrap();
         listener.accept().await.unwrap();
         opens.await.unwrap();
     }
@@ -144,11 +142,11 @@ mod tests {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let own = socket.local_addr().unwrap();
-        let stream = socket.connect(own).await.unwrap();
-        assert!(is_itself(
-            stream.local_addr().unwrap(),
-            stream.peer_addr().unwrap()
-        ));
-        stream.set_zero_linger().unwrap();
+        let itself = not_to_itself(socket.connect(own).await.unwrap());
+        assert_eq!(itself.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+
+        let listener = TcpListener::bind(own).await.expect("the port is free at once");
+        let another = TcpStream::connect(listener.local_addr().unwrap()).await;
+        assert!(not_to_itself(another.unwrap()).is_ok());
     }
 }

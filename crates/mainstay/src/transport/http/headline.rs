@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::params::{ParamHeaders, header_value};
+use crate::protocol::MODERN_VERSIONS;
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -59,6 +60,19 @@ impl<'a> Headline<'a> {
                 arguments: params.arguments,
             }),
         }
+    }
+
+    /// The same of a notification: one that belongs to no session names no version in its body, and shows it all the same.
+    pub(super) fn of_notification(mut self) -> Self {
+        if !self.method.is_empty() {
+            let [version] = MODERN_VERSIONS;
+            self.modern.get_or_insert(Modern {
+                version: version.into(),
+                name: None,
+                arguments: None,
+            });
+        }
+        self
     }
 
     /// Whether it belongs to no session.

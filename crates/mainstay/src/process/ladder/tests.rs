@@ -1,0 +1,104 @@
+use super::*;
+
+const LADDER: Ladder = Ladder {
+    eof_grace: Duration::from_secs(2),
+    term_grace: Duration::from_secs(2),
+    straggler_grace: Duration::from_millis(200),
+    kill_grace: Duration::from_millis(500),
+};
+
+/// What a timer may be late, in paused time.
+const TICK: Duration = Duration::from_millis(2);
+
+/// Climbs to the end, and says when, since `began`, SIGTERM and SIGKILL were due.
+async fn climbed(mut climb: Climb, began: Instant) -> (Duration, Duration) {
+    climb.time_to_term().await;
+    let term = began.elapsed();
+    climb.time_to_kill().await;
+    (term, began.elapsed())
+}
+
+#[track_caller]
+fn assert_near(due: (Duration, Duration), millis: (u64, u64)) {
+    for (due, millis) in [(due.0, millis.0), (due.1, millis.1)] {
+        let expected = Duration::from_millis(millis);
+        assert!(due.abs_diff(expected) <= TICK, "{due:?}, and not {expected:?}");
+    }
+}
+
+#[test]
+fn the_default_policy_lets_a_whole_stop_finish() {
+    let policy = mainstay_lifecycle::Policy::default();
+    assert!(Ladder::default().longest() < policy.limits.close);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_with_time_enough_takes_the_rungs_as_they_are() {
+    for within in [None, Some(LADDER.longest()), Some(Duration::from_secs(60))] {
+        let (began, curfew) = (Instant::now(), Curfew::default());
+        if let Some(within) = within {
+            curfew.call(began + within);
+        }
+        let climb = Climb::begin(&LADDER, &curfew);
+        assert_near(climbed(climb, began).await, (2000, 4000));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_with_less_time_takes_every_rung_in_proportion_sooner_and_ends_in_time() {
+    let (began, curfew) = (Instant::now(), Curfew::default());
+    curfew.call(began + Duration::from_millis(800));
+    let mut climb = Climb::begin(&LADDER, &curfew);
+    assert!(
+        climb.sweep_at() < climb.end,
+        "what was killed has time to be gone"
+    );
+    assert!(climb.end <= began + Duration::from_millis(800));
+    assert_near(climbed(climb, began).await, (302, 604));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_stop_under_way_is_hastened() {
+    let (began, curfew) = (Instant::now(), Curfew::default());
+    let climb = Climb::begin(&LADDER, &curfew);
+    let calls = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        curfew.call(Instant::now() + Duration::from_millis(430));
+    };
+    let (due, ()) = tokio::join!(climbed(climb, began), calls);
+    // Of the 4.3 s that are left, each takes a tenth.
+    assert_near(due, (1100, 1300));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_has_shown_sigterm_already_does_not_begin_again() {
+    let (began, curfew) = (Instant::now(), Curfew::default());
+    let climb = Climb::begin(&LADDER, &curfew);
+    let calls = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        curfew.call(Instant::now() + Duration::from_millis(230));
+    };
+    let (due, ()) = tokio::join!(climbed(climb, began), calls);
+    assert_near(due, (2000, 3100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_earliest_curfew_counts() {
+    let (began, curfew) = (Instant::now(), Curfew::default());
+    curfew.call(began + Duration::from_millis(800));
+    curfew.call(began + Duration::from_secs(60));
+    let climb = Climb::begin(&LADDER, &curfew);
+    curfew.call(began + Duration::from_millis(400));
+    curfew.call(began + Duration::from_secs(2));
+    assert_near(climbed(climb, began).await, (151, 302));
+    curfew.over().await;
+    assert!(began.elapsed() <= Duration::from_millis(400) + TICK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_without_any_time_waits_for_nothing() {
+    let (began, curfew) = (Instant::now(), Curfew::default());
+    curfew.call(began);
+    let climb = Climb::begin(&LADDER, &curfew);
+    assert_near(climbed(climb, began).await, (0, 0));
+}

@@ -1,0 +1,146 @@
+//! Who a server is told that its client is.
+
+use super::meta::RequestMeta;
+use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
+use crate::config::Identity;
+use crate::wire::{Object, RawJson};
+
+/// Who a server is told that its client is, each time it is connected: what the client says of itself is told as it is, and
+/// nothing is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Introduction {
+    capabilities: RawJson,
+    client_info: Option<RawJson>,
+    version: &'static str,
+}
+
+impl Introduction {
+    /// A client that can answer this: the object `capabilities` of the protocol.
+    pub fn new(capabilities: RawJson) -> Self {
+        Self {
+            capabilities,
+            client_info: None,
+            version: LEGACY_VERSIONS[0],
+        }
+    }
+
+    /// What the client says of itself: the object `clientInfo` of the protocol. A legacy server, which must be told
+    /// something, is told of Mainstay without it.
+    #[must_use]
+    pub fn client_info(mut self, info: RawJson) -> Self {
+        self.client_info = Some(info);
+        self
+    }
+
+    /// The version that a server of the legacy era is offered first. One that is not known, or not of that era, leaves it
+    /// at the newest.
+    #[must_use]
+    pub fn protocol_version(mut self, version: &str) -> Self {
+        let known = LEGACY_VERSIONS.into_iter().find(|known| *known == version);
+        self.version = known.unwrap_or(self.version);
+        self
+    }
+
+    /// The server as it shows itself to this client. Many decide by what a client is called and can answer what they offer
+    /// it; the rest of what it says changes with each release of a client, and would only have it learnt anew.
+    pub(crate) fn seen(&self, server: &Identity) -> Identity {
+        let info = self.client_info.as_ref().and_then(Object::parse);
+        let name = info.as_ref().and_then(|info| info.get("name"));
+        server.shown_to(name, &self.capabilities)
+    }
+
+    /// The parameters of `initialize`.
+    pub(crate) fn to_params(&self) -> RawJson {
+        let mut params = Object::default();
+        params.set("protocolVersion", text(self.version));
+        params.set("capabilities", self.capabilities.clone());
+        let info = self.client_info.clone();
+        params.set(
+            "clientInfo",
+            info.unwrap_or_else(|| named("mainstay", env!("CARGO_PKG_VERSION"))),
+        );
+        params.to_raw()
+    }
+
+    /// What every request of a modern connection carries.
+    pub(crate) fn to_meta(&self) -> RequestMeta {
+        let [version] = MODERN_VERSIONS;
+        RequestMeta::new(text(version), self.capabilities.clone(), self.client_info.clone())
+    }
+}
+
+/// What a client of this name says of itself.
+pub(crate) fn named(name: &str, version: &str) -> RawJson {
+    let mut info = Object::default();
+    info.set("name", text(name));
+    info.set("version", text(version));
+    info.to_raw()
+}
+
+fn text(text: &str) -> RawJson {
+    RawJson::from_value(text).unwrap_or(RawJson::NULL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ServerConfig;
+
+    fn raw(text: &str) -> RawJson {
+        RawJson::from_text(text).unwrap()
+    }
+
+    #[test]
+    fn what_a_client_says_of_itself_is_told_byte_for_byte() {
+        let introduction = Introduction::new(raw(r#"{ "x-new":{"n":1.0} }"#))
+            .client_info(raw(r#"{"version":"\u0031" ,"name":"c"}"#))
+            .protocol_version("2025-03-26");
+        assert_eq!(
+            introduction.to_params().as_str(),
+            r#"{"protocolVersion":"2025-03-26","capabilities":{ "x-new":{"n":1.0} },"clientInfo":{"version":"\u0031" ,"name":"c"}}"#
+        );
+        assert_eq!(
+            introduction.to_meta().stamp(None).as_str(),
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{ "x-new":{"n":1.0} },"io.modelcontextprotocol/clientInfo":{"version":"\u0031" ,"name":"c"}}}"#
+        );
+    }
+
+    #[test]
+    fn a_client_that_does_not_name_itself_is_given_a_name_only_where_there_must_be_one() {
+        let introduction = Introduction::new(RawJson::EMPTY_OBJECT);
+        assert!(
+            introduction
+                .to_params()
+                .as_str()
+                .contains(r#""clientInfo":{"name":"mainstay""#)
+        );
+        assert!(!introduction.to_meta().stamp(None).as_str().contains("clientInfo"));
+    }
+
+    #[test]
+    fn a_version_that_opens_with_no_initialize_is_not_offered_in_one() {
+        for version in ["2026-07-28", "1999-01-01"] {
+            let introduction = Introduction::new(RawJson::EMPTY_OBJECT).protocol_version(version);
+            let offered = introduction.to_params();
+            assert!(offered.as_str().contains("2025-11-25"), "{offered}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_known_to_each_client_by_what_that_client_is_called_and_can_answer() {
+        let server = ServerConfig::stdio("files", "run").build().unwrap().identity();
+        let seen = |info: &str, capabilities: &str| {
+            let client = Introduction::new(raw(capabilities)).client_info(raw(info));
+            client.seen(&server)
+        };
+        let one = seen(r#"{"name":"one","version":"1"}"#, "{}");
+        assert_ne!(one, server);
+        assert_eq!(
+            one,
+            seen(r#"{"version":"2","name":"one"}"#, "{}"),
+            "a release later"
+        );
+        assert_ne!(one, seen(r#"{"name":"two","version":"1"}"#, "{}"));
+        assert_ne!(one, seen(r#"{"name":"one","version":"1"}"#, r#"{"sampling":{}}"#));
+    }
+}

@@ -1,0 +1,179 @@
+//! What is told without being asked for: to a server, on its live connection and in order; by a server, with the occasion,
+//! so that whoever hears it knows whose concern it can be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay::{CallOptions, Fleet, NotifyError, Occasion, Server, StateKind};
+use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::{Fault, Script, Step};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::support::{LONG, Memory, Notes, connected, fleet_of, fleet_with, raw};
+
+const ODD: &str = r#"{"z":1.0,"a":[ ],"twice":1,"twice":2,"\u006bey":123456789012345678901234567890}"#;
+
+fn own(handler: &Arc<Notes>) -> CallOptions {
+    CallOptions::default().handler(handler.clone())
+}
+
+/// The server tells something by itself.
+async fn tell(side: &FarSide, method: &str, params: Value) {
+    side.inject_message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+        .await;
+}
+
+/// A call that goes on until it is dropped.
+async fn busy(server: &Server, side: &FarSide, options: CallOptions) -> tokio::task::JoinHandle<()> {
+    let calls = side.count("tools/call");
+    let server = server.clone();
+    let call = tokio::spawn(async move {
+        let arguments = json!({ "ms": 86_400_000 });
+        let _dropped = server.call("sleep_ms", &arguments, options).await;
+    });
+    side.wait_for("tools/call", calls + 1).await;
+    call
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_is_told_reaches_it_as_it_is_and_before_the_call_that_follows() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    let generation = connected(&server).await.generation;
+    let side = memory.side(1).await;
+    for n in 0..200 {
+        let told = server.notify("x-vendor/thing", Some(&raw(ODD)), LONG).await;
+        assert_eq!(told.ok(), generation);
+        let arguments = json!({ "n": n });
+        let called = server.call("echo", &arguments, CallOptions::default()).await;
+        called.expect("an answer");
+    }
+    let received = side.received();
+    let last: Vec<_> = received.iter().rev().take(20).rev().collect();
+    for pair in last.chunks(2) {
+        assert_eq!(pair[0].method(), "x-vendor/thing");
+        assert_eq!(pair[0].raw_params(), ODD);
+        assert_eq!(pair[1].method(), "tools/call");
+    }
+    assert_eq!(side.count("x-vendor/thing"), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_while_there_is_no_connection_is_not_kept_for_the_next() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    memory.set_down(true);
+    memory.side(1).await.cut();
+    let left = |status: &mainstay::Status| status.state != StateKind::Connected;
+    server.wait_until(LONG, left).await.expect("it is seen");
+    let told = server.notify("x-vendor/lost", None, LONG).await;
+    let Err(NotifyError::NotConnected(now)) = told else {
+        panic!("{told:?}");
+    };
+    assert_eq!(now.state, StateKind::Reconnecting);
+    memory.set_down(false);
+    connected(&server).await;
+    server.notify("x-vendor/told", None, LONG).await.expect("told");
+    let side = memory.side(2).await;
+    side.wait_for("x-vendor/told", 1).await;
+    assert_eq!(side.count("x-vendor/lost"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_read_is_told_so_much_and_then_nothing() {
+    let deaf = Script::new().on(Step::of("ping"), Fault::Deaf);
+    let memory = Memory::new(deaf);
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    let asked = server.request("ping", None, CallOptions::default());
+    let asked = tokio::time::timeout(Duration::from_millis(100), asked).await;
+    assert!(asked.is_err(), "it does not answer any more");
+    let large = raw(&format!(r#"{{"pad":"{}"}}"#, "x".repeat(100_000)));
+    let mut told = 0;
+    let error = loop {
+        match server
+            .notify("x-vendor/thing", Some(&large), Duration::ZERO)
+            .await
+        {
+            Ok(_) => told += 1,
+            Err(error) => break error,
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(matches!(error, NotifyError::Full { .. }), "{error}");
+    assert!((1..=64).contains(&told), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notification_says_whose_concern_it_can_be() {
+    const TOLD: &str = "notifications/x-vendor";
+    let fleets = Notes::answering("{}");
+    let [one, other] = [Notes::answering("{}"), Notes::answering("{}")];
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_with(Fleet::builder().handler(fleets.clone()), memory.config("s"));
+    connected(&server).await;
+    let side = memory.side(1).await;
+    let occasion = async |handler: &Notes, count| {
+        tell(&side, TOLD, json!({})).await;
+        handler.told(TOLD, count).await[count - 1].occasion
+    };
+    assert_eq!(occasion(&fleets, 1).await, Occasion::NoCall);
+    let first = busy(&server, &side, own(&one)).await;
+    assert_eq!(occasion(&one, 1).await, Occasion::Call);
+    let second = busy(&server, &side, own(&other)).await;
+    assert_eq!(occasion(&fleets, 2).await, Occasion::Unclear);
+    second.abort();
+    side.wait_for("notifications/cancelled", 1).await;
+    assert_eq!(occasion(&fleets, 3).await, Occasion::Unclear, "it may still run");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(occasion(&one, 2).await, Occasion::Call);
+    first.abort();
+    side.wait_for("notifications/cancelled", 2).await;
+    assert_eq!(
+        occasion(&one, 3).await,
+        Occasion::Call,
+        "nobody else can have caused it"
+    );
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(occasion(&fleets, 4).await, Occasion::NoCall);
+    assert_eq!(other.told(TOLD, 0).await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_after_the_answer_reaches_its_caller_alone_under_its_own_token() {
+    const PROGRESS: &str = "notifications/progress";
+    let fleets = Notes::answering("{}");
+    let [caller, bystander] = [Notes::answering("{}"), Notes::answering("{}")];
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_with(Fleet::builder().handler(fleets.clone()), memory.config("s"));
+    connected(&server).await;
+    let side = memory.side(1).await;
+    let (sender, mut progress) = mpsc::channel(8);
+    let params = raw(r#"{"name":"echo","arguments":{},"_meta":{"progressToken":"t\u006fken"}}"#);
+    let called = server.forward("tools/call", Some(params), own(&caller).progress(sender));
+    called.await.expect("an answer");
+    assert_eq!(
+        progress.recv().await,
+        None,
+        "who listened to the call is done with it"
+    );
+    let number = side.last_params("tools/call").unwrap()["_meta"]["progressToken"].clone();
+    let _busy = busy(&server, &side, own(&bystander)).await;
+    tell(&side, PROGRESS, json!({ "progressToken": number, "progress": 1 })).await;
+    let told = caller.told(PROGRESS, 1).await;
+    assert_eq!(
+        told[0].params.as_ref().unwrap().as_str(),
+        r#"{"progress":1,"progressToken":"t\u006fken"}"#
+    );
+    assert_eq!(told[0].occasion, Occasion::Call);
+    // One that nobody asked for, and one of a caller who left, are nobody's.
+    drop((caller, told));
+    for number in [json!("other"), number] {
+        tell(&side, PROGRESS, json!({ "progressToken": number, "progress": 2 })).await;
+    }
+    tell(&side, "notifications/last", json!({})).await;
+    bystander.told("notifications/last", 1).await;
+    assert!(bystander.told(PROGRESS, 0).await.is_empty() && fleets.told(PROGRESS, 0).await.is_empty());
+}
