@@ -12,6 +12,7 @@ use super::super::hold_back::HOLD_BACK;
 use super::super::session::Way;
 use super::*;
 use crate::client::Client;
+use crate::introduction::Said;
 use crate::isolation::{Bounds, Isolated};
 use crate::scope::Scope;
 
@@ -199,7 +200,9 @@ fn asking(
     let (go, going) = oneshot::channel();
     let (tell, told) = oneshot::channel();
     let (client, line): (_, Arc<dyn Line>) = (session.client.clone(), stream.clone());
-    client.introduce(&RawJson::from_text(r#"{"elicitation":{}}"#).unwrap());
+    let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
+    let said = RawJson::from_text(said).unwrap();
+    client.introduce(&Said::of_initialize(Some(&said)).unwrap());
     let work = Box::pin(async move {
         let _reachable = client.reachable(&line);
         going.await.unwrap();
