@@ -3,7 +3,9 @@
 //! The first SIGINT or SIGTERM ends the command and closes the fleet; a second one ends the program at once, and then
 //! the library's guardian ends what is left of the servers.
 
-use mainstay::Fleet;
+use std::collections::BTreeSet;
+
+use mainstay::{CloseReport, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Done, Exit, Failure};
@@ -26,9 +28,7 @@ async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet
         builder = builder.store(store);
     }
     let fleet = builder.start(setup.servers.iter().cloned());
-    let close = async {
-        fleet.close(setup.stop_within).await;
-    };
+    let close = async { say_killed(&fleet.close(setup.stop_within).await, screen) };
     until_signalled(screen, work(&fleet), close).await
 }
 
@@ -49,6 +49,18 @@ async fn until_signalled(
     tokio::select! {
         () = close => done,
         exit = signals.next() => Ok(exit),
+    }
+}
+
+/// Says which servers did not end in time: what they had to put in order is not.
+pub(crate) fn say_killed(report: &CloseReport, screen: &Screen) {
+    let killed = report.servers.iter().filter(|closed| closed.killed);
+    let names: BTreeSet<&str> = killed.map(|closed| closed.server.as_str()).collect();
+    if !names.is_empty() {
+        let names = Vec::from_iter(names).join(", ");
+        screen.note(&format!(
+            "had to be killed: {names} (--stop-within gives servers longer to end)"
+        ));
     }
 }
 

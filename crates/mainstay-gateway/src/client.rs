@@ -44,6 +44,8 @@ pub(crate) trait Line: Send + Sync + 'static {
 }
 
 pub(crate) struct Client {
+    /// Shared by a session and the requests that came on its way; a request without a session has one of its own.
+    number: u64,
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
@@ -96,11 +98,16 @@ impl Client {
         self.is_modern_too.store(true, Ordering::Relaxed);
         let (running, own) = (self.running.clone(), self.own.clone());
         let client = Self::build(self.scope.clone(), Era::Modern, running, own);
-        Arc::new(client.described(meta))
+        Arc::new(Self {
+            number: self.number,
+            ..client.described(meta)
+        })
     }
 
     fn build(scope: Scope, era: Era, running: Arc<Running>, own: Option<Arc<OwnServers>>) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
+            number: LAST.fetch_add(1, Ordering::Relaxed),
             scope,
             era,
             running,
@@ -300,6 +307,10 @@ impl ClientHandler for Client {
             raw: Some(self.declared()),
             ..ClientCapabilities::default()
         }
+    }
+
+    fn client(&self) -> Option<u64> {
+        Some(self.number)
     }
 
     fn log_level(&self) -> Option<&str> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::config::ServerConfig;
-use mainstay::{Changes, ClientCapabilities, Fleet, FleetBuilder};
+use mainstay::{Changes, ClientCapabilities, CloseReport, Fleet, FleetBuilder};
 
 use crate::desk::{Audience, Desk};
 use crate::isolation::{Bounds, Isolated};
@@ -61,8 +61,10 @@ impl Gateway {
     /// more.
     ///
     /// Cancel safety: dropped, the servers go on stopping.
-    pub async fn close(&self, within: Duration) {
-        tokio::join!(self.fleet().close(within), self.0.isolated.close(within));
+    pub async fn close(&self, within: Duration) -> CloseReport {
+        let (mut report, own) = tokio::join!(self.fleet().close(within), self.0.isolated.close(within));
+        report.servers.extend(own);
+        report
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use mainstay::config::Isolation;
-use mainstay::{Catalog, Era, Fleet, FleetBuilder, ServerConfig};
+use mainstay::{Catalog, ClosedServer, Era, Fleet, FleetBuilder, ServerConfig};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -156,10 +156,11 @@ impl Isolated {
         without
     }
 
-    /// Ends every session's own servers, at the latest by force when this time is over, and starts none any more.
+    /// Ends every session's own servers, at the latest by force when this time is over, and starts none any more. Says how
+    /// those ended that had not been told to end before.
     ///
     /// Cancel safety: dropped, they go on ending.
-    pub(crate) async fn close(&self, within: Duration) {
+    pub(crate) async fn close(&self, within: Duration) -> Vec<ClosedServer> {
         let fleets: Vec<Fleet> = {
             let mut live = self.live();
             live.closed = true;
@@ -170,7 +171,8 @@ impl Isolated {
             // Its session may be closing it already, in which case this hastens that, and waits for it.
             closing.spawn(async move { timeout(within + GRACE, fleet.close(within)).await });
         }
-        while closing.join_next().await.is_some() {}
+        let closed = closing.join_all().await.into_iter().flatten();
+        closed.flat_map(|report| report.servers).collect()
     }
 
     /// Whether one more server of this name may be started for this caller.

@@ -32,6 +32,12 @@ pub trait ClientHandler: Send + Sync + 'static {
         None
     }
 
+    /// A number that all handlers of one client share, where it has several: what a server tells while calls of several of
+    /// them run is told one of them, as nobody else can be concerned. What it asks is still declined: it is for one call.
+    fn client(&self) -> Option<u64> {
+        None
+    }
+
     /// Answers one request. The default declines it properly.
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move { Err(decline(&request.method)) })
@@ -89,7 +95,8 @@ pub struct ServerNotification {
 /// whose calls were running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// It belongs to a call of the handler that hears it: nobody else could have caused it.
+    /// It belongs to a call of the handler that hears it, or of [its client](ClientHandler::client): nobody else could have
+    /// caused it.
     Call,
     /// No call runs that has a handler of its own, nor was one given up lately: it is about the server as a whole.
     NoCall,

@@ -239,7 +239,8 @@ pub(super) fn labelled(params: Option<&RawJson>, id: &RawJson) -> RawJson {
 
 /// The same parameters without the label of the gateway's own listen: a session has none.
 fn unlabelled(params: &RawJson) -> RawJson {
-    let without = Object::parse(params).and_then(|mut params| {
+    let labelled = Some(params).filter(|params| params.may_hold(SUBSCRIPTION_KEY));
+    let without = labelled.and_then(Object::parse).and_then(|mut params| {
         let mut meta = Object::parse(params.get("_meta")?)?;
         meta.remove(SUBSCRIPTION_KEY)?;
         params.set("_meta", meta.to_raw());

@@ -188,6 +188,10 @@ impl ClientHandler for Asker {
         ClientHandler::capabilities(&*self.client)
     }
 
+    fn client(&self) -> Option<u64> {
+        ClientHandler::client(&*self.client)
+    }
+
     fn log_level(&self) -> Option<&str> {
         self.client.log_level()
     }

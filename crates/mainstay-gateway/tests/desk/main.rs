@@ -11,6 +11,7 @@ mod asking;
 mod bad_input;
 mod client;
 mod following;
+mod hearing;
 mod levels;
 mod lists;
 mod outliving;
@@ -18,6 +19,7 @@ mod parking;
 mod passing;
 mod roots;
 mod tasks;
+mod telling;
 mod union;
 mod wishes;
 

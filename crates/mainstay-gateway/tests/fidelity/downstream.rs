@@ -174,15 +174,36 @@ impl Client {
                 pipes.write(&listen).await;
                 self.unasked().await;
             }
-            (Way::Streamable(address, session, standing), _) => {
-                let ask = Ask::new("GET", "/mcp/one").header("accept", "text/event-stream");
-                *standing = Some(of_session(ask, session).send(*address).await);
+            (Way::Streamable(..), _) => {
+                self.listen().await;
                 self.ask("resources/subscribe", r#""uri":"mem://one""#, "").await;
             }
             (Way::Stdio(_) | Way::Sse(..), _) => {
                 self.ask("resources/subscribe", r#""uri":"mem://one""#, "").await;
             }
         }
+    }
+
+    /// Opens the way for what belongs to no request, where that has to be opened.
+    pub(crate) async fn listen(&mut self) {
+        if let Way::Streamable(address, session, standing) = &mut self.way {
+            let ask = Ask::new("GET", "/mcp/one").header("accept", "text/event-stream");
+            *standing = Some(of_session(ask, session).send(*address).await);
+        }
+    }
+
+    /// Tells something of its own accord.
+    pub(crate) async fn tell(&mut self, method: &str, params: &str) {
+        let told = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#);
+        let (ask, address) = match &mut self.way {
+            Way::Stdio(pipes) => return pipes.write(&told).await,
+            Way::Streamable(address, session, _) => {
+                (of_session(Ask::post_text("/mcp/one", &told), session), *address)
+            }
+            Way::Stateless(address, _) => (modern(method, "", &told), *address),
+            Way::Sse(address, endpoint, _) => (Ask::post_text(endpoint, &told), *address),
+        };
+        assert_eq!(ask.send(address).await.status, 202);
     }
 
     /// The next message that belongs to no request.

@@ -21,13 +21,16 @@ mod wire;
 mod asking;
 mod offering;
 mod passing;
+mod telling;
 
 use std::future::pending;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mainstay::{Era, Fleet};
 use mainstay_gateway::{Gateway, HttpDoor};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use downstream::{Client, Downstream};
 use puppet::Puppet;
@@ -45,6 +48,34 @@ struct Pair {
 /// Holds for every kind of client before every kind of server.
 async fn everywhere(check: impl AsyncFn(&mut Pair)) {
     for up in Upstream::ALL {
+        let stage = Stage::set(up).await;
+        for down in Downstream::ALL {
+            check(&mut stage.pair(down).await).await;
+        }
+    }
+}
+
+/// Holds for every kind of client that is the only one before every kind of server.
+async fn everywhere_alone(check: impl AsyncFn(&mut Pair)) {
+    for up in Upstream::ALL {
+        for down in Downstream::ALL {
+            let stage = Stage::set(up).await;
+            check(&mut stage.pair(down).await).await;
+        }
+    }
+}
+
+/// One server behind a gateway.
+struct Stage {
+    up: Upstream,
+    puppet: Arc<Puppet>,
+    gateway: Gateway,
+    address: SocketAddr,
+    _serving: JoinSet<()>,
+}
+
+impl Stage {
+    async fn set(up: Upstream) -> Self {
         let (puppet, config) = up.start().await;
         let gateway = Gateway::start(Fleet::builder(), [config]);
         let server = gateway.fleet().server("one").unwrap();
@@ -52,22 +83,27 @@ async fn everywhere(check: impl AsyncFn(&mut Pair)) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serves = gateway.clone();
-        let serving = tokio::spawn(async move {
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
             let served = serves.serve_http(listener, HttpDoor::new(), pending()).await;
             served.unwrap();
         });
-        for down in Downstream::ALL {
-            let client = down.connect(&gateway, address).await;
-            let puppet = puppet.clone();
-            let mut pair = Pair {
-                up,
-                down,
-                puppet,
-                client,
-            };
-            check(&mut pair).await;
+        Self {
+            up,
+            puppet,
+            gateway,
+            address,
+            _serving: serving,
         }
-        serving.abort();
+    }
+
+    async fn pair(&self, down: Downstream) -> Pair {
+        Pair {
+            up: self.up,
+            down,
+            puppet: self.puppet.clone(),
+            client: down.connect(&self.gateway, self.address).await,
+        }
     }
 }
 

@@ -6,37 +6,69 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use mainstay::Era;
 use mainstay::message::{Message, Object, RawJson};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::odd::{CAPABILITIES, ERROR, INFO, ODD, PROMPT, QUESTION, RESOURCE, REST, RESULT, TEMPLATE, TOOL};
+use crate::wire::LONG;
 
 /// Where what belongs to one message goes.
 pub(crate) type Out = mpsc::UnboundedSender<String>;
 
 pub(crate) struct Puppet {
     pub(crate) era: Era,
-    heard: Mutex<Vec<(String, String)>>,
+    heard: watch::Sender<Vec<(String, String)>>,
     /// Who waits for the client's answers, by the id of the question.
     asked: Mutex<HashMap<String, oneshot::Sender<String>>>,
     /// Who listens, by the id of the listen.
     listens: Mutex<Vec<(String, Out)>>,
+    /// Where what belongs to no message goes, once there is a way, with the label that it has there.
+    unasked: watch::Sender<Option<(Out, String)>>,
 }
 
 impl Puppet {
     pub(crate) fn new(era: Era) -> Arc<Self> {
         Arc::new(Self {
             era,
-            heard: Mutex::default(),
+            heard: watch::Sender::default(),
             asked: Mutex::default(),
             listens: Mutex::default(),
+            unasked: watch::Sender::default(),
         })
     }
 
     /// The parameters of the latest message of this method, as they came.
     pub(crate) fn heard(&self, method: &str) -> String {
-        let heard = self.heard.lock().unwrap();
+        let heard = self.heard.borrow();
         let latest = heard.iter().rev().find(|(of, _)| of == method);
         latest.unwrap_or_else(|| panic!("{method} came")).1.clone()
+    }
+
+    /// The same, once a message of this method has come.
+    pub(crate) async fn hears(&self, method: &str) -> String {
+        let mut heard = self.heard.subscribe();
+        let came = heard.wait_for(|heard| heard.iter().any(|(of, _)| of == method));
+        drop(tokio::time::timeout(LONG, came).await.expect("it comes"));
+        self.heard(method)
+    }
+
+    /// Has a way for what belongs to no message.
+    pub(crate) fn speaks_on(&self, out: Out, label: String) {
+        self.unasked.send_replace(Some((out, label)));
+    }
+
+    /// Tells something that belongs to no message.
+    pub(crate) async fn tell(&self, method: &str, first: &str) {
+        let mut unasked = self.unasked.subscribe();
+        let way = unasked.wait_for(Option::is_some);
+        let way = tokio::time::timeout(LONG, way)
+            .await
+            .expect("a way")
+            .unwrap()
+            .clone();
+        let (out, label) = way.unwrap();
+        let told = notification(method, first);
+        let told = told.replace(r#""_meta":{"#, &format!(r#""_meta":{{{label}"#));
+        out.send(told).expect("somebody listens");
     }
 
     /// Takes one message; what it leads to goes out until this is done.
@@ -58,7 +90,13 @@ impl Puppet {
 
     fn note(&self, method: &str, params: Option<&RawJson>) {
         let params = params.map_or_else(String::new, RawJson::to_string);
-        self.heard.lock().unwrap().push((method.to_owned(), params));
+        self.heard
+            .send_modify(|heard| heard.push((method.to_owned(), params)));
+    }
+
+    fn note_answer(&self, answer: String) {
+        self.heard
+            .send_modify(|heard| heard.push(("answer".to_owned(), answer)));
     }
 
     async fn answer(&self, id: &str, method: &str, params: Option<&RawJson>, out: &Out) {
@@ -92,6 +130,8 @@ impl Puppet {
                     r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
                 ));
                 self.listens.lock().unwrap().push((id.to_owned(), out.clone()));
+                let label = format!(r#""io.modelcontextprotocol/subscriptionId":{id},"#);
+                self.speaks_on(out.clone(), label);
                 out.closed().await;
             }
             ("tools/call", _) => self.call(id, params.expect("a call has parameters"), out).await,
@@ -130,7 +170,7 @@ impl Puppet {
                     *QUESTION
                 ));
                 let answer = answered.await.expect("an answer");
-                self.heard.lock().unwrap().push(("answer".to_owned(), answer));
+                self.note_answer(answer);
             }
             "ask" => match params.get("inputResponses") {
                 None => {
@@ -139,7 +179,7 @@ impl Puppet {
                 Some(answers) => {
                     let answers = Object::parse(answers).expect("an object");
                     let answer = answers.get("q").expect("an answer").to_string();
-                    self.heard.lock().unwrap().push(("answer".to_owned(), answer));
+                    self.note_answer(answer);
                 }
             },
             _plain => {}

@@ -72,6 +72,7 @@ async fn talk(far: DuplexStream, puppet: Arc<Puppet>) {
             }
         }
     });
+    puppet.speaks_on(out.clone(), String::new());
     let mut lines = BufReader::new(reader).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let (puppet, out) = (puppet.clone(), out.clone());
@@ -100,6 +101,17 @@ async fn exchange(stream: TcpStream, puppet: Arc<Puppet>) -> Option<()> {
     });
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).await.ok()?;
+    if head.starts_with("GET") && puppet.era == Era::Legacy {
+        let begin = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        stream.write_all(begin.as_bytes()).await.ok()?;
+        let (out, mut says) = mpsc::unbounded_channel::<String>();
+        puppet.speaks_on(out, String::new());
+        while let Some(line) = says.recv().await {
+            let event = format!("data: {line}\n\n");
+            stream.write_all(event.as_bytes()).await.ok()?;
+        }
+        return None;
+    }
     if !head.starts_with("POST") {
         let none = "HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
         stream.write_all(none.as_bytes()).await.ok()?;

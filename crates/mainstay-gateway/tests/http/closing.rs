@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use mainstay_gateway::HttpDoor;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout};
 
 use crate::support::{World, initialize, modern, text};
 use crate::wire::{Ask, LONG};
@@ -50,10 +52,7 @@ async fn what_runs_is_finished_listens_are_ended_and_nothing_new_begins() {
     assert!(text(&running.message().await).contains("Ada"));
     let closed = timeout(LONG, world.serving).await.expect("closed in time");
     closed.unwrap().unwrap();
-    assert!(
-        tokio::net::TcpStream::connect(world.address).await.is_err(),
-        "nobody listens"
-    );
+    assert!(TcpStream::connect(world.address).await.is_err(), "nobody listens");
 }
 
 #[tokio::test]
@@ -70,4 +69,46 @@ async fn what_does_not_end_in_time_is_cut_and_cancelled() {
     let closed = timeout(LONG, world.serving).await.expect("closed in time");
     closed.unwrap().unwrap();
     world.server.side().wait_for("notifications/cancelled", 1).await;
+}
+
+/// Closes the door, and says how long that took.
+async fn closed(mut world: World) -> Duration {
+    let began = Instant::now();
+    world.stop();
+    let closed = timeout(LONG, world.serving).await.expect("closed in time");
+    closed.unwrap().unwrap();
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_has_not_finished_asking_does_not_hold_up_the_end() {
+    let world = World::open(HttpDoor::new()).await;
+    let text = modern("/mcp", 1, "server/discover", json!({})).text(world.address);
+    let mut halves = Vec::new();
+    for sent in ["", &text[..10], &text[..text.len() - 5]] {
+        let mut half = TcpStream::connect(world.address).await.unwrap();
+        half.write_all(sent.as_bytes()).await.unwrap();
+        // It was accepted and read before this, which came later.
+        let asked = modern("/mcp", 1, "server/discover", json!({}));
+        assert_eq!(world.send(asked).await.status, 200);
+        halves.push(half);
+    }
+    let took = closed(world).await;
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_slowly_has_a_second_for_its_answer() {
+    let world = World::open(HttpDoor::new()).await;
+    // Far more than the system takes off the gateway's hands for a client that does not read.
+    let call = json!({ "name": "big", "arguments": { "bytes": 12_000_000 } });
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(world.address).await.unwrap();
+    let text = modern("/mcp/one", 1, "tools/call", call).text(world.address);
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream.readable().await.unwrap();
+    let took = closed(world).await;
+    assert!(took >= Duration::from_millis(900), "{took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }

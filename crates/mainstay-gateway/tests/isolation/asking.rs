@@ -118,6 +118,29 @@ async fn what_it_says_while_nothing_runs_is_heard_by_its_session() {
 }
 
 #[tokio::test]
+async fn what_its_client_tells_reaches_it_alone_and_starts_nothing() {
+    const UNKNOWN: &str = "notifications/x-vendor";
+    let (own, all) = (server(), server());
+    let gateway = gateway(&own, &all).await;
+    let (mut one, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    let (mut two, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
+    one.tell(UNKNOWN, json!({ "n": 0 })).await;
+    for client in [&mut one, &mut two] {
+        client.ask("tools/call", call("echo", json!({}))).await;
+    }
+    one.tell(UNKNOWN, json!({ "n": 1 })).await;
+    one.ask("tools/call", call("echo", json!({}))).await;
+    let side = own.side(2).await;
+    assert_eq!(side.count(UNKNOWN), 1, "nothing ran when it was told first");
+    assert_eq!(side.last_params(UNKNOWN), Some(json!({ "n": 1 })));
+    for other in [own.side(1).await, own.side(3).await, all.side(1).await] {
+        assert_eq!(other.count(UNKNOWN), 0);
+    }
+    one.leave().await;
+    two.leave().await;
+}
+
+#[tokio::test]
 async fn a_client_that_opened_no_session_is_not_asked_outside_of_its_calls() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;

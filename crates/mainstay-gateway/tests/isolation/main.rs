@@ -31,6 +31,7 @@ mod asking;
 mod bounds;
 mod http;
 mod lists;
+mod meeting;
 mod processes;
 mod sessions;
 

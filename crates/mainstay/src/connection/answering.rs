@@ -36,7 +36,7 @@ impl Reception {
             Whose::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
             Whose::Ones(handler, holds) => (handler, holds),
             Whose::Left(_) | Whose::Gone => return refuse("the call that it is for is over".to_owned()),
-            Whose::Unknown => {
+            Whose::OneOf(_) | Whose::Unknown => {
                 return refuse("several calls run, and nothing tells which one it is for".to_owned());
             }
         };

@@ -48,6 +48,8 @@ pub(crate) enum Whose {
     Left(Arc<dyn ClientHandler>),
     /// A caller's that has left.
     Gone,
+    /// That of one of several calls of one client; this is the latest of them.
+    OneOf(Arc<dyn ClientHandler>),
     /// Several could have caused it, and nothing in the protocol tells which.
     Unknown,
 }
@@ -136,6 +138,9 @@ impl Callers {
         } else if alone {
             let holds = own.present.iter().map(|(_, hold)| hold.clone());
             Whose::Ones(handler.clone(), holds.collect())
+        } else if !plain && own.is_one_client() {
+            let latest = own.present.last().map_or(handler, |(handler, _)| handler);
+            Whose::OneOf(latest.clone())
         } else {
             Whose::Unknown
         }
@@ -147,6 +152,15 @@ impl Callers {
 }
 
 impl Own {
+    /// Whether all who are here, or were lately, speak for the same client.
+    fn is_one_client(&self) -> bool {
+        let here = self.present.iter().map(|(handler, _)| handler.client());
+        let left = self.lingering.iter().map(|(party, _)| party.as_ref()?.client());
+        let mut clients = here.chain(left);
+        let first = clients.next().flatten();
+        first.is_some() && clients.all(|client| client == first)
+    }
+
     fn linger(&mut self, party: &Party) {
         let same = |other: &Party| match (other, party) {
             (Some(other), Some(party)) => Arc::ptr_eq(other, party),
@@ -193,12 +207,16 @@ impl Drop for Present<'_> {
 mod tests {
     use super::*;
 
-    struct Somebody;
+    struct Somebody(Option<u64>);
 
-    impl ClientHandler for Somebody {}
+    impl ClientHandler for Somebody {
+        fn client(&self) -> Option<u64> {
+            self.0
+        }
+    }
 
     fn somebody() -> Arc<dyn ClientHandler> {
-        Arc::new(Somebody)
+        Arc::new(Somebody(None))
     }
 
     #[test]
@@ -230,6 +248,29 @@ mod tests {
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
         plain.settled();
         drop(callers.enter(Some(other)));
+        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+    }
+
+    #[test]
+    fn what_comes_while_several_calls_of_one_client_run_is_that_client_s() {
+        let callers = Callers::default();
+        let of = |client| -> Arc<dyn ClientHandler> { Arc::new(Somebody(Some(client))) };
+        let latest = of(1);
+        let (first, second) = (callers.enter(Some(of(1))), callers.enter(Some(latest.clone())));
+        let whose = callers.whose(&Cause::Unknown);
+        assert!(matches!(whose, Whose::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
+        for another in [Some(of(2)), Some(somebody()), None] {
+            let third = callers.enter(another);
+            assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+            third.settled();
+        }
+        drop(first);
+        assert!(
+            matches!(callers.whose(&Cause::Unknown), Whose::OneOf(_)),
+            "it may still run"
+        );
+        second.settled();
+        let _other = callers.enter(Some(of(2)));
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
     }
 

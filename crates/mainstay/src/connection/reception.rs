@@ -304,7 +304,9 @@ impl Reception {
         let fleets = || self.fleet_handler().clone();
         let (hearer, occasion) = match self.callers.whose(cause) {
             _ if is_subscribed => (fleets(), Occasion::NoCall),
-            Whose::Ones(handler, _) | Whose::Left(handler) => (handler, Occasion::Call),
+            Whose::Ones(handler, _) | Whose::OneOf(handler) | Whose::Left(handler) => {
+                (handler, Occasion::Call)
+            }
             Whose::Fleets(_) => (fleets(), Occasion::NoCall),
             Whose::Gone | Whose::Unknown => (fleets(), Occasion::Unclear),
         };

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay::config::ServerBuilder;
-use mainstay::{CallOptions, Fleet, Server, ServerConfig, StateKind};
+use mainstay::{CallOptions, Fleet, Introduction, Server, ServerConfig, StateKind};
 use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::rewrite;
-use crate::support::{LONG, Memory, connected, fleet_with};
+use crate::support::{LONG, Memory, connected, fleet_with, raw};
 
 fn start(store: &TempDir, server: ServerBuilder) -> (Fleet, Server) {
     fleet_with(Fleet::builder().store(store.path()), server)
@@ -62,6 +62,33 @@ async fn a_fresh_start_serves_the_catalog_from_disk_before_any_server_is_up() {
     memory.set_down(false);
     call.await.unwrap().expect("and then runs");
     assert_eq!(fleet.catalog().freshness("s").unwrap().stale_since, None);
+}
+
+#[tokio::test]
+async fn what_a_server_shows_one_client_is_not_served_from_disk_to_another() {
+    let store = TempDir::new().unwrap();
+    let memory = one_tool("t");
+    let client = |name: &str, capabilities: &str| {
+        let info = raw(&format!(r#"{{"name":"{name}","version":"1"}}"#));
+        let introduction = Introduction::new(raw(capabilities)).client_info(info);
+        Fleet::builder().store(store.path()).introduced_as(introduction)
+    };
+    let (fleet, server) = fleet_with(client("one", "{}"), memory.config("s"));
+    connected(&server).await;
+    fleet.close(LONG).await;
+
+    memory.set_down(true);
+    let others = [
+        client("two", "{}"),
+        client("one", r#"{"sampling":{}}"#),
+        Fleet::builder().store(store.path()),
+    ];
+    for other in others {
+        let (fleet, _) = fleet_with(other, memory.config("s"));
+        assert_eq!(tools(&fleet), 0);
+    }
+    let (fleet, _) = fleet_with(client("one", "{}"), memory.config("s"));
+    assert_eq!(tools(&fleet), 1);
 }
 
 #[tokio::test]

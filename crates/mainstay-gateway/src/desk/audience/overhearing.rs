@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering;
 use mainstay::message::RawJson;
 use mainstay::{Occasion, ServerNotification};
 
-use super::{Audience, Level, TASK_STATUS, task_id};
+use super::{Audience, Level, TASK_STATUS, task_id, unlabelled};
 use crate::client::Client;
 
 impl Audience {
     /// Tells what belongs to no call to whom it concerns.
-    pub(super) fn overhear(&self, notification: ServerNotification) {
+    pub(super) fn overhear(&self, mut notification: ServerNotification) {
+        notification.params = notification.params.as_ref().map(unlabelled);
         let is_log = notification.method == "notifications/message";
         let concerned = match notification.occasion {
             // It may be about the call of somebody who does not hear it here.

@@ -20,7 +20,7 @@ use super::entrance::Entrance;
 use super::guard::Caller;
 use super::hold_back::HoldBack;
 use super::options::{DoorError, HttpDoor};
-use super::patient::Patient;
+use super::patient::{Patient, Unread};
 use super::peers::Peers;
 use crate::gateway::Gateway;
 
@@ -33,6 +33,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long connections may take to send what is answered already, when everything else has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long a connection that sends nothing then is taken to be sending yet. What it waits for is a client that has not
+/// finished asking, and would be refused.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// Pause when the system has no connection to give: it is short of descriptors, and others must end first.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
@@ -154,7 +158,11 @@ impl Drop for Connections {
 
 /// Shakes hands with one client, and talks HTTP with it.
 async fn talk_secretly(tls: TlsAcceptor, entrance: Arc<Entrance>, stream: TcpStream, peer: SocketAddr) {
-    match timeout(HANDSHAKE, tls.accept(stream)).await {
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
+        () = entrance.closing() => return,
+    };
+    match shaken {
         Ok(Ok(stream)) => talk(entrance, stream, peer.ip()).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "no handshake"),
         Err(_) => tracing::debug!(%peer, "no handshake in time"),
@@ -172,21 +180,37 @@ where
         let handled = Box::pin(entrance.clone().handle(peer, hold_back.clone(), request));
         async move { Ok::<_, Infallible>(handled.await) }
     });
+    let stream = Patient::new(stream);
+    let unread = stream.unread();
     let talk = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(BETWEEN_REQUESTS)
-        .serve_connection(TokioIo::new(Patient::new(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let mut talk = pin!(talk);
     let over = tokio::select! {
         over = talk.as_mut() => over,
         () = entrance.closing() => {
             // What is answered already is still sent.
             talk.as_mut().graceful_shutdown();
-            talk.await
+            tokio::select! {
+                over = talk => over,
+                () = all_is_said(&entrance, &unread) => return,
+            }
         }
     };
     if let Err(error) = over {
         tracing::debug!(%peer, %error, "a connection broke");
+    }
+}
+
+/// Comes back when a connection that ends has nothing left to send.
+async fn all_is_said(entrance: &Entrance, unread: &Unread) {
+    entrance.busy.idle().await;
+    loop {
+        sleep(MOMENT).await;
+        if !unread.is_some() {
+            return;
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +17,17 @@ pub(super) struct Patient<S> {
     stream: S,
     /// Runs while the client takes nothing.
     waiting: Option<Pin<Box<Sleep>>>,
+    unread: Arc<Unread>,
+}
+
+/// Whether something is written to a client that it has yet to take.
+#[derive(Default)]
+pub(super) struct Unread(AtomicBool);
+
+impl Unread {
+    pub(super) fn is_some(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl<S> Patient<S> {
@@ -22,11 +35,18 @@ impl<S> Patient<S> {
         Self {
             stream,
             waiting: None,
+            unread: Arc::default(),
         }
+    }
+
+    /// Tells, also when the connection is in other hands, whether its client has yet to read.
+    pub(super) fn unread(&self) -> Arc<Unread> {
+        self.unread.clone()
     }
 
     /// What came of a write: progress, or more waiting than there is patience for.
     fn judge<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        self.unread.0.store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
             self.waiting = None;
             return written;

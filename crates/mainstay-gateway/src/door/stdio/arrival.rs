@@ -29,11 +29,15 @@ impl<R: AsyncRead + Unpin> Arrival<R> {
     /// its time.
     ///
     /// Cancel safety: dropping it loses what was heard.
-    pub async fn wait(mut input: R) -> Option<Self> {
+    pub async fn wait(input: R) -> Option<Self> {
+        Self::hear(input, Limits::DEFAULT_MESSAGE).await
+    }
+
+    /// What is longer than `most` is refused by whoever reads it, and introduces nobody.
+    async fn hear(mut input: R, most: usize) -> Option<Self> {
         let mut heard = BytesMut::new();
         let (mut line, mut searched) = (0, 0);
-        // What is longer is refused by whoever reads it, and introduces nobody.
-        while heard.len() <= Limits::DEFAULT_MESSAGE {
+        while heard.len() <= most {
             let Some(at) = heard[searched..].iter().position(|byte| *byte == b'\n') else {
                 searched = heard.len();
                 heard.reserve(PIECE);

@@ -176,6 +176,55 @@ async fn progress_carries_the_callers_own_token_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn progress_after_the_answer_is_heard_of_the_latest_requests_that_asked_for_it() {
+    const HEARD_AFTER: u64 = 64;
+    let (peer, mut far, _log) = connect();
+    let (sink, heard) = collect();
+    let long = format!(r#""{}""#, "t".repeat(300));
+    for id in 1..=HEARD_AFTER + 2 {
+        // One token is longer than any that is kept.
+        let token = if id == 3 {
+            long.clone()
+        } else {
+            format!(r#""t\u002d{id}""#)
+        };
+        let params = raw(&format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#));
+        let asking = peer.request("a", Some(params), within(10).progress(sink.clone()));
+        let (answer, ()) = tokio::join!(asking, async {
+            far.read().await;
+            far.answer(id, "{}").await;
+        });
+        answer.unwrap();
+    }
+    for id in [1, 2, 3, HEARD_AFTER + 2] {
+        far.progress(&id.to_string(), r#","progress":1"#).await;
+    }
+    far.settle().await;
+    assert_eq!(
+        heard.take(),
+        [
+            r#"{"progressToken":"t\u002d2","progress":1}"#,
+            r#"{"progressToken":"t\u002d66","progress":1}"#
+        ],
+        "the oldest is forgotten; what is not kept takes no place"
+    );
+    assert_eq!(peer.vitals().unknown_progress, 2);
+    peer.close();
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_with_what_the_far_side_asked_goes_out_before_the_answer() {
+    let (peer, mut far, _log) = connect();
+    let until = Instant::now() + Duration::from_secs(1);
+    peer.notify(PROGRESS, Some(&raw(r#"{"progressToken":1,"progress":1}"#)), until)
+        .await
+        .unwrap();
+    assert!(peer.respond(&raw("5"), Ok(raw("{}"))));
+    assert!(far.read().await.contains("progress"));
+    assert!(far.read().await.contains("result"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_token_nobody_listens_to_is_not_sent_and_its_progress_is_counted() {
     let (peer, mut far, log) = connect();
     let params = raw(r#"{"a": 1,"_meta":{"progressToken":1,"k": 1}}"#);

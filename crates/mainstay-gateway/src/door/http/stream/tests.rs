@@ -69,6 +69,25 @@ fn a_reader_that_falls_behind_what_is_kept_has_lost_the_stream() {
 }
 
 #[test]
+fn what_can_be_missed_drives_nothing_out() {
+    let stream = Stream::kept(1);
+    put(&stream, "a");
+    let offered = (0..MAX_EVENTS).take_while(|_| stream.offer(Bytes::from_static(b"log")));
+    assert_eq!(offered.count(), SPARE.0 - 1);
+    let mut place = stream.open(Some(0));
+    assert!(put(&stream, "b"), "there is room for what counts");
+    assert_eq!(taken(&stream, &mut place), event(1, "a"));
+
+    let stream = Stream::kept(1);
+    assert!(stream.offer(Bytes::from(vec![b'x'; SPARE.1])), "one may be large");
+    assert!(!stream.offer(Bytes::from_static(b"log")));
+    assert!(
+        !Stream::standing().offer(Bytes::from_static(b"log")),
+        "nobody reads"
+    );
+}
+
+#[test]
 fn a_log_is_bounded_in_bytes_but_keeps_the_latest() {
     let stream = Stream::kept(1);
     let large = Bytes::from(vec![b'x'; MAX_BYTES + 1]);

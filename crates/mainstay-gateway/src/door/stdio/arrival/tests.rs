@@ -46,7 +46,7 @@ async fn a_client_that_leaves_without_a_question_has_not_arrived() {
 #[tokio::test]
 async fn a_line_without_an_end_is_not_heard_for_ever() {
     let endless = tokio::io::repeat(b'x');
-    let arrival = Arrival::wait(endless).await.expect("it is let in");
+    let arrival = Arrival::hear(endless, 3 * PIECE).await.expect("it is let in");
     assert!(arrival.introduction().is_none());
-    assert!(arrival.heard.len() <= Limits::DEFAULT_MESSAGE + 2 * PIECE);
+    assert!(arrival.heard.len() <= 4 * PIECE);
 }

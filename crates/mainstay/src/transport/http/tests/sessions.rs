@@ -81,6 +81,43 @@ async fn a_lost_session_refuses_every_request_under_way_and_ends_the_transport()
 }
 
 #[tokio::test]
+async fn what_a_server_does_not_want_to_be_told_is_no_lost_session() {
+    const TOLD: &str = r#"{"jsonrpc":"2.0","method":"x-vendor/thing","params":{"a":[ ]}}"#;
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    for status in [400, 405, 500] {
+        owner.send(TOLD.into(), Purpose::Notification);
+        let told = far.next().await;
+        assert_eq!(
+            (told.body.as_str(), told.header("mcp-session-id")),
+            (TOLD, Some("s1"))
+        );
+        told.answer(status, "", "").await;
+    }
+    owner.ask(2, "a");
+    far.next().await.json(200, &json(2)).await;
+    assert_eq!(owner.message().await, json(2));
+    owner.send(TOLD.into(), Purpose::Notification);
+    far.next().await.answer(404, "", "").await;
+    assert_eq!(
+        owner.end().await,
+        End::SessionLost,
+        "404 is the protocol's word for it"
+    );
+}
+
+#[tokio::test]
+async fn what_is_told_outside_of_a_session_shows_its_version_and_method() {
+    const TOLD: &str = r#"{"jsonrpc":"2.0","method":"x-vendor/thing","params":{"name":"n"}}"#;
+    let (far, owner) = Owner::start(HttpOptions::new()).await;
+    owner.send(TOLD.into(), Purpose::Notification);
+    let told = far.next().await;
+    assert_eq!(told.body, TOLD);
+    let shown = ["mcp-protocol-version", "mcp-method", "mcp-name"].map(|name| told.header(name));
+    assert_eq!(shown, [Some("2026-07-28"), Some("x-vendor/thing"), None]);
+}
+
+#[tokio::test]
 async fn an_error_that_names_its_request_is_its_answer_and_no_lost_session() {
     let (far, mut owner) = Owner::start(HttpOptions::new()).await;
     Owner::session(&far, &mut owner).await.answer(405, "", "").await;

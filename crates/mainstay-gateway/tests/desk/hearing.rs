@@ -1,0 +1,295 @@
+//! What servers tell outside of any call, and who hears it.
+
+use mainstay_gateway::Scope;
+use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
+use serde_json::{Value, json};
+
+use crate::client::{Client, modern};
+use crate::memory::Memory;
+use crate::{gateway, one, speaking};
+
+const LOG: &str = "notifications/message";
+const UNKNOWN: &str = "notifications/x-vendor";
+const PROGRESS: &str = "notifications/progress";
+
+/// The server tells something by itself.
+async fn tell(side: &FarSide, method: &str, params: Value) {
+    side.inject_message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+        .await;
+}
+
+async fn log(side: &FarSide, level: &str) {
+    tell(side, LOG, json!({ "level": level, "data": "x" })).await;
+}
+
+/// What this client was told before it is answered to a ping.
+async fn told(client: &mut Client) -> Vec<String> {
+    let id = client.begin("ping", json!({})).await;
+    let mut told = Vec::new();
+    loop {
+        let message = client.message().await;
+        if message["id"] == id {
+            return told;
+        }
+        if message["params"]["data"] == "level set" {
+            // What this server says to every wish for a level.
+            continue;
+        }
+        told.push(message["method"].as_str().expect("a notification").to_owned());
+    }
+}
+
+/// Comes back when the gateway has read all that this server has told.
+async fn read(side: &FarSide) {
+    // The last of it is a question that is declined.
+    let answers = side.count("");
+    side.inject_message(&json!({ "jsonrpc": "2.0", "id": "last", "method": "x-vendor/question" }))
+        .await;
+    side.wait_for("", answers + 1).await;
+}
+
+#[tokio::test]
+async fn what_a_server_tells_outside_of_calls_reaches_its_only_session() {
+    for scope in [one("a"), Scope::Union] {
+        let (a, b) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
+        let gateway = gateway(&[("a", &a), ("b", &b)]).await;
+        let (mut client, _) = Client::initialized(&gateway, scope, json!({})).await;
+        let (mut other, _) = Client::initialized(&gateway, one("b"), json!({})).await;
+        let side = a.side(1).await;
+        log(&side, "debug").await;
+        tell(&side, UNKNOWN, json!({ "n": 1 })).await;
+        assert_eq!(client.heard(LOG).await["params"]["data"], "x");
+        assert_eq!(client.heard(UNKNOWN).await["params"], json!({ "n": 1 }));
+        assert!(told(&mut other).await.is_empty());
+        client.ask("logging/setLevel", json!({ "level": "error" })).await;
+        log(&side, "info").await;
+        log(&side, "error").await;
+        read(&side).await;
+        assert_eq!(told(&mut client).await, [LOG], "the one that it wants");
+    }
+}
+
+#[tokio::test]
+async fn the_log_of_a_shared_server_goes_to_those_who_asked_for_it_and_nothing_else_to_anybody() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut curious, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut calm, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut silent, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    curious.ask("logging/setLevel", json!({ "level": "debug" })).await;
+    calm.ask("logging/setLevel", json!({ "level": "error" })).await;
+    log(&side, "info").await;
+    log(&side, "error").await;
+    tell(&side, UNKNOWN, json!({})).await;
+    read(&side).await;
+    assert_eq!(told(&mut curious).await, [LOG, LOG]);
+    assert_eq!(told(&mut calm).await, [LOG]);
+    assert!(told(&mut silent).await.is_empty(), "it asked for nothing");
+}
+
+#[tokio::test]
+async fn what_a_server_tells_while_a_call_runs_reaches_no_bystander() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut caller, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    for client in [&mut caller, &mut other] {
+        client.ask("logging/setLevel", json!({ "level": "debug" })).await;
+    }
+    let slow = json!({ "name": "sleep_ms", "arguments": { "ms": 86_400_000 } });
+    let first = caller.begin("tools/call", slow.clone()).await;
+    side.wait_for("tools/call", 1).await;
+    log(&side, "error").await;
+    tell(&side, UNKNOWN, json!({})).await;
+    caller.heard(UNKNOWN).await;
+    assert_eq!(told(&mut caller).await, [LOG]);
+    assert!(told(&mut other).await.is_empty(), "it is the caller's");
+
+    other.begin("tools/call", slow).await;
+    side.wait_for("tools/call", 2).await;
+    log(&side, "error").await;
+    read(&side).await;
+    assert!(told(&mut caller).await.is_empty(), "nothing tells whose it is");
+    assert!(told(&mut other).await.is_empty());
+
+    caller
+        .tell("notifications/cancelled", json!({ "requestId": first }))
+        .await;
+    side.wait_for("notifications/cancelled", 1).await;
+    log(&side, "error").await;
+    read(&side).await;
+    assert!(
+        told(&mut other).await.is_empty(),
+        "the cancelled call may still run"
+    );
+}
+
+#[tokio::test]
+async fn the_log_of_a_server_that_works_on_a_task_is_no_bystander_s() {
+    let task = json!({ "taskId": "t", "status": "working" });
+    let begins = Rule::new(Step::Call, Fault::Result(json!({ "task": task })));
+    let a = Memory::new(Script {
+        capabilities: Some(json!({ "tools": {}, "logging": {}, "tasks": {} })),
+        rules: vec![begins],
+        ..Script::default()
+    });
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut owner, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    for client in [&mut owner, &mut other] {
+        client.ask("logging/setLevel", json!({ "level": "debug" })).await;
+    }
+    let call = json!({ "name": "echo", "arguments": {}, "task": { "ttl": 1 } });
+    owner.ask("tools/call", call).await;
+    log(&side, "info").await;
+    read(&side).await;
+    assert_eq!(told(&mut owner).await, [LOG]);
+    assert!(told(&mut other).await.is_empty());
+    owner.leave().await;
+    log(&side, "info").await;
+    read(&side).await;
+    assert_eq!(told(&mut other).await, [LOG]);
+}
+
+#[tokio::test]
+async fn news_of_a_task_goes_to_who_began_it_also_while_another_calls() {
+    const STATUS: &str = "notifications/tasks/status";
+    let task = json!({ "taskId": "t", "status": "working" });
+    let begins = Rule::new(Step::Call, Fault::Result(json!({ "task": task }))).named("echo");
+    let a = Memory::new(Script {
+        rules: vec![begins],
+        ..Script::default()
+    });
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut owner, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let call = json!({ "name": "echo", "arguments": {}, "task": { "ttl": 1 } });
+    owner.ask("tools/call", call).await;
+    let slow = json!({ "name": "sleep_ms", "arguments": { "ms": 86_400_000 } });
+    other.begin("tools/call", slow).await;
+    side.wait_for("tools/call", 2).await;
+    tell(&side, STATUS, json!({ "taskId": "t", "status": "completed" })).await;
+    owner.heard(STATUS).await;
+    assert!(told(&mut other).await.is_empty());
+}
+
+#[tokio::test]
+async fn progress_after_the_answer_comes_under_the_token_that_the_client_gave() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let call = json!({ "name": "a__echo", "arguments": {}, "_meta": { "progressToken": "mine" } });
+    client.ask("tools/call", call).await;
+    let token = side.last_params("tools/call").unwrap()["_meta"]["progressToken"].clone();
+    tell(
+        &side,
+        PROGRESS,
+        json!({ "progressToken": token, "progress": 0.5 }),
+    )
+    .await;
+    let late = client.heard(PROGRESS).await;
+    assert_eq!(
+        late["params"],
+        json!({ "progressToken": "mine", "progress": 0.5 })
+    );
+    assert!(told(&mut other).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_modern_client_on_a_pipe_is_told_what_nobody_knows_and_no_log_outside_of_its_calls() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    let mut params = json!({ "name": "echo", "arguments": {} });
+    params["_meta"] = modern(&json!({}));
+    params["_meta"]["io.modelcontextprotocol/logLevel"] = json!("debug");
+    tell(&side, UNKNOWN, json!({ "n": 1 })).await;
+    read(&side).await;
+    client.ask("tools/call", params).await;
+    log(&side, "error").await;
+    tell(&side, UNKNOWN, json!({ "n": 2 })).await;
+    let next = client.message().await;
+    assert_eq!(next["method"], UNKNOWN, "a log belongs to a request");
+    assert_eq!(next["params"]["n"], 2, "who has said nothing yet is told nothing");
+}
+
+#[tokio::test]
+async fn what_comes_while_several_calls_of_one_modern_client_run_reaches_it() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let [mut client, mut other] = [(); 2].map(|()| Client::connect(&gateway, one("a")));
+    let mut slow = json!({ "name": "sleep_ms", "arguments": { "ms": 86_400_000 } });
+    slow["_meta"] = modern(&json!({}));
+    slow["_meta"]["io.modelcontextprotocol/logLevel"] = json!("info");
+    for n in 1..=2 {
+        client.begin("tools/call", slow.clone()).await;
+        side.wait_for("tools/call", n).await;
+    }
+    log(&side, "error").await;
+    tell(&side, UNKNOWN, json!({ "n": 1 })).await;
+    assert_eq!(client.message().await["method"], LOG);
+    assert_eq!(client.message().await["params"]["n"], 1);
+
+    other.begin("tools/call", slow).await;
+    side.wait_for("tools/call", 3).await;
+    log(&side, "error").await;
+    tell(&side, UNKNOWN, json!({ "n": 2 })).await;
+    read(&side).await;
+    for client in [&mut client, &mut other] {
+        client.write("no message").await;
+        let next = client.message().await;
+        assert_eq!(next["error"]["code"], -32700, "nothing tells whose it is: {next}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_log_lines_drives_out_neither_questions_nor_answers() {
+    const LINES: usize = 20_000;
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let can = json!({ "roots": {} });
+    let (mut client, _) = Client::initialized(&gateway, one("a"), can).await;
+    client.ask("ping", json!({})).await;
+    // More than fits on the way to the client, which does not read.
+    let line =
+        json!({ "jsonrpc": "2.0", "method": LOG, "params": { "level": "info", "data": "x".repeat(400) } });
+    let line = format!("{line}\n");
+    for _ in 0..LINES / 100 {
+        side.inject_bytes(line.repeat(100).into_bytes()).await;
+    }
+    side.inject_message(&json!({ "jsonrpc": "2.0", "id": "q", "method": "roots/list" }))
+        .await;
+    let id = client
+        .begin("tools/call", json!({ "name": "echo", "arguments": {} }))
+        .await;
+    side.wait_for("tools/call", 1).await;
+    let (mut logged, mut asked) = (0, false);
+    loop {
+        let message = client.message().await;
+        match message["method"].as_str() {
+            Some(LOG) => logged += 1,
+            Some("roots/list") => {
+                asked = true;
+                let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "roots": [] } });
+                client.write(&answer.to_string()).await;
+            }
+            _answer => {
+                assert_eq!(message["id"], id);
+                break;
+            }
+        }
+    }
+    assert!(asked, "the server's question came through");
+    assert!((1..LINES).contains(&logged), "{logged}");
+    side.wait_for("", 1).await;
+}
