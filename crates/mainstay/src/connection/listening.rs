@@ -13,7 +13,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::reception::{Reception, Standing};
+use super::reception::Reception;
+use super::standing::Standing;
 use super::tasks::TASKS_EXTENSION;
 use super::{Connection, LONGEST_REQUEST};
 use crate::transport::HttpFailure;

@@ -8,6 +8,7 @@ mod callers;
 mod input_required;
 mod listening;
 mod reception;
+mod standing;
 mod subscriptions;
 mod tasks;
 

@@ -3,19 +3,20 @@
 //! Runs on the connection's reader, so it never waits: requests are answered by tasks of bounded number and bounded
 //! patience, changes of lists are told to the keeper once until it looks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use serde::Deserialize;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::callers::{Callers, Whose};
+use super::standing::Listens;
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
 use crate::handler::{ClientHandler, Occasion, ServerNotification};
@@ -26,9 +27,6 @@ use crate::wire::{Cause, Handler, PROGRESS, Peer, RawJson, RpcError};
 
 /// How long a person may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-
-/// How long a listing waits for the listen that would tell of its changes.
-const HEAD_START: Duration = Duration::from_millis(500);
 
 /// Who made a call: the fleet, or the one behind a handler of its own, which a call that is over does not keep.
 pub(super) type Caller = Option<Weak<dyn ClientHandler>>;
@@ -41,38 +39,13 @@ pub(crate) struct Reception {
     /// The keeper was told of a change and has not looked yet.
     change_told: AtomicBool,
     answering: Mutex<HashMap<RawJson, Option<AbortHandle>>>,
-    listens: Mutex<Listens>,
+    pub(super) listens: Mutex<Listens>,
     /// Held from the look at what is wanted until it is asked for.
-    listen_turn: Mutex<()>,
+    pub(super) listen_turn: Mutex<()>,
     /// How many listens the server has acknowledged, or ended.
-    listens_taken: watch::Sender<u64>,
+    pub(super) listens_taken: watch::Sender<u64>,
     /// The tasks that the server agreed to tell of.
     pub(super) agreed: watch::Sender<Agreed>,
-}
-
-/// The long requests that carry a modern server's notifications. The one before the last is cancelled only when the
-/// server has acknowledged the last: between the two no change may go unheard.
-#[derive(Default)]
-struct Listens {
-    current: Option<Listen>,
-    retiring: Option<Listen>,
-}
-
-/// One of them.
-struct Listen {
-    task: AbortHandle,
-    standing: Arc<Standing>,
-}
-
-/// What is known of a listen while it stands.
-#[derive(Default)]
-pub(super) struct Standing {
-    /// The number of the request by which it was asked for last.
-    pub(super) number: Arc<AtomicU64>,
-    /// The server ended it by `notifications/cancelled`.
-    pub(super) cancelled: Notify,
-    /// The tasks that it asks the server to tell of.
-    pub(super) tasks: BTreeSet<String>,
 }
 
 impl Reception {
@@ -91,61 +64,6 @@ impl Reception {
         }
     }
 
-    /// Puts a new listen in the place of the old one, which goes on until the new one is acknowledged.
-    pub(super) fn replace_listen(&self, task: AbortHandle, standing: Arc<Standing>) {
-        let mut listens = self.listens();
-        let old = listens.current.replace(Listen { task, standing });
-        let older = std::mem::replace(&mut listens.retiring, old);
-        drop(listens);
-        if let Some(older) = older {
-            older.task.abort();
-        }
-        self.none_after_the_end();
-    }
-
-    pub(super) fn listen_turn(&self) -> MutexGuard<'_, ()> {
-        self.listen_turn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn listen_acknowledged(&self, params: Option<&RawJson>) {
-        self.tasks_agreed(params);
-        self.listen_taken();
-        let old = self.listens().retiring.take();
-        if let Some(old) = old {
-            old.task.abort();
-        }
-    }
-
-    /// A listen was acknowledged, or came to its end.
-    pub(super) fn listen_taken(&self) {
-        self.listens_taken.send_modify(|taken| *taken += 1);
-    }
-
-    /// Comes back when a listen that is asked for from now on was taken, or soon: a server owes an acknowledgement, but
-    /// nothing may depend on it.
-    pub(super) fn next_listen(&self) -> impl Future<Output = ()> + use<> {
-        let mut taken = self.listens_taken.subscribe();
-        let before = *taken.borrow_and_update();
-        async move {
-            let _ = timeout(HEAD_START, taken.wait_for(|taken| *taken > before)).await;
-        }
-    }
-
-    /// The standing listen that was asked for by this number.
-    pub(super) fn standing(&self, number: u64) -> Option<Arc<Standing>> {
-        let listens = self.listens();
-        let mut all = listens.current.iter().chain(&listens.retiring);
-        let asked = all.find(|listen| listen.standing.number.load(Ordering::Acquire) == number);
-        asked.map(|listen| listen.standing.clone())
-    }
-
-    /// The number by which the latest listen was asked for.
-    pub(super) fn current_listen(&self) -> Option<u64> {
-        let listens = self.listens();
-        let current = listens.current.as_ref()?;
-        Some(current.standing.number.load(Ordering::Acquire))
-    }
-
     /// What callers want of every generation.
     pub(super) fn interests(&self) -> Interests {
         self.slot.interests()
@@ -153,10 +71,6 @@ impl Reception {
 
     pub(super) fn change_interests(&self, change: impl FnOnce(&mut Interests)) {
         self.slot.change_interests(change);
-    }
-
-    fn listens(&self) -> MutexGuard<'_, Listens> {
-        self.listens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn generation(&self) -> Generation {
@@ -186,10 +100,7 @@ impl Reception {
         for task in answering.into_values().flatten() {
             task.abort();
         }
-        let listens = std::mem::take(&mut *self.listens());
-        for listen in listens.retiring.into_iter().chain(listens.current) {
-            listen.task.abort();
-        }
+        self.end_listens();
     }
 
     /// Ends a task that was noted down too late for `detach` to find it.
@@ -285,16 +196,6 @@ impl Reception {
             Some(None) => {}
             // A modern server has asked nothing that it could cancel: it ends a listen.
             None => self.end_listen(&cancelled.request_id),
-        }
-    }
-
-    /// The server ends the listen that was asked for by this number, and no other.
-    fn end_listen(&self, request: &RawJson) {
-        let Ok(number) = request.parse::<u64>() else {
-            return;
-        };
-        if let Some(standing) = self.standing(number) {
-            standing.cancelled.notify_one();
         }
     }
 
