@@ -71,8 +71,8 @@ pub(crate) fn servers(partners: &Partners) -> Vec<Server> {
     vec![
         Server {
             steps: vec![
-                // The reference server has this tool once it knows what its client can answer.
-                Step::new(Thing::List, "trigger-sampling-request", json!({}), ""),
+                // Whatever its client can answer, the reference server has this tool once it knows that, and after those that ask.
+                Step::new(Thing::List, "simulate-research-query", json!({}), ""),
                 Step::new(Thing::Call, "get-sum", json!({ "a": 2, "b": 3 }), "5"),
                 Step::new(
                     Thing::Progress,
