@@ -28,7 +28,7 @@ async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet
         builder = builder.store(store);
     }
     let fleet = builder.start(setup.servers.iter().cloned());
-    let close = async { say_killed(&fleet.close(setup.stop_within).await, screen) };
+    let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
     until_signalled(screen, work(&fleet), close).await
 }
 
@@ -52,14 +52,13 @@ async fn until_signalled(
     }
 }
 
-/// Says which servers did not end in time: what they had to put in order is not.
-pub(crate) fn say_killed(report: &CloseReport, screen: &Screen) {
-    let killed = report.servers.iter().filter(|closed| closed.killed);
-    let names: BTreeSet<&str> = killed.map(|closed| closed.server.as_str()).collect();
+/// Says which servers did not end in time: what they had to put in order may not be.
+pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
+    let names: BTreeSet<&str> = report.killed().map(|closed| closed.server.as_str()).collect();
     if !names.is_empty() {
         let names = Vec::from_iter(names).join(", ");
         screen.note(&format!(
-            "had to be killed: {names} (--stop-within gives servers longer to end)"
+            "did not end in time: {names} (--stop-within gives servers longer)"
         ));
     }
 }

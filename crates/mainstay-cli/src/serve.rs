@@ -15,7 +15,7 @@ use crate::args::{Common, Serve};
 use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
 use crate::output::Screen;
-use crate::run::{Signals, say_killed};
+use crate::run::{Signals, say_late};
 use crate::standard::{self, EndsEarly, Input};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
@@ -104,7 +104,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
             let _ = told.send(());
             served.await;
         }
-        say_killed(&gateway.close(setup.stop_within).await, screen);
+        say_late(&gateway.close(setup.stop_within).await, screen);
     };
     tokio::select! {
         () = closing => Ok(exit.unwrap_or(Exit::Success)),
@@ -160,7 +160,7 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     let _ = told.send(());
     let closing = async {
         let _ = served.await;
-        say_killed(&gateway.close(setup.stop_within).await, screen);
+        say_late(&gateway.close(setup.stop_within).await, screen);
     };
     tokio::select! {
         () = closing => {}

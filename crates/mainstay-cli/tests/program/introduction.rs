@@ -154,6 +154,13 @@ fn nothing_is_started_for_a_client_that_never_asks() {
         let sandbox = Sandbox::new();
         let server = Behind::child(&sandbox);
         let host = wrapped(&sandbox, &server);
+        // As long as it takes to start a server for another, who came later and asks.
+        let other = Behind::child(&sandbox);
+        let mut asks = wrapped(&sandbox, &other);
+        let (version, capabilities, info) = CLIENTS[0];
+        asks.ask_verbatim("initialize", &initialize(version, capabilities, info));
+        echoes(&mut asks, "other");
+        asks.leave().exits(0);
         let ran = match end {
             None => host.leave(),
             Some(signal) => {

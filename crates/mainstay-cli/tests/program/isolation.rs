@@ -7,6 +7,9 @@ use crate::host::Host;
 use crate::sandbox::{MAINSTAY, Sandbox, finish, shell};
 use crate::serving::{Serving, Visitor};
 
+/// More time than a server needs to end in its own way.
+const PATIENTLY: &str = "--stop-within=1m";
+
 /// A server for each session, which notes in this folder that it ended in its own way.
 fn isolated(sandbox: &Sandbox) -> Value {
     let folder = sandbox.path("work");
@@ -28,7 +31,7 @@ fn the_servers_of_sessions_end_with_the_program_and_in_their_own_way() {
         let sandbox = Sandbox::new();
         let config = json!({ "mcpServers": { "mine": isolated(&sandbox) } });
         sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
-        let mut host = Host::start(&sandbox, &["serve", "--stdio"]);
+        let mut host = Host::start(&sandbox, &["serve", "--stdio", PATIENTLY]);
         assert!(host.tools().contains(&"mine__echo".to_owned()));
         let result = host.call("mine__echo", &json!({ "text": "hello" }));
         assert_eq!(result["content"][0]["text"], "hello");
@@ -50,7 +53,7 @@ async fn the_servers_of_all_sessions_over_http_end_in_their_own_way_when_the_pro
     let sandbox = Sandbox::new();
     let config = json!({ "mcpServers": { "mine": isolated(&sandbox) } });
     sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = Serving::start(&sandbox, &[PATIENTLY]);
     for _ in 0..2 {
         let visitor = Visitor::legacy(serving.address, "/mcp").await;
         assert!(visitor.tools().await.contains(&"mine__echo".to_owned()));
@@ -95,8 +98,8 @@ fn who_may_share_a_server_is_no_concern_of_a_check_or_a_call() {
     let sandbox = Sandbox::new();
     let config = json!({ "mcpServers": { "mine": isolated(&sandbox) } });
     sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
-    sandbox.run(&["check"]).exits(0);
-    let called = sandbox.run(&["call", "mine", "echo", "text=hello"]);
+    sandbox.run(&["check", PATIENTLY]).exits(0);
+    let called = sandbox.run(&["call", PATIENTLY, "mine", "echo", "text=hello"]);
     called.exits(0).prints("hello");
     assert_eq!(ended(&sandbox), 2, "one server each");
     sandbox.assert_nothing_is_left();

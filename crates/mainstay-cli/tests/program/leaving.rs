@@ -1,4 +1,6 @@
+use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,6 +43,15 @@ pub(crate) fn wait_for(child: &mut Child, said: &str) {
     child.stderr = Some(stderr.into_inner());
 }
 
+/// Waits until a server has written this file: the other one may be connected before this one is started.
+fn wait_for_file(path: &Path) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < LONG, "it is started");
+        thread::sleep(PAUSE);
+    }
+}
+
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
@@ -57,12 +68,8 @@ fn an_interrupt_ends_the_servers_and_the_program() {
         ));
         let config = json!({ "mcpServers": { "good": good(), "tidy": tidy } });
         sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
-        let child = start_until(&sandbox, &["check"], "good: connected");
-        let began = Instant::now();
-        while !started.exists() {
-            assert!(began.elapsed() < LONG, "both servers are started");
-            thread::sleep(PAUSE);
-        }
+        let child = start_until(&sandbox, &PATIENTLY, "good: connected");
+        wait_for_file(&started);
         assert!(
             sandbox.tree().pids().len() >= 3,
             "the program and its servers run"
@@ -81,13 +88,19 @@ fn an_interrupt_ends_the_servers_and_the_program() {
 #[test]
 fn servers_that_need_longer_than_others_to_end_are_given_it() {
     let sandbox = Sandbox::new();
-    let ended = sandbox.path("ended");
+    let (started, ended) = (sandbox.path("started"), sandbox.path("ended"));
     // Longer than it has by default.
-    let slow = shell(&format!("cat >/dev/null; sleep 1; touch '{}'", ended.display()));
+    let slow = shell(&format!(
+        "touch '{}'; cat >/dev/null; sleep 1; touch '{}'",
+        started.display(),
+        ended.display()
+    ));
     let config = json!({ "mcpServers": { "good": good(), "slow": slow } });
     sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
     for (arguments, in_order) in [(&["check"][..], false), (&PATIENTLY, true)] {
         let child = start_until(&sandbox, arguments, "good: connected");
+        wait_for_file(&started);
+        fs::remove_file(&started).unwrap();
         signal(&child, Signal::TERM);
         finish(child).exits(143);
         assert_eq!(ended.exists(), in_order, "{arguments:?}");

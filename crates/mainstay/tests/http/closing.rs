@@ -63,6 +63,23 @@ async fn a_farewell_that_hangs_delays_neither_restart_nor_disable_nor_others() {
 }
 
 #[tokio::test]
+async fn a_farewell_that_hangs_is_given_no_longer_than_the_close() {
+    let hanging = HttpScript::new().at(HttpStep::Delete, HttpFault::NoHead);
+    let far = serve(Script::new(), hanging).await;
+    let (fleet, server) = keep(web_at(&far));
+    connected(&server).await;
+    // From here on only what waits for a time takes any.
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    fleet.close(Duration::from_millis(100)).await;
+    assert!(
+        began.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test]
 async fn nothing_of_an_old_connection_reaches_anybody() {
     for speaks in ERAS {
         let mut http = HttpScript::new().streams();
