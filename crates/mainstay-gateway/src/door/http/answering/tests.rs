@@ -219,6 +219,12 @@ fn asking(
     (work, go, told)
 }
 
+/// What comes of a question, which must come to an end.
+async fn outcome(told: oneshot::Receiver<Result<RawJson, RpcError>>) -> Result<RawJson, RpcError> {
+    let told = tokio::time::timeout(Duration::from_secs(3600), told).await;
+    told.expect("an end").expect("an outcome")
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once() {
     let session = session();
@@ -234,7 +240,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once
     drop(waiting);
     let left = Instant::now();
     go.send(()).unwrap();
-    let declined = told.await.unwrap().unwrap_err();
+    let declined = outcome(told).await.unwrap_err();
     assert!(declined.message().contains("cannot be reached"), "{declined:?}");
     assert_eq!(left.elapsed(), Duration::ZERO);
 }
@@ -254,7 +260,8 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
     );
     drop(waiting);
     go.send(()).unwrap();
-    session.standing.has_something().await;
+    let asked = tokio::time::timeout(Duration::from_secs(3600), session.standing.has_something());
+    asked.await.expect("a question");
     session.standing.leave(&place);
     sleep(Duration::from_secs(59)).await;
     let _back = session.standing.open(Some(0));
@@ -264,7 +271,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
             .client
             .answered(&RawJson::from(2), Ok(RawJson::EMPTY_OBJECT))
     );
-    assert_eq!(told.await.unwrap().unwrap(), RawJson::EMPTY_OBJECT);
+    assert_eq!(outcome(told).await.unwrap(), RawJson::EMPTY_OBJECT);
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,11 +296,11 @@ async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
                     .answered(&RawJson::from(1), Ok(RawJson::EMPTY_OBJECT))
             );
             assert!(
-                told.await.unwrap().is_ok(),
+                outcome(told).await.is_ok(),
                 "it found its question, and its answer counts"
             );
         } else {
-            assert!(told.await.unwrap().is_err());
+            assert!(outcome(told).await.is_err());
             assert_eq!(left.elapsed().as_secs(), 60);
         }
     }
