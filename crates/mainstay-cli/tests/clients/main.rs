@@ -79,7 +79,9 @@ fn try_out(
     partners: &Partners,
 ) -> Vec<Seen> {
     let steps = server.steps.iter().filter(|step| client.can(step.thing));
-    let steps: Vec<_> = steps.map(|step| step.through(way, server)).collect();
+    let steps: Vec<_> = steps
+        .map(|step| step.fit_for(client).through(way, server))
+        .collect();
     let told = client.perform(home, &partners.clients, target, &steps);
     let judged = steps.iter().zip(told).map(|(step, told)| Seen {
         way,

@@ -19,9 +19,10 @@ through `mainstay wrap`. A test makes this document and fails when it is not wha
 no such thing; the Inspector's command line shows no progress, and offers to answer nothing but roots.
 
 The reference server (`everything`) speaks 2025-11-25 alone, the two others both eras. What it asks reaches a client of
-2025-11-25 as a request and one of 2026-07-28 as `input_required`, whose retry finds the waiting call. The gateway tells every
-server that its client can answer elicitation, sampling and roots, so the reference server has the tools that ask; a question
-goes to the client whose call caused it, and is declined when that client never said that it can answer.
+2025-11-25 as a request and one of 2026-07-28 as `input_required`, whose retry finds the waiting call. Behind `serve` it
+is told that its client can answer elicitation, sampling and roots, so it has the tools that ask; behind `wrap` it has those for what
+its client can answer. A question goes to the client whose call caused it, and is declined when that client never said that it can
+answer.
 ";
 
 /// One thing that a client did with one server in one way.

@@ -5,6 +5,7 @@ use std::fmt;
 use mainstay_partner::{Partner, Partners};
 use serde_json::{Value, json};
 
+use crate::client::Client;
 use crate::way::Way;
 
 pub(crate) const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
@@ -66,14 +67,18 @@ pub(crate) struct Step {
     pub(crate) expected: &'static str,
 }
 
+/// A tool of the reference server for clients that can answer sampling, and one for all.
+const ASKING: &str = "trigger-sampling-request";
+const ANY: &str = "get-sum";
+
 /// The servers, those that can do most first.
 pub(crate) fn servers(partners: &Partners) -> Vec<Server> {
     vec![
         Server {
             steps: vec![
                 // The reference server has this tool once it knows what its client can answer.
-                Step::new(Thing::List, "trigger-sampling-request", json!({}), ""),
-                Step::new(Thing::Call, "get-sum", json!({ "a": 2, "b": 3 }), "5"),
+                Step::new(Thing::List, ASKING, json!({}), ""),
+                Step::new(Thing::Call, ANY, json!({ "a": 2, "b": 3 }), "5"),
                 Step::new(
                     Thing::Progress,
                     "trigger-long-running-operation",
@@ -88,7 +93,7 @@ pub(crate) fn servers(partners: &Partners) -> Vec<Server> {
                 ),
                 Step::new(
                     Thing::Sampling,
-                    "trigger-sampling-request",
+                    ASKING,
                     json!({ "prompt": "Say something." }),
                     "a sampled answer",
                 ),
@@ -171,6 +176,16 @@ impl Step {
             name: name.to_owned(),
             arguments,
             expected,
+        }
+    }
+
+    /// The step for a client: one that cannot be asked is not shown the tools that ask, and looks for another.
+    pub(crate) fn fit_for(&self, client: Client) -> Self {
+        let looks_in_vain = self.name == ASKING && !client.can(Thing::Sampling);
+        let name = if looks_in_vain { ANY } else { &self.name };
+        Self {
+            name: name.to_owned(),
+            ..self.clone()
         }
     }
 
