@@ -173,6 +173,9 @@ pub(crate) struct Serve {
     /// How many servers with `"isolation": "session"` may run for all sessions together
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
     pub(crate) max_isolated: usize,
+    /// How many of them the sessions of one client may have: of one token, or of one address [default: a quarter of all]
+    #[arg(long, value_name = "COUNT", conflicts_with = "stdio")]
+    pub(crate) max_isolated_per_client: Option<usize>,
     /// Requests that one client may make in a second, and as many at once; without it there is no bound
     #[arg(long, value_name = "COUNT")]
     pub(crate) rate: Option<NonZeroU32>,

@@ -90,7 +90,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     let Some((input, introduction)) = arrived else {
         return Ok(Exit::Success);
     };
-    let gateway = start(setup, max_isolated, introduction);
+    let gateway = start(setup, max_isolated, None, introduction);
     let (told, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -138,7 +138,12 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     } else {
         "http"
     };
-    let gateway = start(setup, arguments.max_isolated, None);
+    let gateway = start(
+        setup,
+        arguments.max_isolated,
+        arguments.max_isolated_per_client,
+        None,
+    );
     screen.note(&format!(
         "serving {} at {scheme}://{address}/mcp",
         counted(setup.servers.len())
@@ -164,7 +169,12 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     Ok(exit)
 }
 
-fn start(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>) -> Gateway {
+fn start(
+    setup: &Setup,
+    max_isolated: usize,
+    per_client: Option<usize>,
+    introduction: Option<Introduction>,
+) -> Gateway {
     let mut builder = Fleet::builder();
     if let Some(introduction) = introduction {
         builder = builder.introduced_as(introduction);
@@ -172,9 +182,11 @@ fn start(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>)
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    Gateway::builder(builder)
-        .max_isolated(max_isolated)
-        .start(setup.servers.iter().cloned())
+    let mut gateway = Gateway::builder(builder).max_isolated(max_isolated);
+    if let Some(most) = per_client {
+        gateway = gateway.max_isolated_per_client(most);
+    }
+    gateway.start(setup.servers.iter().cloned())
 }
 
 fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {

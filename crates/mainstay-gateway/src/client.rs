@@ -6,6 +6,7 @@
 mod asks;
 mod running;
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -17,6 +18,7 @@ use mainstay::{
 
 use crate::desk::tasks::{self, OwnTasks};
 use crate::desk::{Hearing, Level};
+use crate::door::Caller;
 use crate::introduction::Said;
 use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::{RequestMeta, capability_for, declined};
@@ -32,6 +34,13 @@ pub(crate) trait Line: Send + Sync + 'static {
 
     /// The same for a message that the client can miss: it is dropped long before it could take the place of another.
     fn offer(&self, message: Bytes) -> bool;
+
+    /// Comes back when it cannot be expected any more that the client reads what it has not read yet.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
 }
 
 pub(crate) struct Client {
@@ -71,9 +80,9 @@ struct Lines {
 
 impl Client {
     /// A client that stays for longer than a request.
-    pub(crate) fn of_session(scope: Scope, isolated: &Arc<Isolated>) -> Arc<Self> {
+    pub(crate) fn of_session(scope: Scope, isolated: &Arc<Isolated>, caller: Option<Caller>) -> Arc<Self> {
         Arc::new_cyclic(|session| {
-            let own = isolated.admit(session.clone());
+            let own = isolated.admit(session.clone(), caller);
             Self::build(scope, Era::Legacy, Arc::default(), Some(own))
         })
     }
@@ -218,20 +227,30 @@ impl Client {
         standing.is_some_and(|line| line.send(message))
     }
 
-    /// Asks the client, on the line of its latest request, or on the standing one.
+    /// Asks the client, on the line of its latest request, or on another of its lines if that one is lost.
     ///
     /// Cancel safety: when it is dropped the client is told that the answer is not wanted.
     async fn ask(&self, origin: Origin, method: &str, params: Option<&RawJson>) -> Result<RawJson, RpcError> {
-        let unreachable = || {
-            let what = format!("{method} declined: the client cannot be reached");
-            RpcError::new(RpcError::INTERNAL_ERROR, what)
-        };
-        let line = self.line().ok_or_else(unreachable)?;
-        let asked = self.asks.open(origin, line.clone())?;
-        if !line.send(message::request(asked.id(), method, params)) {
-            return Err(unreachable());
+        for line in self.ways() {
+            let asked = self.asks.open(origin.clone(), line.clone())?;
+            if !line.send(message::request(asked.id(), method, params)) {
+                continue;
+            }
+            tokio::select! {
+                biased;
+                answer = asked.answer() => return answer,
+                () = line.lost() => {}
+            }
         }
-        asked.answer().await
+        let what = format!("{method} declined: the client cannot be reached");
+        Err(RpcError::new(RpcError::INTERNAL_ERROR, what))
+    }
+
+    /// Where the client can be reached now, the best way first.
+    fn ways(&self) -> Vec<Arc<dyn Line>> {
+        let lines = self.lines();
+        let calls = lines.calls.iter().rev();
+        calls.chain(lines.standing.as_ref()).cloned().collect()
     }
 
     /// Whether it wants to hear what this server logs at this level.

@@ -7,7 +7,7 @@ use mainstay::config::ServerConfig;
 use mainstay::{Changes, ClientCapabilities, CloseReport, Fleet, FleetBuilder};
 
 use crate::desk::{Audience, Desk};
-use crate::isolation::{Isolated, MAX_ISOLATED};
+use crate::isolation::{Bounds, Isolated};
 
 /// Serves a fleet to clients. Clones are handles of the same gateway.
 #[derive(Clone)]
@@ -17,7 +17,7 @@ pub struct Gateway(pub(crate) Arc<Desk>);
 #[must_use = "a builder does nothing until `start`"]
 pub struct GatewayBuilder {
     fleet: FleetBuilder,
-    max_isolated: usize,
+    isolated: Bounds,
 }
 
 impl Gateway {
@@ -25,7 +25,7 @@ impl Gateway {
     pub fn builder(fleet: FleetBuilder) -> GatewayBuilder {
         GatewayBuilder {
             fleet,
-            max_isolated: MAX_ISOLATED,
+            isolated: Bounds::default(),
         }
     }
 
@@ -38,12 +38,15 @@ impl Gateway {
     }
 
     /// Makes the gateway serve what the configuration says, as [`Fleet::apply`] does. Servers that sessions have for themselves
-    /// already stay as they are until the sessions end.
+    /// already stay as they are until the sessions end. What clients subscribed to at a server that was removed is subscribed
+    /// to again when one of its name is added, as long as they want it.
     ///
     /// Cancel safety: as [`Fleet::apply`].
     pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
         let servers = self.0.isolated.take(servers);
-        self.fleet().apply(servers).await
+        let changes = self.fleet().apply(servers).await;
+        self.0.servers_changed();
+        changes
     }
 
     /// The fleet that all clients share. Of a server that each session has for itself it holds one that works for nobody, and
@@ -69,7 +72,14 @@ impl GatewayBuilder {
     /// How many servers all sessions together may have for themselves (default: 64). A session that needs one more is
     /// told so, until another has ended.
     pub fn max_isolated(mut self, most: usize) -> Self {
-        self.max_isolated = most;
+        self.isolated.most = most;
+        self
+    }
+
+    /// How many of them the sessions of one client may have: whoever shows the same token, or comes from the same address where
+    /// none is asked for (default: a quarter of all, and at least one). A client on stdin and stdout may have all.
+    pub fn max_isolated_per_client(mut self, most: usize) -> Self {
+        self.isolated.most_of_caller = Some(most);
         self
     }
 
@@ -79,7 +89,7 @@ impl GatewayBuilder {
     /// Outside of a tokio runtime.
     pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Gateway {
         let audience = Arc::new(Audience::default());
-        let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.max_isolated);
+        let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.isolated);
         let servers = isolated.take(servers);
         let isolated = Arc::new(isolated);
         let fleet = self
@@ -88,17 +98,16 @@ impl GatewayBuilder {
             .capabilities(everything())
             .start(servers);
         let mut catalog = fleet.catalog_reader();
-        audience.catalog_changed(&catalog.load(), &isolated);
-        let (hears, apart) = (Arc::downgrade(&audience), Arc::downgrade(&isolated));
+        let desk = Arc::new(Desk::new(fleet, audience, isolated));
+        desk.catalog_changed(&catalog.load());
+        let watching = Arc::downgrade(&desk);
         tokio::spawn(async move {
             while let Some(catalog) = catalog.changed().await {
-                let (Some(audience), Some(isolated)) = (hears.upgrade(), apart.upgrade()) else {
-                    return;
-                };
-                audience.catalog_changed(&catalog, &isolated);
+                let Some(desk) = watching.upgrade() else { return };
+                desk.catalog_changed(&catalog);
             }
         });
-        Gateway(Arc::new(Desk::new(fleet, audience, isolated)))
+        Gateway(desk)
     }
 }
 

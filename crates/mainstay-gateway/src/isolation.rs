@@ -4,7 +4,7 @@
 //! session has a server of its own, is stopped as soon as it is idle, and works for nobody.
 //!
 //! Invariants: what a session's own server says or asks reaches that session, or nobody; own servers are counted from
-//! their start until nothing of them is left, and are never more than the bound; a session that has ended starts none.
+//! their start until nothing of them is left, and are never more than the bounds; a session that has ended starts none.
 
 mod lists;
 mod own;
@@ -23,13 +23,41 @@ use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::desk::Audience;
+use crate::door::Caller;
 use crate::protocol::MODERN_VERSIONS;
 pub(crate) use own::OwnServers;
 pub(crate) use refusal::Refused;
 
 /// Own servers of all sessions together, unless somebody says otherwise: as many processes of 50 to 100 MB as a
 /// workstation bears.
-pub(crate) const MAX_ISOLATED: usize = 64;
+const MAX_ISOLATED: usize = 64;
+
+/// How many own servers there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Of all sessions together.
+    pub(crate) most: usize,
+    /// Of the sessions of one caller; unless somebody says so, a part of all, so that no caller takes them all.
+    pub(crate) most_of_caller: Option<usize>,
+}
+
+/// The part of all own servers that one caller may have.
+const SHARE: usize = 4;
+
+impl Bounds {
+    fn most_of_caller(self) -> usize {
+        self.most_of_caller.unwrap_or((self.most / SHARE).max(1))
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            most: MAX_ISOLATED,
+            most_of_caller: None,
+        }
+    }
+}
 
 /// How long a pattern is kept after it was listed: servers that add tools just after their start are still heard.
 const PATTERN_STAYS: Duration = Duration::from_secs(10);
@@ -43,7 +71,7 @@ pub(crate) struct Isolated {
     /// How the fleets of sessions are made.
     kind: FleetBuilder,
     audience: Arc<Audience>,
-    most: usize,
+    bounds: Bounds,
     live: Mutex<Live>,
     /// What is shown to who has no session, and of which catalog.
     without: Mutex<Option<(Arc<Catalog>, Arc<Catalog>)>>,
@@ -53,19 +81,20 @@ pub(crate) struct Isolated {
 #[derive(Default)]
 struct Live {
     last: u64,
-    fleets: HashMap<u64, Fleet>,
+    /// With whose sessions' they are, where several callers can have sessions.
+    fleets: HashMap<u64, (Fleet, Option<Caller>)>,
     /// The gateway is being closed: nothing is started any more.
     closed: bool,
 }
 
 impl Isolated {
-    pub(crate) fn new(kind: FleetBuilder, audience: Arc<Audience>, most: usize) -> Self {
+    pub(crate) fn new(kind: FleetBuilder, audience: Arc<Audience>, bounds: Bounds) -> Self {
         Self {
             servers: ArcSwap::default(),
             // What one session's server lists is not what another's is taken to have.
             kind: kind.without_store(),
             audience,
-            most,
+            bounds,
             live: Mutex::default(),
             without: Mutex::default(),
         }
@@ -101,8 +130,8 @@ impl Isolated {
     }
 
     /// What a new session needs to have servers of its own.
-    pub(crate) fn admit(self: &Arc<Self>, session: Weak<Client>) -> Arc<OwnServers> {
-        Arc::new(OwnServers::new(self.clone(), session))
+    pub(crate) fn admit(self: &Arc<Self>, session: Weak<Client>, caller: Option<Caller>) -> Arc<OwnServers> {
+        Arc::new(OwnServers::new(self.clone(), session, caller))
     }
 
     /// The catalog as somebody sees it who has these servers, or no session to have any.
@@ -135,7 +164,7 @@ impl Isolated {
         let fleets: Vec<Fleet> = {
             let mut live = self.live();
             live.closed = true;
-            live.fleets.values().cloned().collect()
+            live.fleets.values().map(|(fleet, _)| fleet.clone()).collect()
         };
         let mut closing = JoinSet::new();
         for fleet in fleets {
@@ -144,6 +173,24 @@ impl Isolated {
         }
         let closed = closing.join_all().await.into_iter().flatten();
         closed.flat_map(|report| report.servers).collect()
+    }
+
+    /// Whether one more server of this name may be started for this caller.
+    fn check_room(&self, live: &Live, server: &str, caller: Option<Caller>) -> Result<(), Refused> {
+        let server = server.to_owned();
+        if live.closed {
+            return Err(Refused::Closing { server });
+        }
+        let most = self.bounds.most;
+        if live.fleets.len() >= most {
+            return Err(Refused::Full { server, most });
+        }
+        let most = self.bounds.most_of_caller();
+        let of_caller = live.fleets.values().filter(|(_, whose)| *whose == caller);
+        if caller.is_some() && of_caller.count() >= most {
+            return Err(Refused::FullForClient { server, most });
+        }
+        Ok(())
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {

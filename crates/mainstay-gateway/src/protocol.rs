@@ -69,6 +69,13 @@ impl RequestMeta {
         }
     }
 
+    /// Whether the client says that it knows this extension.
+    pub(crate) fn declares_extension(&self, extension: &str) -> bool {
+        let declared = self.capabilities.as_ref().and_then(Object::parse);
+        let extensions = declared.and_then(|declared| Object::parse(declared.get("extensions")?));
+        extensions.is_some_and(|extensions| extensions.get(extension).is_some())
+    }
+
     pub(crate) fn era(&self) -> Era {
         match self.version {
             Some(_) => Era::Modern,
@@ -165,8 +172,17 @@ pub(crate) fn declined(method: &str, capability: &str) -> RpcError {
 
 /// What a modern client is told whose request cannot be done without this capability.
 pub(crate) fn missing_capability(capability: &str) -> RpcError {
-    let what = format!("the client must declare {capability} for this");
-    let data = RawJson::from_value(&json!({ "requiredCapabilities": { capability: {} } }));
+    missing(capability, &json!({ capability: {} }))
+}
+
+/// What a modern client is told whose request needs this extension.
+pub(crate) fn missing_extension(extension: &str) -> RpcError {
+    missing(extension, &json!({ "extensions": { extension: {} } }))
+}
+
+fn missing(what: &str, required: &serde_json::Value) -> RpcError {
+    let what = format!("the client must declare {what} for this");
+    let data = RawJson::from_value(&json!({ "requiredCapabilities": required }));
     RpcError::new(MISSING_CAPABILITY, what).with_data(data.unwrap_or(RawJson::NULL))
 }
 

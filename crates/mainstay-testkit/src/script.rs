@@ -74,6 +74,8 @@ pub struct Script {
     pub resources: Vec<Value>,
     /// Its resource templates, as listed.
     pub templates: Vec<Value>,
+    /// The ids of the tasks that it tells listeners of.
+    pub tasks: Vec<String>,
     /// How many items a page holds. `None`: all.
     pub page_size: Option<usize>,
     /// How cursors behave.
@@ -113,6 +115,7 @@ impl Default for Script {
             })],
             resources: vec![json!({ "uri": "mem://one", "name": "one", "mimeType": "text/plain" })],
             templates: vec![json!({ "uriTemplate": "mem://{name}", "name": "any" })],
+            tasks: Vec::new(),
             page_size: None,
             cursors: Cursors::Honest,
             warm_up: 0,

@@ -60,7 +60,26 @@ async fn through_gateway(
         };
         figures.extend(compare(effort, &web, &ours, server, aims).await?);
     }
+    figures.extend(through_loop(effort, &web, pipe, stdio.0).await?);
     Ok(figures)
+}
+
+/// What is possible at all: no supervision.
+async fn through_loop(effort: Effort, web: &Web, pipe: Echo, server: &str) -> Fallible<Vec<Figure>> {
+    let bare = Web::looping(pipe)?;
+    let target = Target {
+        port: bare.port,
+        path: "/mcp",
+        tool: "echo",
+    };
+    compare(
+        effort,
+        web,
+        &target,
+        &format!("through a bare loop: {server}"),
+        None,
+    )
+    .await
 }
 
 async fn through_rivals(effort: Effort) -> Fallible<Vec<Figure>> {

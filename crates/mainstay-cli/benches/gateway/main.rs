@@ -5,8 +5,9 @@
 //!
 //! The gateway is the real program, a process of its own. The servers behind it are this program again, on standard input
 //! and output or over HTTP: a server on rmcp as its users build one, for the figures with aims, and one that parses nothing,
-//! beside which nearly all time is the gateway's. Rivals run beside them where `cargo xtask rivals` has installed them.
+//! beside which nearly all time is the gateway's. A loop without any supervision shows what is possible at all. Rivals run beside them where `cargo xtask rivals` has installed them.
 
+mod bare_loop;
 mod calls;
 mod client;
 #[path = "../../../mainstay/benches/ratios/compare.rs"]
@@ -57,6 +58,9 @@ fn main() -> Fallible {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if let Some(echo) = echo::Echo::from_arguments(&words) {
         return echo?.run();
+    }
+    if let Some(server) = bare_loop::from_arguments(&words) {
+        return bare_loop::run(server?);
     }
     let (flags, wanted): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.starts_with("--"));
     let effort = Effort {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::Fallible;
 use crate::echo::{Echo, Kind, Way};
+use crate::{Fallible, bare_loop};
 
 /// The gateway, with a home of its own.
 pub(crate) struct Gateway {
@@ -93,8 +93,17 @@ impl Gateway {
 
 impl Web {
     pub(crate) fn start(kind: Kind, result: usize) -> Fallible<Self> {
+        Self::exec(&Echo::new(kind, Way::Http, result).arguments())
+    }
+
+    /// A server on standard input and output with nothing but a loop before it.
+    pub(crate) fn looping(server: Echo) -> Fallible<Self> {
+        Self::exec(&bare_loop::arguments(server))
+    }
+
+    fn exec(arguments: &[String]) -> Fallible<Self> {
         let child = Command::new(std::env::current_exe()?)
-            .args(Echo::new(kind, Way::Http, result).arguments())
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()?;
         let mut process = Process(child);

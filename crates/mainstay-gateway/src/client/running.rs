@@ -1,6 +1,5 @@
 //! The requests of a client that are being answered, by the ids that the client gave them.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mainstay::message::{RawJson, RpcError};
@@ -11,13 +10,13 @@ use crate::protocol::SERVER_UNAVAILABLE;
 /// Requests of one client that may run at the same time. One that wants more must wait for an answer first.
 const MAX_RUNNING: usize = 512;
 
+/// In no order: nearly always there are a few, and never more than can be looked through.
 #[derive(Default)]
-pub(crate) struct Running(Mutex<HashMap<RawJson, Arc<Notify>>>);
+pub(crate) struct Running(Mutex<Vec<(RawJson, Arc<Notify>)>>);
 
 /// A request that runs; it is over when this is dropped.
 pub(crate) struct Run<'a> {
     running: &'a Running,
-    id: RawJson,
     cancel: Arc<Notify>,
 }
 
@@ -46,10 +45,9 @@ impl Running {
         let mut running = self.table();
         check(&running, id)?;
         let cancel = Arc::new(Notify::new());
-        running.insert(id.clone(), cancel.clone());
+        running.push((id.clone(), cancel.clone()));
         Ok(Run {
             running: self,
-            id: id.clone(),
             cancel,
         })
     }
@@ -61,23 +59,24 @@ impl Running {
 
     /// The client does not want the answer any more.
     pub(crate) fn cancel(&self, id: &RawJson) {
-        if let Some(cancel) = self.table().get(id) {
+        let table = self.table();
+        if let Some((_, cancel)) = table.iter().find(|(running, _)| running == id) {
             cancel.notify_one();
         }
     }
 
     /// The client does not want any answer any more.
     pub(crate) fn cancel_all(&self) {
-        self.table().values().for_each(|cancel| cancel.notify_one());
+        self.table().iter().for_each(|(_, cancel)| cancel.notify_one());
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<RawJson, Arc<Notify>>> {
+    fn table(&self) -> MutexGuard<'_, Vec<(RawJson, Arc<Notify>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn check(running: &HashMap<RawJson, Arc<Notify>>, id: &RawJson) -> Result<(), Busy> {
-    if running.contains_key(id) {
+fn check(running: &[(RawJson, Arc<Notify>)], id: &RawJson) -> Result<(), Busy> {
+    if running.iter().any(|(running, _)| running == id) {
         return Err(Busy::IdInUse);
     }
     if running.len() >= MAX_RUNNING {
@@ -95,6 +94,12 @@ impl Run<'_> {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        self.running.table().remove(&self.id);
+        let mut table = self.running.table();
+        if let Some(at) = table
+            .iter()
+            .position(|(_, cancel)| Arc::ptr_eq(cancel, &self.cancel))
+        {
+            table.swap_remove(at);
+        }
     }
 }

@@ -1,24 +1,28 @@
 //! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
 
 mod hearing;
+mod lists;
 mod overhearing;
 mod own;
+mod tasks;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay::message::{self, Object, RawJson, RpcError};
-use mainstay::{Answer, Catalog, ClientHandler, Item, Kind, Offer, ServerNotification, ServerRequest};
+use mainstay::{Answer, ClientHandler, Kind, ServerNotification, ServerRequest};
 
+use super::Level;
 use super::levels::Levels;
-use super::subscriptions::Subscription;
-use super::{Level, tasks};
+use super::subscriptions::{Subscription, Topic};
+use super::tasks::shown;
 use crate::client::{Client, Line};
-use crate::isolation::{Isolated, OwnServers};
+use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
 pub(crate) use hearing::Hearing;
+pub(crate) use lists::{Filter, fingerprint_of};
 
 const TASK_STATUS: &str = "notifications/tasks/status";
 
@@ -45,11 +49,11 @@ struct Hearer {
     filter: Filter,
     /// The servers of its session's own.
     own: Option<Arc<OwnServers>>,
-    /// The resources that it subscribes to, by their uris.
-    resources: HashMap<String, Heard>,
+    /// What it subscribes to.
+    topics: HashMap<Topic, Heard>,
 }
 
-/// A resource that somebody hears of.
+/// A topic that somebody hears of.
 struct Heard {
     /// Only this server's word counts.
     server: Arc<str>,
@@ -65,14 +69,6 @@ enum Way {
     Session(Weak<Client>),
     /// A listen, on its own line, under its own id.
     Listen(Arc<dyn Line>, RawJson),
-}
-
-/// The lists whose changes somebody wants to hear of.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Filter {
-    pub(crate) tools: bool,
-    pub(crate) prompts: bool,
-    pub(crate) resources: bool,
 }
 
 impl Audience {
@@ -114,7 +110,7 @@ impl Audience {
             way,
             filter,
             own,
-            resources: HashMap::new(),
+            topics: HashMap::new(),
         };
         seats.hearers.insert(seat, hearer);
         Hearing {
@@ -123,41 +119,10 @@ impl Audience {
         }
     }
 
-    /// Tells whoever sees a list that changed. Each is told once for each list, however much changed in it.
-    pub(crate) fn catalog_changed(&self, catalog: &Catalog, isolated: &Isolated) {
-        let mut seats = self.seats();
-        let mut changed = Vec::new();
-        let mut look = |scope: Scope, kind: Kind, now: u64| {
-            if seats.seen.insert((scope.clone(), kind), now) != Some(now) {
-                changed.push((scope, kind));
-            }
-        };
-        let isolated_names = isolated.names();
-        for kind in Kind::ALL {
-            // Those that sessions have for themselves are looked at one by one: who sees which differs.
-            let is_shared = |server: &str| !isolated.holds(server);
-            look(Scope::Union, kind, of_union(catalog, kind, is_shared));
-            for server in &isolated_names {
-                let now = fingerprint_of(catalog, server, kind);
-                look(Scope::Server(server.clone()), kind, now);
-            }
-            for server in catalog.servers().filter(|server| is_shared(server)) {
-                if let Some(listed) = catalog.server(server) {
-                    let items = listed.items(kind).iter().map(Item::raw);
-                    look(Scope::Server(server.into()), kind, fingerprint(items));
-                }
-            }
-        }
-        for hearer in seats.hearers.values() {
-            let mine = changed.iter().filter(|(scope, _)| hearer.sees(scope, isolated));
-            hearer.tell_of_lists(mine.map(|(_, kind)| *kind));
-        }
-    }
-
     fn resource_updated(&self, server: &str, params: Option<&RawJson>) {
-        let Some(uri) = uri(params) else { return };
+        let Some(topic) = resource(params) else { return };
         for hearer in self.seats().hearers.values() {
-            if hearer.hears(&uri, server, false) {
+            if hearer.hears(&topic, server, false) {
                 hearer.tell("notifications/resources/updated", params);
             }
         }
@@ -172,8 +137,8 @@ impl Audience {
                 .session()
                 .is_some_and(|client| client.tasks.has(server, &id));
             if begun && hearer.scope.holds(server) {
-                let shown = tasks::shown(&hearer.scope, server, TASK_STATUS, params.cloned());
-                hearer.tell(TASK_STATUS, shown.as_ref());
+                let status = shown(&hearer.scope, server, TASK_STATUS, params.cloned());
+                hearer.tell(TASK_STATUS, status.as_ref());
                 is_told = true;
             }
         }
@@ -200,26 +165,6 @@ impl Audience {
 }
 
 impl Hearer {
-    /// Whether it sees what changed in the fleet that all share.
-    fn sees(&self, changed: &Scope, isolated: &Isolated) -> bool {
-        match changed {
-            Scope::Server(name) if isolated.holds(name) => {
-                let follows = self.own.as_ref().is_some_and(|own| own.follows_pattern(name));
-                follows && self.scope.holds(name)
-            }
-            Scope::Server(_) | Scope::Union => *changed == self.scope,
-        }
-    }
-
-    fn tell_of_lists(&self, kinds: impl Iterator<Item = Kind>) {
-        let mut methods: Vec<_> = kinds.filter_map(|kind| self.filter.method(kind)).collect();
-        // Resources and their templates share a method, and so do several servers. They come kind by kind.
-        methods.dedup();
-        for method in methods {
-            self.tell(method, None);
-        }
-    }
-
     fn tell(&self, method: &str, params: Option<&RawJson>) {
         match &self.way {
             Way::Session(client) => {
@@ -244,26 +189,15 @@ impl Hearer {
         }
     }
 
-    /// Whether it subscribed to this resource of this server: the one that all share, or its session's own.
-    fn hears(&self, uri: &str, server: &str, is_own: bool) -> bool {
-        let heard = self.resources.get(uri);
+    /// Whether it subscribed to this topic at this server: the one that all share, or its session's own.
+    fn hears(&self, topic: &Topic, server: &str, is_own: bool) -> bool {
+        let heard = self.topics.get(topic);
         heard.is_some_and(|heard| *heard.server == *server && heard.is_own == is_own)
     }
 
     /// How much a session wants logged, where it says so.
     fn level(&self) -> Option<Level> {
         self.session()?.level()
-    }
-}
-
-impl Filter {
-    fn method(&self, kind: Kind) -> Option<&'static str> {
-        let (wanted, method) = match kind {
-            Kind::Tool => (self.tools, "notifications/tools/list_changed"),
-            Kind::Prompt => (self.prompts, "notifications/prompts/list_changed"),
-            Kind::Resource | Kind::Template => (self.resources, "notifications/resources/list_changed"),
-        };
-        wanted.then_some(method)
     }
 }
 
@@ -285,6 +219,7 @@ impl ClientHandler for Audience {
         let (server, params) = (&notification.server, notification.params.as_ref());
         match notification.method.as_str() {
             "notifications/resources/updated" => self.resource_updated(server, params),
+            tasks::FOLLOWED => self.followed_task_changed(server, params),
             TASK_STATUS => {
                 self.task_changed(server, params);
             }
@@ -314,37 +249,12 @@ fn unlabelled(params: &RawJson) -> RawJson {
     without.unwrap_or_else(|| params.clone())
 }
 
-/// What one server shows of a kind, as a number.
-pub(crate) fn fingerprint_of(catalog: &Catalog, server: &str, kind: Kind) -> u64 {
-    of_union(catalog, kind, |its| its == server)
-}
-
-fn of_union(catalog: &Catalog, kind: Kind, counts: impl Fn(&str) -> bool) -> u64 {
-    fn of<'a, T>(offers: &'a [Offer<T>], counts: impl Fn(&str) -> bool + 'a) -> u64 {
-        let offers = offers.iter().filter(|offer| counts(offer.server()));
-        fingerprint(offers.map(Offer::published))
-    }
-    match kind {
-        Kind::Tool => of(catalog.tools(), counts),
-        Kind::Prompt => of(catalog.prompts(), counts),
-        Kind::Resource => of(catalog.resources(), counts),
-        Kind::Template => of(catalog.templates(), counts),
-    }
-}
-
-fn uri(params: Option<&RawJson>) -> Option<String> {
+fn resource(params: Option<&RawJson>) -> Option<Topic> {
     let params = params.and_then(Object::parse)?;
-    params.get("uri")?.parse().ok()
+    params.get("uri")?.parse().ok().map(Topic::Resource)
 }
 
 fn task_id(params: Option<&RawJson>) -> Option<String> {
     let params = params.and_then(Object::parse)?;
     params.get("taskId")?.parse().ok()
-}
-
-fn fingerprint<'a>(items: impl Iterator<Item = &'a RawJson>) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    items.for_each(|item| item.hash(&mut hasher));
-    hasher.finish()
 }

@@ -1,38 +1,48 @@
 //! The listens of modern clients: each hears what it asked for, until its client goes away.
 
+mod opening;
+
+use std::collections::BTreeSet;
+
 use mainstay::message::{self, Object, RawJson, RpcError};
 use serde::Deserialize;
+use serde_json::json;
 
 use super::audience::{Filter, labelled};
-use super::subscriptions::MAX_URIS;
+use super::subscriptions::{MAX_URIS, Topic};
+use super::tasks::MAX_FOLLOWED;
 use super::{Desk, Request};
 use crate::protocol::{invalid_params, text};
+use opening::Opening;
 
 impl Desk {
     /// Tells a modern client what it asked for, until it goes away.
     pub(super) async fn listen(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let wanted = wanted(request.params.as_ref())?;
-        let (line, id) = (request.line.clone(), request.id.clone());
+        let (line, id) = (Opening::new(request.line.clone()), request.id.clone());
         let scope = request.client.scope.clone();
-        let filter = wanted.filter();
-        let mut uris = Vec::new();
-        for uri in wanted.resource_subscriptions {
-            if let Ok(reached) = self.server_of(request, &uri) {
-                uris.push((uri, reached));
-            }
-        }
-        let honoured = honoured(&filter, uris.iter().map(|(uri, _)| uri.as_str()), &id);
-        line.send(message::notification(
-            "notifications/subscriptions/acknowledged",
-            Some(&honoured),
-        ));
+        let own = request.client.own().cloned();
         let hearing = self
             .audience
-            .seat_listen(scope, line, id, filter, request.client.own().cloned());
-        for (uri, reached) in uris {
-            let expecting = hearing.expect(&uri, &reached)?;
+            .seat_listen(scope, line.clone(), id, wanted.filter(), own);
+        let mut honoured = Honoured::of(&wanted);
+        honoured.tasks = self.follow(request, &hearing, &wanted.task_ids).await?;
+        let mut topics = Vec::new();
+        for uri in wanted.resource_subscriptions {
+            if let Ok(reached) = self.server_of(request, &uri) {
+                honoured.uris.push(uri.clone());
+                topics.push((Topic::Resource(uri), reached));
+            }
+        }
+        let acknowledged = honoured.written(&request.id);
+        line.open(message::notification(
+            "notifications/subscriptions/acknowledged",
+            Some(&acknowledged),
+        ));
+        for (topic, reached) in topics {
+            let expecting = hearing.expect(&topic, &reached)?;
             // One that its server refuses keeps nothing else from being heard.
-            if let Ok(subscription) = self.subscriptions.begin(request.client, reached, &uri).await {
+            if let Ok(subscription) = self.subscriptions.begin(request.client, reached, &topic).await {
                 expecting.keep(subscription);
             }
         }
@@ -61,6 +71,7 @@ struct Wanted {
     prompts_list_changed: bool,
     resources_list_changed: bool,
     resource_subscriptions: Vec<String>,
+    task_ids: BTreeSet<String>,
 }
 
 impl Wanted {
@@ -83,17 +94,46 @@ fn wanted(params: Option<&RawJson>) -> Result<Wanted, RpcError> {
             "a listen may subscribe to {MAX_URIS} resources"
         )));
     }
+    if wanted.task_ids.len() > MAX_FOLLOWED {
+        return Err(invalid_params(format!(
+            "a listen may follow {MAX_FOLLOWED} tasks"
+        )));
+    }
     Ok(wanted)
 }
 
-/// The acknowledgement of a listen: everything is honoured that it asked for and that some server has.
-fn honoured<'a>(filter: &Filter, uris: impl Iterator<Item = &'a str>, id: &RawJson) -> RawJson {
-    let wanted = serde_json::json!({ "notifications": {
-        "toolsListChanged": filter.tools,
-        "promptsListChanged": filter.prompts,
-        "resourcesListChanged": filter.resources,
-        "resourceSubscriptions": uris.collect::<Vec<_>>(),
-    }});
-    let wanted = RawJson::from_value(&wanted).unwrap_or(RawJson::EMPTY_OBJECT);
-    labelled(Some(&wanted), id)
+/// What a listen is promised: of the lists all, of the resources those that some server has, of the tasks those that their
+/// servers agreed to tell of.
+struct Honoured {
+    filter: Filter,
+    uris: Vec<String>,
+    tasks: Vec<String>,
+    /// Whether it asked for any task.
+    follows: bool,
+}
+
+impl Honoured {
+    fn of(wanted: &Wanted) -> Self {
+        Self {
+            filter: wanted.filter(),
+            uris: Vec::new(),
+            tasks: Vec::new(),
+            follows: !wanted.task_ids.is_empty(),
+        }
+    }
+
+    /// The parameters of the acknowledgement.
+    fn written(&self, id: &RawJson) -> RawJson {
+        let mut honoured = json!({
+            "toolsListChanged": self.filter.tools,
+            "promptsListChanged": self.filter.prompts,
+            "resourcesListChanged": self.filter.resources,
+            "resourceSubscriptions": self.uris,
+        });
+        if self.follows {
+            honoured["taskIds"] = json!(self.tasks);
+        }
+        let params = RawJson::from_value(&json!({ "notifications": honoured }));
+        labelled(Some(&params.unwrap_or(RawJson::EMPTY_OBJECT)), id)
+    }
 }

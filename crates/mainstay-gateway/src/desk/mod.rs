@@ -34,6 +34,7 @@ pub(crate) use level::Level;
 pub(crate) use listen::ended;
 
 use crate::client::{Client, Line};
+use crate::door::Caller;
 use crate::isolation::Isolated;
 use crate::protocol::{RequestMeta, invalid_params, method_not_found};
 use crate::scope::Scope;
@@ -82,9 +83,20 @@ impl Desk {
         self.isolated.catalog(client.own(), self.fleet.catalog())
     }
 
-    /// A client that stays for longer than a request.
-    pub(crate) fn welcome(&self, scope: Scope) -> Arc<Client> {
-        let client = Client::of_session(scope, &self.isolated);
+    /// Something else is offered, perhaps by other servers.
+    pub(crate) fn catalog_changed(&self, catalog: &Catalog) {
+        self.audience.catalog_changed(catalog, &self.isolated);
+        self.servers_changed();
+    }
+
+    /// There may be other servers under the same names: what is still wanted of those is asked of these.
+    pub(crate) fn servers_changed(&self) {
+        self.subscriptions.renew(&self.fleet);
+    }
+
+    /// A client that stays for longer than a request, of this caller, where there can be several.
+    pub(crate) fn welcome(&self, scope: Scope, caller: Option<Caller>) -> Arc<Client> {
+        let client = Client::of_session(scope, &self.isolated, caller);
         client.attend(self.audience.seat_session(&client));
         client
     }

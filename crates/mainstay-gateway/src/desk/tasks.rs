@@ -4,6 +4,7 @@
 //! remembered. Of a session's own tasks the latest are remembered all the same: a shared server lists those of everybody,
 //! and tells of theirs, and none of that is a bystander's concern.
 
+mod following;
 mod ids;
 
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ use super::passing::{answer, as_sent, forward};
 use super::{Desk, Request};
 use crate::protocol::{invalid_params, text};
 use crate::scope::Scope;
+pub(super) use following::MAX_FOLLOWED;
 pub(crate) use ids::{as_known, shown};
 use ids::{parted, public_id, with_public_id, with_public_relation};
 

@@ -3,5 +3,6 @@
 mod http;
 mod stdio;
 
+pub(crate) use http::Caller;
 pub use http::{DoorError, HttpDoor};
 pub use stdio::Arrival;

@@ -46,7 +46,7 @@ impl Gateway {
         let mut writing = JoinSet::new();
         writing.spawn(write(output, queued));
         let line: Arc<dyn Line> = Arc::new(Queue::new(queue.clone()));
-        let session = self.0.welcome(scope);
+        let session = self.0.welcome(scope, None);
         session.stand_by(Some(line.clone()));
         let visit = Visit {
             desk: self.0.clone(),

@@ -13,6 +13,7 @@ use super::lists::ListWatch;
 use super::owner::Owner;
 use super::{Isolated, Refused, lock};
 use crate::client::Client;
+use crate::door::Caller;
 use crate::gateway::everything;
 use crate::scope::Scope;
 
@@ -23,6 +24,8 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) struct OwnServers {
     isolated: Arc<Isolated>,
     session: Weak<Client>,
+    /// Who opened the session, where several can.
+    caller: Option<Caller>,
     state: Mutex<State>,
     /// What the session saw last, and of which catalogs.
     joined: Mutex<Option<Joined>>,
@@ -61,10 +64,11 @@ struct Joined {
 }
 
 impl OwnServers {
-    pub(super) fn new(isolated: Arc<Isolated>, session: Weak<Client>) -> Self {
+    pub(super) fn new(isolated: Arc<Isolated>, session: Weak<Client>, caller: Option<Caller>) -> Self {
         Self {
             isolated,
             session,
+            caller,
             state: Mutex::default(),
             joined: Mutex::default(),
         }
@@ -122,8 +126,8 @@ impl OwnServers {
         shared: &Catalog,
         introduction: Option<Introduction>,
     ) -> Result<(Fleet, Place), Refused> {
-        let server = name.to_owned();
         let Some(config) = self.isolated.config(name, shared) else {
+            let server = name.to_owned();
             return Err(Refused::Ended { server });
         };
         let owner = Owner {
@@ -132,13 +136,7 @@ impl OwnServers {
         };
         // Under the lock, so that whoever closes all of them finds this one, or keeps it from starting.
         let mut live = self.isolated.live();
-        if live.closed {
-            return Err(Refused::Closing { server });
-        }
-        let most = self.isolated.most;
-        if live.fleets.len() >= most {
-            return Err(Refused::Full { server, most });
-        }
+        self.isolated.check_room(&live, name, self.caller)?;
         let kind = self.isolated.kind.clone();
         let fleet = kind.handler(Arc::new(owner)).capabilities(everything());
         let fleet = match introduction {
@@ -148,7 +146,7 @@ impl OwnServers {
         let fleet = fleet.start([config]);
         live.last += 1;
         let number = live.last;
-        live.fleets.insert(number, fleet.clone());
+        live.fleets.insert(number, (fleet.clone(), self.caller));
         let isolated = self.isolated.clone();
         Ok((fleet, Place { isolated, number }))
     }
@@ -218,6 +216,10 @@ impl OwnServers {
 
     pub(super) fn resource_updated(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
         self.isolated.audience.own_resource_updated(self, server, params);
+    }
+
+    pub(super) fn task_changed(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
+        self.isolated.audience.own_task_changed(self, server, params);
     }
 
     /// The session has ended: its servers end with it. Nobody waits for them; their places are free when they are gone.

@@ -33,11 +33,12 @@ impl ClientHandler for Owner {
     }
 
     fn notification(&self, notification: ServerNotification) {
-        if notification.method == "notifications/resources/updated" {
-            if let Some(own) = self.own.upgrade() {
-                own.resource_updated(&notification.server, notification.params.as_ref());
-            }
-            return;
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        match (notification.method.as_str(), self.own.upgrade()) {
+            ("notifications/resources/updated", Some(own)) => return own.resource_updated(server, params),
+            ("notifications/tasks", Some(own)) => return own.task_changed(server, params),
+            ("notifications/resources/updated" | "notifications/tasks", None) => return,
+            (_other, Some(_) | None) => {}
         }
         if let Some(session) = self.session.upgrade() {
             session.notification(notification);

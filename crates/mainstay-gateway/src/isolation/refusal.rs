@@ -13,6 +13,12 @@ pub(crate) enum Refused {
     )]
     Full { server: String, most: usize },
     #[error(
+        "server {server} runs once for each session, and the sessions of this client have {most} such servers already: it \
+         did not run. End another session first, or let `mainstay serve` have more of them for each client \
+         (--max-isolated-per-client)"
+    )]
+    FullForClient { server: String, most: usize },
+    #[error(
         "server {server} runs once for each session (its isolation is \"session\"), and a request of 2026-07-28 over HTTP \
          belongs to none: it did not run. Open a session with `initialize` (2025-11-25 or before), connect on stdin and \
          stdout, or set its isolation to \"shared\""
@@ -34,7 +40,7 @@ impl From<Refused> for RpcError {
     fn from(refused: Refused) -> Self {
         let words = refused.to_string();
         let (code, data) = match refused {
-            Refused::Full { server, most } => (
+            Refused::Full { server, most } | Refused::FullForClient { server, most } => (
                 SERVER_UNAVAILABLE,
                 json!({ "mainstay": { "outcome": "not_sent", "server": server, "limit": most } }),
             ),

@@ -10,6 +10,7 @@ mod memory;
 mod asking;
 mod bad_input;
 mod client;
+mod following;
 mod hearing;
 mod levels;
 mod lists;

@@ -291,3 +291,62 @@ async fn a_listen_is_promised_only_what_a_server_has() {
     assert_eq!(*promised, json!(["mem://one"]));
     a.side(1).await.wait_for("resources/subscribe", 1).await;
 }
+
+#[tokio::test]
+async fn a_server_that_is_removed_and_added_again_is_subscribed_to_for_whoever_still_wants_it() {
+    for through_gateway in [true, false] {
+        for speaks in [Speaks::Legacy, Speaks::Modern] {
+            let a = speaking(speaks);
+            let gateway = gateway(&[("a", &a)]).await;
+            let (mut session, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+            for uri in ["mem://one", "mem://two"] {
+                session.ask("resources/subscribe", json!({ "uri": uri })).await;
+            }
+            let mut listener = Client::connect(&gateway, one("a"));
+            let filter = json!({ "_meta": modern(&json!({})), "notifications": { "resourceSubscriptions": ["mem://one"] } });
+            listener.begin("subscriptions/listen", filter).await;
+            listener.heard("notifications/subscriptions/acknowledged").await;
+
+            for configured in [None, Some(a.config("a").build().unwrap())] {
+                match through_gateway {
+                    true => gateway.apply(configured).await,
+                    false => gateway.fleet().apply(configured).await,
+                };
+                // Given up while there is no such server.
+                session
+                    .ask("resources/unsubscribe", json!({ "uri": "mem://two" }))
+                    .await;
+            }
+            connected(&gateway.fleet().server("a").unwrap()).await;
+            let side = a.side(2).await;
+            match speaks {
+                Speaks::Legacy => {
+                    side.wait_for("resources/subscribe", 1).await;
+                    assert_eq!(side.noted("subscribe mem://two"), 0, "nobody wants it");
+                }
+                Speaks::Modern | Speaks::Both => loop {
+                    let seen = side.count("subscriptions/listen");
+                    let listen = side.last_params("subscriptions/listen").unwrap_or_default();
+                    if listen["notifications"]["resourceSubscriptions"] == json!(["mem://one"]) {
+                        break;
+                    }
+                    side.wait_for("subscriptions/listen", seen + 1).await;
+                },
+            }
+            let touch = json!({ "name": "a__touch", "arguments": { "uri": "mem://one" } });
+            session.ask("tools/call", touch).await;
+            session.heard("notifications/resources/updated").await;
+            listener.heard("notifications/resources/updated").await;
+
+            listener.leave().await;
+            let listens = side.count("subscriptions/listen");
+            session
+                .ask("resources/unsubscribe", json!({ "uri": "mem://one" }))
+                .await;
+            match speaks {
+                Speaks::Legacy => side.wait_for("resources/unsubscribe", 1).await,
+                Speaks::Modern | Speaks::Both => side.wait_for("subscriptions/listen", listens + 1).await,
+            }
+        }
+    }
+}

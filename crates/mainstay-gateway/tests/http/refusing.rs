@@ -132,6 +132,30 @@ async fn a_body_whose_length_is_not_announced_is_bounded_too() {
 }
 
 #[tokio::test]
+async fn a_body_in_pieces_is_read_whole_and_bounded_as_a_whole() {
+    const PIECE: usize = 7;
+    let initialize = request(
+        1,
+        "initialize",
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } }),
+    )
+    .to_string();
+    for (most, status) in [(initialize.len(), 200), (initialize.len() - 1, 413)] {
+        let world = World::open(HttpDoor::new().max_body(most)).await;
+        let ask = Ask::new("POST", "/mcp")
+            .header("content-type", "application/json")
+            .header("transfer-encoding", "chunked");
+        let mut text = ask.text(world.address);
+        for piece in initialize.as_bytes().chunks(PIECE) {
+            let piece = std::str::from_utf8(piece).unwrap();
+            text += &format!("{:x}\r\n{piece}\r\n", piece.len());
+        }
+        text += "0\r\n\r\n";
+        assert_eq!(world.send_text(&text).await.status, status);
+    }
+}
+
+#[tokio::test]
 async fn an_id_in_use_is_refused_and_its_first_request_goes_on() {
     let world = World::open(HttpDoor::new()).await;
     let session = world.session("/mcp/one").await;

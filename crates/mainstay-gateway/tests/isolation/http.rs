@@ -169,3 +169,37 @@ async fn where_everything_needs_a_session_a_modern_client_is_sent_to_the_version
         assert!(listed["result"]["tools"].as_array().unwrap().len() > 1);
     }
 }
+
+#[tokio::test]
+async fn one_client_cannot_take_the_room_of_all() {
+    let (own, all) = (server(), server());
+    let door = HttpDoor::new().token("one").token("other");
+    let gateway = crate::gateway_of(&own, &all, 8).await;
+    let world = World::serving(door, gateway).await;
+    let call = |n| crate::support::request(n, "tools/call", json!({ "name": "own__echo", "arguments": {} }));
+    let mut answers = Vec::new();
+    for token in ["one", "one", "one", "other"] {
+        let bearing = |ask: Ask| ask.header("authorization", &format!("Bearer {token}"));
+        let hello = bearing(Ask::post("/mcp", &crate::support::initialize(json!({}))));
+        let opened = world.send(hello).await;
+        let session = opened.header("mcp-session-id").unwrap().to_owned();
+        let ask = bearing(Ask::post("/mcp", &call(1))).header("mcp-session-id", &session);
+        answers.push(world.send(ask).await.json().await);
+    }
+    let errors: Vec<_> = answers
+        .iter()
+        .map(|answer| answer["error"]["code"].clone())
+        .collect();
+    assert_eq!(
+        json!(errors),
+        json!([null, null, -32000, null]),
+        "a quarter of eight for each"
+    );
+    let refused = &answers[2]["error"];
+    let words = refused["message"].as_str().unwrap();
+    assert!(
+        words.contains("the sessions of this client have 2 such servers"),
+        "{words}"
+    );
+    assert_eq!(refused["data"]["mainstay"]["limit"], 2);
+}

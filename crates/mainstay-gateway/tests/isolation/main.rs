@@ -17,7 +17,6 @@ mod memory;
 #[path = "../http/support.rs"]
 #[expect(
     dead_code,
-    unused_imports,
     reason = "shared with the tests of the HTTP door, which use more of it"
 )]
 mod support;

@@ -263,3 +263,34 @@ async fn heard_by(client: &mut Client, listen: u64) -> Value {
         }
     }
 }
+
+#[tokio::test]
+async fn a_task_of_an_own_server_is_followed_by_its_session_alone() {
+    const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+    let own = crate::memory::Memory::new(mainstay_testkit::Script {
+        speaks: mainstay_testkit::Speaks::Modern,
+        tasks: vec!["t".to_owned()],
+        ..mainstay_testkit::Script::default()
+    });
+    let gateway = gateway(&own, &server()).await;
+    let meta = modern(&json!({ "extensions": { EXTENSION: {} } }));
+    let (mut one, mut other) = (
+        Client::connect(&gateway, Scope::Union),
+        Client::connect(&gateway, Scope::Union),
+    );
+    for client in [&mut one, &mut other] {
+        let call = json!({ "name": "own__echo", "arguments": {}, "_meta": meta });
+        client.ask("tools/call", call).await;
+        let filter = json!({ "_meta": meta, "notifications": { "taskIds": ["own/t"] } });
+        client.begin("subscriptions/listen", filter).await;
+        let promised = client.heard("notifications/subscriptions/acknowledged").await;
+        assert_eq!(promised["params"]["notifications"]["taskIds"], json!(["own/t"]));
+    }
+    let news = json!({ "jsonrpc": "2.0", "method": "notifications/tasks",
+        "params": { "taskId": "t", "status": "working" } });
+    own.side(2).await.inject_message(&news).await;
+    let told = one.heard("notifications/tasks").await;
+    assert_eq!(told["params"]["taskId"], "own/t");
+    let next = other.begin("tools/list", json!({ "_meta": meta })).await;
+    assert_eq!(other.message().await["id"], next, "its own server said nothing");
+}

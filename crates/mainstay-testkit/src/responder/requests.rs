@@ -42,6 +42,9 @@ pub(super) fn note(request: &Incoming) -> String {
     }
 }
 
+/// The extension by which tasks are offered.
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// Whether a `subscriptions/listen` filter asks for this notification.
 pub(super) fn filter_accepts(filter: &Value, method: &str, params: &Value) -> bool {
     match method {
@@ -51,6 +54,9 @@ pub(super) fn filter_accepts(filter: &Value, method: &str, params: &Value) -> bo
         "notifications/resources/updated" => filter["resourceSubscriptions"]
             .as_array()
             .is_some_and(|uris| uris.contains(&params["uri"])),
+        "notifications/tasks" => filter["taskIds"]
+            .as_array()
+            .is_some_and(|ids| ids.contains(&params["taskId"])),
         _ => false,
     }
 }
@@ -222,9 +228,19 @@ impl Responder {
         Answer::Result(self.dress(request, result.to_string(), false))
     }
 
-    /// Acknowledged at once; the request itself stays open until it is cancelled.
+    /// Acknowledged at once; the request itself stays open until it is cancelled. Of the tasks that it asks for, only those
+    /// of the script are agreed to, and none without the extension.
     fn listen(&mut self, request: &Incoming) -> Handled {
-        let filter = &request.params()["notifications"];
+        let mut filter = request.params()["notifications"].clone();
+        if let Some(ids) = filter.get_mut("taskIds").and_then(Value::as_array_mut) {
+            let declared = request.protocol_meta("clientCapabilities");
+            let extensions = declared.and_then(|declared| declared.get("extensions"));
+            if extensions.is_none_or(|extensions| extensions.get(TASKS).is_none()) {
+                return Answer::error(-32021, format!("{TASKS} is not declared")).into();
+            }
+            let told = &self.script.tasks;
+            ids.retain(|id| told.iter().any(|told| id == told));
+        }
         self.listens.insert(request.id().to_string(), filter.clone());
         let acknowledged = Action::message(&json!({
             "jsonrpc": "2.0",

@@ -13,8 +13,10 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::reception::{Reception, Standing};
-use super::{Connection, Interests, LONGEST_REQUEST};
+use super::reception::Reception;
+use super::standing::Standing;
+use super::tasks::TASKS_EXTENSION;
+use super::{Connection, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
 use crate::transport::http::Pace;
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
@@ -44,23 +46,39 @@ struct Listening {
 impl Connection {
     /// Opens the long answer, in place of the one before it. It is queued before this returns, so that over a transport
     /// that keeps the order whatever is listed afterwards is listed by a server that tells of changes.
-    pub(crate) fn listen(&self, interests: &Interests) {
+    ///
+    /// What is wanted is read in turn: of two who want something at the same time, whoever comes later asks for both.
+    pub(crate) fn listen(&self) {
         let Some(meta) = &self.meta else { return };
+        let _turn = self.reception.listen_turn();
+        let interests = self.reception.interests();
         let offers = self.greeting.offers;
-        let filter = json!({ "notifications": {
+        let mut filter = json!({
             "toolsListChanged": offers.tools,
             "promptsListChanged": offers.prompts,
             "resourcesListChanged": offers.resources,
             "resourceSubscriptions": interests.resources,
-        }});
-        let Ok(filter) = RawJson::from_value(&filter) else {
+        });
+        if !interests.tasks.is_empty() {
+            filter["taskIds"] = json!(interests.tasks);
+        }
+        let Ok(params) = RawJson::from_value(&json!({ "notifications": filter })) else {
             return;
+        };
+        let params = if interests.tasks.is_empty() {
+            meta.stamp(Some(&params))
+        } else {
+            meta.stamp_with_extension(&params, TASKS_EXTENSION)
+        };
+        let standing = Standing {
+            tasks: interests.tasks.clone(),
+            ..Standing::default()
         };
         let listening = Listening {
             peer: self.peer.clone(),
-            params: meta.stamp(Some(&filter)),
+            params,
             reception: self.reception.clone(),
-            standing: Arc::default(),
+            standing: Arc::new(standing),
         };
         let standing = listening.standing.clone();
         let mut listening = Box::pin(listening.keep());

@@ -8,7 +8,9 @@ mod callers;
 mod input_required;
 mod listening;
 mod reception;
+mod standing;
 mod subscriptions;
+mod tasks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +26,7 @@ use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Peer, RawJson, RequestError, RequestOptions};
 
 pub(crate) use reception::{FrontDesk, Reception};
-pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS};
+pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS, MAX_TASKS};
 
 /// One generation, open and greeted.
 pub(crate) struct Connection {

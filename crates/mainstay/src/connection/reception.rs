@@ -5,17 +5,20 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use serde::Deserialize;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::callers::{Callers, Whose};
+use super::standing::Listens;
+use super::subscriptions::Interests;
+use super::tasks::Agreed;
 use crate::handler::{ClientHandler, Occasion, ServerNotification};
 use crate::keeper::Report;
 use crate::protocol::Introduction;
@@ -24,9 +27,6 @@ use crate::wire::{Cause, Handler, PROGRESS, Peer, RawJson, RpcError};
 
 /// How long a person may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-
-/// How long a listing waits for the listen that would tell of its changes.
-const HEAD_START: Duration = Duration::from_millis(500);
 
 /// Who made a call: the fleet, or the one behind a handler of its own, which a call that is over does not keep.
 pub(super) type Caller = Option<Weak<dyn ClientHandler>>;
@@ -39,32 +39,13 @@ pub(crate) struct Reception {
     /// The keeper was told of a change and has not looked yet.
     change_told: AtomicBool,
     answering: Mutex<HashMap<RawJson, Option<AbortHandle>>>,
-    listens: Mutex<Listens>,
+    pub(super) listens: Mutex<Listens>,
+    /// Held from the look at what is wanted until it is asked for.
+    pub(super) listen_turn: Mutex<()>,
     /// How many listens the server has acknowledged, or ended.
-    listens_taken: watch::Sender<u64>,
-}
-
-/// The long requests that carry a modern server's notifications. The one before the last is cancelled only when the
-/// server has acknowledged the last: between the two no change may go unheard.
-#[derive(Default)]
-struct Listens {
-    current: Option<Listen>,
-    retiring: Option<Listen>,
-}
-
-/// One of them.
-struct Listen {
-    task: AbortHandle,
-    standing: Arc<Standing>,
-}
-
-/// What is known of a listen while it stands.
-#[derive(Default)]
-pub(super) struct Standing {
-    /// The number of the request by which it was asked for last.
-    pub(super) number: Arc<AtomicU64>,
-    /// The server ended it by `notifications/cancelled`.
-    pub(super) cancelled: Notify,
+    pub(super) listens_taken: watch::Sender<u64>,
+    /// The tasks that the server agreed to tell of.
+    pub(super) agreed: watch::Sender<Agreed>,
 }
 
 impl Reception {
@@ -77,47 +58,19 @@ impl Reception {
             change_told: AtomicBool::new(false),
             answering: Mutex::new(HashMap::new()),
             listens: Mutex::default(),
+            listen_turn: Mutex::default(),
             listens_taken: watch::Sender::new(0),
+            agreed: watch::Sender::default(),
         }
     }
 
-    /// Puts a new listen in the place of the old one, which goes on until the new one is acknowledged.
-    pub(super) fn replace_listen(&self, task: AbortHandle, standing: Arc<Standing>) {
-        let mut listens = self.listens();
-        let old = listens.current.replace(Listen { task, standing });
-        let older = std::mem::replace(&mut listens.retiring, old);
-        drop(listens);
-        if let Some(older) = older {
-            older.task.abort();
-        }
-        self.none_after_the_end();
+    /// What callers want of every generation.
+    pub(super) fn interests(&self) -> Interests {
+        self.slot.interests()
     }
 
-    fn listen_acknowledged(&self) {
-        self.listen_taken();
-        let old = self.listens().retiring.take();
-        if let Some(old) = old {
-            old.task.abort();
-        }
-    }
-
-    /// A listen was acknowledged, or came to its end.
-    pub(super) fn listen_taken(&self) {
-        self.listens_taken.send_modify(|taken| *taken += 1);
-    }
-
-    /// Comes back when a listen that is asked for from now on was taken, or soon: a server owes an acknowledgement, but
-    /// nothing may depend on it.
-    pub(super) fn next_listen(&self) -> impl Future<Output = ()> + use<> {
-        let mut taken = self.listens_taken.subscribe();
-        let before = *taken.borrow_and_update();
-        async move {
-            let _ = timeout(HEAD_START, taken.wait_for(|taken| *taken > before)).await;
-        }
-    }
-
-    fn listens(&self) -> MutexGuard<'_, Listens> {
-        self.listens.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn change_interests(&self, change: impl FnOnce(&mut Interests)) {
+        self.slot.change_interests(change);
     }
 
     pub(crate) fn generation(&self) -> Generation {
@@ -147,10 +100,7 @@ impl Reception {
         for task in answering.into_values().flatten() {
             task.abort();
         }
-        let listens = std::mem::take(&mut *self.listens());
-        for listen in listens.retiring.into_iter().chain(listens.current) {
-            listen.task.abort();
-        }
+        self.end_listens();
     }
 
     /// Ends a task that was noted down too late for `detach` to find it.
@@ -215,7 +165,11 @@ impl Handler for FrontDesk {
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => this.list_changed(),
             "notifications/cancelled" => this.cancelled(params.as_ref()),
-            "notifications/subscriptions/acknowledged" => this.listen_acknowledged(),
+            "notifications/subscriptions/acknowledged" => this.listen_acknowledged(params.as_ref()),
+            "notifications/tasks" | "notifications/tasks/status" => {
+                this.task_changed(params.as_ref());
+                this.tell(method, params, &cause);
+            }
             _ => this.tell(method, params, &cause),
         }
     }
@@ -245,24 +199,12 @@ impl Reception {
         }
     }
 
-    /// The server ends the listen that was asked for by this number, and no other.
-    fn end_listen(&self, request: &RawJson) {
-        let Ok(number) = request.parse::<u64>() else {
-            return;
-        };
-        let listens = self.listens();
-        for listen in listens.current.iter().chain(&listens.retiring) {
-            if listen.standing.number.load(Ordering::Acquire) == number {
-                listen.standing.cancelled.notify_one();
-            }
-        }
-    }
-
     fn tell(&self, method: &str, params: Option<RawJson>, cause: &Cause) {
+        // Subscriptions belong to the fleet, whoever calls meanwhile.
+        let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
         let fleets = || self.fleet_handler().clone();
         let (hearer, occasion) = match self.callers.whose(cause) {
-            // Subscriptions belong to the fleet, whoever calls meanwhile.
-            _ if method == "notifications/resources/updated" => (fleets(), Occasion::NoCall),
+            _ if is_subscribed => (fleets(), Occasion::NoCall),
             Whose::Ones(handler, _) | Whose::OneOf(handler) | Whose::Left(handler) => {
                 (handler, Occasion::Call)
             }

@@ -1,5 +1,5 @@
-//! What was asked of a server for longer than one connection: resource subscriptions and the log level. They are
-//! restored on each new generation.
+//! What was asked of a server for longer than one connection: resource subscriptions, tasks that are followed, and the log
+//! level. They are restored on each new generation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +17,15 @@ const WISH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Subscriptions of one server; more are refused.
 pub(crate) const MAX_SUBSCRIPTIONS: usize = 10_000;
 
+/// Tasks of one server that are followed; more are refused. Each listen names them all.
+pub(crate) const MAX_TASKS: usize = 1024;
+
 /// The lasting wishes of a server's callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interests {
     pub(crate) resources: BTreeSet<String>,
+    /// Only modern servers can be asked to tell of tasks.
+    pub(crate) tasks: BTreeSet<String>,
     pub(crate) log_level: Option<RawJson>,
 }
 
@@ -31,10 +36,10 @@ impl Connection {
         self.restored = interests;
         match self.greeting.era {
             Era::Legacy => self.tell_changes(&Interests::default(), &self.restored).await,
-            // The level travels with each request; one listen carries the changes of lists and the subscriptions.
+            // The level travels with each request; one listen carries the changes of lists, the subscriptions and the tasks.
             Era::Modern => {
                 let taken = self.reception.next_listen();
-                self.listen(&self.restored);
+                self.listen();
                 if !in_order {
                     taken.await;
                 }
@@ -52,7 +57,7 @@ impl Connection {
                 let this = self.clone();
                 tokio::spawn(async move { this.tell_changes(&this.restored, &interests).await });
             }
-            Era::Modern => self.listen(&interests),
+            Era::Modern => self.listen(),
         }
     }
 

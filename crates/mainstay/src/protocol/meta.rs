@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::wire::{Meta, RawJson, with_meta};
+use crate::wire::{Meta, Object, RawJson, with_meta};
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -38,4 +38,29 @@ impl RequestMeta {
     pub(crate) fn stamp(&self, params: Option<&RawJson>) -> RawJson {
         with_meta(params, self.0.entries())
     }
+
+    /// The same for a request that needs an extension, which is declared beside whatever else the client can.
+    pub(crate) fn stamp_with_extension(&self, params: &RawJson, extension: &str) -> RawJson {
+        let usual = self.0.entries().iter();
+        let entries: Vec<_> = usual
+            .map(|(key, value)| match *key {
+                CAPABILITIES_KEY => (*key, with_extension(value, extension)),
+                _other => (*key, value.clone()),
+            })
+            .collect();
+        with_meta(Some(params), &entries)
+    }
+}
+
+fn with_extension(capabilities: &RawJson, extension: &str) -> RawJson {
+    let mut capabilities = Object::parse(capabilities).unwrap_or_default();
+    let mut extensions = capabilities
+        .get("extensions")
+        .and_then(Object::parse)
+        .unwrap_or_default();
+    if extensions.get(extension).is_none() {
+        extensions.set(extension, RawJson::EMPTY_OBJECT);
+    }
+    capabilities.set("extensions", extensions.to_raw());
+    capabilities.to_raw()
 }

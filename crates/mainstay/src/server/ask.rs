@@ -225,7 +225,7 @@ impl Server {
                 told
             }
             Era::Modern => {
-                connection.listen(&interests);
+                connection.listen();
                 Ok(())
             }
         };
@@ -236,7 +236,7 @@ impl Server {
     ///
     /// Cancel safety: dropped, the wish is forgotten all the same.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), WishError> {
-        let interests = self.0.change_interests(|interests| {
+        self.0.change_interests(|interests| {
             interests.resources.remove(uri);
         });
         let Some(connection) = self.0.current.load_full() else {
@@ -245,7 +245,7 @@ impl Server {
         let told = match connection.greeting.era {
             Era::Legacy => connection.unsubscribe(uri).await,
             Era::Modern => {
-                connection.listen(&interests);
+                connection.listen();
                 Ok(())
             }
         };

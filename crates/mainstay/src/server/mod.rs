@@ -6,6 +6,7 @@
 mod ask;
 mod call;
 mod error;
+mod following;
 mod lease;
 mod notify;
 mod options;
@@ -178,6 +179,15 @@ impl Server {
         }
     }
 }
+
+/// Handles are equal when they are of the same server. One that was removed from the fleet and added again is another.
+impl PartialEq for Server {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Server {}
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

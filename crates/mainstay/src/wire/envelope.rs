@@ -96,7 +96,7 @@ impl<'a> Message<'a> {
 }
 
 /// The number of a request of ours in an `id` or token. Some servers send it back as a string.
-pub(super) fn our_number(id: &RawJson) -> Option<u64> {
+pub(crate) fn our_number(id: &RawJson) -> Option<u64> {
     let digits = id.as_bytes();
     let digits = digits
         .strip_prefix(b"\"")

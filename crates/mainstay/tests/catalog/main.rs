@@ -10,6 +10,7 @@ use support::Memory;
 
 mod changes;
 mod disk;
+mod following;
 mod last_good;
 mod listing;
 mod wishes;

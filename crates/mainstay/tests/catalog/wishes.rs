@@ -128,6 +128,26 @@ async fn a_wish_made_while_a_new_connection_is_being_listed_is_not_lost() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn all_who_subscribe_at_the_same_time_are_listened_for() {
+    for _ in 0..50 {
+        let memory = Memory::new(Script::new().speaks(Speaks::Modern));
+        let (_fleet, server) = heard_by(&Notes::answering("{}"), &memory);
+        connected(&server).await;
+        let uris: Vec<_> = (0..8).map(|n| format!("mem://{n}")).collect();
+        let subscribing = uris.iter().map(|uri| {
+            let (server, uri) = (server.clone(), uri.clone());
+            tokio::spawn(async move { server.subscribe(&uri).await })
+        });
+        for subscribed in subscribing.collect::<Vec<_>>() {
+            subscribed.await.unwrap().unwrap();
+        }
+        // Whatever was to be asked has been asked before it.
+        server.ping(LONG).await.unwrap();
+        assert_eq!(listened_for(&memory.side(1).await), json!(uris));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_modern_server_is_never_without_a_listener_while_subscriptions_change() {
     let late = Rule::new(Step::Other, Fault::Delay { ms: 1000 })

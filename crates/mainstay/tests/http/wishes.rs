@@ -240,3 +240,33 @@ async fn a_cancellation_of_something_else_ends_no_long_answer() {
     tokio::time::sleep(Duration::from_millis(400)).await;
     assert_eq!(sent(&far, LISTEN), 1);
 }
+
+#[tokio::test]
+async fn a_task_is_followed_over_http_and_again_after_a_restart_of_its_server() {
+    let script = Script {
+        speaks: Speaks::Modern,
+        tasks: vec!["one".to_owned()],
+        ..Script::default()
+    };
+    let mut far = serve(script, HttpScript::new()).await;
+    let notes = Notes::new();
+    let (_fleet, server) = heard_by(&notes, &far);
+    let first = connected(&server).await;
+    assert!(server.follow_task("one").await.unwrap());
+    assert!(!server.follow_task("other").await.unwrap());
+    let news = json!({ "taskId": "one", "status": "working" });
+    seen(&far, |traffic| traffic.live_streams() == 1).await;
+    far.notify("notifications/tasks", &news);
+    notes.told("notifications/tasks", 1).await;
+
+    far.stop().await;
+    crate::support::reaches(&server, mainstay::StateKind::Reconnecting).await;
+    far.restart().await.unwrap();
+    let second = beyond(&server, first).await;
+    seen(&far, |traffic| traffic.live_streams() == 1).await;
+    let params = far.traffic(|traffic| traffic.last_params(LISTEN)).unwrap();
+    assert_eq!(params["notifications"]["taskIds"], json!(["one"]));
+    far.notify("notifications/tasks", &news);
+    let told = notes.told("notifications/tasks", 2).await;
+    assert_eq!(told[1].generation.0, second);
+}

@@ -1,6 +1,7 @@
 //! The least server there can be: it finds the id of a message, and parses nothing.
 
 use std::io::{BufRead, Write};
+use std::ops::Range;
 
 use memchr::memmem;
 use serde_json::json;
@@ -82,7 +83,7 @@ impl Bare {
 
     /// Answers a message, if it wants an answer.
     fn answer(&self, message: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some(id) = after(message, b"\"id\":") else {
+        let Some(id) = id_in(message) else {
             return false;
         };
         let asks = |method: &[u8]| memmem::find(message, method).is_some();
@@ -104,7 +105,7 @@ impl Bare {
             ("error", json!({ "code": -32601, "message": "no" }).to_string())
         };
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        out.extend_from_slice(id);
+        out.extend_from_slice(&message[id]);
         write!(out, ",\"{key}\":").expect("memory takes any text");
         out.extend_from_slice(value.as_bytes());
         out.push(b'}');
@@ -112,9 +113,12 @@ impl Bare {
     }
 }
 
-/// What stands behind a key, up to the next comma or brace.
-fn after<'a>(message: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    let rest = &message[memmem::find(message, key)? + key.len()..];
-    let end = rest.iter().position(|byte| matches!(byte, b',' | b'}'))?;
-    Some(rest[..end].trim_ascii())
+/// Where the id of a message is: behind its key, up to the next comma or brace.
+pub(crate) fn id_in(message: &[u8]) -> Option<Range<usize>> {
+    const KEY: &[u8] = b"\"id\":";
+    let start = memmem::find(message, KEY)? + KEY.len();
+    let length = message[start..]
+        .iter()
+        .position(|byte| matches!(byte, b',' | b'}'))?;
+    Some(start..start + length)
 }

@@ -6,7 +6,7 @@ use mainstay::Kind;
 use mainstay::message::RpcError;
 
 use super::super::reaching::Reached;
-use super::super::subscriptions::{MAX_URIS, Subscription};
+use super::super::subscriptions::{MAX_URIS, Subscription, Topic};
 use super::{Audience, Heard, Level};
 use crate::protocol::invalid_params;
 
@@ -28,17 +28,17 @@ impl Hearing {
         }
     }
 
-    /// Hears of a resource of this server from now on, in the expectation of a subscription.
+    /// Hears of a topic of this server from now on, in the expectation of a subscription.
     pub(in crate::desk) fn expect<'a>(
         &'a self,
-        uri: &'a str,
+        topic: &'a Topic,
         reached: &Reached,
     ) -> Result<Expecting<'a>, RpcError> {
         let mut seats = self.audience.seats();
         if let Some(hearer) = seats.hearers.get_mut(&self.seat)
-            && !hearer.resources.contains_key(uri)
+            && !hearer.topics.contains_key(topic)
         {
-            if hearer.resources.len() >= MAX_URIS {
+            if hearer.topics.len() >= MAX_URIS {
                 let what = format!("{MAX_URIS} resources are subscribed to already");
                 return Err(invalid_params(what));
             }
@@ -47,20 +47,16 @@ impl Hearing {
                 is_own: reached.is_own,
                 subscription: None,
             };
-            hearer.resources.insert(uri.to_owned(), heard);
+            hearer.topics.insert(topic.clone(), heard);
         }
-        Ok(Expecting { hearing: self, uri })
+        Ok(Expecting { hearing: self, topic })
     }
 
-    /// Hears of a resource no more; its subscription is the caller's to end.
-    pub(in crate::desk) fn give_up(&self, uri: &str) -> Option<Subscription> {
+    /// Hears of a topic no more; its subscription is the caller's to end.
+    pub(in crate::desk) fn give_up(&self, topic: &Topic) -> Option<Subscription> {
         let mut seats = self.audience.seats();
-        seats
-            .hearers
-            .get_mut(&self.seat)?
-            .resources
-            .remove(uri)?
-            .subscription
+        let hearer = seats.hearers.get_mut(&self.seat)?;
+        hearer.topics.remove(topic)?.subscription
     }
 
     /// Hears nothing any more, and ends all its subscriptions, however long somebody still holds it.
@@ -76,10 +72,10 @@ impl Hearing {
     }
 }
 
-/// A resource that is heard of while its server is asked. Nothing is left of it if that comes to nothing.
+/// A topic that is heard of while its server is asked. Nothing is left of it if that comes to nothing.
 pub(in crate::desk) struct Expecting<'a> {
     hearing: &'a Hearing,
-    uri: &'a str,
+    topic: &'a Topic,
 }
 
 impl Expecting<'_> {
@@ -94,9 +90,13 @@ impl Expecting<'_> {
             is_own: subscription.is_own(),
             subscription: Some(subscription),
         };
+        // A task that ended meanwhile has been told of, and let go.
+        if matches!(self.topic, Topic::Task { .. }) && !hearer.topics.contains_key(self.topic) {
+            return;
+        }
         let is_there = |known: &Heard| known.subscription.is_some() && known.server == heard.server;
-        if !hearer.resources.get(self.uri).is_some_and(is_there) {
-            hearer.resources.insert(self.uri.to_owned(), heard);
+        if !hearer.topics.get(self.topic).is_some_and(is_there) {
+            hearer.topics.insert(self.topic.clone(), heard);
         }
     }
 }
@@ -105,11 +105,11 @@ impl Drop for Expecting<'_> {
     fn drop(&mut self) {
         if let Some(hearer) = self.hearing.audience.seats().hearers.get_mut(&self.hearing.seat)
             && hearer
-                .resources
-                .get(self.uri)
+                .topics
+                .get(self.topic)
                 .is_some_and(|heard| heard.subscription.is_none())
         {
-            hearer.resources.remove(self.uri);
+            hearer.topics.remove(self.topic);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mainstay::Kind;
 use mainstay::message::RawJson;
 
-use super::{Audience, Hearer, uri};
+use super::{Audience, Hearer, resource};
 use crate::isolation::OwnServers;
 
 impl Audience {
@@ -20,9 +20,9 @@ impl Audience {
 
     /// Tells whoever shares the session, and subscribed, that a resource of one of its own servers changed.
     pub(crate) fn own_resource_updated(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
-        let Some(uri) = uri(params) else { return };
+        let Some(topic) = resource(params) else { return };
         for hearer in self.seats().hearers.values() {
-            if hearer.is_of(own) && hearer.hears(&uri, server, true) {
+            if hearer.is_of(own) && hearer.hears(&topic, server, true) {
                 hearer.tell("notifications/resources/updated", params);
             }
         }
@@ -37,7 +37,7 @@ impl Hearer {
         self.scope.holds(server) && !has_its_own
     }
 
-    fn is_of(&self, own: &Arc<OwnServers>) -> bool {
+    pub(super) fn is_of(&self, own: &Arc<OwnServers>) -> bool {
         self.own.as_ref().is_some_and(|its| Arc::ptr_eq(its, own))
     }
 }

@@ -89,6 +89,7 @@ pub(super) async fn answer(
     let mut held = Held {
         work: Some(work),
         asker: Some(asker),
+        stream: stream.clone(),
     };
     tokio::select! {
         biased;
@@ -145,6 +146,7 @@ fn finish(stream: &Stream, answer: Option<Answer>) {
 struct Held {
     work: Option<Work>,
     asker: Option<Asker>,
+    stream: Arc<Stream>,
 }
 
 impl Held {
@@ -189,11 +191,12 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// The client went away before it saw anything.
+    /// The client went away before it saw anything: the work of a session goes on, but nothing reaches the client this way.
     fn drop(&mut self) {
         let (Some(work), Some(Asker::Legacy { session, .. })) = (self.work.take(), self.asker.take()) else {
             return;
         };
+        self.stream.abandon();
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
                 work.await;

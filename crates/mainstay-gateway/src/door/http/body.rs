@@ -1,22 +1,23 @@
 //! The bodies of requests and responses.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
 use hyper::StatusCode;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use mainstay::message::RpcError;
-use tokio::time::timeout;
 
+use super::hold_back::{HOLD_BACK, HoldBack};
 use super::reading::Reading;
 use super::refusal::Refusal;
 
-/// How long a client may take to send a body.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// How long a client may take to send a body, and the same in turns of the connection's timer.
+const BODY_WITHIN: Duration = HOLD_BACK.saturating_mul(PAUSES);
+const PAUSES: u32 = 6;
 
 /// The body of a response.
 pub(super) enum Body {
@@ -73,26 +74,72 @@ impl hyper::body::Body for Body {
 }
 
 /// Reads the body of a request, if it is no longer than this and comes in time.
-pub(super) async fn read(body: Incoming, longest: usize) -> Result<Bytes, Refusal> {
-    let too_large = || {
-        let what = format!("the body is longer than {longest} bytes");
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, RpcError::INVALID_REQUEST, what)
-    };
-    let announced = hyper::body::Body::size_hint(&body).lower();
-    if usize::try_from(announced).map_or(true, |announced| announced > longest) {
-        return Err(too_large());
+pub(super) async fn read(body: Incoming, longest: usize, hold_back: &HoldBack) -> Result<Bytes, Refusal> {
+    let mut gathering = pin!(gather(body, longest));
+    // In steps of the timer that the connection has anyway: a timer for each body costs more than the body.
+    for _ in 0..PAUSES {
+        tokio::select! {
+            biased;
+            gathered = &mut gathering => return gathered.map_err(|unread| unread.refusal(longest)),
+            () = hold_back.over() => {}
+        }
     }
-    let collected = timeout(BODY_WITHIN, Limited::new(body, longest).collect()).await;
-    let collected = collected.map_err(|_| {
-        let what = format!("the body did not come within {} s", BODY_WITHIN.as_secs());
-        Refusal::new(StatusCode::REQUEST_TIMEOUT, RpcError::INVALID_REQUEST, what)
-    })?;
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => {
-            let what = format!("the body cannot be read: {error}");
-            Err(Refusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what))
+    let what = format!("the body did not come within {} s", BODY_WITHIN.as_secs());
+    Err(Refusal::new(
+        StatusCode::REQUEST_TIMEOUT,
+        RpcError::INVALID_REQUEST,
+        what,
+    ))
+}
+
+/// Why a body was not read.
+enum Unread {
+    TooLong,
+    Broken(hyper::Error),
+}
+
+/// Takes the pieces of a body. One that comes in one piece is not copied, and its end is not waited for.
+async fn gather(mut body: Incoming, longest: usize) -> Result<Bytes, Unread> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > longest {
+        return Err(Unread::TooLong);
+    }
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        // Nobody reads trailers.
+        let Ok(piece) = frame.map_err(Unread::Broken)?.into_data() else {
+            continue;
+        };
+        if piece.len() > longest - first.len().max(all.len()) {
+            return Err(Unread::TooLong);
+        }
+        if first.is_empty() && all.is_empty() {
+            first = piece;
+        } else {
+            if all.is_empty() {
+                all.reserve(first.len() + piece.len());
+                all.extend_from_slice(&std::mem::take(&mut first));
+            }
+            all.extend_from_slice(&piece);
+        }
+        if body.is_end_stream() {
+            break;
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+impl Unread {
+    fn refusal(self, longest: usize) -> Refusal {
+        match self {
+            Self::TooLong => {
+                let what = format!("the body is longer than {longest} bytes");
+                Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, RpcError::INVALID_REQUEST, what)
+            }
+            Self::Broken(error) => {
+                let what = format!("the body cannot be read: {error}");
+                Refusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
+            }
         }
     }
 }

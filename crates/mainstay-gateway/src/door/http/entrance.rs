@@ -108,7 +108,7 @@ impl Entrance {
             Route::Listen(scope) => self.listen(&scope, caller, head),
             Route::End(scope) => self.end(&scope, caller, head),
             Route::Sse(scope) => self.open_sse(scope, caller),
-            Route::SseMessage(session) => self.post_sse(&session, caller, head, body).await,
+            Route::SseMessage(session) => self.post_sse(&session, caller, head, hold_back, body).await,
         }
     }
 

@@ -20,7 +20,7 @@ use super::refusal::{Refusal, empty};
 
 /// Whoever makes a request, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Caller {
+pub(crate) enum Caller {
     /// Who shows this token.
     Token(usize),
     /// Who comes from there, and need not show a token.

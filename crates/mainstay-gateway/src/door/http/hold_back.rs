@@ -1,4 +1,4 @@
-//! How long the head of a response is held back.
+//! How long the head of a response is held back, and in steps of which time it is waited for a body.
 //!
 //! Each connection has one timer for all its requests, which stays with the runtime between them: to move it on costs next to
 //! nothing, while a new one that would be the next to fire wakes the runtime by a system call, and once more for nothing.
@@ -18,7 +18,7 @@ pub(super) const HOLD_BACK: Duration = Duration::from_secs(5);
 pub(super) struct HoldBack(Mutex<Option<Pin<Box<Sleep>>>>);
 
 impl HoldBack {
-    /// Comes back when the head of a response that was begun now is held back no longer.
+    /// Comes back when [`HOLD_BACK`] has passed from now on.
     ///
     /// Cancel safety: dropped, the timer is there for the next.
     pub(super) async fn over(&self) {

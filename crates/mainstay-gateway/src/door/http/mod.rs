@@ -29,4 +29,5 @@ mod sessions;
 mod sse;
 mod stream;
 
+pub(crate) use guard::Caller;
 pub use options::{DoorError, HttpDoor};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap};
+use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use mainstay::message::{Message, RawJson, RpcError};
@@ -19,6 +19,12 @@ use super::modern;
 use super::refusal::{Refusal, empty};
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, RequestMeta};
 use crate::scope::Scope;
+
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
+/// What most clients accept and send, word for word: seen at a glance, it need not be taken apart.
+const USUALLY_ACCEPTED: &str = "application/json, text/event-stream";
+const USUALLY_SENT: &str = "application/json";
 
 /// A request, as it was posted.
 pub(super) struct Asked {
@@ -57,7 +63,7 @@ impl Entrance {
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(headers)?;
         let accepts = Accepts::of(headers)?;
-        let body = body::read(body, self.bounds.body).await?;
+        let body = body::read(body, self.bounds.body, hold_back).await?;
         let named = Named::of(headers);
         match Message::read(&body) {
             Message::Request { id, method, params } => {
@@ -125,11 +131,12 @@ impl Entrance {
         session: &str,
         caller: Caller,
         head: &Parts,
+        hold_back: &HoldBack,
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(&head.headers)?;
         let session = self.sse_session(session, caller)?;
-        let body = body::read(body, self.bounds.body).await?;
+        let body = body::read(body, self.bounds.body, hold_back).await?;
         match Message::read(&body) {
             Message::Request { id, method, params } => {
                 self.check_open().map_err(|refusal| refusal.of_request(&id))?;
@@ -175,7 +182,7 @@ fn refuse(unreadable: &Message<'_>, body: &Bytes) -> Refusal {
 
 impl<'a> Named<'a> {
     pub(super) fn of(headers: &'a HeaderMap) -> Self {
-        let Some(version) = headers.get("mcp-protocol-version") else {
+        let Some(version) = headers.get(VERSION) else {
             return Self::Nothing;
         };
         let version = version.to_str().unwrap_or("");
@@ -192,9 +199,16 @@ impl<'a> Named<'a> {
 impl Accepts {
     /// What a client takes. One that does not say takes everything.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let first = headers.get(header::ACCEPT);
+        if first.is_none_or(|first| first == USUALLY_ACCEPTED) {
+            return Ok(Self {
+                json: true,
+                events: true,
+            });
+        }
         let mut accepts = Self {
-            json: !headers.contains_key(header::ACCEPT),
-            events: !headers.contains_key(header::ACCEPT),
+            json: false,
+            events: false,
         };
         let listed = headers
             .get_all(header::ACCEPT)
@@ -220,9 +234,11 @@ impl Accepts {
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
-    let named = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
+    let named = headers.get(header::CONTENT_TYPE);
+    if named.is_some_and(|named| named == USUALLY_SENT) {
+        return Ok(());
+    }
+    let named = named.and_then(|value| value.to_str().ok());
     if named.is_some_and(|named| media_type(named).eq_ignore_ascii_case("application/json")) {
         return Ok(());
     }

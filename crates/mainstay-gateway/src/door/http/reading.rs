@@ -108,4 +108,10 @@ impl Reading {
     }
 }
 
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.stream.leave(&self.place);
+    }
+}
+
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");

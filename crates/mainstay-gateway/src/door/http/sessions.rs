@@ -68,7 +68,7 @@ impl Sessions {
             return Err(refusal.retry_after(RETRY));
         }
         *of_caller += 1;
-        let session = Session::new(id.clone(), way, caller, self.desk.welcome(scope));
+        let session = Session::new(id.clone(), way, caller, self.desk.welcome(scope, Some(caller)));
         table.sessions.insert(id, session.clone());
         Ok(InUse::new(session))
     }

@@ -5,11 +5,14 @@
 //! its connection takes the stream up again where it left off.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::client::Line;
 
@@ -32,10 +35,27 @@ const READ_OF_SESSION: (usize, usize) = (64, 8 * 1024);
 /// The number of the stream for what belongs to no request.
 pub(super) const STANDING: u64 = 0;
 
+/// How long a question waits in a stream that broke. Clients come back within seconds, if they do.
+const MISSED_FOR: Duration = Duration::from_secs(60);
+
 pub(super) struct Stream {
     number: u64,
     kind: Kind,
     log: Mutex<Log>,
+    /// Tells that the reader came or went.
+    readership: Notify,
+}
+
+/// Whether somebody reads.
+#[derive(Clone, Copy)]
+enum Reader {
+    /// Not yet: the head of the response is held back.
+    Awaited,
+    Reads,
+    /// Not since then, but the client may come back.
+    LeftAt(Instant),
+    /// Nobody will: the client left, and knows no event after which it could take the stream up.
+    Gone,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +77,7 @@ struct Log {
     unread: u64,
     /// Readers so far; the latest one reads.
     readers: u64,
+    reader: Reader,
     closed: Option<Instant>,
     waker: Option<Waker>,
 }
@@ -104,9 +125,11 @@ impl Stream {
                 first: 1,
                 unread: 1,
                 readers: 0,
+                reader: Reader::Awaited,
                 closed: None,
                 waker: None,
             }),
+            readership: Notify::new(),
         }
     }
 
@@ -129,6 +152,26 @@ impl Stream {
         log.wake();
     }
 
+    /// The client left before it saw anything of the stream.
+    pub(super) fn abandon(&self) {
+        self.close();
+        self.log().reader = Reader::Gone;
+        self.readership.notify_waiters();
+    }
+
+    /// The reader at this place left; somebody else may read already.
+    pub(super) fn leave(&self, place: &Place) {
+        let mut log = self.log();
+        if log.readers == place.reader {
+            log.reader = match self.resumes() {
+                true => Reader::LeftAt(Instant::now()),
+                false => Reader::Gone,
+            };
+            drop(log);
+            self.readership.notify_waiters();
+        }
+    }
+
     /// Since when nothing more comes.
     pub(super) fn closed_at(&self) -> Option<Instant> {
         self.log().closed
@@ -138,6 +181,8 @@ impl Stream {
     pub(super) fn open(&self, after: Option<u64>) -> Place {
         let mut log = self.log();
         log.readers += 1;
+        log.reader = Reader::Reads;
+        self.readership.notify_waiters();
         log.wake();
         let next = after.map_or(log.unread, |after| after.saturating_add(1));
         Place {
@@ -236,6 +281,22 @@ impl Line for Stream {
             log.events.len() < SPARE.0 && log.bytes < SPARE.1
         };
         has_room && self.send(message)
+    }
+
+    fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            loop {
+                // Before the look, so that no change is missed.
+                let changed = self.readership.notified();
+                let reader = self.log().reader;
+                match reader {
+                    Reader::Awaited | Reader::Reads => changed.await,
+                    Reader::LeftAt(when) if timeout_at(when + MISSED_FOR, changed).await.is_err() => return,
+                    Reader::LeftAt(_) => {}
+                    Reader::Gone => return,
+                }
+            }
+        })
     }
 }
 

@@ -57,7 +57,12 @@ impl Line {
 
     /// Whether it can carry another request: the far side may have closed it while nobody looked.
     pub(super) fn is_ready(&mut self) -> bool {
-        drive(&mut self.wire, &mut Context::from_waker(Waker::noop()));
+        self.is_open(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// The same, for somebody who wants to be woken when the far side closes it.
+    pub(super) fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
+        drive(&mut self.wire, cx);
         self.wire.is_some() && self.sender.is_ready()
     }
 }

@@ -1,22 +1,21 @@
 //! The connections to one server that wait for their next request.
 //!
 //! Each request takes one of them or makes its own, so one slow answer never holds another back. The one that was used last
-//! is taken first; one that nobody has used for a while is closed.
+//! is taken first; one that nobody has used for a while is closed, and one that its server closes is let go. Both are the
+//! business of one task, which is there as long as anything waits: see `sweeping`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+mod sweeping;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::ClientConfig;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::dialling::{BoxError, Dialling};
 use super::line::{Line, Request, Response};
-
-/// How long an unused connection is kept. Shorter than servers and balancers commonly keep theirs, so that a request
-/// seldom meets one that is just being closed.
-const KEPT: Duration = Duration::from_secs(45);
+use sweeping::Sweeper;
 
 pub(super) struct Pool {
     pub(super) dialling: Dialling,
@@ -29,8 +28,8 @@ pub(super) struct Pool {
 struct Idle {
     /// With the moment since which each is unused, the latest last.
     lines: Vec<(Line, Instant)>,
-    /// The task that closes those that nobody uses, while there are any.
-    sweeping: Option<AbortHandle>,
+    /// Who closes those that nobody uses, and lets go of those that are closed, while there are any.
+    sweeper: Option<Sweeper>,
 }
 
 /// Why a request has no answer.
@@ -87,11 +86,9 @@ impl Pool {
     pub(super) fn keep(self: &Arc<Self>, line: Line) {
         let mut idle = self.idle();
         idle.lines.push((line, Instant::now()));
-        if idle.sweeping.is_none()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let sweeping = runtime.spawn(sweep(Arc::downgrade(self)));
-            idle.sweeping = Some(sweeping.abort_handle());
+        match &mut idle.sweeper {
+            Some(sweeper) => sweeper.line_came(),
+            none => *none = Sweeper::start(self),
         }
     }
 
@@ -124,39 +121,6 @@ impl Pool {
 
     fn idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Closes what nobody has used for too long; says when to look again, if there is anything left.
-    fn close_unused(&self) -> Option<Instant> {
-        let mut idle = self.idle();
-        let long_ago = Instant::now().checked_sub(KEPT);
-        let unused = idle
-            .lines
-            .partition_point(|(_, since)| long_ago.is_some_and(|long_ago| *since <= long_ago));
-        let closed: Vec<_> = idle.lines.drain(..unused).collect();
-        let next = idle.lines.first().map(|(_, since)| *since + KEPT);
-        if next.is_none() {
-            idle.sweeping = None;
-        }
-        drop(idle);
-        drop(closed);
-        next
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        if let Some(sweeping) = self.idle().sweeping.take() {
-            sweeping.abort();
-        }
-    }
-}
-
-async fn sweep(pool: Weak<Pool>) {
-    let mut next = Some(Instant::now() + KEPT);
-    while let Some(at) = next {
-        sleep_until(at).await;
-        next = pool.upgrade().and_then(|pool| pool.close_unused());
     }
 }
 

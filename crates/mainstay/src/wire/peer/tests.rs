@@ -213,6 +213,26 @@ async fn progress_after_the_answer_is_heard_of_the_latest_requests_that_asked_fo
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_told_to_a_far_side_that_reads_late_waits_for_it_in_order() {
+    let (peer, mut far, _log) = connect_with(Limits::default(), 64);
+    let telling = async {
+        for n in 0..200 {
+            let params = raw(&n.to_string());
+            let until = Instant::now() + Duration::from_secs(1);
+            peer.notify("n", Some(&params), until).await.unwrap();
+        }
+    };
+    let reading = async {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        for n in 0..200 {
+            assert!(far.read().await.ends_with(&format!(r#""params":{n}}}"#)));
+        }
+    };
+    tokio::join!(telling, reading);
+    assert_eq!(peer.vitals().dropped, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn progress_with_what_the_far_side_asked_goes_out_before_the_answer() {
     let (peer, mut far, _log) = connect();
     let until = Instant::now() + Duration::from_secs(1);

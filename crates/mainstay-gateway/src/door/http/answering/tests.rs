@@ -12,7 +12,8 @@ use super::super::hold_back::HOLD_BACK;
 use super::super::session::Way;
 use super::*;
 use crate::client::Client;
-use crate::isolation::Isolated;
+use crate::introduction::Said;
+use crate::isolation::{Bounds, Isolated};
 use crate::scope::Scope;
 
 const BOTH: Accepts = Accepts {
@@ -21,8 +22,8 @@ const BOTH: Accepts = Accepts {
 };
 
 fn session() -> InUse {
-    let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), 0));
-    let client = Client::of_session(Scope::Union, &none_isolated);
+    let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), Bounds::default()));
+    let client = Client::of_session(Scope::Union, &none_isolated, None);
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     InUse::new(Session::new("id".to_owned(), Way::Streamable, caller, client))
 }
@@ -185,4 +186,115 @@ async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
     assert_eq!(frame.into_data().unwrap().as_ptr(), result.as_bytes().as_ptr());
     assert_eq!(piece(&mut response).await, "}");
     assert!(response.body_mut().frame().await.is_none());
+}
+
+/// The work of a request whose server asks the client something once it is told to, and where its answer is found.
+fn asking(
+    session: &InUse,
+    stream: &Arc<Stream>,
+) -> (
+    Work,
+    oneshot::Sender<()>,
+    oneshot::Receiver<Result<RawJson, RpcError>>,
+) {
+    let (go, going) = oneshot::channel();
+    let (tell, told) = oneshot::channel();
+    let (client, line): (_, Arc<dyn Line>) = (session.client.clone(), stream.clone());
+    let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
+    let said = RawJson::from_text(said).unwrap();
+    client.introduce(&Said::of_initialize(Some(&said)).unwrap());
+    let work = Box::pin(async move {
+        let _reachable = client.reachable(&line);
+        going.await.unwrap();
+        let question = mainstay::ServerRequest {
+            server: "a".into(),
+            generation: mainstay::Generation(1),
+            method: "elicitation/create".to_owned(),
+            params: None,
+        };
+        let answer = mainstay::ClientHandler::request(&*client, question).await;
+        let _ = tell.send(answer);
+        answered("{}")
+    });
+    (work, go, told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once() {
+    let session = session();
+    let stream = session.stream(BOTH);
+    let (work, go, told) = asking(&session, &stream);
+    let hold_back = hold_back();
+    let mut waiting = Box::pin(answer(work, stream, legacy(&session, true), BOTH, &hold_back));
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), &mut waiting)
+            .await
+            .is_err()
+    );
+    drop(waiting);
+    let left = Instant::now();
+    go.send(()).unwrap();
+    let declined = told.await.unwrap().unwrap_err();
+    assert!(declined.message().contains("cannot be reached"), "{declined:?}");
+    assert_eq!(left.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_standing_stream() {
+    let session = session();
+    let place = session.standing.open(None);
+    let stream = session.stream(BOTH);
+    let (work, go, told) = asking(&session, &stream);
+    let hold_back = hold_back();
+    let mut waiting = Box::pin(answer(work, stream, legacy(&session, true), BOTH, &hold_back));
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), &mut waiting)
+            .await
+            .is_err()
+    );
+    drop(waiting);
+    go.send(()).unwrap();
+    session.standing.has_something().await;
+    session.standing.leave(&place);
+    sleep(Duration::from_secs(59)).await;
+    let _back = session.standing.open(Some(0));
+    sleep(Duration::from_secs(300)).await;
+    assert!(
+        session
+            .client
+            .answered(&RawJson::from(2), Ok(RawJson::EMPTY_OBJECT))
+    );
+    assert_eq!(told.await.unwrap().unwrap(), RawJson::EMPTY_OBJECT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
+    for comes_back in [true, false] {
+        let session = session();
+        let stream = session.stream(BOTH);
+        let (work, go, told) = asking(&session, &stream);
+        go.send(()).unwrap();
+        let hold_back = hold_back();
+        let response = answer(work, stream.clone(), legacy(&session, true), BOTH, &hold_back).await;
+        assert_eq!(kind(&response), "text/event-stream");
+        drop(response);
+        let left = Instant::now();
+        if comes_back {
+            sleep(Duration::from_secs(59)).await;
+            let _back = stream.open(Some(0));
+            sleep(Duration::from_secs(300)).await;
+            assert!(
+                session
+                    .client
+                    .answered(&RawJson::from(1), Ok(RawJson::EMPTY_OBJECT))
+            );
+            assert!(
+                told.await.unwrap().is_ok(),
+                "it found its question, and its answer counts"
+            );
+        } else {
+            assert!(told.await.unwrap().is_err());
+            assert_eq!(left.elapsed().as_secs(), 60);
+        }
+    }
 }

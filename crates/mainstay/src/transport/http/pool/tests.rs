@@ -2,6 +2,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
+use super::sweeping::KEPT;
 use super::*;
 use crate::transport::http::HttpOptions;
 use crate::transport::http::tls;
@@ -95,6 +96,51 @@ async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
         0,
         "it was taken out, and dropped"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_its_server_closes_is_let_go_at_once_or_within_a_second_of_its_last_use() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let pool = pool("http://127.0.0.1:1");
+    let before = tasks();
+    let (at_once, mut at_once_far) = line().await;
+    let (later, mut later_far) = line().await;
+    let (other, mut other_far) = line().await;
+    let start = Instant::now();
+    pool.keep(at_once);
+    pool.keep(later);
+    at_once_far.shutdown().await.unwrap();
+    assert_eq!(at_once_far.read(&mut [0]).await.unwrap(), 0, "closed here too");
+    assert_eq!(start.elapsed().as_secs(), 1);
+
+    tokio::time::sleep(KEPT / 4).await;
+    pool.keep(other);
+    tokio::time::sleep(KEPT / 4).await;
+    let closed = Instant::now();
+    later_far.shutdown().await.unwrap();
+    assert_eq!(later_far.read(&mut [0]).await.unwrap(), 0);
+    other_far.shutdown().await.unwrap();
+    assert_eq!(other_far.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(closed.elapsed(), Duration::ZERO, "both had been seen");
+    while tasks() > before {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(closed.elapsed(), Duration::ZERO, "nobody looks at an empty pool");
+}
+
+#[tokio::test]
+async fn the_descriptor_of_a_connection_that_its_server_closes_is_closed() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
+        stream.shutdown().await.unwrap();
+        // The other half ends when the last descriptor of it is closed.
+        stream.read(&mut [0]).await.unwrap_or(0)
+    });
+    let one = pool.send(Request::default()).await.unwrap();
+    assert_eq!(body(one).await, "one");
+    assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,116 @@
+//! Tasks of a modern server that are followed: the listen names them, and the server says of which it will tell.
+//!
+//! One that the server does not agree to, and one that has ended, is let go: no later listen names it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::Connection;
+use super::reception::Reception;
+use crate::wire::{RawJson, our_number};
+
+/// The extension by which modern servers offer tasks.
+pub(super) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// How long a server may take to acknowledge a listen before it is taken not to agree.
+const AGREEMENT: Duration = Duration::from_secs(2);
+
+/// What the server agreed to when it last acknowledged a listen.
+#[derive(Debug, Default)]
+pub(super) struct Agreed {
+    /// The number by which that listen was asked for. A later one has a higher number, and names all that is wanted by then.
+    listen: u64,
+    tasks: BTreeSet<String>,
+}
+
+impl Connection {
+    /// Listens for all that is wanted, and says whether the server agreed to tell of this task.
+    ///
+    /// Cancel safety: the listen stands all the same.
+    pub(crate) async fn follow(&self, id: &str) -> bool {
+        let mut agreed = self.reception.agreed.subscribe();
+        self.listen();
+        let Some(asked) = self.reception.current_listen() else {
+            return false;
+        };
+        let acknowledged = agreed.wait_for(|agreed| agreed.listen >= asked);
+        match timeout(AGREEMENT, acknowledged).await {
+            Ok(Ok(agreed)) => agreed.tasks.contains(id),
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+}
+
+impl Reception {
+    /// Notes what the server agreed to, and lets go of what it did not.
+    pub(super) fn tasks_agreed(&self, params: Option<&RawJson>) {
+        let acknowledged = params.and_then(|params| params.parse::<Acknowledged>().ok());
+        let Some(Acknowledged { meta, notifications }) = acknowledged else {
+            return;
+        };
+        let Some(listen) = our_number(&meta.listen) else {
+            return;
+        };
+        let Some(standing) = self.standing(listen) else {
+            return;
+        };
+        let refused: Vec<_> = standing.tasks.difference(&notifications.task_ids).collect();
+        if !refused.is_empty() {
+            self.change_interests(|interests| {
+                interests.tasks.retain(|id| !refused.contains(&id));
+            });
+        }
+        self.agreed.send_if_modified(|agreed| {
+            let is_news = listen > agreed.listen;
+            if is_news {
+                *agreed = Agreed {
+                    listen,
+                    tasks: notifications.task_ids,
+                };
+            }
+            is_news
+        });
+    }
+
+    /// Lets go of a task that has ended.
+    pub(super) fn task_changed(&self, params: Option<&RawJson>) {
+        let changed = params.and_then(|params| params.parse::<Changed>().ok());
+        if let Some(Changed { task_id, status }) = changed
+            && matches!(status.as_str(), "completed" | "failed" | "cancelled")
+        {
+            self.change_interests(|interests| {
+                interests.tasks.remove(&task_id);
+            });
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Acknowledged {
+    #[serde(rename = "_meta")]
+    meta: AcknowledgedMeta,
+    #[serde(default)]
+    notifications: Filter,
+}
+
+#[derive(Deserialize)]
+struct AcknowledgedMeta {
+    #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+    listen: RawJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Filter {
+    task_ids: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Changed {
+    task_id: String,
+    status: String,
+}

@@ -1,0 +1,103 @@
+//! Who looks after the connections of a pool that nobody uses.
+//!
+//! One task for all of them, which waits for the close of each. It does not look at a connection the moment it comes back:
+//! in a busy pool that would wake the task for every request. A second after one came, it looks at all that are there, and
+//! then rests until one is closed, has been kept long enough, or a new one comes.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Pool;
+
+/// How long an unused connection is kept. Shorter than servers and balancers commonly keep theirs, so that a request
+/// seldom meets one that is just being closed.
+pub(super) const KEPT: Duration = Duration::from_secs(45);
+
+/// How long a connection that came back may be closed before anybody notices.
+const UNSEEN: Duration = Duration::from_secs(1);
+
+/// The task, and how to wake it. It ends when this is dropped.
+pub(super) struct Sweeper {
+    task: AbortHandle,
+    new_line: Arc<Notify>,
+    /// Whether it waits for the close of every connection that is there.
+    rests: bool,
+}
+
+impl Sweeper {
+    /// None outside of a runtime: then nothing can be kept for long.
+    pub(super) fn start(pool: &Arc<Pool>) -> Option<Self> {
+        let runtime = Handle::try_current().ok()?;
+        let new_line = Arc::<Notify>::default();
+        let task = runtime.spawn(sweep(Arc::downgrade(pool), new_line.clone()));
+        Some(Self {
+            task: task.abort_handle(),
+            new_line,
+            rests: false,
+        })
+    }
+
+    /// There is a connection that it has not seen. It is told of the first: the others it finds with it.
+    pub(super) fn line_came(&mut self) {
+        if std::mem::take(&mut self.rests) {
+            self.new_line.notify_one();
+        }
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn sweep(pool: Weak<Pool>, new_line: Arc<Notify>) {
+    loop {
+        sleep(UNSEEN).await;
+        loop {
+            let look = poll_fn(|cx| Poll::Ready(pool.upgrade().and_then(|pool| pool.let_go(cx))));
+            let Some(next) = look.await else { return };
+            let mut is_first = true;
+            // Whatever wakes this task but the other two is a connection that has something to say.
+            let stirred = poll_fn(|_| match std::mem::take(&mut is_first) {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            });
+            tokio::select! {
+                biased;
+                () = new_line.notified() => break,
+                () = sleep_until(next) => {}
+                () = stirred => {}
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Closes what nobody has used for too long, and what the far side has closed. Of the others this wakes whoever looks
+    /// when they are. Says when the next one is to be closed; nobody looks any more when there is none.
+    fn let_go(&self, cx: &mut Context<'_>) -> Option<Instant> {
+        let mut idle = self.idle();
+        let now = Instant::now();
+        let is_over = |line: &mut (super::Line, Instant)| line.1 + KEPT <= now || !line.0.is_open(cx);
+        let over: Vec<_> = idle.lines.extract_if(.., is_over).collect();
+        let next = idle.lines.first().map(|(_, since)| *since + KEPT);
+        let done = match &mut idle.sweeper {
+            Some(sweeper) if next.is_some() => {
+                sweeper.rests = true;
+                None
+            }
+            there => there.take(),
+        };
+        drop(idle);
+        drop((over, done));
+        next
+    }
+}
