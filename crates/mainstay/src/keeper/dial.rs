@@ -48,6 +48,8 @@ pub(crate) enum Lesson {
     None,
     /// What was remembered may have caused it, and is to be found out anew.
     Forget,
+    /// A server that fails again and again may have changed; one that fails once has mostly just failed.
+    Doubt,
     /// This is to be tried next.
     Try(Dialect),
 }
@@ -76,13 +78,15 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::TooSlow(_) => Lesson::None,
-            Self::Handshake(HandshakeError::Failed(_)) => match self.http() {
+            Self::Handshake(HandshakeError::Failed(error)) => match self.http() {
+                Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded) => Lesson::Doubt,
                 Some(
                     HttpFailure::ConnectFailed { .. }
                     | HttpFailure::AuthRequired { .. }
                     | HttpFailure::Throttled { .. }
                     | HttpFailure::NoCredential { .. },
                 ) => Lesson::None,
+                None if matches!(error, RequestError::Lost { .. }) => Lesson::Doubt,
                 Some(_) | None => Lesson::Forget,
             },
             Self::Handshake(_) | Self::Silent(_) => Lesson::Forget,

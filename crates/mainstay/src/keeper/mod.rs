@@ -46,6 +46,10 @@ use published::LastGood;
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
 
+/// After so many failures in a row, and then each time again, what is remembered of a server's dialect is found out anew. Each
+/// time costs an attempt in vain where it still holds.
+const DOUBT_EVERY: u32 = 3;
+
 /// How long the end of a server waits for its last session to be deleted.
 const FAREWELLS: Duration = Duration::from_secs(1);
 
@@ -329,6 +333,10 @@ impl Keeper {
                     match error.lesson() {
                         Lesson::None => {}
                         Lesson::Forget => self.dialect = None,
+                        Lesson::Doubt => {
+                            self.dialect
+                                .take_if(|_| (self.machine.failures() + 1).is_multiple_of(DOUBT_EVERY));
+                        }
                         Lesson::Try(dialect) => self.dialect = Some(dialect),
                     }
                 }

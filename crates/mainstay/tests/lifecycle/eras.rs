@@ -244,3 +244,37 @@ async fn a_server_known_to_be_modern_that_dies_as_it_is_greeted_is_not_taken_for
     assert_eq!(memory.attempts(), 3);
     assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_does_not_bring_a_known_era_into_doubt_at_once() {
+    let memory = InMemory::choosing(|attempt| {
+        let script = Script::new();
+        Some(match attempt {
+            2 | 3 => script.on(Step::Initialize, Fault::Exit(3)),
+            _ => script,
+        })
+    });
+    let (_fleet, server) = keep(memory.config("old"));
+    connected(&server).await;
+    server.restart().await.expect("taken");
+    connected(&server).await;
+    assert_eq!(memory.attempts(), 4, "none was spent on another era");
+    assert_eq!(memory.last().count("server/discover"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_era_in_which_a_server_only_ever_dies_is_relearnt() {
+    let memory = InMemory::choosing(|attempt| {
+        let script = Script::new();
+        Some(match attempt {
+            1 => script,
+            _ => script.speaks(Speaks::Modern).on(Step::Initialize, Fault::Exit(3)),
+        })
+    });
+    let (_fleet, server) = keep(memory.config("upgraded"));
+    connected(&server).await;
+    server.restart().await.expect("taken");
+    connected(&server).await;
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
+    assert_eq!(memory.attempts(), 5, "three in the old way failed");
+}
