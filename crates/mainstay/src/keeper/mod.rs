@@ -46,9 +46,9 @@ use published::LastGood;
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
 
-/// After so many failures in a row, and then each time again, what is remembered of a server's dialect is found out anew. Each
-/// time costs an attempt in vain where it still holds.
-const DOUBT_EVERY: u32 = 3;
+/// With so many attempts left, what is remembered of a server's dialect is found out anew: before it is given up it has been asked
+/// in both ways. Not earlier, since that costs attempts in vain where only the server is ill.
+const LAST_ATTEMPTS: u32 = 2;
 
 /// How long the end of a server waits for its last session to be deleted.
 const FAREWELLS: Duration = Duration::from_secs(1);
@@ -334,8 +334,13 @@ impl Keeper {
                         Lesson::None => {}
                         Lesson::Forget => self.dialect = None,
                         Lesson::Doubt => {
-                            self.dialect
-                                .take_if(|_| (self.machine.failures() + 1).is_multiple_of(DOUBT_EVERY));
+                            let left = self
+                                .machine
+                                .policy()
+                                .budget
+                                .get()
+                                .saturating_sub(self.machine.failures() + 1);
+                            self.dialect.take_if(|_| left <= LAST_ATTEMPTS);
                         }
                         Lesson::Try(dialect) => self.dialect = Some(dialect),
                     }
