@@ -1,0 +1,105 @@
+//! What the keeper takes from a report before the machine does: the connection, the trouble, the catalog, what a failed dial
+//! teaches. The machine decides what any of it means.
+
+use std::sync::Arc;
+
+use mainstay_lifecycle::{Input, Listing};
+
+use super::dial::Lesson;
+use super::{Keeper, Report, recovery};
+use crate::event::Trouble;
+
+/// With so many attempts left, what is remembered of a server's dialect is found out anew: before it is given up it has been asked
+/// in both ways. Not earlier, since that costs attempts in vain where only the server is ill.
+const LAST_ATTEMPTS: u32 = 2;
+
+impl Keeper {
+    /// Takes a report. What it carries counts only if its generation is the current one; the machine sees it either way.
+    pub(super) fn hear(&mut self, report: Report) -> Input {
+        let current = self.machine.state().generation();
+        match report {
+            Report::Opened(connection) => {
+                let generation = connection.generation;
+                if current == Some(generation) {
+                    self.dialect = Some(connection.dialect);
+                    self.absent_since = None;
+                    self.connection = Some(connection);
+                }
+                Input::Opened(generation)
+            }
+            Report::OpenFailed(generation, error, trouble) => {
+                let recovery = recovery::of_dial(&error);
+                if current == Some(generation) {
+                    self.hear_trouble(trouble);
+                    match error.lesson() {
+                        Lesson::None => {}
+                        Lesson::Forget => self.dialect = None,
+                        Lesson::Doubt => {
+                            let left = self
+                                .machine
+                                .policy()
+                                .budget
+                                .get()
+                                .saturating_sub(self.machine.failures() + 1);
+                            self.dialect.take_if(|_| left <= LAST_ATTEMPTS);
+                        }
+                        Lesson::Try(dialect) => self.dialect = Some(dialect),
+                    }
+                }
+                Input::OpenFailed(generation, recovery)
+            }
+            Report::Listed(generation, catalog) => {
+                let worth = if current == Some(generation) {
+                    self.last_good.take(&self.slot, *catalog, self.dialect)
+                } else {
+                    Listing::Good
+                };
+                Input::Listed(generation, worth)
+            }
+            Report::ListFailed(generation, error) => {
+                if current == Some(generation) {
+                    tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
+                    let trouble =
+                        Trouble::new(&self.slot, Some(generation), format!("listing failed: {error}"))
+                            .asking_for(error.challenge())
+                            .over_http(error.http());
+                    // What is published was right once, and may not be any more.
+                    self.last_good.mark_stale(&self.slot);
+                    self.hear_trouble(Arc::new(trouble));
+                }
+                Input::ListFailed(generation, recovery::of_listing(&error))
+            }
+            Report::ListChanged(generation) => Input::ListChanged(generation),
+            Report::Lost(generation, trouble) => {
+                if current == Some(generation) {
+                    self.hear_trouble(trouble);
+                }
+                Input::Lost(generation)
+            }
+            Report::CallAnswered(generation) => Input::CallAnswered(generation),
+            Report::CallFailed(generation, recovery, trouble) => {
+                if current == Some(generation)
+                    && let Some(trouble) = trouble
+                {
+                    self.hear_trouble(trouble);
+                }
+                Input::CallFailed(generation, recovery)
+            }
+            Report::Doubted(generation) => Input::Doubted(generation),
+            Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
+            Report::Closed(generation, stopped) => {
+                self.custodies.remove(&generation);
+                self.draining
+                    .take_if(|draining| draining.generation == generation);
+                self.last_stop = stopped.or(self.last_stop.take());
+                Input::Closed(generation)
+            }
+            Report::Returned(generation) => Input::Returned(generation),
+        }
+    }
+
+    fn hear_trouble(&mut self, trouble: Arc<Trouble>) {
+        self.trouble = Some(trouble.clone());
+        self.told = Some(trouble);
+    }
+}
