@@ -4,6 +4,7 @@
 //! client's request is asked of that client; it answers on whatever way it likes.
 
 mod asks;
+pub(crate) mod elicited;
 mod running;
 
 use std::pin::Pin;
@@ -25,6 +26,7 @@ use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
 pub(crate) use asks::Origin;
+use elicited::Elicited;
 pub(crate) use running::{Busy, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
@@ -60,6 +62,7 @@ pub(crate) struct Client {
     /// The server took nothing of what the client told it last.
     pub(crate) in_vain: AtomicBool,
     asks: Asks,
+    pub(crate) elicited: Elicited,
     /// The tasks that it has begun.
     pub(crate) tasks: OwnTasks,
     lines: Mutex<Lines>,
@@ -117,6 +120,7 @@ impl Client {
             missed: AtomicU64::new(0),
             in_vain: AtomicBool::new(false),
             asks: Asks::default(),
+            elicited: Elicited::default(),
             tasks: OwnTasks::default(),
             lines: Mutex::default(),
             hearing: OnceLock::new(),
@@ -329,6 +333,7 @@ impl ClientHandler for Client {
                 params,
                 ..
             } = request;
+            self.elicited.note_request(&server, &method, params.as_ref());
             let params = tasks::shown(&self.scope, &server, &method, params);
             let answer = self.ask(origin, &method, params.as_ref()).await?;
             Ok(tasks::as_known(&self.scope, answer))

@@ -49,6 +49,9 @@ pub(super) fn answer(
     server: &str,
     reply: Result<Reply, CallError>,
 ) -> Result<RawJson, RpcError> {
+    if let Err(CallError::Rpc { server, error, .. }) = &reply {
+        request.client.elicited.note_refusal(server, error);
+    }
     let complete = |result| completed(result, request.method, request.client.era);
     match reply {
         Ok(reply) => Ok(complete(tasks::published(request, server, reply.result))),

@@ -11,6 +11,7 @@ use crate::{gateway, one, speaking};
 
 const LOG: &str = "notifications/message";
 const UNKNOWN: &str = "notifications/x-vendor";
+const ANSWERED: &str = "notifications/elicitation/complete";
 const PROGRESS: &str = "notifications/progress";
 
 /// The server tells something by itself.
@@ -87,6 +88,56 @@ async fn the_log_of_a_shared_server_goes_to_those_who_asked_for_it_and_nothing_e
     assert_eq!(told(&mut curious).await, [LOG, LOG]);
     assert_eq!(told(&mut calm).await, [LOG]);
     assert!(told(&mut silent).await.is_empty(), "it asked for nothing");
+}
+
+#[tokio::test]
+async fn whoever_was_asked_elsewhere_alone_hears_that_it_is_answered() {
+    let a = Memory::new(
+        Script::new()
+            .speaks(Speaks::Legacy)
+            .on(Step::Call, Fault::NoAnswer),
+    );
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let can = json!({ "elicitation": { "url": {} } });
+    let (mut asked, _) = Client::initialized(&gateway, one("a"), can.clone()).await;
+    let (mut other, _) = Client::initialized(&gateway, Scope::Union, can).await;
+
+    asked.begin("tools/call", json!({ "name": "echo" })).await;
+    side.wait_for("tools/call", 1).await;
+    let elsewhere = json!({ "mode": "url", "url": "https://x", "message": "m", "elicitationId": "e1" });
+    side.inject_message(
+        &json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": elsewhere }),
+    )
+    .await;
+    let question = asked.heard("elicitation/create").await;
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept" } });
+    asked.write(&answer.to_string()).await;
+    side.wait_for("", 1).await;
+    let received = side.received();
+    let call = received
+        .iter()
+        .find(|message| message.method() == "tools/call")
+        .expect("it came")
+        .id();
+    let first = json!({ "elicitations": [{ "mode": "url", "url": "https://y", "message": "m", "elicitationId": "e2" }] });
+    side.inject_message(&json!({ "jsonrpc": "2.0", "id": call,
+        "error": { "code": -32042, "message": "first this", "data": first } }))
+        .await;
+    let refused = asked.message().await;
+    assert_eq!(refused["error"]["code"], -32042, "{refused}");
+
+    tell(&side, ANSWERED, json!({ "elicitationId": "e1" })).await;
+    assert_eq!(asked.heard(ANSWERED).await["params"]["elicitationId"], "e1");
+    // Another's call does not make it another's.
+    other.begin("tools/call", json!({ "name": "a__echo" })).await;
+    side.wait_for("tools/call", 2).await;
+    tell(&side, ANSWERED, json!({ "elicitationId": "e2" })).await;
+    tell(&side, ANSWERED, json!({ "elicitationId": "e3" })).await;
+    let heard = other.heard(ANSWERED).await;
+    assert_eq!(heard["params"]["elicitationId"], "e3", "nobody was asked this");
+    assert_eq!(asked.heard(ANSWERED).await["params"]["elicitationId"], "e2");
+    assert!(told(&mut asked).await.is_empty());
 }
 
 #[tokio::test]

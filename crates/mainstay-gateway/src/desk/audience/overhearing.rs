@@ -10,12 +10,15 @@ use mainstay::message::RawJson;
 use mainstay::{Occasion, ServerNotification};
 
 use super::{Audience, Level, TASK_STATUS, task_id, unlabelled};
-use crate::client::Client;
+use crate::client::{Client, elicited};
 
 impl Audience {
     /// Tells what belongs to no call to whom it concerns.
     pub(super) fn overhear(&self, mut notification: ServerNotification) {
         notification.params = notification.params.as_ref().map(unlabelled);
+        if notification.method == elicited::ANSWERED && self.answered_elsewhere(&notification) {
+            return;
+        }
         let is_log = notification.method == "notifications/message";
         let concerned = match notification.occasion {
             // It may be about the call of somebody who does not hear it here.
@@ -37,6 +40,17 @@ impl Audience {
             session.overhear(notification.clone());
         }
         last.overhear(notification);
+    }
+
+    /// Tells whoever was asked that what it was asked is answered, whoever calls meanwhile; `false` when nobody here was.
+    fn answered_elsewhere(&self, notification: &ServerNotification) -> bool {
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        let mut asked = self.sessions_of(server, usize::MAX);
+        asked.retain(|session| session.elicited.has(server, params));
+        for session in &asked {
+            session.overhear(notification.clone());
+        }
+        !asked.is_empty()
     }
 
     /// Who reads the log of a server as a whole: whoever sees it alone, and otherwise who asked for as much as this. The
@@ -61,13 +75,16 @@ impl Audience {
 }
 
 impl super::Hearing {
-    /// Whether this is news of a task that not this client but another has begun, who is told: it came while this client's
-    /// calls ran, and has nothing to do with them.
+    /// Whether this is news of a task that not this client but another has begun, or of a question that another was asked, who is
+    /// told: it came while this client's calls ran, and has nothing to do with them.
     pub(crate) fn is_of_another(&self, client: &Client, notification: &ServerNotification) -> bool {
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        if notification.method == elicited::ANSWERED {
+            return !client.elicited.has(server, params) && self.audience.answered_elsewhere(notification);
+        }
         if notification.method != TASK_STATUS {
             return false;
         }
-        let (server, params) = (&notification.server, notification.params.as_ref());
         let is_own = task_id(params).is_some_and(|id| client.tasks.has(server, &id));
         !is_own && self.audience.task_changed(server, params)
     }
