@@ -77,7 +77,7 @@ pub(crate) fn servers(partners: &Partners) -> Vec<Server> {
                 Step::new(
                     Thing::Progress,
                     "trigger-long-running-operation",
-                    json!({ "duration": 0.3, "steps": 3 }),
+                    json!({ "duration": 0.6, "steps": 3 }),
                     "completed",
                 ),
                 Step::new(
@@ -134,7 +134,7 @@ pub(crate) fn servers(partners: &Partners) -> Vec<Server> {
                 Step::new(
                     Thing::Progress,
                     "count",
-                    json!({ "to": 3, "interval_ms": 20 }),
+                    json!({ "to": 3, "interval_ms": 200 }),
                     "3",
                 ),
                 Step::new(
