@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mainstay_testkit::{Script, Speaks};
+use mainstay_testkit::{Ledger, Script, Speaks};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -206,7 +206,10 @@ fn whoever_asks_before_it_has_said_who_it_is_and_whoever_shares_a_server_is_met_
     hasty.leave().exits(0);
     sandbox.configure(&json!({ "one": server.config() }));
     let mut shares = Host::start(&sandbox, &["serve", "--stdio", "--quiet"]);
+    // Its list may come from disk, before the server is there.
     assert!(shares.tools().contains(&"one__echo".to_owned()));
+    let met = |ledger: &Ledger| ledger.after("params initialize").len() == 2;
+    assert!(server.ledger.wait_for(met, LONG));
     shares.leave().exits(0);
     let told = server.ledger.after("params initialize");
     assert_eq!(told.len(), 2, "{told:?}");
