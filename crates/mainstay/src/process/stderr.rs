@@ -13,6 +13,7 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 pub(super) use drain::{Drain, drain};
+pub(super) use plain::plain;
 
 /// Enough for the longest stack trace a person reads.
 const MAX_LINES: usize = 200;

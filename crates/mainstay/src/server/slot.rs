@@ -52,6 +52,7 @@ impl Slot {
             budget: config.policy().budget.get(),
             next_retry: None,
             no_attempt_before: None,
+            start: None,
             last_error: None,
             pid: None,
             protocol: None,
