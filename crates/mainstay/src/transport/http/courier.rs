@@ -78,14 +78,13 @@ impl Carrier for Courier {
                     let _ = courier.tell(&frame, &MAY_BE_LOST).await;
                 });
             }
-            Purpose::Cancel { id } => {
-                self.crew.withdraw(id);
-                // In the modern era the end of its stream has told the server already.
-                if self.session.is_agreed() {
-                    Crew::spawn_other(self, Some(load), async move {
-                        let _ = courier.tell(&frame, &MAY_BE_LOST).await;
-                    });
-                }
+            // In the modern era the end of its stream has told the server already.
+            Purpose::Cancel { .. } if !self.session.is_agreed() => {}
+            Purpose::Cancel { .. } => {
+                Crew::spawn_cancel(self, load, async move {
+                    // Boxed, so that one that waits for its turn carries no room for a request.
+                    let _ = Box::pin(courier.tell(&frame, &MAY_BE_LOST)).await;
+                });
             }
         }
     }

@@ -55,9 +55,44 @@ async fn a_legacy_request_is_cancelled_by_a_notification() {
     owner.ask(2, "slow");
     let asked = far.next().await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
-    owner.send(cancel.into(), Purpose::Cancel { id: 2 });
+    owner.cancel(2, cancel);
     assert_eq!(far.next().await.body, cancel);
     assert!(asked.goes_away().await, "its place is free again");
+}
+
+#[tokio::test]
+async fn all_requests_that_are_dropped_at_once_free_their_places_and_are_cancelled_at_the_server() {
+    // As many as can be under way at once.
+    const REQUESTS: u64 = 256;
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let standing = Owner::session(&far, &mut owner).await;
+    standing.answer(405, "", "").await;
+    let mut under_way = Vec::new();
+    for id in 2..2 + REQUESTS {
+        owner.ask(id, "slow");
+        under_way.push(far.next().await);
+    }
+    for id in 2..2 + REQUESTS {
+        owner.cancel(id, &format!("cancel {id}"));
+    }
+    for asked in under_way {
+        assert!(asked.goes_away().await);
+    }
+    let mut expected: Vec<_> = (2..2 + REQUESTS).map(|id| format!("cancel {id}")).collect();
+    let mut cancelled = Vec::new();
+    for _ in 0..REQUESTS {
+        let cancel = far.next().await;
+        cancelled.push(cancel.body.clone());
+        cancel.answer(202, "", "").await;
+    }
+    expected.sort();
+    cancelled.sort();
+    assert_eq!(cancelled, expected);
+    for id in 1000..1000 + REQUESTS {
+        owner.ask(id, "again");
+        far.next().await.json(200, &json(id)).await;
+        assert_eq!(owner.message().await, json(id));
+    }
 }
 
 #[tokio::test]
