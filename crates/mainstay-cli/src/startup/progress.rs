@@ -48,7 +48,7 @@ impl<'s> Progress<'s> {
                     let before = said.insert(status.server.clone(), now);
                     let is_before_start = status.state == StateKind::Disabled && before.is_none();
                     if before != Some(now) && !is_before_start {
-                        self.screen.note(&line(&row(status)));
+                        self.screen.note(plain(&line(&row(status))));
                     }
                 }
             }
