@@ -12,8 +12,8 @@ use super::check::{self, Flaw};
 use super::problem::{Problem, Severity, dotted};
 use super::secret::Secret;
 use super::server::{
-    DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAITERS, Isolation,
-    Replay, ServerConfig,
+    DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAIT_TIMEOUT,
+    DEFAULT_WAITERS, Isolation, Replay, ServerConfig,
 };
 use super::target::{
     ClientCertificate, CustomTarget, FilePath, HttpKind, HttpTarget, Provider, StdioTarget, Target, Text,
@@ -37,6 +37,7 @@ pub struct ServerBuilder {
     startup_timeout: Duration,
     call_timeout: Duration,
     call_idle_timeout: Duration,
+    wait_timeout: Duration,
     waiters: u32,
     replay: Replay,
     policy: Policy,
@@ -83,6 +84,7 @@ impl ServerBuilder {
             startup_timeout: DEFAULT_STARTUP_TIMEOUT,
             call_timeout: DEFAULT_CALL_TIMEOUT,
             call_idle_timeout: DEFAULT_CALL_IDLE_TIMEOUT,
+            wait_timeout: DEFAULT_WAIT_TIMEOUT,
             waiters: DEFAULT_WAITERS,
             replay: Replay::default(),
             policy: Policy::default(),
@@ -244,6 +246,13 @@ impl ServerBuilder {
         self
     }
 
+    /// How long a call waits for a connection, inside its own deadline (default: 15 s). Where the next attempt is known to
+    /// come later than that, the call fails at once.
+    pub fn wait_timeout(mut self, timeout: Duration) -> Self {
+        self.wait_timeout = timeout;
+        self
+    }
+
     /// How many calls may wait while it is not connected (default: 256); zero makes every call fail fast.
     pub fn waiters(mut self, waiters: u32) -> Self {
         self.waiters = waiters;
@@ -307,6 +316,7 @@ impl ServerBuilder {
             startup_timeout: self.startup_timeout,
             call_timeout: self.call_timeout,
             call_idle_timeout: self.call_idle_timeout,
+            wait_timeout: self.wait_timeout,
             waiters: self.waiters,
             replay: self.replay,
             policy: self.policy,

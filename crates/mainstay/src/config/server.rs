@@ -21,6 +21,10 @@ pub(super) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// How long a call may take without progress. Many servers never report progress, so this is no short time.
 pub(super) const DEFAULT_CALL_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
+/// How long a call waits for a connection. A person or a model that asks a server which is known to be down wants to know
+/// that, not to wait a minute; and most servers start, or come back, in less.
+pub(super) const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// How many calls may wait for a server that is coming back; each holds its arguments in memory.
 pub(super) const DEFAULT_WAITERS: u32 = 256;
 
@@ -44,6 +48,7 @@ pub struct ServerConfig {
     pub(super) startup_timeout: Duration,
     pub(super) call_timeout: Duration,
     pub(super) call_idle_timeout: Duration,
+    pub(super) wait_timeout: Duration,
     pub(super) waiters: u32,
     pub(super) replay: Replay,
     pub(super) policy: Policy,
@@ -163,6 +168,11 @@ impl ServerConfig {
     /// How long a call may take without progress; never above the whole.
     pub fn call_idle_timeout(&self) -> Duration {
         self.call_idle_timeout
+    }
+
+    /// How long a call waits for a connection, inside its own deadline.
+    pub fn wait_timeout(&self) -> Duration {
+        self.wait_timeout
     }
 
     /// How many calls may wait while the server is not connected; zero makes every call fail fast.

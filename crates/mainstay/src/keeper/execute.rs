@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mainstay_lifecycle::{
-    Attempt, Cause, Effect, Generation, Manner, Recovery, Rest, State, StateKind, Transition,
+    Attempt, Cause, Effect, Generation, Manner, Moment, Recovery, Rest, State, StateKind, Transition,
 };
 
 use super::custody::Custody;
@@ -217,6 +217,11 @@ impl Keeper {
             attempt: self.machine.failures(),
             budget: self.machine.policy().budget.get(),
             next_retry: self.next_retry(),
+            // A server that is awaited where nobody is may be dialled at any moment.
+            no_attempt_before: self
+                .next_attempt()
+                .filter(|_| self.machine.absent().is_none())
+                .map(|at| self.clock.instant(at)),
             last_error: self.trouble.clone(),
             pid: live.and_then(|connection| connection.pid),
             protocol: live.map(|connection| {
@@ -237,18 +242,24 @@ impl Keeper {
     }
 
     fn next_retry(&self) -> Option<SystemTime> {
-        let at = match self.machine.state() {
-            State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => *at,
-            State::Disconnected(Rest::BudgetSpent(at, _)) => *at,
+        let at = self.next_attempt()?;
+        Some(SystemTime::now() + at.since(self.clock.now()))
+    }
+
+    /// When the next attempt starts, where one is planned.
+    fn next_attempt(&self) -> Option<Moment> {
+        match self.machine.state() {
+            State::Connecting(Attempt::Pausing(at, _))
+            | State::Reconnecting(Attempt::Pausing(at, _))
+            | State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
             State::Connecting(_)
             | State::Reconnecting(_)
             | State::Disconnected(Rest::Idle | Rest::AuthRequired)
             | State::Disabled
             | State::Connected(_)
             | State::Disabling
-            | State::PermanentlyFailed => return None,
-        };
-        Some(SystemTime::now() + at.since(self.clock.now()))
+            | State::PermanentlyFailed => None,
+        }
     }
 }
 

@@ -51,6 +51,7 @@ impl Slot {
             attempt: 0,
             budget: config.policy().budget.get(),
             next_retry: None,
+            no_attempt_before: None,
             last_error: None,
             pid: None,
             protocol: None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mainstay_lifecycle::{Desired, Generation, StateKind};
+use tokio::time::Instant;
 
 use crate::config::Target;
 use crate::event::Trouble;
@@ -32,6 +33,9 @@ pub struct Status {
     pub budget: u32,
     /// When the next attempt starts, where one is planned.
     pub next_retry: Option<SystemTime>,
+    /// The moment before which no attempt starts, where that is certain. It is not where a port is watched for a server's
+    /// return.
+    pub(crate) no_attempt_before: Option<Instant>,
     /// What went wrong last. It stays after a recovery, for whoever asks later.
     pub last_error: Option<Arc<Trouble>>,
     /// The process, where there is one.
@@ -121,6 +125,12 @@ impl Reason {
 }
 
 impl Status {
+    /// Whether a call that waits until this deadline may meet a connection: something is under way, or would be at the
+    /// first use, and no attempt is known to start only later.
+    pub(crate) fn may_come_by(&self, deadline: Instant) -> bool {
+        self.is_coming() && self.no_attempt_before.is_none_or(|at| at <= deadline)
+    }
+
     /// Whether a call may wait for this server: something is under way, or would be at the first use.
     pub(crate) fn is_coming(&self) -> bool {
         match self.state {
