@@ -4,7 +4,6 @@
 //! server writes, and a server that writes faster than anyone reads is never blocked: old lines make room.
 
 mod drain;
-mod plain;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +12,6 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 pub(super) use drain::{Drain, drain};
-pub(super) use plain::plain;
 
 /// Enough for the longest stack trace a person reads.
 const MAX_LINES: usize = 200;
