@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::recovery;
+use super::signs::Signs;
 use super::tree::Tree;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
@@ -39,10 +40,35 @@ pub(crate) enum DialError {
     Config(Arc<HttpConfigError>),
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    #[error("no sign of life for {0:?} while starting")]
+    #[error(
+        "no sign of life for {0:?} while starting: no answer, no output, no work; if it needs longer, raise its \
+         `startup_timeout`"
+    )]
     Silent(Duration),
-    #[error("not ready {0:?} after its start")]
-    TooSlow(Duration),
+    #[error(transparent)]
+    TooSlow(#[from] TooSlow),
+}
+
+/// A start that took longer than it may in all.
+#[derive(Debug, thiserror::Error)]
+#[error("not ready {limit:?} after its start{}; if it needs longer, raise its `startup_timeout` above that", still_at_work(.program.as_deref()))]
+pub(crate) struct TooSlow {
+    limit: Duration,
+    /// The program that was at work until the end.
+    program: Option<String>,
+}
+
+impl TooSlow {
+    pub(super) fn new(limit: Duration, program: Option<&str>) -> Self {
+        Self {
+            limit,
+            program: program.map(str::to_owned),
+        }
+    }
+}
+
+fn still_at_work(program: Option<&str>) -> String {
+    program.map_or_else(String::new, |program| format!(", and still at work ({program})"))
 }
 
 /// What a failed dial teaches about the server's dialect.
@@ -224,24 +250,24 @@ impl Dial {
         }
         match self.approach(&self.slot.settings.load()) {
             Approach::FindOut(None) => {
-                format!("{error}: it answered neither server/discover nor initialize; {INITIALIZE_NEXT}")
+                format!("{error}; it answered neither server/discover nor initialize; {INITIALIZE_NEXT}")
             }
             Approach::FindOut(Some(Era::Modern)) => format!(
-                "{error}: it answered neither server/discover nor initialize (\"era\": \"legacy\" in the server's \
+                "{error}; it answered neither server/discover nor initialize (\"era\": \"legacy\" in the server's \
                  configuration skips the first)"
             ),
             Approach::FindOut(Some(Era::Legacy)) => format!(
-                "{error}: it did not answer initialize (\"era\": \"modern\" in the server's configuration begins with \
+                "{error}; it did not answer initialize (\"era\": \"modern\" in the server's configuration begins with \
                  server/discover)"
             ),
             Approach::Pinned(Era::Legacy) => {
                 format!(
-                    "{error}: it did not answer initialize, and \"era\": \"legacy\" rules out server/discover"
+                    "{error}; it did not answer initialize, and \"era\": \"legacy\" rules out server/discover"
                 )
             }
             Approach::Pinned(Era::Modern) => {
                 format!(
-                    "{error}: it did not answer server/discover, and \"era\": \"modern\" rules out initialize"
+                    "{error}; it did not answer server/discover, and \"era\": \"modern\" rules out initialize"
                 )
             }
         }
@@ -310,11 +336,15 @@ impl Dial {
             far,
             last + Duration::from_secs(1),
         );
+        let mut signs = Signs::new(self, settings, tree.process());
         let greeting = tokio::select! {
-            greeting = timeout_at(last, greeting) => greeting.map_err(|_| DialError::TooSlow(hard_limit))??,
-            () = self.silence(started, settings.startup_timeout()) => {
-                return Err(DialError::Silent(settings.startup_timeout()));
-            }
+            greeting = timeout_at(last, greeting) => Some(greeting),
+            () = signs.cease() => None,
+        };
+        let greeting = match greeting {
+            Some(Ok(greeting)) => greeting?,
+            Some(Err(_)) => return Err(TooSlow::new(hard_limit, signs.program()).into()),
+            None => return Err(DialError::Silent(settings.startup_timeout())),
         };
         let pid = tree.process().map(Process::pid);
         let dialect = if way.sse {
@@ -363,23 +393,6 @@ impl Dial {
                 Ok((transport, None))
             }
             Target::Custom(custom) => Ok((custom.connector().connect().await?, None)),
-        }
-    }
-
-    /// Comes back when the starting server has given no sign of life for `limit`. What it writes to stderr is one: a
-    /// package manager on a cold cache says a lot before the server runs.
-    async fn silence(&self, started: Instant, limit: Duration) {
-        loop {
-            let heard = self
-                .slot
-                .stderr
-                .last_activity()
-                .map_or(started, |heard| heard.max(started));
-            let due = heard + limit;
-            if due <= Instant::now() {
-                return;
-            }
-            sleep_until(due).await;
         }
     }
 }
