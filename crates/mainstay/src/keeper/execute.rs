@@ -8,7 +8,7 @@ use mainstay_lifecycle::{
 };
 
 use super::custody::Custody;
-use super::dial::{Dial, DialError, TooSlow};
+use super::dial::{Dial, DialError, Lesson, TooSlow};
 use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
 use super::{Keeper, Report, draw, listing};
@@ -137,6 +137,10 @@ impl Keeper {
             | State::Disabling
             | State::PermanentlyFailed => None,
         };
+        if cause == Cause::OpenTimedOut {
+            // The dial was cut before it could say so itself.
+            self.learn(Lesson::Unready);
+        }
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a wish is either in here, or finds the connection itself.
