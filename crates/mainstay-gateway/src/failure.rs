@@ -94,14 +94,16 @@ fn words(error: &CallError) -> String {
             server, challenge, ..
         } => {
             let scopes = scopes(&challenge.scopes);
-            format!("Server {server} asks for a login{scopes}. The call did not run. {LOGIN}")
+            let ran = refused(error);
+            format!("Server {server} asks for a login{scopes}. {ran} {LOGIN}")
         }
         CallError::Throttled {
             server, retry_after, ..
         } => {
             let when =
                 retry_after.map_or_else(|| "later".to_owned(), |pause| format!("in {}", seconds(pause)));
-            format!("Server {server} has too much to do. The call did not run. Call it again {when}.")
+            let ran = refused(error);
+            format!("Server {server} has too much to do. {ran} Call it again {when}.")
         }
         CallError::BadAnswer { server, what, .. } => format!(
             "Server {server} answered with something that cannot be used ({what}). The call has run: check its effects \
@@ -207,6 +209,15 @@ fn ran(outcome: Outcome) -> &'static str {
         Outcome::NotSent | Outcome::Refused => "The call did not run. Call it again in a moment.",
         Outcome::Unknown => "The call may have run: check its effects before you call it again.",
         _answered => "The call has run: check its effects before you call it again.",
+    }
+}
+
+/// Whether a call whose last round was refused has run.
+fn refused(error: &CallError) -> &'static str {
+    if error.may_have_run() {
+        "The call may have run in part: check its effects."
+    } else {
+        "The call did not run."
     }
 }
 
