@@ -30,6 +30,7 @@ pub(super) mod pool;
 mod post;
 pub(super) mod refusal;
 mod session;
+mod socks;
 mod tls;
 
 use std::sync::Arc;

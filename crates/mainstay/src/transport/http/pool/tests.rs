@@ -1,3 +1,4 @@
+use http::HeaderMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
@@ -11,7 +12,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 fn pool(url: &str) -> Arc<Pool> {
     let (url, options) = (Url::parse(url).unwrap(), HttpOptions::new());
-    let dialling = Dialling::new(&url, &options).unwrap();
+    let dialling = Dialling::new(&url, &options, &HeaderMap::new()).unwrap();
     Arc::new(Pool::new(dialling, tls::config(&url, &options).unwrap(), SOON))
 }
 
