@@ -2,6 +2,7 @@
 //! says so.
 
 use std::error::Error;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use url::Url;
 use super::client::is_loopback;
 use super::door::not_to_itself;
 use super::options::{HttpConfigError, HttpOptions};
+use super::pulse::{Pulse, Watched};
 use super::socks::Socks;
 
 /// Finds out, on a quiet connection, that the far side is gone.
@@ -33,6 +35,22 @@ const PROXY_HEAD_LIMIT: u64 = 64 * 1024;
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection that was made, and its pulse where it has one.
+pub(super) struct Dialled {
+    pub(super) stream: Box<dyn Stream>,
+    pub(super) pulse: Option<Arc<Pulse>>,
+}
+
+impl Dialled {
+    fn over(socket: impl AsyncRead + AsyncWrite + AsFd + Send + Unpin + 'static) -> Self {
+        let (watched, pulse) = Watched::new(socket);
+        Self {
+            stream: Box::new(watched),
+            pulse: Some(pulse),
+        }
+    }
+}
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -132,28 +150,30 @@ impl Dialling {
     /// Makes a connection.
     ///
     /// Cancel safety: dropping it ends the attempt.
-    pub(super) async fn dial(&self, tls: &Arc<ClientConfig>) -> Result<Box<dyn Stream>, BoxError> {
-        let stream: Box<dyn Stream> = match &self.route {
+    pub(super) async fn dial(&self, tls: &Arc<ClientConfig>) -> Result<Dialled, BoxError> {
+        let Dialled { stream, pulse } = match &self.route {
             Route::Direct => tcp(&self.origin).await?,
-            Route::Socket(path) => Box::new(UnixStream::connect(path).await?),
+            Route::Socket(path) => Dialled::over(UnixStream::connect(path).await?),
             Route::Proxy { proxy, authorization } => {
-                let stream = encrypted(tcp(proxy).await?, proxy, tls).await?;
+                let Dialled { stream, pulse } = tcp(proxy).await?;
+                let mut stream = encrypted(stream, proxy, tls).await?;
                 if is_encrypted(&self.origin) {
                     let headers = [
                         (PROXY_AUTHORIZATION, authorization.clone()),
                         (USER_AGENT, self.user_agent.clone()),
                     ];
-                    tunnel(stream, &self.origin, headers).await?
-                } else {
-                    stream
+                    stream = tunnel(stream, &self.origin, headers).await?;
                 }
+                Dialled { stream, pulse }
             }
             Route::Socks(socks) => {
-                let stream = tcp(&socks.proxy).await?;
-                socks.connect(stream, &self.origin).await?
+                let Dialled { stream, pulse } = tcp(&socks.proxy).await?;
+                let stream = socks.connect(stream, &self.origin).await?;
+                Dialled { stream, pulse }
             }
         };
-        encrypted(stream, &self.origin, tls).await
+        let stream = encrypted(stream, &self.origin, tls).await?;
+        Ok(Dialled { stream, pulse })
     }
 
     /// The socket that stands in for the server, or none where the server itself is dialled; `Err` where a proxy is.
@@ -179,13 +199,13 @@ pub(super) fn default_port(origin: &Uri) -> u16 {
     if is_encrypted(origin) { 443 } else { 80 }
 }
 
-async fn tcp(origin: &Uri) -> Result<Box<dyn Stream>, BoxError> {
+async fn tcp(origin: &Uri) -> Result<Dialled, BoxError> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_keepalive(Some(TCP_KEEPALIVE));
     let stream = connector.call(origin.clone()).await?.into_inner();
-    Ok(Box::new(not_to_itself(stream)?))
+    Ok(Dialled::over(not_to_itself(stream)?))
 }
 
 async fn encrypted(

@@ -138,7 +138,7 @@ fn by(url: &str, proxy: &str) -> Result<Dialling, HttpConfigError> {
 async fn dial(dialling: &Dialling) -> Result<Box<dyn Stream>, BoxError> {
     let url = Url::parse("http://mcp.example/").unwrap();
     let tls = super::super::tls::config(&url, &HttpOptions::new()).unwrap();
-    dialling.dial(&Arc::new(tls)).await
+    dialling.dial(&Arc::new(tls)).await.map(|dialled| dialled.stream)
 }
 
 #[tokio::test]
