@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mainstay_lifecycle::{Input, Listing};
 
 use super::dial::Lesson;
-use super::{Keeper, Report, recovery};
+use super::{Keeper, Report, listing, recovery};
 use crate::event::Trouble;
 
 /// With so many attempts left, what is remembered of a server's dialect is found out anew: before it is given up it has been asked
@@ -23,6 +23,9 @@ impl Keeper {
                 if current == Some(generation) {
                     self.dialect = Some(connection.dialect);
                     self.absent_since = None;
+                    self.slot
+                        .about
+                        .store(Some(Arc::new(listing::about(&connection.greeting))));
                     self.connection = Some(connection);
                 }
                 Input::Opened(generation)

@@ -31,6 +31,6 @@ pub(crate) use curfew::Curfew;
 pub use exit::Exit;
 pub(crate) use ladder::Ladder;
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
-pub use stderr::StderrLine;
 pub(crate) use stderr::StderrRing;
+pub use stderr::{Followed, StderrFollower, StderrLine};
 pub(crate) use stop::{Rung, Stopped};
