@@ -23,7 +23,7 @@ mod responder;
 mod rule;
 mod script;
 
-pub use action::{Action, Child, Signal};
+pub use action::{Action, Child, Signal, Work};
 pub use fault::{BadAnswer, Fault, Flood, Garbage};
 pub use faulty_server::FaultyServer;
 pub use ledger::Ledger;

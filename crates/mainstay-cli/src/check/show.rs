@@ -6,7 +6,7 @@ use mainstay::transport::http::Challenge;
 
 use super::report::{Report, ServerReport};
 use crate::output::{Ink, Paint, count, labelled, plain, prose, span, wrapped};
-use crate::startup::{Row, Standing, board};
+use crate::startup::{Row, Standing, board, doing};
 
 /// How wide the labels are, with the space behind them.
 const LABELS: usize = 11;
@@ -96,6 +96,10 @@ impl Page {
                 if let Some(challenge) = &error.challenge {
                     text.push_str(&self.login(challenge));
                 }
+            }
+            if let Some(doing) = doing(&server.status) {
+                text.push_str(&self.prose("doing", Ink::None, &doing));
+                text.push_str(&self.labelled("stderr", &server.stderr));
             }
             if let Some(at) = server.status.next_retry {
                 let pause = at.duration_since(SystemTime::now()).unwrap_or_default();

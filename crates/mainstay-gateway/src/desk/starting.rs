@@ -13,9 +13,6 @@ use super::Desk;
 use crate::client::Client;
 use crate::failure;
 
-/// How long a list of one server waits for it to be listed for the first time.
-const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// How long a client of the union waits in all, while nothing is known of any server.
 const UNION_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -60,11 +57,8 @@ impl Desk {
     /// Waits until one server has been listed, and a little longer for what it offers now. Fails where nothing can be shown
     /// because the server is not up.
     pub(super) async fn one_listed(&self, client: &Client, server: &Server) -> Result<(), RpcError> {
-        let limit = first_listing_timeout(server);
-        server
-            .wait_listed(limit)
-            .await
-            .map_err(|error| failure::not_up(&error))?;
+        let listed = server.wait_listed(server.wait_timeout()).await;
+        listed.map_err(|error| failure::not_up(&error))?;
         if client.own().is_some() && has_not_failed(&server.status()) {
             let is_settled = |status: &Status| status.stale_since.is_none() || !has_not_failed(status);
             let left = client.waits.left_for_live_list();
@@ -112,8 +106,4 @@ fn has_not_failed(status: &Status) -> bool {
 
 fn left(since: &OnceLock<Instant>, limit: Duration) -> Duration {
     limit.saturating_sub(since.get_or_init(Instant::now).elapsed())
-}
-
-fn first_listing_timeout(_server: &Server) -> Duration {
-    FIRST_LISTING_TIMEOUT
 }

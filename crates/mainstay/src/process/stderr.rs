@@ -17,6 +17,7 @@ use tokio::time::Instant;
 pub(super) use drain::{Drain, drain};
 use follow::Followers;
 pub use follow::{Followed, StderrFollower};
+pub(super) use plain::plain;
 
 /// Enough for the longest stack trace a person reads.
 const MAX_LINES: usize = 200;

@@ -15,10 +15,11 @@ use crate::wire::{BadAnswer, Outcome, RequestError, RpcError, TimeoutKind};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server is not connected, and the call did not wait, or could not.
+    /// The server is not connected, and the call did not wait: it may not, the server is not coming, or its next attempt
+    /// starts only after the wait would be over.
     #[error("{0}")]
     NotConnected(Box<NotConnected>),
-    /// The deadline passed while the call waited for its server.
+    /// The call waited for its server as long as it may: its `wait_timeout`, or what was left of its deadline.
     #[error("the call waited {waited:?} for its server and was not sent: {now}")]
     WaitTimedOut {
         /// How long it waited.

@@ -33,7 +33,7 @@ pub use options::{CallOptions, Waiting};
 pub use ping::Pong;
 pub(crate) use settings::Settings;
 pub(crate) use slot::Slot;
-pub use status::{Reason, Status, TransportKind};
+pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ToolView;
@@ -93,6 +93,11 @@ impl Server {
     /// How the configuration shows the server's tools.
     pub fn view(&self) -> Arc<ToolView> {
         self.0.settings.load().view.clone()
+    }
+
+    /// How long a call waits for the server's connection, where the call does not say otherwise.
+    pub fn wait_timeout(&self) -> Duration {
+        self.0.settings.load().wait_timeout()
     }
 
     /// The last lines that the server wrote to stderr, oldest first.

@@ -2,7 +2,7 @@
 
 /// Removes terminal sequences (colours, titles, cursor movements), control characters, and the marks that turn the
 /// direction of text around, so that what a server writes cannot pass for anything else. Tabs become spaces.
-pub(super) fn plain(text: &str) -> String {
+pub(in super::super) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut within = Within::Text;
     for c in text.chars() {
