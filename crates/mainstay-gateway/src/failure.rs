@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, NotConnected, Outcome, Reason, StateKind, Status, TimeoutKind};
+use mainstay::{CallError, NotConnected, Outcome, PlainText, Reason, StateKind, Status, TimeoutKind};
 use serde_json::{Value, json};
 
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
@@ -16,7 +16,7 @@ pub(crate) fn answer(error: &CallError) -> RpcError {
         CallError::Hidden { .. } | CallError::NotFound { .. } | CallError::BadArguments(_) => {
             invalid_params(error.to_string())
         }
-        other => with_facts(words(other), other),
+        other => with_facts(&words(other), other),
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn not_up(error: &CallError) -> RpcError {
         ),
         other => words(other),
     };
-    with_facts(words, error)
+    with_facts(&words, error)
 }
 
 /// Why a server is not up, and what to do; `None` while it is starting, and where a person or its configuration wants it so.
@@ -59,11 +59,13 @@ pub(crate) fn why_not_up(status: &Status) -> Option<String> {
         (StateKind::Connecting | StateKind::Reconnecting, _) => status.is_starting(),
         (StateKind::Disconnected | StateKind::PermanentlyFailed, _) => false,
     };
-    (!is_wanted_so).then(|| format!("{}. {}", how_it_starts(&now), remedy(&now)))
+    let words = (!is_wanted_so).then(|| format!("{}. {}", how_it_starts(&now), remedy(&now)))?;
+    Some(PlainText::lines(&words).to_string())
 }
 
-fn with_facts(words: String, error: &CallError) -> RpcError {
-    let failed = RpcError::new(SERVER_UNAVAILABLE, words);
+/// What a server wrote is quoted in these words, and a model reads them.
+fn with_facts(words: &str, error: &CallError) -> RpcError {
+    let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(words));
     match RawJson::from_value(&json!({ "mainstay": facts(error) })) {
         Ok(data) => failed.with_data(data),
         Err(_) => failed,

@@ -23,12 +23,6 @@ use crate::startup::Standing;
 /// The version of every document.
 const VERSION: u32 = 1;
 
-/// A document as text.
-pub(crate) fn document(document: &impl Serialize) -> String {
-    let text = serde_json::to_string_pretty(document).expect("own types have text keys and finite numbers");
-    text + "\n"
-}
-
 /// Which configuration was used, and what is wrong with it.
 #[derive(Serialize)]
 struct Configuration {

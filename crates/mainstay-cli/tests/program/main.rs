@@ -22,6 +22,7 @@ mod configuration;
 mod draining;
 mod first_run;
 mod host;
+mod hostile;
 mod http;
 mod hygiene;
 mod introduction;

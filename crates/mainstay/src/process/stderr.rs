@@ -5,7 +5,6 @@
 
 mod drain;
 mod follow;
-mod plain;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,6 @@ use tokio::time::Instant;
 pub(super) use drain::{Drain, drain};
 use follow::Followers;
 pub use follow::{Followed, StderrFollower};
-pub(super) use plain::plain;
 
 /// Enough for the longest stack trace a person reads.
 const MAX_LINES: usize = 200;
