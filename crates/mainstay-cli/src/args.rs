@@ -187,8 +187,8 @@ pub(crate) struct Serve {
 /// Serve one server under its own names on stdin and stdout, supervised
 ///
 /// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "--", "npx",
-/// …]`. The server is started when the host first asks for something, and meets the host as its client. It ends when the
-/// host closes stdin, and leaves nothing behind.
+/// …]`. The server is started when the host first asks for something, and meets the host as its client. What it writes to
+/// stderr goes to the program's own, as it is. It ends when the host closes stdin, and leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -204,6 +204,12 @@ pub(crate) struct Wrap {
     /// The variable that holds the bearer token of the address
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
+    /// Put the server's name before each line that it writes to stderr
+    #[arg(long)]
+    pub(crate) stderr_prefix: bool,
+    /// Pass nothing on of what the server writes to stderr
+    #[arg(long, conflicts_with = "stderr_prefix")]
+    pub(crate) no_stderr: bool,
     /// The server's command and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
     pub(crate) command: Vec<String>,

@@ -17,6 +17,7 @@ mod ping;
 mod reach;
 mod run;
 mod serve;
+mod server_stderr;
 mod standard;
 mod startup;
 mod tools;

@@ -16,6 +16,7 @@ use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
+use crate::server_stderr::Passing;
 use crate::standard::{self, EndsEarly, Input};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
@@ -61,7 +62,16 @@ pub(crate) enum Meets {
     /// The gateway: they are started at once, and shared by whoever comes.
     Gateway,
     /// The one client on stdin: they are started when it has said who it is.
-    Client,
+    Client(PassesStderr),
+}
+
+/// What becomes of what a wrapped server writes to stderr, beside being kept for messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PassesStderr {
+    No,
+    Yes,
+    /// With the server's name before each line.
+    Prefixed,
 }
 
 /// Serves one client on stdin and stdout, and closes the servers when it is gone.
@@ -91,6 +101,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         return Ok(Exit::Success);
     };
     let gateway = start(setup, max_isolated, None, introduction);
+    let passing = pass_stderr(&gateway, &scope, meets);
     let (told, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -100,11 +111,15 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     };
     let closing = async {
         if exit.is_some() {
-            screen.note("stopping the servers; interrupt once more to force");
+            // Nothing is said of it: hosts end their servers so, and put what those say into their logs as errors.
             let _ = told.send(());
             served.await;
         }
-        say_late(&gateway.close(setup.stop_within).await, screen);
+        let report = gateway.close(setup.stop_within).await;
+        if let Some(passing) = passing {
+            passing.finish().await;
+        }
+        say_late(&report, screen);
     };
     tokio::select! {
         () = closing => Ok(exit.unwrap_or(Exit::Success)),
@@ -112,12 +127,25 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     }
 }
 
+/// Passes the wrapped server's stderr on. It is asked for before anything is awaited, so that nothing is missed.
+fn pass_stderr(gateway: &Gateway, scope: &Scope, meets: Meets) -> Option<Passing> {
+    let (Scope::Server(name), Meets::Client(passes)) = (scope, meets) else {
+        return None;
+    };
+    let prefixed = match passes {
+        PassesStderr::No => return None,
+        PassesStderr::Yes => false,
+        PassesStderr::Prefixed => true,
+    };
+    Passing::start(&gateway.fleet().server(name)?, prefixed)
+}
+
 /// The client on stdin, and as whom the servers are told of it; `None` when it left before it asked for anything.
 async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
     let input = standard::input();
     match meets {
         Meets::Gateway => Some((input, None)),
-        Meets::Client => {
+        Meets::Client(_) => {
             let arrival = Arrival::wait(input).await?;
             let introduction = arrival.introduction().cloned();
             Some((Box::new(arrival), introduction))

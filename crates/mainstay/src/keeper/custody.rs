@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::dial::{Dial, DialError};
 use super::inbox::Report;
+use super::recovery;
 use super::tree::Tree;
 use crate::connection::Connection;
 use crate::event::Trouble;
@@ -146,9 +147,10 @@ async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> A
 
 async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) -> Arc<Trouble> {
     let (slot, generation) = (&dial.slot, dial.generation);
+    let recovery = recovery::of_dial(error);
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = tree.filter(|_| error.is_loss()) else {
-        let trouble = Trouble::new(slot, Some(generation), dial.explain(error));
+        let trouble = Trouble::new(slot, Some(generation), dial.explain(error)).mended_by(recovery);
         return Arc::new(trouble.asking_for(error.challenge()).over_http(error.http()));
     };
     let exit = timeout(TOGETHER, process.exited()).await.ok();
@@ -162,7 +164,8 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
         Some(exit) => format!("the server's process ended while starting: {exit}"),
         None => error.to_string(),
     };
-    Arc::new(Trouble::new(slot, Some(generation), message).with_exit(exit))
+    let trouble = Trouble::new(slot, Some(generation), message).with_exit(exit);
+    Arc::new(trouble.mended_by(recovery))
 }
 
 /// Lets the running calls finish, as far as the deadline and the connection last.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mainstay_lifecycle::{Generation, Input, Listing};
 
 use super::dial::Lesson;
-use super::{Keeper, Report, recovery};
+use super::{Keeper, Report, listing, recovery};
 use crate::event::Trouble;
 
 impl Keeper {
@@ -19,6 +19,9 @@ impl Keeper {
                 if current == Some(generation) {
                     self.dialect = Some(connection.dialect);
                     self.absent_since = None;
+                    self.slot
+                        .about
+                        .store(Some(Arc::new(listing::about(&connection.greeting))));
                     self.connection = Some(connection);
                 }
                 Input::Opened(generation)

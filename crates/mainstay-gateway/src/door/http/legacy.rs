@@ -20,6 +20,7 @@ use super::session::{InUse, Way};
 use super::stream::Stream;
 use crate::client::{Busy, Line, Run};
 use crate::desk::Request;
+use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -81,8 +82,11 @@ impl Entrance {
             return Ok(empty(StatusCode::NO_CONTENT));
         };
         let mut response = answered.response();
-        if answered.result.is_err() {
-            *response.status_mut() = StatusCode::BAD_REQUEST;
+        if let Err(error) = &answered.result {
+            // Clients show the message of an answer, and of a refusal only its status.
+            if error.code() != SERVER_UNAVAILABLE {
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+            }
             return Ok(response);
         }
         opened.session = None;
