@@ -11,7 +11,7 @@ use mainstay::{Configuration, ServerConfig};
 
 use crate::args::Common;
 use crate::exit::Failure;
-use crate::output::Screen;
+use crate::output::{Screen, Text, plain, text};
 
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
@@ -117,29 +117,30 @@ impl Setup {
     pub(crate) fn announce(&self, screen: &Screen) {
         match &self.source {
             Source::File { path, how } => {
-                screen.note(&format!("using {} ({})", path.display(), found(*how)));
+                screen.note(text!("using {} ({})", shown(path), plain(&found(*how))));
             }
             Source::Address => {}
             Source::Demo { user_path } => {
                 let place = match user_path {
-                    Some(path) => format!("write {}, or name a file with --config", path.display()),
-                    None => "name a file with --config".to_owned(),
+                    Some(path) => text!("write {}, or name a file with --config", shown(path)),
+                    None => "name a file with --config".into(),
                 };
                 screen.note("no configuration found: using the built-in demo server");
-                screen.note(&format!("to use your own servers, {place}"));
+                screen.note(text!("to use your own servers, {}", place));
             }
             Source::Arguments => {}
         }
         for file in &self.mentioned {
-            screen.note(&format!(
+            screen.note(text!(
                 "not used: {} (a file of the working directory is used only if --config names it)",
-                file.display()
+                shown(file)
             ));
         }
         for problem in &self.problems {
+            let said = plain(&problem.to_string());
             match problem.severity {
-                Severity::Error => screen.error(&problem.to_string()),
-                Severity::Warning => screen.warning(&problem.to_string()),
+                Severity::Error => screen.error(said),
+                Severity::Warning => screen.warning(said),
             }
         }
     }
@@ -179,6 +180,10 @@ impl Setup {
             }
         }
     }
+}
+
+fn shown(path: &Path) -> Text {
+    plain(&path.display().to_string())
 }
 
 /// How a file was found, in words.
