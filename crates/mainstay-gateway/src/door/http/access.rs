@@ -3,7 +3,6 @@
 //! One line a request. The path is logged without its query, which may name a session; no header is logged at all. What a
 //! client wrote is cleaned first: nothing of it can end the line, or do anything to a terminal.
 
-use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -13,6 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Body as _, Frame};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
+use mainstay::PlainText;
 use tokio::time::Instant;
 
 use super::body::Body;
@@ -55,7 +55,7 @@ pub(in crate::door) fn note_refused_line(why: &str) {
 pub(super) struct Access {
     peer: IpAddr,
     method: Method,
-    path: String,
+    path: PlainText,
     began: Instant,
 }
 
@@ -134,28 +134,9 @@ impl Drop for Followed {
     }
 }
 
-/// A text on one line, without anything that a terminal would act on or that would turn the order of what is read.
-fn cleaned(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len().min(MAX_LOGGED));
-    for (n, character) in text.chars().enumerate() {
-        if n == MAX_LOGGED {
-            clean.push('…');
-            break;
-        }
-        if character.is_control() || is_invisible(character) {
-            // A string takes all that is written to it.
-            let _ = write!(clean, "{}", character.escape_unicode());
-        } else {
-            clean.push(character);
-        }
-    }
-    clean
-}
-
-/// Marks of direction, separators of lines, and what has no width.
-fn is_invisible(character: char) -> bool {
-    matches!(character,
-        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+/// A text on one line, without anything that a terminal would act on.
+fn cleaned(text: &str) -> PlainText {
+    PlainText::line(text).cut(MAX_LOGGED)
 }
 
 #[cfg(test)]
@@ -163,12 +144,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_client_wrote_ends_the_line_or_moves_the_cursor() {
-        assert_eq!(cleaned("/mcp/zürich 1"), "/mcp/zürich 1");
-        assert_eq!(
-            cleaned("a\nb\u{1b}[2J\u{9b}c\u{202e}d"),
-            "a\\u{a}b\\u{1b}[2J\\u{9b}c\\u{202e}d"
-        );
-        assert_eq!(cleaned(&"x".repeat(1000)).chars().count(), MAX_LOGGED + 1);
+    fn nothing_that_a_client_wrote_ends_the_line_or_acts_on_a_terminal() {
+        assert_eq!(cleaned("a\nb\u{1b}[2Jc\u{202e}d").as_str(), "a bcd");
+        assert_eq!(cleaned(&"x".repeat(1000)).chars().count(), MAX_LOGGED);
     }
 }
