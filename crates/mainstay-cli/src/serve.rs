@@ -1,6 +1,7 @@
 //! `mainstay serve`: all servers as one MCP server, over HTTP or on standard input and output.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::pin::pin;
 
@@ -93,6 +94,10 @@ pub(crate) fn serve_stdio(
 /// A signal is the end of the input: what runs has as long as when the host closes it, and nothing new begins.
 async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
+    // A host that is gone needs no wrapped server.
+    if !matches!(meets, Meets::Client) {
+        signals = signals.ignoring_hangup(screen)?;
+    }
     let arrived = tokio::select! {
         arrived = arrived(meets) => arrived,
         exit = signals.next() => return Ok(exit),
@@ -155,7 +160,7 @@ async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
 async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &Screen) -> Done {
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener
         .with_context(|| format!("cannot listen on {}", arguments.listen))
@@ -220,7 +225,15 @@ fn start(
 }
 
 fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
-    let mut door = HttpDoor::new().drain_within(arguments.drain);
+    let connections = arguments.max_connections.get();
+    let of_address = arguments.max_connections_per_address.map(NonZeroUsize::get);
+    let sessions = arguments.max_sessions.get();
+    let of_client = arguments.max_sessions_per_client.map(NonZeroUsize::get);
+    let mut door = HttpDoor::new()
+        .max_connections(connections, of_address.unwrap_or_else(|| connections.div_ceil(2)))
+        .max_sessions(sessions, of_client.unwrap_or_else(|| share(sessions)))
+        .access_log(arguments.access_log)
+        .drain_within(arguments.drain);
     if let Some(token) = token(arguments)? {
         door = door.token(token);
     }
@@ -239,6 +252,11 @@ fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
             .map_err(Failure::usage)?;
     }
     Ok(door)
+}
+
+/// How many of all sessions one client may have: so many that the others still find room when one takes all it may.
+fn share(sessions: usize) -> usize {
+    sessions.saturating_mul(2).div_ceil(5)
 }
 
 /// The token that clients must show. It never stands on the command line, where every user of the machine could read it.
