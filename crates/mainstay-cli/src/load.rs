@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use mainstay::config::{Origin, Problem, Severity, locate, nearest};
+use mainstay::config::{Host, Origin, Problem, Severity, locate, nearest};
 use mainstay::{Configuration, ServerConfig};
 
 use crate::args::Common;
@@ -41,6 +41,8 @@ pub(crate) enum Source {
     File {
         path: PathBuf,
         how: Origin,
+        /// Whose format it is in.
+        host: Host,
     },
     Demo {
         user_path: Option<PathBuf>,
@@ -77,6 +79,7 @@ pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
         source: Source::File {
             path,
             how: located.how,
+            host: configuration.host,
         },
         servers: configuration.servers,
         problems: configuration.problems,
@@ -116,8 +119,11 @@ impl Setup {
     /// Says what is used, what is not, and what is wrong with it.
     pub(crate) fn announce(&self, screen: &Screen) {
         match &self.source {
-            Source::File { path, how } => {
-                screen.note(&format!("using {} ({})", path.display(), found(*how)));
+            Source::File { path, how, host } => {
+                let found = found(*how);
+                let format = host.name().map(|name| format!(", in the format of {name}"));
+                let format = format.unwrap_or_default();
+                screen.note(&format!("using {} ({found}{format})", path.display()));
             }
             Source::Address => {}
             Source::Demo { user_path } => {
@@ -140,6 +146,7 @@ impl Setup {
             match problem.severity {
                 Severity::Error => screen.error(&problem.to_string()),
                 Severity::Warning => screen.warning(&problem.to_string()),
+                Severity::Note => screen.note(&problem.to_string()),
             }
         }
     }
