@@ -11,7 +11,7 @@ use mainstay::{Configuration, ServerConfig};
 
 use crate::args::Common;
 use crate::exit::Failure;
-use crate::output::Screen;
+use crate::output::{Screen, Text, plain, text};
 
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
@@ -120,33 +120,35 @@ impl Setup {
     pub(crate) fn announce(&self, screen: &Screen) {
         match &self.source {
             Source::File { path, how, host } => {
-                let found = found(*how);
-                let format = host.name().map(|name| format!(", in the format of {name}"));
-                let format = format.unwrap_or_default();
-                screen.note(&format!("using {} ({found}{format})", path.display()));
+                let mut found = found(*how);
+                if let Some(name) = host.name() {
+                    found += &format!(", in the format of {name}");
+                }
+                screen.note(text!("using {} ({})", shown(path), plain(&found)));
             }
             Source::Address => {}
             Source::Demo { user_path } => {
                 let place = match user_path {
-                    Some(path) => format!("write {}, or name a file with --config", path.display()),
-                    None => "name a file with --config".to_owned(),
+                    Some(path) => text!("write {}, or name a file with --config", shown(path)),
+                    None => "name a file with --config".into(),
                 };
                 screen.note("no configuration found: using the built-in demo server");
-                screen.note(&format!("to use your own servers, {place}"));
+                screen.note(text!("to use your own servers, {}", place));
             }
             Source::Arguments => {}
         }
         for file in &self.mentioned {
-            screen.note(&format!(
+            screen.note(text!(
                 "not used: {} (a file of the working directory is used only if --config names it)",
-                file.display()
+                shown(file)
             ));
         }
         for problem in &self.problems {
+            let said = plain(&problem.to_string());
             match problem.severity {
-                Severity::Error => screen.error(&problem.to_string()),
-                Severity::Warning => screen.warning(&problem.to_string()),
-                Severity::Note => screen.note(&problem.to_string()),
+                Severity::Error => screen.error(said),
+                Severity::Warning => screen.warning(said),
+                Severity::Note => screen.note(said),
             }
         }
     }
@@ -186,6 +188,10 @@ impl Setup {
             }
         }
     }
+}
+
+fn shown(path: &Path) -> Text {
+    plain(&path.display().to_string())
 }
 
 /// How a file was found, in words.

@@ -2,7 +2,7 @@
 
 use tracing_subscriber::EnvFilter;
 
-use crate::output::Screen;
+use crate::output::{Screen, plain, text};
 
 /// The variable that says what is logged. Commands report what happens themselves, so nothing is by default.
 const VARIABLE: &str = "MAINSTAY_LOG";
@@ -20,14 +20,16 @@ pub(crate) fn init(screen: &Screen) {
     let filter = match EnvFilter::try_from_env(VARIABLE) {
         Ok(filter) => filter,
         Err(error) => {
-            return screen.warning(&format!(
-                "{VARIABLE} is not understood, nothing is logged: {error}"
+            return screen.warning(text!(
+                "{} is not understood, nothing is logged: {}",
+                VARIABLE,
+                plain(&error.to_string())
             ));
         }
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(screen.err.is_coloured())
+        .with_ansi(false)
         .init();
 }

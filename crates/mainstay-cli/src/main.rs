@@ -28,7 +28,7 @@ use clap::Parser as _;
 
 use args::{Arguments, Command};
 use exit::{Exit, Failure};
-use output::Screen;
+use output::{Screen, Text};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Command::DemoServer => demo::run().map(|()| Exit::Success).map_err(Failure::failed),
     };
     done.unwrap_or_else(|failure| {
-        screen.error(&format!("{:#}", failure.error));
+        screen.error(Text::lines(&format!("{:#}", failure.error)));
         failure.exit
     })
     .into()

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Done, Exit, Failure};
 use crate::load::Setup;
-use crate::output::Screen;
+use crate::output::{Screen, Text, plain, text};
 
 /// Starts the servers, does the work, and closes them.
 pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
@@ -56,9 +56,10 @@ async fn until_signalled(
 pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     let names: BTreeSet<&str> = report.killed().map(|closed| closed.server.as_str()).collect();
     if !names.is_empty() {
-        let names = Vec::from_iter(names).join(", ");
-        screen.note(&format!(
-            "did not end in time: {names} (--stop-within gives servers longer)"
+        let names = Text::join(names.into_iter().map(plain), ", ");
+        screen.note(text!(
+            "did not end in time: {} (--stop-within gives servers longer)",
+            names
         ));
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::args::{Common, Serve};
 use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
-use crate::output::Screen;
+use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
 use crate::standard::{self, EndsEarly, Input};
 
@@ -144,9 +144,11 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
         arguments.max_isolated_per_client,
         None,
     );
-    screen.note(&format!(
-        "serving {} at {scheme}://{address}/mcp",
-        counted(setup.servers.len())
+    screen.note(text!(
+        "serving {} at {}://{}/mcp",
+        count(setup.servers.len(), "server"),
+        scheme,
+        address
     ));
     let (told, shutdown) = oneshot::channel::<()>();
     let mut served = pin!(gateway.serve_http(listener, door, async {
@@ -241,11 +243,4 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
 fn workers() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (processors / 2).clamp(1, MAX_WORKERS)
-}
-
-fn counted(servers: usize) -> String {
-    match servers {
-        1 => "1 server".to_owned(),
-        n => format!("{n} servers"),
-    }
 }

@@ -27,7 +27,7 @@ use crate::scope::Scope;
 use asks::Asks;
 pub(crate) use asks::Origin;
 use elicited::Elicited;
-pub(crate) use running::{Busy, Running};
+pub(crate) use running::{Busy, Run, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
 pub(crate) trait Line: Send + Sync + 'static {

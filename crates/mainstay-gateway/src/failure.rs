@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, NotConnected, Outcome, Reason, StateKind, TimeoutKind};
+use mainstay::{CallError, NotConnected, Outcome, PlainText, Reason, StateKind, TimeoutKind};
 use serde_json::{Value, json};
 
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
@@ -17,7 +17,8 @@ pub(crate) fn answer(error: &CallError) -> RpcError {
             invalid_params(error.to_string())
         }
         other => {
-            let failed = RpcError::new(SERVER_UNAVAILABLE, words(other));
+            // What a server wrote is quoted in these words, and a model reads them.
+            let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(&words(other)));
             match RawJson::from_value(&json!({ "mainstay": facts(other) })) {
                 Ok(data) => failed.with_data(data),
                 Err(_) => failed,

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use mainstay_lifecycle::{Cause, Generation, StateKind};
 use tokio::sync::broadcast;
 
+use crate::PlainText;
 use crate::process::Exit;
 use crate::server::Slot;
 use crate::transport::http::{Challenge, HttpFailure};
@@ -45,7 +46,7 @@ pub struct Event {
 pub struct Trouble {
     /// The connection it happened to, where it happened to one.
     pub generation: Option<Generation>,
-    /// In words.
+    /// In words: one line, as [`PlainText`] has it.
     pub message: String,
     /// How the process ended, where there was one and it did.
     pub exit: Option<Exit>,
@@ -59,6 +60,8 @@ pub struct Trouble {
 
 /// Lines of stderr that go with a failure.
 const LAST_LINES: usize = 10;
+/// How long the words for a failure may be: they may quote what a server sent.
+const MAX_MESSAGE_CHARS: usize = 4096;
 
 impl Trouble {
     /// What went wrong, with the last that this connection's process had to say.
@@ -67,7 +70,7 @@ impl Trouble {
         let lines = lines.unwrap_or_default().into_iter();
         Self {
             generation,
-            message,
+            message: PlainText::line(&message).cut(MAX_MESSAGE_CHARS).into_string(),
             exit: None,
             stderr: lines.map(|line| line.text).collect(),
             challenge: None,

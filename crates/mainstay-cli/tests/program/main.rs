@@ -21,6 +21,7 @@ mod check;
 mod configuration;
 mod draining;
 mod host;
+mod hostile;
 mod http;
 mod hygiene;
 mod introduction;

@@ -33,7 +33,7 @@ pub(crate) use audience::{Audience, Hearing, fingerprint_of};
 pub(crate) use level::Level;
 pub(crate) use listen::ended;
 
-use crate::client::{Client, Line};
+use crate::client::{Client, Line, Run};
 use crate::door::Caller;
 use crate::isolation::Isolated;
 use crate::protocol::{RequestMeta, invalid_params, method_not_found};
@@ -56,7 +56,7 @@ pub(crate) struct Request<'a> {
     pub(crate) client: &'a Arc<Client>,
     /// Where what belongs to this request goes, its answer excepted.
     pub(crate) line: &'a Arc<dyn Line>,
-    pub(crate) id: RawJson,
+    pub(crate) run: &'a Run,
     pub(crate) method: &'a str,
     pub(crate) params: Option<RawJson>,
     pub(crate) meta: RequestMeta,
@@ -119,15 +119,13 @@ impl Desk {
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub(crate) async fn answer(&self, request: Request<'_>) -> Option<Result<RawJson, RpcError>> {
-        let client = request.client;
-        let run = match client.running.begin(&request.id) {
-            Ok(run) => run,
-            Err(error) => return Some(Err(error)),
-        };
-        let _reachable = client.reachable(request.line);
+        let _reachable = request.client.reachable(request.line);
+        let run = request.run;
         tokio::select! {
-            answer = self.dispatch(request) => Some(answer),
+            // A request that was cancelled before it began reaches no server.
+            biased;
             () = run.cancelled() => None,
+            answer = self.dispatch(request) => Some(answer),
         }
     }
 

@@ -132,6 +132,7 @@ impl Visit {
                     "subscriptions/listen" => listening,
                     _other => answering,
                 };
+                // Noted before its task is started: what the client sends next may be its cancel.
                 tasks.spawn(self.answer(request));
             }
             Message::Notification { method, params } => {
@@ -157,6 +158,7 @@ impl Visit {
             Era::Legacy => self.session.clone(),
             Era::Modern => self.session.with_request(&request.meta),
         };
+        let run = client.running.begin(request.id.clone());
         async move {
             let Owned {
                 id,
@@ -164,18 +166,25 @@ impl Visit {
                 params,
                 meta,
             } = request;
-            let request = Request {
-                client: &client,
-                line: &line,
-                id: id.clone(),
-                method: &method,
-                params,
-                meta,
+            let checked = run
+                .map_err(RpcError::from)
+                .and_then(|run| meta.check().map(|()| run));
+            let answer = match &checked {
+                Ok(run) => {
+                    let request = Request {
+                        client: &client,
+                        line: &line,
+                        run,
+                        method: &method,
+                        params,
+                        meta,
+                    };
+                    desk.answer(request).await
+                }
+                Err(error) => Some(Err(error.clone())),
             };
-            let answer = match request.meta.check() {
-                Ok(()) => desk.answer(request).await,
-                Err(error) => Some(Err(error)),
-            };
+            // A client that has its answer may use the id again.
+            drop(checked);
             if let Some(answer) = answer {
                 // A client that does not read makes its own requests wait, and nobody else's.
                 let _ = queue.send(message::response(&id, &answer).into()).await;

@@ -133,3 +133,24 @@ async fn a_flood_is_refused_beyond_a_bound_and_its_client_is_still_heard() {
     side.wait_for("notifications/cancelled", 512).await;
     other.leave().await;
 }
+
+#[tokio::test]
+async fn a_cancel_in_the_same_write_as_its_request_keeps_it_from_the_server() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let gone = json!({ "requestId": "gone" });
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone });
+    for (n, meta) in [json!({}), modern(&json!({}))].into_iter().enumerate() {
+        let params = json!({ "name": "echo", "arguments": {}, "_meta": meta });
+        let call = |id: &str| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        let lines = format!("{}\n{cancel}\n{}\n", call("gone"), call("kept"));
+        client.write_bytes(lines.as_bytes()).await;
+        // The server answers in turn: an answer to the first would come first.
+        assert_eq!(client.message().await["id"], "kept");
+        assert_eq!(side.count("tools/call"), 2 * n + 1);
+        client.write(&call("gone").to_string()).await;
+        assert_eq!(client.message().await["id"], "gone", "the id is free again");
+    }
+}

@@ -7,6 +7,7 @@ mod wire;
 mod bounds;
 mod closing;
 mod disturbing;
+mod flood;
 mod guarding;
 mod old_sse;
 mod outliving;

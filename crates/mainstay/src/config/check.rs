@@ -155,6 +155,7 @@ fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
         ("startup_timeout", config.startup_timeout),
         ("call_timeout", config.call_timeout),
         ("call_idle_timeout", config.call_idle_timeout),
+        ("wait_timeout", config.wait_timeout),
     ];
     let of_target = match &config.target {
         Target::Http(target) => http::durations(target),

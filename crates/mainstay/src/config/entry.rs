@@ -68,6 +68,7 @@ const SERVER: Keys = Keys {
         "startup_timeout",
         "call_timeout",
         "call_idle_timeout",
+        "wait_timeout",
         "restart",
         "replay",
         "probe",

@@ -34,6 +34,7 @@ mod paths;
 mod problem;
 mod report;
 mod restart;
+mod runner;
 mod secret;
 mod server;
 mod settings;

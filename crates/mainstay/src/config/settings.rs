@@ -48,6 +48,12 @@ pub(super) fn settings(
     {
         server = server.call_idle_timeout(timeout);
     }
+    if let Some(timeout) = fields
+        .get("wait_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.wait_timeout(timeout);
+    }
     if let Some(era) = fields.get("era").and_then(|field| era(field, report)) {
         server = server.era(era);
     }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::recovery;
+use super::signs::Signs;
 use super::tree::Tree;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
@@ -35,10 +36,35 @@ pub(crate) enum DialError {
     Config(Arc<HttpConfigError>),
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    #[error("no sign of life for {0:?} while starting")]
+    #[error(
+        "no sign of life for {0:?} while starting: no answer, no output, no work; if it needs longer, raise its \
+         `startup_timeout`"
+    )]
     Silent(Duration),
-    #[error("not ready {0:?} after its start")]
-    TooSlow(Duration),
+    #[error(transparent)]
+    TooSlow(#[from] TooSlow),
+}
+
+/// A start that took longer than it may in all.
+#[derive(Debug, thiserror::Error)]
+#[error("not ready {limit:?} after its start{}; if it needs longer, raise its `startup_timeout` above that", still_at_work(.program.as_deref()))]
+pub(crate) struct TooSlow {
+    limit: Duration,
+    /// The program that was at work until the end.
+    program: Option<String>,
+}
+
+impl TooSlow {
+    pub(super) fn new(limit: Duration, program: Option<&str>) -> Self {
+        Self {
+            limit,
+            program: program.map(str::to_owned),
+        }
+    }
+}
+
+fn still_at_work(program: Option<&str>) -> String {
+    program.map_or_else(String::new, |program| format!(", and still at work ({program})"))
 }
 
 /// What a failed dial teaches about the server's dialect.
@@ -212,11 +238,15 @@ impl Dial {
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
         let greeting = greet(&peer, introduction, way.approach, last + Duration::from_secs(1));
+        let mut signs = Signs::new(self, settings, tree.process());
         let greeting = tokio::select! {
-            greeting = timeout_at(last, greeting) => greeting.map_err(|_| DialError::TooSlow(hard_limit))??,
-            () = self.silence(started, settings.startup_timeout()) => {
-                return Err(DialError::Silent(settings.startup_timeout()));
-            }
+            greeting = timeout_at(last, greeting) => Some(greeting),
+            () = signs.cease() => None,
+        };
+        let greeting = match greeting {
+            Some(Ok(greeting)) => greeting?,
+            Some(Err(_)) => return Err(TooSlow::new(hard_limit, signs.program()).into()),
+            None => return Err(DialError::Silent(settings.startup_timeout())),
         };
         let pid = tree.process().map(Process::pid);
         let dialect = if way.sse {
@@ -255,23 +285,6 @@ impl Dial {
                 })
             }
             Target::Custom(custom) => Ok(custom.connector().connect().await?),
-        }
-    }
-
-    /// Comes back when the starting server has given no sign of life for `limit`. What it writes to stderr is one: a
-    /// package manager on a cold cache says a lot before the server runs.
-    async fn silence(&self, started: Instant, limit: Duration) {
-        loop {
-            let heard = self
-                .slot
-                .stderr
-                .last_activity()
-                .map_or(started, |heard| heard.max(started));
-            let due = heard + limit;
-            if due <= Instant::now() {
-                return;
-            }
-            sleep_until(due).await;
         }
     }
 }

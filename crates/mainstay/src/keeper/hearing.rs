@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mainstay_lifecycle::{Input, Listing};
+use mainstay_lifecycle::{Generation, Input, Listing};
 
 use super::dial::Lesson;
 use super::{Keeper, Report, recovery};
@@ -72,6 +72,7 @@ impl Keeper {
             Report::ListChanged(generation) => Input::ListChanged(generation),
             Report::Lost(generation, trouble) => {
                 if current == Some(generation) {
+                    self.credit_work(generation);
                     self.hear_trouble(trouble);
                 }
                 Input::Lost(generation)
@@ -95,6 +96,18 @@ impl Keeper {
                 Input::Closed(generation)
             }
             Report::Returned(generation) => Input::Returned(generation),
+        }
+    }
+
+    /// A server that answers a call and dies at once has worked: its death must not overtake the caller's report of the
+    /// answer, which comes from another task.
+    fn credit_work(&mut self, generation: Generation) {
+        if self
+            .connection
+            .as_ref()
+            .is_some_and(|connection| connection.has_answered_a_call())
+        {
+            self.take(Input::CallAnswered(generation));
         }
     }
 

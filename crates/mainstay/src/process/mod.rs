@@ -10,6 +10,7 @@
 //!
 //! Finding the marker takes `/proc`. On other unixes the tree is the process group, and nothing more.
 
+mod activity;
 mod child;
 mod curfew;
 mod exit;
@@ -26,6 +27,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use activity::{Activity, Observer};
 pub(crate) use child::Process;
 pub(crate) use curfew::Curfew;
 pub use exit::Exit;

@@ -4,7 +4,6 @@
 //! server writes, and a server that writes faster than anyone reads is never blocked: old lines make room.
 
 mod drain;
-mod plain;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

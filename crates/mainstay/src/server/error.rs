@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use mainstay_lifecycle::{Generation, StateKind};
 
 use super::{Reason, Status};
+use crate::PlainText;
 use crate::event::Trouble;
 use crate::transport::http::Challenge;
 use crate::transport::{HttpFailure, SendFailure};
@@ -15,10 +16,11 @@ use crate::wire::{BadAnswer, Outcome, RequestError, RpcError, TimeoutKind};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server is not connected, and the call did not wait, or could not.
+    /// The server is not connected, and the call did not wait: it may not, the server is not coming, or its next attempt
+    /// starts only after the wait would be over.
     #[error("{0}")]
     NotConnected(Box<NotConnected>),
-    /// The deadline passed while the call waited for its server.
+    /// The call waited for its server as long as it may: its `wait_timeout`, or what was left of its deadline.
     #[error("the call waited {waited:?} for its server and was not sent: {now}")]
     WaitTimedOut {
         /// How long it waited.
@@ -234,7 +236,7 @@ impl CallError {
             RequestError::Lost { end, .. } => Self::Lost {
                 server,
                 generation,
-                reason: end.to_string(),
+                reason: plain(&end),
                 trouble,
                 outcome,
             },
@@ -258,7 +260,7 @@ impl CallError {
             ) => Self::Lost {
                 server,
                 generation,
-                reason: failure.to_string(),
+                reason: plain(failure),
                 trouble,
                 outcome: failure.outcome(),
             },
@@ -275,7 +277,7 @@ impl CallError {
             Some(_) | None => Self::NotCarried {
                 server,
                 generation,
-                reason: failure.to_string(),
+                reason: plain(failure),
                 outcome: failure.outcome(),
             },
         }
@@ -319,7 +321,17 @@ fn scopes(challenge: &Challenge) -> String {
     if challenge.scopes.is_empty() {
         return String::new();
     }
-    format!(" (scopes: {})", challenge.scopes.join(" "))
+    let scopes = PlainText::line(&challenge.scopes.join(" ")).cut(MAX_REASON_CHARS);
+    format!(" (scopes: {scopes})")
+}
+
+/// How long a reason may be: it may quote what a server sent.
+const MAX_REASON_CHARS: usize = 4096;
+
+fn plain(reason: &impl std::fmt::Display) -> String {
+    PlainText::line(&reason.to_string())
+        .cut(MAX_REASON_CHARS)
+        .into_string()
 }
 
 fn pause(retry_after: Option<Duration>) -> String {

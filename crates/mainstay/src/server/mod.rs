@@ -32,7 +32,7 @@ pub use options::{CallOptions, Waiting};
 pub use ping::Pong;
 pub(crate) use settings::Settings;
 pub(crate) use slot::Slot;
-pub use status::{Reason, Status, TransportKind};
+pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
 use crate::catalog::ServerCatalog;
 use crate::config::ToolView;

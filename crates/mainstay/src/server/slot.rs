@@ -51,6 +51,8 @@ impl Slot {
             attempt: 0,
             budget: config.policy().budget.get(),
             next_retry: None,
+            no_attempt_before: None,
+            start: None,
             last_error: None,
             pid: None,
             protocol: None,

@@ -18,7 +18,7 @@ use super::refusal::{Refusal, empty};
 use super::route::not_allowed;
 use super::session::{InUse, Way};
 use super::stream::Stream;
-use crate::client::{Busy, Line};
+use crate::client::{Busy, Line, Run};
 use crate::desk::Request;
 use crate::scope::Scope;
 
@@ -48,10 +48,10 @@ impl Entrance {
             return self.initialize(scope, caller, asked).await;
         }
         let session = self.session(&scope, caller, named, headers)?;
-        check_room(&session, &asked)?;
+        let run = begin(&session, &asked)?;
         let primes = matches!(named, Named::Legacy(version) if version >= PRIMES_SINCE);
         let stream = session.stream(accepts);
-        let work = self.work(session.clone(), stream.clone(), asked);
+        let work = self.work(session.clone(), stream.clone(), run, asked);
         Ok(answer(
             work,
             stream,
@@ -74,8 +74,9 @@ impl Entrance {
             entrance: self,
             session: Some(session.clone()),
         };
+        let run = begin(&session, &asked)?;
         let stream = Arc::new(Stream::passing());
-        let answered = self.work(session.clone(), stream, asked).await;
+        let answered = self.work(session.clone(), stream, run, asked).await;
         let Some(answered) = answered else {
             return Ok(empty(StatusCode::NO_CONTENT));
         };
@@ -163,7 +164,13 @@ impl Entrance {
     }
 
     /// The work of answering a request of a session.
-    pub(super) fn work(self: &Arc<Self>, session: InUse, stream: Arc<Stream>, asked: Asked) -> Work {
+    pub(super) fn work(
+        self: &Arc<Self>,
+        session: InUse,
+        stream: Arc<Stream>,
+        run: Run,
+        asked: Asked,
+    ) -> Work {
         let (entrance, job) = (self.clone(), self.busy.begin());
         Box::pin(async move {
             let line: Arc<dyn Line> = stream;
@@ -176,7 +183,7 @@ impl Entrance {
             let request = Request {
                 client: &session.client,
                 line: &line,
-                id: id.clone(),
+                run: &run,
                 method: &method,
                 params,
                 meta,
@@ -197,9 +204,9 @@ pub(super) fn no_session() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, SESSION_NOT_FOUND, what)
 }
 
-/// A session can answer so many requests at the same time, each under an id of its own.
-fn check_room(session: &InUse, asked: &Asked) -> Result<(), Refusal> {
-    session.client.running.check(&asked.id).map_err(|busy| {
+/// Notes a request of a session, which can answer so many at the same time, each under an id of its own.
+fn begin(session: &InUse, asked: &Asked) -> Result<Run, Refusal> {
+    session.client.running.begin(asked.id.clone()).map_err(|busy| {
         let status = match busy {
             Busy::IdInUse => StatusCode::BAD_REQUEST,
             Busy::TooMany => StatusCode::TOO_MANY_REQUESTS,

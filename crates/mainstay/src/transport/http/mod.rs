@@ -20,6 +20,7 @@ mod door;
 pub(super) mod events;
 mod failure;
 mod headline;
+mod inquiry;
 pub(super) mod line;
 mod listen;
 mod options;

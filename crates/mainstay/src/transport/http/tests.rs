@@ -118,7 +118,7 @@ async fn a_modern_request_is_cancelled_by_the_end_of_its_stream() {
         (Some("tools/call"), Some("t"))
     );
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
-    owner.send(cancel.into(), Purpose::Cancel { id: 1 });
+    owner.cancel(1, cancel);
     assert!(asked.goes_away().await);
     owner.ask(2, "b");
     let next = far.next().await;
