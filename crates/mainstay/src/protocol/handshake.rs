@@ -44,8 +44,23 @@ pub(crate) enum HandshakeError {
     Refused(RpcError),
     #[error("the answer to {method} is not valid: {reason}")]
     BadAnswer { method: &'static str, reason: String },
-    #[error("the handshake did not complete: {0}")]
+    #[error("{}", incomplete(.0))]
     Failed(RequestError),
+}
+
+/// A handshake that could not even begin is not to blame for that.
+fn incomplete(error: &RequestError) -> String {
+    let failure = match error {
+        RequestError::Send(failure) => failure.error().downcast_ref(),
+        RequestError::Rpc(_)
+        | RequestError::Lost { .. }
+        | RequestError::TimedOut { .. }
+        | RequestError::BadAnswer(_) => None,
+    };
+    match failure {
+        Some(failure @ HttpFailure::ConnectFailed { .. }) => failure.to_string(),
+        Some(_) | None => format!("the handshake did not complete: {error}"),
+    }
 }
 
 /// What is known of a server's era before the conversation.
