@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use crate::PlainText;
 use crate::process::Exit;
-use crate::server::Slot;
+use crate::server::{Reason, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
 
 /// How many events a slow reader may fall behind before it is told that it lagged.
@@ -38,6 +38,43 @@ pub struct Event {
     pub attempt: u32,
     /// When the next attempt starts, where one is planned.
     pub next_retry: Option<SystemTime>,
+}
+
+/// The target of the log's line on each change of state, whatever module writes it.
+const LOG_TARGET: &str = "mainstay::state";
+
+impl Event {
+    /// Writes the event to the log: at `WARN` where something went wrong, at `INFO` otherwise.
+    pub(crate) fn log(&self, reason: Option<Reason>, budget: u32) {
+        let trouble = self.error.as_deref();
+        let exit = trouble.and_then(|trouble| trouble.exit);
+        let until = |at: SystemTime| at.duration_since(SystemTime::now()).unwrap_or_default();
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: LOG_TARGET,
+                    server = %self.server,
+                    generation = self.generation.map(|generation| generation.0),
+                    from = self.from.as_str(),
+                    to = self.to.as_str(),
+                    cause = self.cause.as_str(),
+                    reason = reason.map(Reason::as_str),
+                    error = trouble.map(|trouble| trouble.message.as_str()),
+                    exit_code = exit.and_then(|exit| exit.code),
+                    signal = exit.and_then(|exit| exit.signal),
+                    stderr = trouble.and_then(|trouble| trouble.stderr.last()).map(String::as_str),
+                    attempt = self.attempt,
+                    budget,
+                    next_retry_ms = self.next_retry.map(|at| u64::try_from(until(at).as_millis()).unwrap_or(u64::MAX)),
+                    "state changed"
+                )
+            };
+        }
+        match trouble {
+            Some(_) => log!(warn),
+            None => log!(info),
+        }
+    }
 }
 
 /// What went wrong with a connection.

@@ -29,6 +29,7 @@ mod introduction;
 mod isolation;
 mod killing;
 mod leaving;
+mod logging;
 mod outliving;
 mod ping;
 mod sandbox;
