@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::dial::{Dial, DialError};
 use super::inbox::Report;
+use super::recovery;
 use super::tree::Tree;
 use crate::connection::Connection;
 use crate::event::Trouble;
@@ -146,10 +147,11 @@ async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> A
 
 async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) -> Arc<Trouble> {
     let (slot, generation) = (&dial.slot, dial.generation);
+    let recovery = recovery::of_dial(error);
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = tree.filter(|_| error.is_loss()) else {
         let message = dial.explain(error) + &noise::say(slot.noise.of(generation).as_deref());
-        let trouble = Trouble::new(slot, Some(generation), message);
+        let trouble = Trouble::new(slot, Some(generation), message).mended_by(recovery);
         return Arc::new(trouble.asking_for(error.challenge()).over_http(error.http()));
     };
     let exit = timeout(TOGETHER, process.exited()).await.ok();
@@ -164,7 +166,8 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
         None => error.to_string(),
     };
     let message = message + &noise::say(slot.noise.of(generation).as_deref());
-    Arc::new(Trouble::new(slot, Some(generation), message).with_exit(exit))
+    let trouble = Trouble::new(slot, Some(generation), message).with_exit(exit);
+    Arc::new(trouble.mended_by(recovery))
 }
 
 /// Lets the running calls finish, as far as the deadline and the connection last.

@@ -149,15 +149,7 @@ impl Keeper {
             }
         }
         let error = self.blame(cause, generation);
-        match &error {
-            Some(error) => {
-                tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
-            }
-            None => {
-                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed");
-            }
-        }
-        self.slot.shared.events.emit(Event {
+        let event = Event {
             sequence: 0,
             at: self.since,
             server: self.slot.name.clone(),
@@ -168,7 +160,9 @@ impl Keeper {
             error,
             attempt: self.machine.failures(),
             next_retry: self.next_retry(),
-        });
+        };
+        event.log(reason(self.machine.state()), self.machine.policy().budget.get());
+        self.slot.shared.events.emit(event);
     }
 
     /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.

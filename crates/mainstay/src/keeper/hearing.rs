@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mainstay_lifecycle::{Generation, Input, Listing};
 
 use super::dial::Lesson;
-use super::{Keeper, Report, recovery};
+use super::{Keeper, Report, listing, recovery};
 use crate::event::Trouble;
 use crate::server::noise;
 
@@ -20,6 +20,9 @@ impl Keeper {
                 if current == Some(generation) {
                     self.dialect = Some(connection.dialect);
                     self.absent_since = None;
+                    self.slot
+                        .about
+                        .store(Some(Arc::new(listing::about(&connection.greeting))));
                     self.connection = Some(connection);
                 }
                 Input::Opened(generation)
@@ -84,13 +87,6 @@ impl Keeper {
         }
     }
 
-    /// Takes what a failed dial teaches about the server's dialect.
-    pub(super) fn learn(&mut self, lesson: Lesson) {
-        let budget = self.machine.policy().budget.get();
-        let attempts_left = budget.saturating_sub(self.machine.failures() + 1);
-        self.dialect = lesson.apply(self.dialect, attempts_left);
-    }
-
     /// A server that answers a call and dies at once has worked: its death must not overtake the caller's report of the
     /// answer, which comes from another task.
     fn credit_work(&mut self, generation: Generation) {
@@ -101,6 +97,13 @@ impl Keeper {
         {
             self.take(Input::CallAnswered(generation));
         }
+    }
+
+    /// Takes what a failed dial teaches about the server's dialect.
+    pub(super) fn learn(&mut self, lesson: Lesson) {
+        let budget = self.machine.policy().budget.get();
+        let attempts_left = budget.saturating_sub(self.machine.failures() + 1);
+        self.dialect = lesson.apply(self.dialect, attempts_left);
     }
 
     fn hear_trouble(&mut self, trouble: Arc<Trouble>) {

@@ -35,6 +35,6 @@ pub use exit::Exit;
 pub(crate) use input_gauge::InputGauge;
 pub(crate) use ladder::Ladder;
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
-pub use stderr::StderrLine;
 pub(crate) use stderr::StderrRing;
+pub use stderr::{Followed, StderrFollower, StderrLine};
 pub(crate) use stop::{Rung, Stopped};

@@ -58,7 +58,7 @@ pub(crate) enum HandshakeError {
     Refused(RpcError),
     #[error("the answer to {method} is not valid: {reason}")]
     BadAnswer { method: &'static str, reason: String },
-    #[error("the handshake did not complete: {0}")]
+    #[error("{}", incomplete(.0))]
     Failed(RequestError),
 }
 
@@ -66,6 +66,21 @@ impl HandshakeError {
     /// Whether the server answered as no server of the legacy era would.
     pub(crate) fn shows_modern(&self) -> bool {
         matches!(self, Self::Refused(error) if is_only_modern(error))
+    }
+}
+
+/// A handshake that could not even begin is not to blame for that.
+fn incomplete(error: &RequestError) -> String {
+    let failure = match error {
+        RequestError::Send(failure) => failure.error().downcast_ref(),
+        RequestError::Rpc(_)
+        | RequestError::Lost { .. }
+        | RequestError::TimedOut { .. }
+        | RequestError::BadAnswer(_) => None,
+    };
+    match failure {
+        Some(failure @ HttpFailure::ConnectFailed { .. }) => failure.to_string(),
+        Some(_) | None => format!("the handshake did not complete: {error}"),
     }
 }
 
