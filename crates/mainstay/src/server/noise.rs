@@ -48,7 +48,10 @@ impl StdoutNoise {
     /// Notes a line, and warns of it if that is due.
     pub(crate) fn hear(&self, server: &str, generation: Generation, line: &[u8]) {
         if let Some(Warning { lines, example }) = self.note(generation, line) {
-            tracing::warn!(server, %generation, lines, %example, "the server {MISPLACED}");
+            tracing::warn!(
+                server, %generation, lines, %example,
+                "the server writes text to stdout that is no JSON-RPC message, and must write that to stderr"
+            );
         }
     }
 
@@ -105,11 +108,13 @@ impl StdoutNoise {
     }
 }
 
-const MISPLACED: &str = "writes text to stdout that is no JSON-RPC message; it must write it to stderr";
-
 /// Says that a server writes such text, for the end of an error.
 pub(crate) fn say(noise: Option<&str>) -> String {
-    noise.map_or_else(String::new, |example| format!("; it {MISPLACED}: \"{example}\""))
+    noise.map_or_else(String::new, |example| {
+        format!(
+            "; it writes text to stdout that is no JSON-RPC message (\"{example}\"), and must write that to stderr"
+        )
+    })
 }
 
 fn example(line: &[u8]) -> Arc<str> {

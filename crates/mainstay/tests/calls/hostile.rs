@@ -250,7 +250,7 @@ async fn a_call_that_fails_amid_text_on_stdout_says_so_and_where_it_belongs() {
     let (_fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;
     let failed = call(&server, "echo").await.expect_err("no answer").to_string();
-    for words in ["\"Traceback: boom\"", "stdout", "must write it to stderr"] {
+    for words in ["\"Traceback: boom\"", "stdout", "must write that to stderr"] {
         assert!(failed.contains(words), "{words}: {failed}");
     }
 
@@ -275,7 +275,7 @@ async fn a_program_that_only_prints_text_is_named_as_such_when_it_does_not_come_
         .await
         .expect("it fails");
     let message = failed.last_error.expect("it says why").message.clone();
-    for words in ["\"Usage: tool [OPTIONS]\"", "stdout", "must write it to stderr"] {
+    for words in ["\"Usage: tool [OPTIONS]\"", "stdout", "must write that to stderr"] {
         assert!(message.contains(words), "{words}: {message}");
     }
 }
