@@ -144,6 +144,12 @@ fn how(now: &NotConnected) -> String {
         (StateKind::Disconnected, Some(Reason::Idle)) => {
             format!("Server {server} was stopped since nobody used it (disconnected)")
         }
+        (StateKind::Disconnected, Some(Reason::Lost)) => {
+            format!(
+                "Server {server} stopped, and is started again by calls alone (disconnected{failures}){}",
+                trouble()
+            )
+        }
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
             let challenge = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
             let scopes = challenge.map_or_else(String::new, |challenge| scopes(&challenge.scopes));
@@ -188,7 +194,7 @@ fn advice(now: &NotConnected) -> String {
             Some(pause) => format!("The server is tried again in {pause}: call it again then."),
             None => "Call it again in a moment.".to_owned(),
         },
-        (StateKind::Disconnected, Some(Reason::Idle)) | (StateKind::Connected, _) => {
+        (StateKind::Disconnected, Some(Reason::Idle | Reason::Lost)) | (StateKind::Connected, _) => {
             "Call it again in a moment.".to_owned()
         }
     }

@@ -59,7 +59,7 @@ pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use process::{Exit, StderrLine};
 pub use protocol::{Era, Introduction};
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server, Status,
-    TransportKind, Waiting, WishError,
+    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, RefreshError, Reply,
+    Server, Status, TransportKind, Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

@@ -64,6 +64,7 @@ const SERVER: Keys = Keys {
         "replay",
         "probe",
         "idle_stop",
+        "refresh_interval",
         "waiters",
         "tools",
         "server_url",

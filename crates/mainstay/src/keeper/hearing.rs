@@ -52,8 +52,11 @@ impl Keeper {
                 let worth = if current == Some(generation) {
                     self.last_good.take(&self.slot, *catalog, self.dialect)
                 } else {
-                    Listing::Good
+                    Listing::Good { ttl: None }
                 };
+                if current == Some(generation) && matches!(worth, Listing::Good { .. }) {
+                    self.listings.done = self.listings.started;
+                }
                 Input::Listed(generation, worth)
             }
             Report::ListFailed(generation, error) => {
@@ -63,6 +66,7 @@ impl Keeper {
                         Trouble::new(&self.slot, Some(generation), format!("listing failed: {error}"))
                             .asking_for(error.challenge())
                             .over_http(error.http());
+                    self.listings.failed = self.listings.started;
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);
                     self.hear_trouble(Arc::new(trouble));

@@ -13,7 +13,7 @@ use crate::catalog::ServerCatalog;
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Interests};
 use crate::fleet::Shared;
-use crate::keeper::Inbox;
+use crate::keeper::{Inbox, Listings};
 use crate::process::StderrRing;
 
 /// The stable slot of one server. Only its keeper writes `current`, `status`, `settings` and `catalog`.
@@ -59,6 +59,7 @@ impl Slot {
             stale_since: None,
             transport: None,
             stale_reports: 0,
+            listings: Listings::default(),
             starts: 0,
             keeper_failures: 0,
         };
