@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallError, Outcome, Trouble};
+use mainstay::{CallError, Outcome, PlainText, Trouble};
 
 use super::Called;
 use crate::exit::{Done, Exit};
 use crate::json;
+use crate::output::{Text, plain, text};
 
 /// How long the end of a process may take to be known once its connection is lost.
 const HINDSIGHT: Duration = Duration::from_millis(500);
@@ -20,16 +21,16 @@ impl Called<'_> {
         if self.call.json {
             let (server, tool) = (&self.call.server, &self.call.tool);
             let document = json::Call::failed(server, tool, error, trouble);
-            self.screen.print(&json::document(&document))?;
+            self.screen.print(Text::document(&document))?;
             return Ok(exit);
         }
-        self.screen.error(&error.to_string());
+        self.screen.error(Text::lines(&error.to_string()));
         if let Some(trouble) = trouble {
             if matches!(error, CallError::Lost { .. }) {
-                self.screen.say(&format!("  {}", trouble.message));
+                self.screen.say(text!("  {}", plain(&trouble.message)));
             }
             for line in &trouble.stderr {
-                self.screen.say(&format!("  stderr: {line}"));
+                self.screen.say(text!("  stderr: {}", PlainText::line(line)));
             }
         }
         self.screen.say(verdict(error));

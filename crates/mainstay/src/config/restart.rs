@@ -1,8 +1,8 @@
 //! Reads how patiently a server is kept: `restart`, `probe`, `idle_stop`, `refresh_interval`.
 
-use jsonc_parser::ast::Value;
 use mainstay_lifecycle::{Backoff, Policy, Probe, WhenLost, WhenSpent};
 
+use super::document::Value;
 use super::fields::{Field, Fields, Keys};
 use super::problem::quoted;
 use super::report::{Fault, Report};
@@ -30,7 +30,7 @@ pub(super) fn policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Policy {
     }
     if let Some(field) = fields.get("idle_stop") {
         policy.idle_stop = match field.value() {
-            Value::BooleanLit(flag) if !flag.value => None,
+            Value::Flag(false) => None,
             _ => field.duration(report),
         };
     }
@@ -41,8 +41,8 @@ pub(super) fn policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Policy {
 }
 
 fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
-    if let Value::StringLit(text) = field.value() {
-        if text.value == "never" {
+    if let Value::Text(text) = field.value() {
+        if text.as_ref() == "never" {
             policy.when_lost = WhenLost::Rest;
         } else {
             when_spent(field, policy, report, r#"write "probe", "give_up" or "never""#);
@@ -152,8 +152,8 @@ fn bucket(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
 
 fn probe(field: &Field<'_>, report: &mut Report<'_>) -> Option<Probe> {
     let mut probe = Probe::default();
-    if let Value::BooleanLit(flag) = field.value() {
-        return flag.value.then_some(probe);
+    if let Value::Flag(flag) = field.value() {
+        return flag.then_some(probe);
     }
     let fields = Fields::of(field, field.object(report)?, &PROBE, report);
     if let Some(after_silence) = fields

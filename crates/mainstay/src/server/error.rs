@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use mainstay_lifecycle::{Generation, StateKind};
 
 use super::{Reason, Status};
+use crate::PlainText;
 use crate::event::Trouble;
 use crate::transport::http::Challenge;
 use crate::transport::{HttpFailure, SendFailure};
@@ -254,7 +255,7 @@ impl CallError {
             RequestError::Lost { end, .. } => Self::Lost {
                 server,
                 generation,
-                reason: end.to_string(),
+                reason: plain(&end),
                 trouble,
                 outcome,
             },
@@ -278,7 +279,7 @@ impl CallError {
             ) => Self::Lost {
                 server,
                 generation,
-                reason: failure.to_string(),
+                reason: plain(failure),
                 trouble,
                 outcome: failure.outcome(),
             },
@@ -302,7 +303,7 @@ impl CallError {
             Some(_) | None => Self::NotCarried {
                 server,
                 generation,
-                reason: failure.to_string(),
+                reason: plain(failure),
                 outcome: failure.outcome(),
             },
         }
@@ -346,7 +347,17 @@ fn scopes(challenge: &Challenge) -> String {
     if challenge.scopes.is_empty() {
         return String::new();
     }
-    format!(" (scopes: {})", challenge.scopes.join(" "))
+    let scopes = PlainText::line(&challenge.scopes.join(" ")).cut(MAX_REASON_CHARS);
+    format!(" (scopes: {scopes})")
+}
+
+/// How long a reason may be: it may quote what a server sent.
+const MAX_REASON_CHARS: usize = 4096;
+
+fn plain(reason: &impl std::fmt::Display) -> String {
+    PlainText::line(&reason.to_string())
+        .cut(MAX_REASON_CHARS)
+        .into_string()
 }
 
 fn pause(retry_after: Option<Duration>) -> String {

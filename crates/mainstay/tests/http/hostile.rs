@@ -157,7 +157,7 @@ async fn a_call_that_meets_a_status_fails_by_its_kind() {
             Speaks::Modern | Speaks::Both => NotCarried,
         };
         meets(speaks, HttpFault::status(404), &[lost]).await;
-        meets(speaks, HttpFault::status(400), &[lost]).await;
+        meets(speaks, HttpFault::status(400), &[NotCarried]).await;
         meets(speaks, login(), &[AuthRequired]).await;
         meets(speaks, HttpFault::insufficient_scope("more"), &[AuthRequired]).await;
         meets(speaks, HttpFault::status(429), &[Throttled]).await;
