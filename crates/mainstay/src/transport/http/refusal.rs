@@ -73,8 +73,19 @@ impl Refusal {
                 Self::not_sent(HttpFailure::ConnectFailed { kind, message })
             }
             Mishap::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
+            Mishap::Damaged(_) => Self::unknown(HttpFailure::Malformed { message }),
             Mishap::Broken(error) if error.is_parse() => Self::unknown(HttpFailure::Malformed { message }),
             Mishap::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
+        }
+    }
+
+    /// Fails where the server accepted the request and its answer cannot be decompressed.
+    pub(in crate::transport) fn if_unreadable(response: &Response) -> Result<(), Self> {
+        match response.unknown_coding() {
+            None => Ok(()),
+            Some(encoding) => Err(Self::unknown(HttpFailure::Compressed {
+                encoding: encoding.to_owned(),
+            })),
         }
     }
 
@@ -151,7 +162,7 @@ pub(in crate::transport) async fn read_body(
     while let Some(chunk) = response
         .chunk()
         .await
-        .map_err(|error| Refusal::of_mishap(&error.into(), options))?
+        .map_err(|mishap| Refusal::of_mishap(&mishap, options))?
     {
         if body.len() + rest.len() + chunk.len() > limit {
             return Err(too_large());
@@ -172,9 +183,12 @@ pub(in crate::transport) async fn read_body(
     Ok(if rest.is_empty() { body } else { rest.freeze() })
 }
 
-/// The beginning of the body of an error, as far as it comes.
+/// The beginning of the body of an error, as far as it comes and can be read.
 pub(in crate::transport) async fn read_error(response: &mut Response) -> Bytes {
     let mut body = BytesMut::new();
+    if response.unknown_coding().is_some() {
+        return body.freeze();
+    }
     let reading = async {
         while let Ok(Some(chunk)) = response.chunk().await {
             let room = ERROR_BODY - body.len();
