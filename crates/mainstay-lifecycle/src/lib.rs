@@ -22,7 +22,8 @@
 //!   a connection that is neither closed nor abandoned;
 //! - a report of an old generation changes nothing, and is counted;
 //! - whatever waits has a [`Deadline`], so nothing that hangs outside can hold a server up;
-//! - a server that is disabled comes to rest, one that is wanted comes back, and none is stormed.
+//! - a server that is disabled comes to rest, one that is wanted comes back, and starts that lead to no completed call
+//!   never come more often than the bucket allows.
 //!
 //! The states and the ways between them are drawn in `docs/lifecycle.md`, which the same test run keeps true.
 

@@ -22,6 +22,9 @@ pub struct Machine {
     pub(crate) tokens: Tokens,
     /// The first start of a server's life is free; every other takes a token.
     pub(crate) started: bool,
+    /// The start of the current connection took a token, and no call on it was completed yet: the first one gives the token
+    /// back.
+    pub(crate) owes_work: bool,
 }
 
 /// What the person or the configuration wants.
@@ -53,6 +56,7 @@ impl Machine {
             failures: 0,
             tokens,
             started: false,
+            owes_work: false,
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Policy {
     pub budget: NonZeroU32,
     /// What happens when the budget is spent.
     pub when_spent: WhenSpent,
-    /// How often the server may be started, whatever the cause.
+    /// How often the server may be started without completing a call in between, whatever the cause.
     pub bucket: Bucket,
     /// How long a connection must live to prove itself without completing a call.
     pub stable_after: Duration,
@@ -49,10 +49,11 @@ pub enum WhenSpent {
     GiveUp,
 }
 
-/// A token bucket: every start after the first takes a token.
+/// A token bucket: every start after the first takes a token. A connection that completes a call gives the token of its
+/// start back, so only starts that lead to nothing use the bucket up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    /// How many starts may come at once.
+    /// How many starts that lead to nothing may come at once.
     pub size: NonZeroU32,
     /// One token comes back in each period.
     pub refill_every: Duration,

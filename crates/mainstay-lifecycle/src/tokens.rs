@@ -1,4 +1,5 @@
-//! The bucket of starts: whatever the cause, a server is never started more often than its tokens allow.
+//! The bucket of starts: whatever the cause, starts that lead to no completed call never come more often than its tokens
+//! allow. A start whose connection completes a call gives its token back.
 
 use crate::policy::Bucket;
 use crate::time::Moment;
@@ -29,6 +30,12 @@ impl Tokens {
             }
             None => Err(self.refill_at.unwrap_or(now)),
         }
+    }
+
+    /// Takes back the token of a start that led to a completed call.
+    pub(crate) fn give_back(&mut self, bucket: &Bucket, now: Moment) {
+        self.left = self.left.saturating_add(1);
+        self.settle(bucket, now);
     }
 
     /// Books the tokens that came back since the last look, and takes notice of a bucket that changed its size.
@@ -93,6 +100,26 @@ mod tests {
         let mut tokens = Tokens::full(&bucket);
         assert_eq!(tokens.take(&bucket, at(0)), Ok(()));
         tokens.settle(&bucket, at(1_000));
+        assert_eq!(tokens, Tokens::full(&bucket));
+    }
+
+    #[test]
+    fn a_token_that_is_given_back_is_there_at_once_and_brings_no_other_sooner() {
+        let bucket = bucket(2, 6);
+        let mut tokens = Tokens::full(&bucket);
+        assert_eq!(tokens.take(&bucket, at(0)), Ok(()));
+        assert_eq!(tokens.take(&bucket, at(1)), Ok(()));
+        tokens.give_back(&bucket, at(2));
+        assert_eq!(tokens.take(&bucket, at(2)), Ok(()));
+        assert_eq!(tokens.take(&bucket, at(2)), Err(at(6)));
+    }
+
+    #[test]
+    fn a_token_that_is_given_back_to_a_full_bucket_is_dropped() {
+        let bucket = bucket(2, 6);
+        let mut tokens = Tokens::full(&bucket);
+        assert_eq!(tokens.take(&bucket, at(0)), Ok(()));
+        tokens.give_back(&bucket, at(7));
         assert_eq!(tokens, Tokens::full(&bucket));
     }
 

@@ -18,14 +18,16 @@ pub mod stdio;
 mod action;
 mod fault;
 mod faulty_server;
+mod hostile;
 mod ledger;
 mod responder;
 mod rule;
 mod script;
 
-pub use action::{Action, Child, Signal};
+pub use action::{Action, Child, Signal, Work};
 pub use fault::{BadAnswer, Fault, Flood, Garbage};
 pub use faulty_server::FaultyServer;
+pub use hostile::{HARMLESS_TEXT, HOSTILE_TEXT, hostile, hostile_on_stderr};
 pub use ledger::Ledger;
 pub use responder::{Incoming, Responder};
 pub use rule::{Occurrence, Rule, Step};

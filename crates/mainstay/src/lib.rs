@@ -37,6 +37,7 @@ mod fleet;
 mod handler;
 mod keeper;
 pub mod message;
+mod plain_text;
 mod process;
 mod protocol;
 mod server;
@@ -56,10 +57,11 @@ pub use handler::{Answer, ClientCapabilities, ClientHandler, Occasion, ServerNot
 /// The pure machine, and every part of its [`Policy`].
 pub use mainstay_lifecycle as lifecycle;
 pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
-pub use process::{Exit, StderrLine};
+pub use plain_text::PlainText;
+pub use process::{Exit, Followed, StderrFollower, StderrLine};
 pub use protocol::{Era, Introduction};
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server, Status,
-    TransportKind, Waiting, WishError,
+    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server,
+    StartProgress, StartStage, Status, TransportKind, Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

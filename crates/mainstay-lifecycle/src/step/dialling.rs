@@ -13,10 +13,11 @@ impl Step<'_> {
         let Some(fresh) = self.fresh.filter(|_| due && self.machine.closing.is_none()) else {
             return;
         };
-        if self.machine.started
-            && let Err(at) = self.machine.tokens.take(&self.machine.policy.bucket, self.now)
-        {
-            return self.set_attempt(Attempt::Pausing(at, Pause::Token));
+        if self.machine.started {
+            if let Err(at) = self.machine.tokens.take(&self.machine.policy.bucket, self.now) {
+                return self.set_attempt(Attempt::Pausing(at, Pause::Token));
+            }
+            self.machine.owes_work = true;
         }
         self.fresh = None;
         self.machine.started = true;
@@ -54,6 +55,7 @@ impl Step<'_> {
             }
             return;
         };
+        self.machine.owes_work = false;
         let limits = &self.machine.policy.limits;
         let patience = match manner {
             Manner::Cut => limits.close,

@@ -99,10 +99,16 @@ impl Step<'_> {
         self.enter(State::Reconnecting(self.start_now()), Cause::Returned);
     }
 
+    /// A completed call proves the connection, and makes its start free: the start led to work.
     pub(super) fn call_answered(&mut self) {
         if let State::Connected(live) = &mut self.machine.state {
             live.call_failures = 0;
             self.prove();
+            if std::mem::take(&mut self.machine.owes_work) {
+                self.machine
+                    .tokens
+                    .give_back(&self.machine.policy.bucket, self.now);
+            }
         }
     }
 

@@ -21,7 +21,8 @@ pub(super) enum Broken {
     OpenedUnwanted,
     /// A dial before the pause that was announced was over.
     OpenedTooSoon,
-    /// A dial, or no dial, against what the bucket of starts allows.
+    /// A dial, or no dial, against what the bucket of starts allows: a start takes a token, and gives it back exactly once,
+    /// when its connection completes its first call.
     BucketIgnored,
     /// A dial with a generation that is not the fresh one.
     GenerationReused,

@@ -114,8 +114,13 @@ impl Ledger {
             Input::ListChanged(_) => self.report(Current::list_changed),
             Input::Lost(_) => self.report(|_| Verdict::lost(true)),
             Input::CallAnswered(_) => {
-                if self.current.as_ref().is_some_and(Current::is_listed) {
+                if let Some(current) = self.current.as_mut().filter(|current| current.is_listed()) {
                     self.failures = 0;
+                    if std::mem::take(&mut current.costs_token) {
+                        let full_at = self.full_at.since_origin();
+                        let sooner = full_at.saturating_sub(policy.bucket.refill_every);
+                        self.full_at = Moment::new(sooner).max(now);
+                    }
                 }
                 self.report(Current::call_answered)
             }
@@ -238,7 +243,8 @@ impl Ledger {
         if now < self.not_before {
             return Err(Broken::OpenedTooSoon);
         }
-        if self.opened > 0 {
+        let costs_token = self.opened > 0;
+        if costs_token {
             if now < self.token_at(&policy.bucket) {
                 return Err(Broken::BucketIgnored);
             }
@@ -246,7 +252,10 @@ impl Ledger {
         }
         self.opened += 1;
         self.absent = None;
-        self.current = Some(Current::dialled(generation, now, policy));
+        self.current = Some(Current {
+            costs_token,
+            ..Current::dialled(generation, now, policy)
+        });
         Ok(())
     }
 

@@ -45,7 +45,7 @@ impl Subject {
 }
 
 /// Each fault, and the promise by which the walk finds it.
-const FOUND_BY: [(Fault, Broken); 63] = [
+const FOUND_BY: [(Fault, Broken); 67] = [
     (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
     (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
     (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
@@ -69,6 +69,10 @@ const FOUND_BY: [(Fault, Broken); 63] = [
     (Fault::OpensTwice, Broken::GenerationReused),
     (Fault::ReusesTheGeneration, Broken::GenerationReused),
     (Fault::NeverTakesAToken, Broken::BucketIgnored),
+    (Fault::KeepsTheTokenOfWork, Broken::BucketIgnored),
+    (Fault::GivesATokenForEachCall, Broken::BucketIgnored),
+    (Fault::GivesATokenOnConnect, Broken::BucketIgnored),
+    (Fault::GivesATokenForAStableTime, Broken::BucketIgnored),
     (Fault::SkipsTheBackoff, Broken::OpenedTooSoon),
     (Fault::KeepsRunningWhenDisabled, Broken::CloseMissing),
     (Fault::DialsAfterADisable, Broken::WishIgnored),

@@ -175,8 +175,27 @@ fn a_server_back_after_an_hour_is_connected_with_nobodys_help() {
 }
 
 #[test]
-fn a_server_that_answers_a_call_and_dies_starts_as_often_as_its_bucket_allows() {
+fn a_server_that_answers_a_call_and_dies_is_started_at_once_every_time() {
     let mut server = Server::proven(Policy::default());
+    for _ in 0..100 {
+        server.lose();
+        assert_eq!(server.pause(), None, "the dial is under way");
+        let generation = server.connect();
+        server.give(Input::CallAnswered(generation));
+    }
+    assert_eq!(server.starts(), 1 + 100);
+}
+
+#[test]
+fn starts_that_lead_to_nothing_use_the_bucket_up_whatever_else_the_server_does() {
+    // A budget that never gets in the way, and a proof by time that forgives each failure: only the bucket is left.
+    let policy = Policy {
+        stable_after: Duration::from_millis(100),
+        backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
+        probe: None,
+        ..Policy::default()
+    };
+    let mut server = Server::proven(policy);
     let start = server.now;
     let mut waited_for_tokens = 0;
     while server.now.since(start) < seconds(60) {
@@ -187,13 +206,39 @@ fn a_server_that_answers_a_call_and_dies_starts_as_often_as_its_bucket_allows() 
             waited_for_tokens += 1;
             server.wait_for_dial();
         }
-        let generation = server.connect();
-        server.give(Input::CallAnswered(generation));
+        server.connect();
+        server.pass(Duration::from_millis(100));
         assert!(server.starts() < 40, "it is stormed");
     }
     assert!(waited_for_tokens > 0);
     // The first start is free; then ten tokens, and one more in each six seconds.
     assert_eq!(server.starts(), 1 + 10 + 10);
+}
+
+#[test]
+fn only_the_first_call_of_a_connection_gives_a_token_back() {
+    let policy = Policy {
+        bucket: Bucket {
+            size: NonZeroU32::new(2).expect("two"),
+            refill_every: seconds(1_000),
+        },
+        backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
+        ..Policy::default()
+    };
+    let mut server = Server::proven(policy);
+    server.lose();
+    server.connect();
+    server.lose();
+    let generation = server.connect();
+    for _ in 0..10 {
+        server.give(Input::CallAnswered(generation));
+    }
+    // Two starts, of which one led to work: one token is left, however many calls there were.
+    server.lose();
+    server.connect();
+    server.lose();
+    let (_, why) = server.pause().expect("the bucket is empty");
+    assert_eq!(why, Pause::Token);
 }
 
 #[test]

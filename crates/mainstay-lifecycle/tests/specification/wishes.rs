@@ -1,10 +1,11 @@
 //! Wishes: enable, disable, restart, replace, adjust, demand, login. The latest one wins.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Bucket, Cause, Desired, Effect, Input, Manner, Pause, Policy, Recovery, Rest, State, StateKind, Timer,
-    Transition, Vitals, WhenSpent,
+    Backoff, Bucket, Cause, Desired, Effect, Input, Manner, Pause, Policy, Recovery, Rest, State, StateKind,
+    Timer, Transition, Vitals, WhenSpent,
 };
 
 use crate::server::{Server, Signs, seconds};
@@ -130,11 +131,14 @@ fn a_restart_skips_the_backoff_and_renews_the_budget() {
 
 #[test]
 fn a_restart_renews_the_bucket() {
-    let mut server = Server::proven(Policy::default());
+    let mut server = Server::proven(Policy {
+        budget: NonZeroU32::MAX,
+        backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
+        ..Policy::default()
+    });
     for _ in 0..10 {
         server.lose();
-        let generation = server.connect();
-        server.give(Input::CallAnswered(generation));
+        server.connect();
     }
     server.lose();
     assert_eq!(server.pause(), Some((seconds(6), Pause::Token)));

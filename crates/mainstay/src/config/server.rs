@@ -7,19 +7,29 @@ use mainstay_lifecycle::Policy;
 
 use super::builder::ServerBuilder;
 use super::identity::Identity;
+use super::runner;
 use super::target::{Target, Text};
 use super::view::ToolView;
 use crate::protocol::Era;
 use crate::transport::Connector;
 
-/// How long a server may be silent while it starts. What it writes to stderr counts as a sign of life.
+/// How long a server may be idle while it starts. What it writes to stderr, and the work of its processes, are signs of
+/// life.
 pub(super) const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a package runner may take to install and start a server, as long as it gives signs of life: enough for a
+/// large package on a slow line.
+pub(super) const PACKAGE_RUNNER_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How long a call may take in all. Longer than any tool a person waits for, shorter than a night.
 pub(super) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// How long a call may take without progress. Many servers never report progress, so this is no short time.
 pub(super) const DEFAULT_CALL_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// How long a call waits for a connection. A person or a model that asks a server which is known to be down wants to know
+/// that, not to wait a minute; and most servers start, or come back, in less.
+pub(super) const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How many calls may wait for a server that is coming back; each holds its arguments in memory.
 pub(super) const DEFAULT_WAITERS: u32 = 256;
@@ -44,6 +54,7 @@ pub struct ServerConfig {
     pub(super) startup_timeout: Duration,
     pub(super) call_timeout: Duration,
     pub(super) call_idle_timeout: Duration,
+    pub(super) wait_timeout: Duration,
     pub(super) waiters: u32,
     pub(super) replay: Replay,
     pub(super) policy: Policy,
@@ -110,6 +121,14 @@ impl ServerConfig {
         self.era
     }
 
+    /// Whether a package runner such as `npx` or `docker run` starts it, which may have to install it first.
+    pub fn is_package_runner(&self) -> bool {
+        match &self.target {
+            Target::Stdio(program) => runner::is_package_runner(program),
+            Target::Http(_) | Target::Custom(_) => false,
+        }
+    }
+
     /// Whether the server should run.
     pub fn enabled(&self) -> bool {
         self.enabled
@@ -150,7 +169,7 @@ impl ServerConfig {
         self
     }
 
-    /// How long the server may be silent while it starts; the policy's `limits.open` bounds the whole.
+    /// How long the server may be idle while it starts; the policy's `limits.open` bounds the whole.
     pub fn startup_timeout(&self) -> Duration {
         self.startup_timeout
     }
@@ -163,6 +182,11 @@ impl ServerConfig {
     /// How long a call may take without progress; never above the whole.
     pub fn call_idle_timeout(&self) -> Duration {
         self.call_idle_timeout
+    }
+
+    /// How long a call waits for a connection, inside its own deadline.
+    pub fn wait_timeout(&self) -> Duration {
+        self.wait_timeout
     }
 
     /// How many calls may wait while the server is not connected; zero makes every call fail fast.

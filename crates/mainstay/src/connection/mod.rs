@@ -218,6 +218,11 @@ impl Connection {
         first || mends
     }
 
+    /// Whether it has completed a call, which the caller may not have told yet.
+    pub(crate) fn has_answered_a_call(&self) -> bool {
+        self.peer.vitals().calls_answered > 0
+    }
+
     /// A call failed in transport: the next answered one matters.
     pub(crate) fn call_failed(&self) {
         self.failing.store(true, Ordering::Relaxed);

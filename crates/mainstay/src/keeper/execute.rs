@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mainstay_lifecycle::{
-    Attempt, Cause, Effect, Generation, Manner, Recovery, Rest, State, StateKind, Transition,
+    Attempt, Cause, Effect, Generation, Manner, Moment, Recovery, Rest, State, StateKind, Transition,
 };
 
 use super::custody::Custody;
-use super::dial::Dial;
+use super::dial::{Dial, DialError, Lesson, TooSlow};
 use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
 use super::{Keeper, Report, draw, listing};
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
-use crate::server::{Reason, Status, TransportKind};
+use crate::server::{Reason, StartProgress, Status, TransportKind};
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
@@ -137,6 +137,10 @@ impl Keeper {
             | State::Disabling
             | State::PermanentlyFailed => None,
         };
+        if cause == Cause::OpenTimedOut {
+            // The dial was cut before it could say so itself.
+            self.learn(Lesson::Unready);
+        }
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a wish is either in here, or finds the connection itself.
@@ -145,15 +149,7 @@ impl Keeper {
             }
         }
         let error = self.blame(cause, generation);
-        match &error {
-            Some(error) => {
-                tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
-            }
-            None => {
-                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed");
-            }
-        }
-        self.slot.shared.events.emit(Event {
+        let event = Event {
             sequence: 0,
             at: self.since,
             server: self.slot.name.clone(),
@@ -164,7 +160,9 @@ impl Keeper {
             error,
             attempt: self.machine.failures(),
             next_retry: self.next_retry(),
-        });
+        };
+        event.log(reason(self.machine.state()), self.machine.policy().budget.get());
+        self.slot.shared.events.emit(event);
     }
 
     /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.
@@ -173,7 +171,11 @@ impl Keeper {
         let policy = self.machine.policy();
         let message = match cause {
             Cause::OpenFailed => "the connection could not be opened".to_owned(),
-            Cause::OpenTimedOut => format!("not ready {:?} after its start", policy.limits.open),
+            Cause::OpenTimedOut => {
+                let doing = self.start.as_ref().filter(|(of, _)| Some(*of) == generation);
+                let doing = doing.and_then(|(_, progress)| progress.program.as_deref());
+                DialError::TooSlow(TooSlow::new(policy.limits.open, doing)).to_string()
+            }
             Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
             Cause::Lost => "the connection ended".to_owned(),
             Cause::LoginRequired => "the server asks for a login".to_owned(),
@@ -217,6 +219,12 @@ impl Keeper {
             attempt: self.machine.failures(),
             budget: self.machine.policy().budget.get(),
             next_retry: self.next_retry(),
+            // A server that is awaited where nobody is may be dialled at any moment.
+            no_attempt_before: self
+                .next_attempt()
+                .filter(|_| self.machine.absent().is_none())
+                .map(|at| self.clock.instant(at)),
+            start: self.start_progress().cloned(),
             last_error: self.trouble.clone(),
             pid: live.and_then(|connection| connection.pid),
             protocol: live.map(|connection| {
@@ -236,19 +244,43 @@ impl Keeper {
         self.slot.status.send_replace(Arc::new(status));
     }
 
+    /// What the server does while its connection is being opened.
+    fn start_progress(&self) -> Option<&StartProgress> {
+        let (generation, progress) = self.start.as_ref()?;
+        match self.machine.state() {
+            State::Connecting(Attempt::Opening(current, _))
+            | State::Reconnecting(Attempt::Opening(current, _)) => {
+                (current == generation).then_some(progress)
+            }
+            State::Connecting(Attempt::Pausing(..) | Attempt::Listing(_))
+            | State::Reconnecting(Attempt::Pausing(..) | Attempt::Listing(_))
+            | State::Disconnected(_)
+            | State::Disabled
+            | State::Connected(_)
+            | State::Disabling
+            | State::PermanentlyFailed => None,
+        }
+    }
+
     fn next_retry(&self) -> Option<SystemTime> {
-        let at = match self.machine.state() {
-            State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => *at,
-            State::Disconnected(Rest::BudgetSpent(at, _)) => *at,
+        let at = self.next_attempt()?;
+        Some(SystemTime::now() + at.since(self.clock.now()))
+    }
+
+    /// When the next attempt starts, where one is planned.
+    fn next_attempt(&self) -> Option<Moment> {
+        match self.machine.state() {
+            State::Connecting(Attempt::Pausing(at, _))
+            | State::Reconnecting(Attempt::Pausing(at, _))
+            | State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
             State::Connecting(_)
             | State::Reconnecting(_)
             | State::Disconnected(Rest::Idle | Rest::AuthRequired)
             | State::Disabled
             | State::Connected(_)
             | State::Disabling
-            | State::PermanentlyFailed => return None,
-        };
-        Some(SystemTime::now() + at.since(self.clock.now()))
+            | State::PermanentlyFailed => None,
+        }
     }
 }
 

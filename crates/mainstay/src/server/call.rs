@@ -97,6 +97,7 @@ impl Slot {
             method: call.method,
             params: stamped(call.params, options),
             idle,
+            wait: options.wait_timeout.unwrap_or(settings.wait_timeout()),
             deadline,
             options,
         };
@@ -208,6 +209,8 @@ struct Making<'a> {
     method: &'a str,
     params: Option<RawJson>,
     idle: Duration,
+    /// How long each wait for a connection may be.
+    wait: Duration,
     deadline: Instant,
     options: &'a CallOptions,
 }
@@ -221,7 +224,10 @@ struct Missed {
 
 impl Making<'_> {
     async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
-        self.slot.lease(self.options.waiting, after, self.deadline).await
+        let until = Instant::now()
+            .checked_add(self.wait)
+            .map_or(self.deadline, |until| until.min(self.deadline));
+        self.slot.lease(self.options.waiting, after, until).await
     }
 
     async fn attempt(&self, connection: &Arc<Connection>) -> Result<Reply, Missed> {

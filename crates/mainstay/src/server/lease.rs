@@ -1,4 +1,4 @@
-//! How a call gets its connection: at once while the server is connected, or by waiting inside its own deadline.
+//! How a call gets its connection: at once while the server is connected, or by waiting, which has a bound of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,8 @@ use crate::connection::Connection;
 use crate::keeper::Command;
 
 impl Slot {
-    /// A connection younger than `after`. Touches no lock and no keeper while the server is connected.
+    /// A connection younger than `after`. Touches no lock and no keeper while the server is connected. `deadline` is the end
+    /// of the wait: a server whose next attempt is known to come later is not waited for at all.
     ///
     /// Cancel safety: dropping it gives the place among the waiting back.
     pub(super) async fn lease(
@@ -35,18 +36,20 @@ impl Slot {
                     now: Box::new(self.not_connected()),
                 })?;
                 let began = Instant::now();
-                timeout_at(deadline, self.wait(after)).await.unwrap_or_else(|_| {
-                    let now = Box::new(self.not_connected());
-                    Err(CallError::WaitTimedOut {
-                        waited: began.elapsed(),
-                        now,
+                timeout_at(deadline, self.wait(after, deadline))
+                    .await
+                    .unwrap_or_else(|_| {
+                        let now = Box::new(self.not_connected());
+                        Err(CallError::WaitTimedOut {
+                            waited: began.elapsed(),
+                            now,
+                        })
                     })
-                })
             }
         }
     }
 
-    async fn wait(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
+    async fn wait(&self, after: Option<Generation>, deadline: Instant) -> Result<Arc<Connection>, CallError> {
         let mut status = self.status.subscribe();
         let failures = status.borrow().keeper_failures;
         loop {
@@ -59,7 +62,7 @@ impl Slot {
                     server: self.name.clone(),
                 });
             }
-            if !seen.is_coming() {
+            if !seen.may_come_by(deadline) {
                 return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
             }
             self.wake_if_idle(&seen);

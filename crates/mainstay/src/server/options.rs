@@ -15,6 +15,7 @@ pub struct CallOptions {
     pub(crate) waiting: Waiting,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) total_timeout: Option<Duration>,
+    pub(crate) wait_timeout: Option<Duration>,
     pub(crate) replay: Option<Replay>,
     pub(crate) progress: Option<mpsc::Sender<RawJson>>,
     pub(crate) meta: Vec<(String, RawJson)>,
@@ -25,7 +26,7 @@ pub struct CallOptions {
 /// What a call does while its server is not connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// Waits for the server, inside the call's own deadline.
+    /// Waits for the server: at most [`CallOptions::wait_timeout`], inside the call's own deadline.
     #[default]
     Wait,
     /// Fails at once.
@@ -51,6 +52,14 @@ impl CallOptions {
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.total_timeout = Some(limit);
+        self
+    }
+
+    /// The longest wait for a connection, inside the call's own deadline. Where the server's next attempt is known to come
+    /// later than that, the call fails at once.
+    #[must_use]
+    pub fn wait_timeout(mut self, limit: Duration) -> Self {
+        self.wait_timeout = Some(limit);
         self
     }
 
@@ -97,6 +106,7 @@ impl std::fmt::Debug for CallOptions {
             .field("waiting", &self.waiting)
             .field("idle_timeout", &self.idle_timeout)
             .field("total_timeout", &self.total_timeout)
+            .field("wait_timeout", &self.wait_timeout)
             .field("replay", &self.replay)
             .finish_non_exhaustive()
     }

@@ -217,6 +217,11 @@ impl Waiting {
         }
     }
 
+    /// Whether it was made on behalf of a caller.
+    pub(super) fn is_call(&self) -> bool {
+        self.hold.is_some()
+    }
+
     /// Ends the request; `false` when nobody waits for it any more.
     pub(super) fn settle(self, answer: Answer) -> bool {
         self.answer.send(answer).is_ok()

@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 use super::envelope::{Message, our_number};
 use super::failure::{BadAnswer, RequestError};
+use super::outcome::Outcome;
 use super::peer::{Handle, Handler, Peer, Shared};
-use super::pending::{Answer, Cause, Claimed, Only};
+use super::pending::{Answer, Cause, Claimed, Only, Waiting};
 use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::salvage::{Wreck, examine};
@@ -42,7 +43,13 @@ impl Receiver {
     /// Sorts a message that came on the stream of a request, if that is known.
     fn sort(&self, bytes: &Bytes, request: Option<u64>) {
         let cause = || request.map_or(Cause::Unknown, |id| self.shared.pending.cause(id));
-        let message = Message::read(bytes);
+        let message = match Message::read(bytes) {
+            // A list that a server prints.
+            Message::Batch(messages) if !messages.iter().any(|message| message.starts_with(b"{")) => {
+                Message::Garbage(BadAnswer::Malformed)
+            }
+            message => message,
+        };
         if !matches!(message, Message::Garbage(_)) {
             self.garbage_in_a_row.store(0, Relaxed);
             self.shared.counters.heard_now();
@@ -72,13 +79,25 @@ impl Receiver {
         let counters = &self.shared.counters;
         match self.shared.pending.claim(id) {
             Claimed::Waiting(waiting) => {
-                if !waiting.settle(answer) {
+                if !self.deliver(waiting, answer) {
                     counters.late_answers.add_one();
                 }
             }
             Claimed::Late => counters.late_answers.add_one(),
             Claimed::Unknown => counters.unknown_answers.add_one(),
         }
+    }
+
+    /// Ends a request; `false` when nobody waits for it any more. An answered call is counted before its caller wakes, so
+    /// that the end of the connection, which is seen later, never overtakes it.
+    fn deliver(&self, waiting: Waiting, answer: Answer) -> bool {
+        let outcome = answer
+            .as_ref()
+            .map_or_else(RequestError::outcome, |_| Outcome::Answered);
+        if waiting.is_call() && outcome == Outcome::Answered {
+            self.shared.counters.calls_answered.add_one();
+        }
+        waiting.settle(answer)
     }
 
     fn progress(&self, params: Option<RawJson>) {
@@ -104,7 +123,7 @@ impl Receiver {
     fn fail(&self, ids: &[u64], what: BadAnswer) {
         for id in ids {
             if let Some(waiting) = self.shared.pending.take(*id) {
-                waiting.settle(Err(RequestError::BadAnswer(what)));
+                self.deliver(waiting, Err(RequestError::BadAnswer(what)));
             }
         }
     }
@@ -142,7 +161,7 @@ impl Inbound for Receiver {
             Wreck::Unclear => match self.shared.pending.take_only() {
                 Only::None => {}
                 Only::One(waiting) => {
-                    waiting.settle(Err(RequestError::BadAnswer(what)));
+                    self.deliver(waiting, Err(RequestError::BadAnswer(what)));
                 }
                 Only::Several => self.shared.close(End::Oversized),
             },

@@ -12,6 +12,8 @@ pub(crate) struct Vitals {
     pub(crate) last_heard: Option<Instant>,
     /// Requests that wait for their answer.
     pub(crate) in_flight: usize,
+    /// Callers' requests that were answered, with whatever answer.
+    pub(crate) calls_answered: u64,
     /// Answers to requests that no longer waited.
     pub(crate) late_answers: u64,
     /// Answers to nothing that was ever asked.
@@ -29,6 +31,7 @@ pub(super) struct Counters {
     started: Instant,
     /// Nanoseconds from the start to the last message, plus one; zero when there was none.
     heard: AtomicU64,
+    pub(super) calls_answered: Count,
     pub(super) late_answers: Count,
     pub(super) unknown_answers: Count,
     pub(super) unknown_progress: Count,
@@ -54,6 +57,7 @@ impl Counters {
         Self {
             started: Instant::now(),
             heard: AtomicU64::new(0),
+            calls_answered: Count::default(),
             late_answers: Count::default(),
             unknown_answers: Count::default(),
             unknown_progress: Count::default(),
@@ -73,6 +77,7 @@ impl Counters {
         Vitals {
             last_heard: heard.map(|since| self.started + since),
             in_flight,
+            calls_answered: self.calls_answered.get(),
             late_answers: self.late_answers.get(),
             unknown_answers: self.unknown_answers.get(),
             unknown_progress: self.unknown_progress.get(),

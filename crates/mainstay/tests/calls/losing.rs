@@ -168,10 +168,7 @@ async fn a_replay_waits_no_longer_than_the_calls_own_deadline_and_then_tells_of_
     );
     assert_eq!(error.outcome(), Outcome::Unknown);
     let took = began.elapsed();
-    assert!(
-        took >= Duration::from_secs(5) && took < Duration::from_secs(6),
-        "{took:?}"
-    );
+    assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
 #[tokio::test]

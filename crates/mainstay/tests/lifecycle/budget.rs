@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, Heard, Policy, Reason, StateKind};
+use mainstay::{CallError, CallOptions, Heard, Policy, Reason, Replay, StateKind};
 use mainstay_lifecycle::{Backoff, Bucket, WhenSpent};
 use mainstay_testkit::{Fault, Script, Step};
 use tokio::time::{Instant, sleep};
@@ -105,25 +105,23 @@ async fn a_server_whose_budget_is_spent_is_probed_slowly_and_shows_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_answers_a_call_and_dies_each_time_is_started_no_more_often_than_its_bucket_allows() {
+async fn a_server_that_answers_a_call_and_dies_each_time_is_back_at_once_every_time() {
+    const DEATHS: usize = 50;
     let memory = InMemory::playing(Script::new().on(Step::Call, Fault::Exit(1).after_ms(1)));
     let policy = Policy {
         bucket: Bucket {
             size: count(5),
-            refill_every: Duration::from_secs(10),
+            refill_every: Duration::from_secs(3600),
         },
         ..Policy::default()
     };
     let (_fleet, server) = keep(memory.config("one-shot").policy(policy));
     let began = Instant::now();
-    let mut answered = 0;
-    let mut waited_visibly = false;
-    while began.elapsed() < Duration::from_secs(100) {
+    for _ in 0..DEATHS {
         let generation = connected_within_a_day(&server).await;
         echo(&server, CallOptions::default())
             .await
             .expect("each connection answers one call");
-        answered += 1;
         let lost = server
             .wait_until(LONG, |status| {
                 status.generation.map(|now| now.0) != Some(generation)
@@ -131,6 +129,47 @@ async fn a_server_that_answers_a_call_and_dies_each_time_is_started_no_more_ofte
             .await;
         let lost = lost.expect("and dies");
         assert_eq!(lost.attempt, 0, "an answered call proves the connection");
+    }
+    connected_within_a_day(&server).await;
+    assert_eq!(memory.attempts(), DEATHS + 1);
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "nobody waits for a token: {:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_connects_and_dies_without_completing_a_call_is_started_no_more_often_than_its_bucket_allows()
+ {
+    let memory = InMemory::playing(Script::new().on(Step::Call, Fault::Exit(1)));
+    let policy = Policy {
+        bucket: Bucket {
+            size: count(5),
+            refill_every: Duration::from_secs(10),
+        },
+        // Each connection lives long enough to prove itself by time, so that the bucket alone is in the way.
+        stable_after: Duration::from_millis(10),
+        ..Policy::default()
+    };
+    let (_fleet, server) = keep(memory.config("fruitless").policy(policy));
+    let began = Instant::now();
+    let mut waited_visibly = false;
+    while began.elapsed() < Duration::from_secs(100) {
+        let generation = connected_within_a_day(&server).await;
+        sleep(Duration::from_millis(20)).await;
+        let call = echo(&server, CallOptions::default().replay(Replay::Never)).await;
+        assert!(matches!(call, Err(CallError::Lost { .. })), "{call:?}");
+        let lost = server
+            .wait_until(LONG, |status| {
+                status.generation.map(|now| now.0) != Some(generation)
+            })
+            .await;
+        assert_eq!(
+            lost.expect("lost").attempt,
+            0,
+            "it lived through its stable period"
+        );
         sleep(Duration::from_millis(10)).await;
         let now = server.status();
         waited_visibly |= now.state == StateKind::Reconnecting && now.next_retry.is_some();
@@ -141,7 +180,28 @@ async fn a_server_that_answers_a_call_and_dies_each_time_is_started_no_more_ofte
         "{} starts",
         memory.attempts()
     );
-    assert!(answered >= 10 && waited_visibly);
+    assert!(waited_visibly);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_death_that_is_seen_before_the_caller_wakes_is_the_death_of_a_server_that_worked() {
+    let memory = InMemory::playing(Script::new().on(Step::Call, Fault::Exit(1).after_ms(1)));
+    let (_fleet, server) = keep(memory.config("one-shot"));
+    let generation = connected_within_a_day(&server).await;
+    let mut call = std::pin::pin!(echo(&server, CallOptions::default()));
+    std::future::poll_fn(|context| {
+        assert!(call.as_mut().poll(context).is_pending(), "it is on its way");
+        std::task::Poll::Ready(())
+    })
+    .await;
+    // The caller is not polled until the server has died.
+    let back = server
+        .wait_until(LONG, |status| {
+            status.state == StateKind::Connected && status.generation.unwrap().0 > generation
+        })
+        .await;
+    assert_eq!(back.expect("back").attempt, 0, "no failure was counted");
+    call.await.expect("and the answer is there");
 }
 
 async fn connected_within_a_day(server: &mainstay::Server) -> u64 {

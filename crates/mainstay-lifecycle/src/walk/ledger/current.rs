@@ -10,6 +10,8 @@ use crate::walk::broken::Broken;
 pub(in crate::walk) struct Current {
     pub(in crate::walk) generation: Generation,
     pub(in crate::walk) phase: Phase,
+    /// Its start took a token, and it has completed no call since.
+    pub(in crate::walk) costs_token: bool,
     /// A listing runs, until this moment.
     pub(in crate::walk) listing: Option<Moment>,
     /// Something is to be listed that no listing so far can have seen.
@@ -37,6 +39,7 @@ impl Current {
             phase: Phase::Dialling {
                 by: now + policy.limits.open,
             },
+            costs_token: false,
             listing: None,
             owed: false,
             list_from: now,

@@ -32,6 +32,10 @@ pub(in crate::walk) enum Fault {
     OpensTwice,
     ReusesTheGeneration,
     NeverTakesAToken,
+    KeepsTheTokenOfWork,
+    GivesATokenForEachCall,
+    GivesATokenOnConnect,
+    GivesATokenForAStableTime,
     SkipsTheBackoff,
     KeepsRunningWhenDisabled,
     DialsAfterADisable,
@@ -91,7 +95,7 @@ impl Fault {
             _ => fresh,
         };
         let mut effects = machine.handle(input.clone(), now, fresh).0;
-        self.spoil(&before, &input, machine, &mut effects);
+        self.spoil(&before, &input, machine, &mut effects, now);
         effects
     }
 
@@ -232,7 +236,14 @@ impl Fault {
     }
 
     /// What becomes of the machine and its effects afterwards.
-    fn spoil(self, before: &Machine, input: &Input, machine: &mut Machine, effects: &mut Vec<Effect>) {
+    fn spoil(
+        self,
+        before: &Machine,
+        input: &Input,
+        machine: &mut Machine,
+        effects: &mut Vec<Effect>,
+        now: Moment,
+    ) {
         let current = is_current(before, input);
         let restarted = *input == Input::Restart && machine.desired == Desired::Enabled;
         match self {
@@ -271,6 +282,21 @@ impl Fault {
             Self::KeepsTheCatalog => effects.retain(|effect| *effect != Effect::Withdraw),
             Self::OpensWhileClosing if machine.closing.is_none() => machine.closing = before.closing.clone(),
             Self::NeverTakesAToken => machine.tokens = before.tokens.clone(),
+            Self::KeepsTheTokenOfWork if current && matches!(input, Input::CallAnswered(_)) => {
+                machine.tokens = before.tokens.clone();
+            }
+            Self::GivesATokenForEachCall if current && matches!(input, Input::CallAnswered(_)) => {
+                machine.owes_work = true;
+            }
+            Self::GivesATokenOnConnect
+                if before.state.kind() != machine.state.kind()
+                    && machine.state.kind() == StateKind::Connected =>
+            {
+                give_token_back(machine, now);
+            }
+            Self::GivesATokenForAStableTime if is_proven(machine) && !is_proven(before) => {
+                give_token_back(machine, now);
+            }
             Self::RenewsTheBudgetOnConnect
                 if before.state.kind() != machine.state.kind()
                     && machine.state.kind() == StateKind::Connected =>
@@ -336,6 +362,16 @@ fn is_current(machine: &Machine, input: &Input) -> bool {
 
 fn is_due(machine: &Machine, timer: Timer) -> bool {
     machine.deadline().is_some_and(|deadline| deadline.timer == timer)
+}
+
+fn is_proven(machine: &Machine) -> bool {
+    matches!(&machine.state, State::Connected(live) if live.is_proven())
+}
+
+fn give_token_back(machine: &mut Machine, now: Moment) {
+    if std::mem::take(&mut machine.owes_work) {
+        machine.tokens.give_back(&machine.policy.bucket, now);
+    }
 }
 
 fn asks_for_login(input: &Input) -> bool {

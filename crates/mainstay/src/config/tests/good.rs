@@ -97,6 +97,7 @@ fn without_settings_a_server_has_the_defaults() {
     assert_eq!(server.startup_timeout(), Duration::from_secs(60));
     assert_eq!(server.call_timeout(), Duration::from_secs(3600));
     assert_eq!(server.call_idle_timeout(), Duration::from_secs(300));
+    assert_eq!(server.wait_timeout(), Duration::from_secs(15));
     assert_eq!(server.waiters(), 256);
     assert_eq!(stdio(server).cwd(), None);
     assert_eq!(server, &ServerConfig::stdio("s", "x").build().unwrap());
@@ -106,7 +107,7 @@ fn without_settings_a_server_has_the_defaults() {
 fn every_setting_reaches_the_server() {
     let configuration = one(r#"
         "command": "x", "required": true, "startup_timeout": 45, "call_timeout": "10m",
-        "call_idle_timeout": "30s", "replay": "never", "waiters": 3, "idle_stop": "1h",
+        "call_idle_timeout": "30s", "wait_timeout": "5s", "replay": "never", "waiters": 3, "idle_stop": "1h",
         "isolation": "session",
         "restart": {
           "budget": 4, "backoff": { "first": "500ms", "ceiling": 8 }, "slow_probe": "2m",
@@ -123,6 +124,7 @@ fn every_setting_reaches_the_server() {
     assert_eq!(server.startup_timeout(), seconds(45));
     assert_eq!(server.call_timeout(), seconds(600));
     assert_eq!(server.call_idle_timeout(), seconds(30));
+    assert_eq!(server.wait_timeout(), seconds(5));
     assert_eq!((server.replay(), server.waiters()), (Replay::Never, 3));
     assert_eq!(server.isolation(), Isolation::Session);
     assert_eq!(policy.budget.get(), 4);
@@ -148,12 +150,12 @@ fn every_setting_reaches_the_server() {
 #[test]
 fn camel_case_means_the_same() {
     let snake = one(
-        r#""command": "x", "startup_timeout": 4, "call_timeout": 9, "call_idle_timeout": 8, "idle_stop": 5,
+        r#""command": "x", "startup_timeout": 4, "call_timeout": 9, "call_idle_timeout": 8, "wait_timeout": 7, "idle_stop": 5,
         "restart": { "when_spent": "give_up", "stable_after": 3, "bucket": { "refill_every": 2 } },
         "probe": { "after_silence": 6 }"#,
     );
     let camel = one(
-        r#""command": "x", "startupTimeout": 4, "callTimeout": 9, "callIdleTimeout": 8, "idleStop": 5,
+        r#""command": "x", "startupTimeout": 4, "callTimeout": 9, "callIdleTimeout": 8, "waitTimeout": 7, "idleStop": 5,
         "restart": { "whenSpent": "give_up", "stableAfter": 3, "bucket": { "refillEvery": 2 } },
         "probe": { "afterSilence": 6 }"#,
     );

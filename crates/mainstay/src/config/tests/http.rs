@@ -34,7 +34,7 @@ fn the_files_of_other_programs_name_an_address_in_their_own_way() {
         ),
         (
             r#""httpUrl": "https://mcp.example/mcp", "command": null"#,
-            HttpKind::Auto,
+            HttpKind::Streamable,
         ),
         (
             r#""type": "remote", "url": "https://mcp.example/mcp""#,

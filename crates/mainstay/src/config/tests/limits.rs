@@ -71,6 +71,7 @@ fn any_value_may_stand_anywhere_without_a_panic() {
         "startup_timeout",
         "call_timeout",
         "call_idle_timeout",
+        "wait_timeout",
         "restart",
         "replay",
         "probe",
