@@ -30,6 +30,8 @@ pub enum HttpFault {
     Reply(Reply),
     /// Answers properly, compressed, whatever the request says of that.
     Compress(Compression),
+    /// Answers properly, with a byte order mark before the body.
+    ByteOrderMark,
     /// Performs the message, and answers with a gzip body that stands for a result of so many bytes.
     CompressedBomb(usize),
     /// Closes the connection after so many bytes of the body.

@@ -11,6 +11,9 @@ use super::plan::Plan;
 use super::server::Server;
 use super::wire::{Head, chunk};
 
+/// What some servers write before a text.
+pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Why no further request is read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -70,6 +73,8 @@ impl Out {
 
     /// A complete answer with a length.
     pub(super) async fn whole(&mut self, head: Head, body: &[u8], plan: &Plan) -> Result<(), End> {
+        let marked = plan.byte_order_mark.then(|| [BYTE_ORDER_MARK, body].concat());
+        let body = marked.as_deref().unwrap_or(body);
         let compressed = plan
             .compression
             .map(|compression| Encoder::new(compression).whole(body));

@@ -15,6 +15,7 @@ pub(super) struct Plan {
     pub(super) content_type: Option<String>,
     pub(super) reply: Option<Reply>,
     pub(super) compression: Option<Compression>,
+    pub(super) byte_order_mark: bool,
     pub(super) drop_after: Option<usize>,
     pub(super) drop_after_events: Option<usize>,
     pub(super) end_after_events: Option<usize>,
@@ -89,6 +90,7 @@ impl Plan {
             HttpFault::HugeHeader(bytes) => self.huge_header = Some(bytes),
             HttpFault::ContentType(content_type) => self.content_type = Some(content_type),
             HttpFault::Reply(reply) => self.reply = Some(reply),
+            HttpFault::ByteOrderMark => self.byte_order_mark = true,
             HttpFault::Compress(compression) => self.compression = Some(compression),
             HttpFault::CompressedBomb(bytes) => {
                 self.compression = Some(Compression::Gzip);

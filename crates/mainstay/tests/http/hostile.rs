@@ -130,6 +130,7 @@ async fn a_call_that_meets_a_bad_body_ends_in_time() {
         meets(speaks, HttpFault::DropAfter(20), &[Lost]).await;
         meets(speaks, HttpFault::BadFraming, &[Lost]).await;
         meets(speaks, HttpFault::InvalidUtf8, &[Answered, BadAnswer]).await;
+        meets(speaks, HttpFault::ByteOrderMark, &[Answered]).await;
     }
 }
 

@@ -4,12 +4,13 @@ use std::error::Error;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use rustls::AlertDescription;
 use tokio::time::timeout;
 
 use super::challenge::Challenge;
+use super::events::BYTE_ORDER_MARK;
 use super::failure::{HttpFailure, Step};
 use super::line::Response;
 use super::options::HttpOptions;
@@ -180,7 +181,9 @@ pub(in crate::transport) async fn read_body(
         }
         rest.extend_from_slice(&chunk);
     }
-    Ok(if rest.is_empty() { body } else { rest.freeze() })
+    let mut body = if rest.is_empty() { body } else { rest.freeze() };
+    skip_byte_order_mark(&mut body);
+    Ok(body)
 }
 
 /// The beginning of the body of an error, as far as it comes and can be read.
@@ -199,7 +202,16 @@ pub(in crate::transport) async fn read_error(response: &mut Response) -> Bytes {
         }
     };
     let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
-    body.freeze()
+    let mut body = body.freeze();
+    skip_byte_order_mark(&mut body);
+    body
+}
+
+/// Some servers begin with one, though JSON has none.
+fn skip_byte_order_mark(body: &mut Bytes) {
+    if body.starts_with(BYTE_ORDER_MARK) {
+        body.advance(BYTE_ORDER_MARK.len());
+    }
 }
 
 fn of_body(status: u16, body: &[u8]) -> HttpFailure {
