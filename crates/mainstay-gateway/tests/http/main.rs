@@ -7,6 +7,7 @@ mod wire;
 mod bounds;
 mod closing;
 mod disturbing;
+mod first_run;
 mod flood;
 mod guarding;
 mod old_sse;
