@@ -468,9 +468,10 @@ fn say(field: &Field<'_>, remark: Remark, report: &mut Report<'_>) {
             );
             field.warning(report, fault);
         }
-        Remark::LiteralUnset => {
+        Remark::LiteralUnset(name) => {
+            let name = name.unwrap_or_else(|| "NAME".to_owned());
             let fault = Fault::new(
-                "a `$NAME` in it is passed on as it is, since no such variable is set",
+                format!("`${name}` is passed on as it is, since no such variable is set"),
                 "set the variable",
             );
             field.warning(report, fault);

@@ -80,7 +80,8 @@ impl<'a> Layout<'a> {
         } else {
             layout.shared_form(root, file, directory, report);
         }
-        if layout.groups.is_empty() {
+        // Claude Code's file holds the servers of other projects, too.
+        if layout.groups.is_empty() && layout.host != Host::ClaudeCode {
             return Err(mend_missing_servers(root, syntax));
         }
         Ok(layout)
@@ -160,9 +161,13 @@ impl<'a> Layout<'a> {
             self.switch(settings, &shown, "disabledMcpServers", false);
         }
         if others > 0 {
-            let what = if others == 1 { "a server" } else { "servers" };
+            let are = if others == 1 {
+                "server of other projects is"
+            } else {
+                "servers of other projects are"
+            };
             let fault = Fault::new(
-                format!("{others} {what} of other projects are not used"),
+                format!("{others} {are} not used"),
                 "run mainstay in the directory of a project to use its servers",
             );
             report.note("projects", property.name_at, fault);

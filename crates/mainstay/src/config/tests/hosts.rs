@@ -113,7 +113,7 @@ const CASES: &[Case] = &[
             "old: old-server off",
         ],
         said: &[
-            "warning 9:74: mcpServers.python.env.OTHER: a `$NAME` in it is passed on as it is, since no such variable is set; set the variable",
+            "warning 9:74: mcpServers.python.env.OTHER: `$UNSET_NAME` is passed on as it is, since no such variable is set; set the variable",
             "note 21:5: mcpServers.old: disabled, since mcp.excluded names it",
         ],
     },
@@ -141,6 +141,15 @@ const CASES: &[Case] = &[
             "note 6:5: mcpServers.both: the server of the same name in this project is used instead",
             r#"note 7:5: mcpServers.quiet: disabled, since projects."/src/app".disabledMcpServers names it"#,
             "note 9:3: projects: 2 servers of other projects are not used; run mainstay in the directory of a project to use its servers",
+        ],
+    },
+    Case {
+        path: "/home/ann/.claude.json",
+        text: r#"{"projects": {"/else": {"mcpServers": {"a": {"command": "x"}}}}}"#,
+        host: Host::ClaudeCode,
+        servers: &[],
+        said: &[
+            "note 1:2: projects: 1 server of other projects is not used; run mainstay in the directory of a project to use its servers",
         ],
     },
     Case {
@@ -214,7 +223,10 @@ const CASES: &[Case] = &[
             "SQLite: npx -y mcp-sqlite /path/to/your/database.db TOKEN=hunter2-token start<15s",
             "Remote: https://mcp.example.com/mcp (http) Authorization=Bearer hunter2-token",
         ],
-        said: &["warning 23:5: mcpServers[2]: this server has no name, so it is not used; give it a `name`"],
+        said: &[
+            "warning 23:5: mcpServers[2]: this server has no name, so it is not used; give it a `name`",
+            "warning 24:5: mcpServers[3]: Continue takes this block from its hub, so it is not used here; write the server out, with its `command` or `url`",
+        ],
     },
     Case {
         path: "/home/ann/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
