@@ -134,6 +134,7 @@ const SERVER: Keys = Keys {
         "auth",
         "authProviderType",
         "oauth",
+        "oauthScopes",
         "oauth_resource",
         "scopes",
         "targetAudience",
@@ -187,6 +188,11 @@ impl<'a> Scope<'a> {
     /// Patterns of `SERVER_TOOL` that are switched off.
     pub(super) fn hidden_tools(&self) -> &[&'a str] {
         &self.layout.hidden
+    }
+
+    /// The only tools that an agent sees, as `@SERVER`, `@SERVER/TOOL` or `*`; `None` for all of them.
+    pub(super) fn granted_tools(&self) -> Option<&[&'a str]> {
+        self.layout.granted.as_deref()
     }
 
     /// The project that the file belongs to, if its place says so.

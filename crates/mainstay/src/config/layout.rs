@@ -23,6 +23,8 @@ pub(super) struct Layout<'a> {
     switches: Vec<Switch<'a>>,
     /// Patterns of `SERVER_TOOL` that are switched off.
     pub(super) hidden: Vec<&'a str>,
+    /// The only tools that an agent sees, as `@SERVER`, `@SERVER/TOOL` or `*`; `None` for all of them.
+    pub(super) granted: Option<Vec<&'a str>>,
 }
 
 /// A collection of servers.
@@ -56,6 +58,7 @@ impl<'a> Layout<'a> {
             inputs: Inputs::of(root.get("inputs")),
             switches: Vec::new(),
             hidden: Vec::new(),
+            granted: None,
         };
         if let Some(node) = root.get("context_servers") {
             layout.host = Host::Zed;
@@ -116,6 +119,10 @@ impl<'a> Layout<'a> {
         match self.host {
             Host::ClaudeCode => self.projects(root, directory, report),
             Host::Gemini => self.gemini(root),
+            Host::AmazonQ | Host::Kiro => {
+                let tools = root.get("tools").and_then(Node::as_array);
+                self.granted = tools.map(|tools| tools.iter().filter_map(Node::as_text).collect());
+            }
             _ => {}
         }
     }

@@ -212,7 +212,7 @@ const CASES: &[Case] = &[
         ],
         said: &[
             "note 4:3: extensions.developer: not started, since this extension is a part of Goose itself",
-            r#"error 32:16: extensions.locked.env_keys[0]: Goose keeps the value of "LOCKED_TOKEN" in its own store, and the variable is not set; set the variable in the environment of Mainstay"#,
+            r#"error 32:16: extensions.locked.env_keys[0]: Goose keeps the value of LOCKED_TOKEN in its own store, and it is not set here; set it in the environment of Mainstay"#,
         ],
     },
     Case {
@@ -375,6 +375,63 @@ fn tools_that_a_program_hides_are_hidden() {
             shown(&configuration, server, tools),
             expected,
             "{server} of {path}"
+        );
+    }
+}
+
+#[test]
+fn an_agent_of_amazon_q_sees_the_tools_that_it_names() {
+    let text = r#"{"name": "a", "tools": ["fs_read", "@docs/search", "@docs/read_*", "@git", "@gitlab/list"],
+        "mcpServers": {"docs": {"command": "d"}, "git": {"command": "g"}, "time": {"command": "t"}}}"#;
+    let configuration = parse(text, "/home/ann/.aws/amazonq/cli-agents/a.json").unwrap();
+    assert_eq!(configuration.host, Host::AmazonQ);
+    let tools = ["search", "read_page", "write", "list"];
+    assert_eq!(shown(&configuration, "docs", &tools), ["search", "read_page"]);
+    assert_eq!(shown(&configuration, "git", &tools), tools);
+    assert_eq!(shown(&configuration, "time", &tools), Vec::<&str>::new());
+    assert!(configuration.problems.is_empty(), "{:?}", configuration.problems);
+}
+
+/// Every fixture, cut off at many of its characters and with many of them replaced. Steps keep the test short; with steps
+/// of one it passes, too.
+#[test]
+fn no_broken_file_brings_the_reader_down_or_a_secret_into_a_message() {
+    let secrets = ["hunter2-token", "abc-secret", "MY_ENV_VALUE", "of-extension"];
+    let check = |text: &str, path: &str| {
+        let said = match parse(text, path) {
+            Ok(configuration) => format!("{configuration:?}"),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        for secret in secrets {
+            assert!(!said.contains(secret), "{path}: {said}\n{text}");
+        }
+    };
+    for case in CASES {
+        for (at, _) in case.text.char_indices().step_by(5) {
+            check(&case.text[..at], case.path);
+        }
+        for (at, c) in case.text.char_indices().step_by(17) {
+            for other in ['"', '{', '\n', '$'] {
+                let mut text = case.text.to_owned();
+                text.replace_range(at..at + c.len_utf8(), other.encode_utf8(&mut [0; 4]));
+                check(&text, case.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_value_that_a_slip_makes_a_part_of_its_key_is_not_shown() {
+    for text in [
+        "mcpServers: {s: {command: x, env: {KEY:sesame}}}",
+        "mcpServers: {s: {command: x, env: {KEY sesame}}}",
+        "mcpServers: {s: {url: \"https://h/\", headers: {Authorization:sesame}}}",
+    ] {
+        let configuration = parse(text, "/m.yaml").unwrap();
+        assert!(configuration.refused.contains("s"));
+        assert!(
+            !format!("{configuration:?}").contains("sesame"),
+            "{configuration:?}"
         );
     }
 }
