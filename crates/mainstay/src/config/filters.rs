@@ -31,7 +31,7 @@ pub(super) fn tools(
     match granted(server, scope) {
         None => {}
         Some(names) if names.is_empty() => hidden.push(Glob::new("*")),
-        Some(names) => view = names.into_iter().fold(view, |view, name| view.include(name)),
+        Some(names) => view = names.into_iter().fold(view, ToolView::include),
     }
     for field in HIDDEN.iter().filter_map(|key| fields.get(key)) {
         report.saw("tools.exclude", &field.shown, field.at);

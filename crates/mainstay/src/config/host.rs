@@ -95,9 +95,9 @@ impl Host {
         }
     }
 
-    /// Whether `$NAME` stands for a variable.
+    /// Whether `$NAME` stands for a variable everywhere.
     pub(super) fn expands_bare_names(self) -> bool {
-        matches!(self, Self::Gemini | Self::Goose)
+        self == Self::Gemini
     }
 
     /// Whether `{env:NAME}` and `{file:PATH}` stand for something.

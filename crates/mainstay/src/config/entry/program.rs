@@ -193,11 +193,13 @@ fn env_file(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Ve
     file.variables
 }
 
-/// The value of a variable. VS Code adds to the `PATH` that there is.
+/// The value of a variable. VS Code adds to the `PATH` that there is, unless the value holds that already.
 fn variable(name: &str, value: &str, scope: &Scope<'_>) -> String {
     let inherited = (scope.variables.lookup)(name).filter(|path| !path.is_empty());
     match inherited {
-        Some(path) if name == "PATH" && scope.host() == Host::VsCode => format!("{path}:{value}"),
+        Some(path) if name == "PATH" && scope.host() == Host::VsCode && !value.contains(&path) => {
+            format!("{path}:{value}")
+        }
         Some(_) | None => value.to_owned(),
     }
 }

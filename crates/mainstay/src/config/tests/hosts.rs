@@ -207,12 +207,13 @@ const CASES: &[Case] = &[
         text: include_str!("hosts/goose.yaml"),
         host: Host::Goose,
         servers: &[
-            "fetch: uvx mcp-server-fetch LEVEL=3 call<120s",
+            "fetch: uvx mcp-server-fetch $HOME LEVEL=3 call<120s",
             "remote: https://mcp.example.com/mcp (http) Authorization=Bearer of-extension",
         ],
         said: &[
             "note 4:3: extensions.developer: not started, since this extension is a part of Goose itself",
-            r#"error 32:16: extensions.locked.env_keys[0]: Goose keeps the value of LOCKED_TOKEN in its own store, and it is not set here; set it in the environment of Mainstay"#,
+            "warning 18:9: extensions.fetch.args[1]: `$HOME` is no variable here and is passed on as it is; write ${HOME} for its value",
+            r#"error 33:16: extensions.locked.env_keys[0]: Goose keeps the value of LOCKED_TOKEN in its own store, and it is not set here; set it in the environment of Mainstay"#,
         ],
     },
     Case {
