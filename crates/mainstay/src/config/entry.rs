@@ -73,6 +73,7 @@ const SERVER: Keys = Keys {
         "replay",
         "probe",
         "idle_stop",
+        "refresh_interval",
         "waiters",
         "tools",
     ],

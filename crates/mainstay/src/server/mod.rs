@@ -11,8 +11,10 @@ mod lease;
 mod notify;
 mod options;
 mod ping;
+mod refresh;
 mod settings;
 mod slot;
+mod starting;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -27,17 +29,19 @@ use tokio::time::{Instant, timeout_at};
 pub use ask::WishError;
 pub use call::Reply;
 pub use error::{CallError, NotConnected};
+use lease::Wait;
 pub use notify::NotifyError;
 pub use options::{CallOptions, Waiting};
 pub use ping::Pong;
+pub use refresh::RefreshError;
 pub(crate) use settings::Settings;
 pub(crate) use slot::Slot;
 pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
-use crate::catalog::ServerCatalog;
+use crate::catalog::{About, ServerCatalog};
 use crate::config::ToolView;
 use crate::keeper::{Command, Refusal, Taken};
-use crate::process::StderrLine;
+use crate::process::{StderrFollower, StderrLine};
 
 /// A server of a fleet. Clones are handles of the same server.
 #[derive(Clone)]
@@ -78,6 +82,12 @@ impl Server {
         self.0.status.subscribe()
     }
 
+    /// What the server said of itself when it was last connected, in this process or, as the store has it, in an earlier one.
+    /// `None` where it never was.
+    pub fn about(&self) -> Option<Arc<About>> {
+        self.0.about.load_full()
+    }
+
     /// What the server offered when it was last listed with success.
     pub fn catalog(&self) -> Option<Arc<ServerCatalog>> {
         self.0.catalog.load_full()
@@ -88,32 +98,42 @@ impl Server {
         self.0.settings.load().view.clone()
     }
 
+    /// How long a call waits for the server's connection, where the call does not say otherwise.
+    pub fn wait_timeout(&self) -> Duration {
+        self.0.settings.load().wait_timeout()
+    }
+
     /// The last lines that the server wrote to stderr, oldest first.
     pub fn stderr_tail(&self, lines: usize) -> Vec<StderrLine> {
         self.0.stderr.tail(lines)
     }
 
-    /// Waits until the server is connected. Fails at once where waiting is in vain: disabled, given up, out of budget.
+    /// Follows what the server writes to stderr from now on, byte for byte and across restarts. A follower that does not read in
+    /// time misses some of it and is told so; it never holds the server up.
+    pub fn follow_stderr(&self) -> StderrFollower<bytes::Bytes> {
+        self.0.stderr.follow_bytes()
+    }
+
+    /// The same line by line, as [`stderr_tail`](Self::stderr_tail) has them: cut to a bound, without control characters.
+    pub fn follow_stderr_lines(&self) -> StderrFollower<StderrLine> {
+        self.0.stderr.follow_lines()
+    }
+
+    /// Waits until the server is connected; one that rests is started. Fails at once where it is not coming: disabled, given
+    /// up, out of budget.
     ///
     /// Cancel safety: dropping it changes nothing.
     pub async fn wait_connected(&self, within: Duration) -> Result<Status, CallError> {
         let began = Instant::now();
         let mut status = self.watch();
-        let failures = status.borrow().keeper_failures;
+        let wait = Wait::begun(&status.borrow());
         loop {
             let seen = status.borrow_and_update().clone();
             if seen.state == StateKind::Connected {
                 return Ok((*seen).clone());
             }
-            if seen.keeper_failures != failures {
-                return Err(CallError::KeeperFailed {
-                    server: self.0.name.clone(),
-                });
-            }
-            if !seen.is_coming() {
-                return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
-            }
-            self.0.wake_if_idle(&seen);
+            wait.is_worth_it(&seen)?;
+            self.0.wake_if_resting(&seen);
             let waited = timeout_at(began + within, status.changed()).await;
             if !matches!(waited, Ok(Ok(()))) {
                 let now = Box::new(NotConnected::from(&**status.borrow()));
