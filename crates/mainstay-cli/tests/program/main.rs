@@ -20,6 +20,7 @@ mod call;
 mod check;
 mod configuration;
 mod draining;
+mod everyday;
 mod host;
 mod hostile;
 mod http;

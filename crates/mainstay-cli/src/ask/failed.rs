@@ -1,0 +1,120 @@
+//! A request that failed: why, what the server said last, and whether it may have run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay::{CallError, Outcome, PlainText, Server, Trouble};
+
+use super::Asking;
+use crate::exit::{Done, Exit};
+use crate::json;
+use crate::output::{Text, plain, text};
+use crate::pick::Sought;
+
+/// How long the end of a process may take to be known once its connection is lost.
+const HINDSIGHT_TIMEOUT: Duration = Duration::from_millis(500);
+
+impl Asking<'_> {
+    /// Reports an error of the library.
+    pub(crate) async fn failed(&self, server: &Server, error: &CallError) -> Done {
+        let outcome = error.outcome();
+        let exit = Exit::of_call(outcome);
+        let trouble = trouble(server, error).await;
+        let trouble = trouble.as_deref();
+        if self.request.json {
+            let document = json::Answer::failed(self.asked(), error, exit == Exit::MayHaveRun, trouble);
+            self.screen.print(Text::document(&document))?;
+            return Ok(exit);
+        }
+        self.screen.error(message(error));
+        if let Some(trouble) = trouble {
+            if matches!(error, CallError::Lost { trouble: None, .. }) {
+                self.screen.say(text!("  {}", plain(&trouble.message)));
+            }
+            for line in &trouble.stderr {
+                self.screen.say(text!("  stderr: {}", PlainText::line(line)));
+            }
+        }
+        if self.sought == Sought::Tool {
+            self.screen.say(verdict(outcome));
+        }
+        Ok(exit)
+    }
+
+    /// Reports that a signal came before there was an answer.
+    pub(crate) fn interrupted(&self, exit: Exit) -> Done {
+        // What was handed to the library may be on its way; what was not has certainly not left.
+        let outcome = if self.is_sent.get() {
+            Outcome::Unknown
+        } else {
+            Outcome::NotSent
+        };
+        if self.request.json {
+            let signal = if exit == Exit::Terminated {
+                "SIGTERM"
+            } else {
+                "SIGINT"
+            };
+            let may_have_run = outcome == Outcome::Unknown;
+            let document = json::Answer::interrupted(self.asked(), signal, outcome, may_have_run);
+            self.screen.print(Text::document(&document))?;
+        } else if self.sought == Sought::Tool {
+            self.screen.say(verdict(outcome));
+        }
+        Ok(exit)
+    }
+}
+
+/// The error, without what is said beside it: stderr has its own lines, and the verdict too.
+fn message(error: &CallError) -> Text {
+    match error {
+        CallError::NotConnected(now) => {
+            let mut said = text!("server {} is {}", plain(&now.server), now.state);
+            if let Some(reason) = now.reason {
+                said.push(text!(" ({})", reason.as_str()));
+            }
+            if let Some(trouble) = &now.last_error {
+                said.push(text!(": {}", plain(&trouble.message)));
+            }
+            said
+        }
+        CallError::Lost {
+            server,
+            reason,
+            trouble,
+            ..
+        } => {
+            let why = trouble.as_ref().map_or(reason, |trouble| &trouble.message);
+            text!(
+                "the connection to server {} was lost: {}",
+                plain(server),
+                plain(why)
+            )
+        }
+        other => Text::lines(&other.to_string()),
+    }
+}
+
+/// What is known of the server's own trouble; when a connection was lost, its process may be a moment from ending.
+async fn trouble(server: &Server, error: &CallError) -> Option<Arc<Trouble>> {
+    match error {
+        CallError::Lost { generation, .. } => {
+            let moved_on = |status: &mainstay::Status| status.generation != Some(*generation);
+            let status = server.wait_until(HINDSIGHT_TIMEOUT, moved_on).await;
+            status.and_then(|status| status.last_error)
+        }
+        CallError::NotConnected(now) | CallError::WaitTimedOut { now, .. } => now.last_error.clone(),
+        _ => None,
+    }
+}
+
+/// What a person must know before trying again.
+fn verdict(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::NotSent => "the call was not sent: it did not run",
+        Outcome::Refused => "the call was refused: it did not run",
+        Outcome::Answered => "the call was answered: the server says why it failed",
+        Outcome::Unknown => "the call may have run: find out before you repeat it",
+        _ => "the call may have run: find out before you repeat it",
+    }
+}
