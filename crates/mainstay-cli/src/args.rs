@@ -1,7 +1,7 @@
 //! What can be asked of the program.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -269,7 +269,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7332")]
     pub(crate) listen: SocketAddr,
     /// Serve one client on stdin and stdout instead, until it closes stdin
-    #[arg(long, conflicts_with_all = ["listen", "token_file", "token_env", "tls_cert", "allow_host", "allow_origin", "rate", "drain"])]
+    #[arg(long, conflicts_with_all = [
+        "listen", "token_file", "token_env", "tls_cert", "allow_host", "allow_origin", "max_connections",
+        "max_connections_per_address", "max_sessions", "max_sessions_per_client", "rate", "drain", "access_log",
+    ])]
     pub(crate) stdio: bool,
     /// A file that holds the bearer token which clients must show
     #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
@@ -295,6 +298,18 @@ pub(crate) struct Serve {
     /// How many of them the sessions of one client may have: of one token, or of one address [default: a quarter of all]
     #[arg(long, value_name = "COUNT", conflicts_with = "stdio")]
     pub(crate) max_isolated_per_client: Option<usize>,
+    /// How many connections there may be at once; each open stream is one
+    #[arg(long, value_name = "COUNT", default_value = "4096")]
+    pub(crate) max_connections: NonZeroUsize,
+    /// How many of them one address may have [default: half of all]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_connections_per_address: Option<NonZeroUsize>,
+    /// How many sessions there may be at once; with one more, the longest idle gives way
+    #[arg(long, value_name = "COUNT", default_value = "10000")]
+    pub(crate) max_sessions: NonZeroUsize,
+    /// How many of them one client may have: one token, or one address where none is asked for [default: two fifths of all]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_sessions_per_client: Option<NonZeroUsize>,
     /// Requests that one client may make in a second, and as many at once; without it there is no bound
     #[arg(long, value_name = "COUNT")]
     pub(crate) rate: Option<NonZeroU32>,
@@ -306,14 +321,17 @@ pub(crate) struct Serve {
     /// How long running calls may take when the program is told to end
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
+    /// Log a line for each request: address, method, path, status, server, duration and bytes
+    #[arg(long)]
+    pub(crate) access_log: bool,
 }
 
 /// Serve one server under its own names on stdin and stdout, supervised
 ///
 /// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "npx", …]`. The
 /// first word that is no option of its own begins the command; `--` may stand before it. The server is started when the
-/// host first asks for something, and meets the host as its client. It ends when the host closes stdin, and leaves nothing
-/// behind.
+/// host first asks for something, and meets the host as its client. What it writes to stderr goes to the program's own, as
+/// it is. It ends when the host closes stdin, and leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -330,6 +348,12 @@ pub(crate) struct Wrap {
     /// The variable that holds the bearer token of the address
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
+    /// Put the server's name before each line that it writes to stderr
+    #[arg(long)]
+    pub(crate) stderr_prefix: bool,
+    /// Pass nothing on of what the server writes to stderr
+    #[arg(long, conflicts_with = "stderr_prefix")]
+    pub(crate) no_stderr: bool,
     /// The server's command and its arguments
     #[arg(
         trailing_var_arg = true,

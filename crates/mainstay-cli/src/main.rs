@@ -25,6 +25,7 @@ mod reach;
 mod read;
 mod run;
 mod serve;
+mod server_stderr;
 mod standard;
 mod startup;
 mod tools;

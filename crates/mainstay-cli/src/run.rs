@@ -4,6 +4,7 @@
 //! the library's guardian ends what is left of the servers.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use mainstay::{CloseReport, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -80,10 +81,11 @@ pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     }
 }
 
-/// The signals that end the program.
+/// The signals that end the program, and the one that does not.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Option<(Signal, Screen)>,
 }
 
 impl Signals {
@@ -91,13 +93,42 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
             terminate: signal(SignalKind::terminate()).map_err(Failure::failed)?,
+            hangup: None,
         })
     }
 
+    /// Goes on when SIGHUP comes, and says so. Programs that serve are sent it by whoever changed their configuration, and by
+    /// a terminal that they were started in and have outlived.
+    pub(crate) fn ignoring_hangup(self, screen: &Screen) -> Result<Self, Failure> {
+        let hangup = signal(SignalKind::hangup()).map_err(Failure::failed)?;
+        Ok(Self {
+            hangup: Some((hangup, *screen)),
+            ..self
+        })
+    }
+
+    /// The next signal that ends the program.
     pub(crate) async fn next(&mut self) -> Exit {
+        let Self {
+            interrupt,
+            terminate,
+            hangup,
+        } = self;
         tokio::select! {
-            _ = self.interrupt.recv() => Exit::Interrupted,
-            _ = self.terminate.recv() => Exit::Terminated,
+            _ = interrupt.recv() => Exit::Interrupted,
+            _ = terminate.recv() => Exit::Terminated,
+            never = ignore(hangup) => match never {},
         }
     }
+}
+
+/// Says each time that SIGHUP comes that it changes nothing.
+async fn ignore(hangup: &mut Option<(Signal, Screen)>) -> Infallible {
+    let Some((hangup, screen)) = hangup else {
+        return std::future::pending().await;
+    };
+    while hangup.recv().await.is_some() {
+        screen.note("SIGHUP is ignored: restart the program to make it read its configuration again");
+    }
+    std::future::pending().await
 }

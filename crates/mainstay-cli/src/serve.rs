@@ -1,6 +1,7 @@
 //! `mainstay serve`: all servers as one MCP server, over HTTP or on standard input and output.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
+use crate::server_stderr::Passing;
 use crate::standard::{self, EndsEarly, Input};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
@@ -63,7 +65,16 @@ pub(crate) enum Meets {
         required_within: Duration,
     },
     /// The one client on stdin: they are started when it has said who it is.
-    Client,
+    Client(PassesStderr),
+}
+
+/// What becomes of what a wrapped server writes to stderr, beside being kept for messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PassesStderr {
+    No,
+    Yes,
+    /// With the server's name before each line.
+    Prefixed,
 }
 
 /// Serves one client on stdin and stdout, and closes the servers when it is gone.
@@ -85,6 +96,10 @@ pub(crate) fn serve_stdio(
 /// A signal is the end of the input: what runs has as long as when the host closes it, and nothing new begins.
 async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
+    // A host that is gone needs no wrapped server.
+    if !matches!(meets, Meets::Client(_)) {
+        signals = signals.ignoring_hangup(screen)?;
+    }
     let arrived = tokio::select! {
         arrived = arrived(meets) => arrived,
         exit = signals.next() => return Ok(exit),
@@ -93,6 +108,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         return Ok(Exit::Success);
     };
     let gateway = start(setup, max_isolated, None, introduction);
+    let passing = pass_stderr(&gateway, &scope, meets);
     if let Meets::Gateway { required_within } = meets {
         let waited = required_are_up(&gateway, required_within, &mut signals).await;
         if let Some(done) = waited {
@@ -109,11 +125,15 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     };
     let closing = async {
         if exit.is_some() {
-            screen.note("stopping the servers; interrupt once more to force");
+            // Nothing is said of it: hosts end their servers so, and put what those say into their logs as errors.
             let _ = told.send(());
             served.await;
         }
-        say_late(&gateway.close(setup.stop_within).await, screen);
+        let report = gateway.close(setup.stop_within).await;
+        if let Some(passing) = passing {
+            passing.finish().await;
+        }
+        say_late(&report, screen);
     };
     tokio::select! {
         () = closing => Ok(exit.unwrap_or(Exit::Success)),
@@ -121,12 +141,25 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     }
 }
 
+/// Passes the wrapped server's stderr on. It is asked for before anything is awaited, so that nothing is missed.
+fn pass_stderr(gateway: &Gateway, scope: &Scope, meets: Meets) -> Option<Passing> {
+    let (Scope::Server(name), Meets::Client(passes)) = (scope, meets) else {
+        return None;
+    };
+    let prefixed = match passes {
+        PassesStderr::No => return None,
+        PassesStderr::Yes => false,
+        PassesStderr::Prefixed => true,
+    };
+    Passing::start(&gateway.fleet().server(name)?, prefixed)
+}
+
 /// The client on stdin, and as whom the servers are told of it; `None` when it left before it asked for anything.
 async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
     let input = standard::input();
     match meets {
         Meets::Gateway { .. } => Some((input, None)),
-        Meets::Client => {
+        Meets::Client(_) => {
             let arrival = Arrival::wait(input).await?;
             let introduction = arrival.introduction().cloned();
             Some((Box::new(arrival), introduction))
@@ -136,7 +169,7 @@ async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
 async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &Screen) -> Done {
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = listener.local_addr().map_err(Failure::failed)?;
@@ -250,7 +283,15 @@ fn start(
 }
 
 fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
-    let mut door = HttpDoor::new().drain_within(arguments.drain);
+    let connections = arguments.max_connections.get();
+    let of_address = arguments.max_connections_per_address.map(NonZeroUsize::get);
+    let sessions = arguments.max_sessions.get();
+    let of_client = arguments.max_sessions_per_client.map(NonZeroUsize::get);
+    let mut door = HttpDoor::new()
+        .max_connections(connections, of_address.unwrap_or_else(|| connections.div_ceil(2)))
+        .max_sessions(sessions, of_client.unwrap_or_else(|| share(sessions)))
+        .access_log(arguments.access_log)
+        .drain_within(arguments.drain);
     if let Some(token) = token(arguments)? {
         door = door.token(token);
     }
@@ -269,6 +310,11 @@ fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
             .map_err(Failure::usage)?;
     }
     Ok(door)
+}
+
+/// How many of all sessions one client may have: so many that the others still find room when one takes all it may.
+fn share(sessions: usize) -> usize {
+    sessions.saturating_mul(2).div_ceil(5)
 }
 
 /// The token that clients must show. It never stands on the command line, where every user of the machine could read it.

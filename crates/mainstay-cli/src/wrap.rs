@@ -10,7 +10,7 @@ use crate::args::{Common, Wrap};
 use crate::exit::{Done, Failure};
 use crate::load::{Setup, Source, cache_directory};
 use crate::output::Screen;
-use crate::serve::{Meets, serve_stdio};
+use crate::serve::{Meets, PassesStderr, serve_stdio};
 
 pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
     let server = server(arguments)?;
@@ -25,7 +25,8 @@ pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
         stop_within: common.stop_within,
     };
     // One client on stdin and stdout is one session, and this server is its own in any case.
-    serve_stdio(&setup, Scope::Server(name.into()), Meets::Client, 1, screen)
+    let meets = Meets::Client(passes_stderr(arguments));
+    serve_stdio(&setup, Scope::Server(name.into()), meets, 1, screen)
 }
 
 fn server(arguments: &Wrap) -> Result<ServerConfig, Failure> {
@@ -33,5 +34,17 @@ fn server(arguments: &Wrap) -> Result<ServerConfig, Failure> {
     match &arguments.url {
         Some(url) => adhoc::of_address(url, arguments.bearer_token_env.as_deref(), name),
         None => adhoc::of_command(&arguments.command, name),
+    }
+}
+
+fn passes_stderr(arguments: &Wrap) -> PassesStderr {
+    // A server over HTTP has none.
+    match (
+        arguments.no_stderr || arguments.url.is_some(),
+        arguments.stderr_prefix,
+    ) {
+        (true, _) => PassesStderr::No,
+        (false, true) => PassesStderr::Prefixed,
+        (false, false) => PassesStderr::Yes,
     }
 }

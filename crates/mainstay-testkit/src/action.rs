@@ -35,6 +35,8 @@ pub enum Action {
     },
     /// Lets this long pass before the next action of the same message.
     Wait(Duration),
+    /// Works for this long before the next action of the same message. In memory: waits.
+    Work(Duration, Work),
     /// Drops the remaining actions when the request with this id (its JSON text) was cancelled.
     StopIfCancelled(String),
     /// Starts these actions beside the others.
@@ -98,6 +100,18 @@ pub enum Signal {
     Abrt,
     /// SIGSTOP: alive, and frozen until someone sends SIGCONT.
     Stop,
+}
+
+/// What there is to see of a server that works and says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// It uses processor time.
+    Processor,
+    /// It writes to a file.
+    Disk,
+    /// It starts short-lived children.
+    Children,
 }
 
 /// A child process that sleeps for ten minutes, and says `child PID` in the ledger first.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::action::{Child, Signal};
+use crate::action::{Child, Signal, Work};
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub enum Fault {
     Deaf,
     /// This one request is never answered.
     NoAnswer,
+    /// The next message of any kind ends the process with this code, unanswered. This one takes its usual course. After
+    /// [`Fault::NoAnswer`] it is a loop that died in a process that notices it only when it reads again.
+    ExitAtNext(i32),
     /// Answers properly, this much later.
     Delay {
         /// Milliseconds.
@@ -30,6 +33,13 @@ pub enum Fault {
         ms: u64,
         /// Milliseconds between two lines.
         every_ms: u64,
+    },
+    /// Answers properly, this much later, and works in silence meanwhile, as an installer on a cold cache does.
+    Work {
+        /// Milliseconds.
+        ms: u64,
+        /// What there is to see of it.
+        of: Work,
     },
     /// Answers with this error.
     Error {

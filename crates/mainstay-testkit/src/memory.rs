@@ -192,7 +192,7 @@ impl FarSide {
     async fn perform(&self, mut actions: Vec<Action>) {
         let waits = actions
             .iter()
-            .position(|action| matches!(action, Action::Wait(_)));
+            .position(|action| matches!(action, Action::Wait(_) | Action::Work(..)));
         let rest = actions.split_off(waits.unwrap_or(actions.len()));
         if self.perform_here(actions).await && !rest.is_empty() {
             self.aside(rest);
@@ -219,7 +219,7 @@ impl FarSide {
                     self.shared.seen.send_modify(|seen| seen.note(note));
                     continue;
                 }
-                Action::Wait(pause) => {
+                Action::Wait(pause) | Action::Work(pause, _) => {
                     tokio::time::sleep(pause).await;
                     continue;
                 }

@@ -9,11 +9,11 @@ use std::process::{self, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal as UnixSignal, getpid, kill_process};
 
-use crate::action::{Action, Child, Signal};
+use crate::action::{Action, Child, Signal, Work};
 use crate::ledger::Ledger;
 use crate::responder::Responder;
 use crate::script::Script;
@@ -97,7 +97,7 @@ impl Stage {
     fn perform(self: &Arc<Self>, mut actions: Vec<Action>) {
         let waits = actions
             .iter()
-            .position(|action| matches!(action, Action::Wait(_)));
+            .position(|action| matches!(action, Action::Wait(_) | Action::Work(..)));
         let rest = actions.split_off(waits.unwrap_or(actions.len()));
         if self.perform_here(actions) && !rest.is_empty() {
             let stage = Arc::clone(self);
@@ -120,6 +120,7 @@ impl Stage {
                     self.write(|out| (0..count).try_for_each(|_| out.write_all(&line)));
                 }
                 Action::Wait(pause) => thread::sleep(pause),
+                Action::Work(time, of) => work(time, of),
                 Action::StopIfCancelled(id) => {
                     if self.responder().is_cancelled(&id) {
                         return false;
@@ -187,6 +188,35 @@ impl Stage {
             Ok(_sleeping) => {}
             Err(error) => self.note(&format!("spawn failed: {error}")),
         }
+    }
+}
+
+/// Works in silence, with pauses that leave the processor to others.
+fn work(time: Duration, of: Work) {
+    /// From one piece of work to the next.
+    const PAUSE: Duration = Duration::from_millis(60);
+    let end = Instant::now() + time;
+    let mut file = tempfile::tempfile().expect("make a temporary file");
+    while Instant::now() < end {
+        match of {
+            Work::Processor => {
+                let until = Instant::now() + PAUSE / 2;
+                while Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+            }
+            Work::Disk => {
+                file.write_all(&[b'x'; 16 * 1024])
+                    .and_then(|()| file.set_len(0))
+                    .expect("write to a temporary file");
+            }
+            Work::Children => {
+                // It lives until the next one comes, so that it can be seen.
+                let mut child = Command::new("sleep").arg("0.3").spawn().expect("start sleep");
+                child.wait().expect("wait for sleep");
+            }
+        }
+        thread::sleep(PAUSE);
     }
 }
 

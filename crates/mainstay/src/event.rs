@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use mainstay_lifecycle::{Cause, Generation, StateKind};
+use mainstay_lifecycle::{Cause, Generation, Recovery, StateKind};
 use tokio::sync::broadcast;
 
 use crate::PlainText;
@@ -91,6 +91,8 @@ pub struct Trouble {
     pub stderr: Vec<String>,
     /// What a login needs, where the server asks for one.
     pub challenge: Option<Challenge>,
+    /// Whether only the way failed in which the server was spoken to. The next attempt follows at once, in another way.
+    pub tried_otherwise: bool,
     /// How the request over HTTP failed that opening the connection or listing hung on, where one did.
     pub http: Option<Box<HttpFailure>>,
 }
@@ -113,12 +115,20 @@ impl Trouble {
             exit: None,
             stderr: lines.map(|line| line.text).collect(),
             challenge: None,
+            tried_otherwise: false,
             http: None,
         }
     }
 
     pub(crate) fn with_exit(self, exit: Option<Exit>) -> Self {
         Self { exit, ..self }
+    }
+
+    pub(crate) fn mended_by(self, recovery: Recovery) -> Self {
+        Self {
+            tried_otherwise: recovery == Recovery::RetryOtherwise,
+            ..self
+        }
     }
 
     pub(crate) fn asking_for(self, challenge: Option<&Challenge>) -> Self {

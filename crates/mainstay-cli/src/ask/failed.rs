@@ -17,12 +17,11 @@ const HINDSIGHT_TIMEOUT: Duration = Duration::from_millis(500);
 impl Asking<'_> {
     /// Reports an error of the library.
     pub(crate) async fn failed(&self, server: &Server, error: &CallError) -> Done {
-        let outcome = error.outcome();
-        let exit = Exit::of_call(outcome);
+        let exit = Exit::of_call(error);
         let trouble = trouble(server, error).await;
         let trouble = trouble.as_deref();
         if self.request.json {
-            let document = json::Answer::failed(self.asked(), error, exit == Exit::MayHaveRun, trouble);
+            let document = json::Answer::failed(self.asked(), error, trouble);
             self.screen.print(Text::document(&document))?;
             return Ok(exit);
         }
@@ -36,7 +35,7 @@ impl Asking<'_> {
             }
         }
         if self.sought == Sought::Tool {
-            self.screen.say(verdict(outcome));
+            self.screen.say(verdict(error));
         }
         Ok(exit)
     }
@@ -44,10 +43,10 @@ impl Asking<'_> {
     /// Reports that a signal came before there was an answer.
     pub(crate) fn interrupted(&self, exit: Exit) -> Done {
         // What was handed to the library may be on its way; what was not has certainly not left.
-        let outcome = if self.is_sent.get() {
-            Outcome::Unknown
+        let (outcome, verdict) = if self.is_sent.get() {
+            (Outcome::Unknown, MAY_HAVE_RUN)
         } else {
-            Outcome::NotSent
+            (Outcome::NotSent, NOT_SENT)
         };
         if self.request.json {
             let signal = if exit == Exit::Terminated {
@@ -59,7 +58,7 @@ impl Asking<'_> {
             let document = json::Answer::interrupted(self.asked(), signal, outcome, may_have_run);
             self.screen.print(Text::document(&document))?;
         } else if self.sought == Sought::Tool {
-            self.screen.say(verdict(outcome));
+            self.screen.say(verdict);
         }
         Ok(exit)
     }
@@ -108,13 +107,18 @@ async fn trouble(server: &Server, error: &CallError) -> Option<Arc<Trouble>> {
     }
 }
 
+const NOT_SENT: &str = "the call was not sent: it did not run";
+const MAY_HAVE_RUN: &str = "the call may have run: find out before you repeat it";
+
 /// What a person must know before trying again.
-fn verdict(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::NotSent => "the call was not sent: it did not run",
-        Outcome::Refused => "the call was refused: it did not run",
-        Outcome::Answered => "the call was answered: the server says why it failed",
-        Outcome::Unknown => "the call may have run: find out before you repeat it",
-        _ => "the call may have run: find out before you repeat it",
+fn verdict(error: &CallError) -> &'static str {
+    match (error.outcome(), error) {
+        (Outcome::NotSent, _) => NOT_SENT,
+        (Outcome::Refused, _) => "the call was refused: it did not run",
+        (Outcome::Answered, CallError::Rpc { .. }) => "the call was answered: the server says why it failed",
+        (Outcome::Answered, _) => {
+            "the call has run, and its answer is lost: check its effects before you repeat it"
+        }
+        (_, _) => MAY_HAVE_RUN,
     }
 }

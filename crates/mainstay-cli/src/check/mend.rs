@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use mainstay::config::Target;
-use mainstay::{Reason, ServerConfig, StateKind, Status};
+use mainstay::{Reason, ServerConfig, StartStage, StateKind, Status};
 
 use crate::reach::command_line;
 use crate::startup::Standing;
@@ -31,9 +31,18 @@ pub(crate) fn mend(status: &Status, config: &ServerConfig, file: Option<&Path>) 
             _ => "log in to it",
         }));
     }
-    let Some(error) = &status.last_error else {
-        return Some(Mend::plain("it is still starting: give it longer with --timeout"));
-    };
+    match (&status.last_error, status.start.as_ref().map(|start| start.stage)) {
+        (_, Some(StartStage::Installing)) => {
+            return Some(Mend::plain(
+                "it is still being installed: give it longer with --timeout",
+            ));
+        }
+        (None, Some(_) | None) => {
+            return Some(Mend::plain("it is still starting: give it longer with --timeout"));
+        }
+        (Some(_), Some(_) | None) => {}
+    }
+    let error = status.last_error.as_ref()?;
     if let (Target::Http(target), true) = (config.target(), status.state != StateKind::PermanentlyFailed) {
         return Some(Mend::plain(http::advice(target, error)));
     }

@@ -36,6 +36,8 @@ pub(crate) struct ServerReport {
     pub(crate) offers: Offers,
     /// What was set aside of its offers, in words.
     pub(crate) set_aside: Vec<String>,
+    /// What it has written to stderr so far, while it is still starting.
+    pub(crate) stderr: Vec<String>,
     /// What a person can do about it.
     pub(crate) mend: Option<Mend>,
 }
@@ -69,6 +71,7 @@ impl Report {
                 title: title(&catalog, &status.server),
                 offers: Offers::of(&catalog, &status.server),
                 set_aside: set_aside(&catalog, &status.server),
+                stderr: stderr_so_far(fleet, &status),
                 mend: config.and_then(|config| mend(&status, config, setup.file())),
                 status,
             }
@@ -118,6 +121,23 @@ fn title(catalog: &Catalog, server: &str) -> Option<String> {
         Some(version) => format!("{} {version}", info.name),
         None => info.name,
     })
+}
+
+/// Lines of stderr that are shown of a server that is still starting.
+const STDERR_LINES: usize = 10;
+
+fn stderr_so_far(fleet: &Fleet, status: &Status) -> Vec<String> {
+    let (Some(_), Some(generation)) = (&status.start, status.generation) else {
+        return Vec::new();
+    };
+    let lines = fleet
+        .server(&status.server)
+        .map(|server| server.stderr_tail(STDERR_LINES));
+    let lines = lines.unwrap_or_default().into_iter();
+    lines
+        .filter(|line| line.generation == generation.0)
+        .map(|line| line.text)
+        .collect()
 }
 
 fn set_aside(catalog: &Catalog, server: &str) -> Vec<String> {

@@ -7,7 +7,7 @@ use mainstay::transport::http::Challenge;
 
 use super::report::{Report, ServerReport};
 use crate::output::{Ink, Paint, Text, count, labelled, plain, prose, span, text, wrapped};
-use crate::startup::{Row, Standing, board};
+use crate::startup::{Row, Standing, board, doing};
 
 /// How wide the labels are, with the space behind them.
 const LABELS: usize = 11;
@@ -95,6 +95,10 @@ impl Page {
                 if let Some(challenge) = &error.challenge {
                     text.push(self.login(challenge));
                 }
+            }
+            if let Some(doing) = doing(&server.status) {
+                text.push(self.prose("doing", Ink::None, doing));
+                text.push(self.verbatim("stderr", &server.stderr));
             }
             if let Some(at) = server.status.next_retry {
                 let pause = at.duration_since(SystemTime::now()).unwrap_or_default();

@@ -68,12 +68,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    pub(crate) fn failed(
-        asked: Asked<'a>,
-        error: &CallError,
-        may_have_run: bool,
-        trouble: Option<&mainstay::Trouble>,
-    ) -> Self {
+    pub(crate) fn failed(asked: Asked<'a>, error: &CallError, trouble: Option<&mainstay::Trouble>) -> Self {
         let rpc = match error {
             CallError::Rpc { error, .. } => Some(RpcError::raw(error).clone()),
             _ => None,
@@ -83,7 +78,7 @@ impl<'a> Answer<'a> {
             Failed {
                 message: error.to_string(),
                 outcome: error.outcome().as_str(),
-                may_have_run,
+                may_have_run: error.may_have_run(),
                 retry_after_ms: error.retry_after().map(super::ms),
                 rpc,
                 trouble: trouble.map(Trouble::of),

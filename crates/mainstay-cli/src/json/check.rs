@@ -31,6 +31,7 @@ struct Checked {
     resources: Vec<String>,
     templates: Vec<String>,
     set_aside: Vec<String>,
+    stderr: Vec<String>,
     mend: Option<String>,
 }
 
@@ -104,6 +105,7 @@ impl Checked {
             resources: offers.resources.clone(),
             templates: offers.templates.clone(),
             set_aside: report.set_aside.clone(),
+            stderr: report.stderr.clone(),
             mend: report.mend.as_ref().map(ToString::to_string),
         }
     }

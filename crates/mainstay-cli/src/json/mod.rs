@@ -31,6 +31,8 @@ struct Configuration {
     source: &'static str,
     path: Option<String>,
     found_by: Option<&'static str>,
+    /// The program whose format the file is in; `None` for the one that most programs share.
+    format: Option<&'static str>,
     problems: Vec<Problem>,
     refused: Vec<String>,
     not_used: Vec<String>,
@@ -60,12 +62,21 @@ struct Server {
     attempt: u32,
     budget: u32,
     next_retry_ms: Option<u64>,
+    start: Option<Start>,
     protocol_version: Option<String>,
     era: Option<&'static str>,
     transport: Option<&'static str>,
     listed_at_ms: Option<u64>,
     stale: bool,
     error: Option<Trouble>,
+}
+
+/// What a server does that is being started.
+#[derive(Serialize)]
+struct Start {
+    stage: &'static str,
+    program: Option<String>,
+    for_ms: u64,
 }
 
 /// What went wrong with a server.
@@ -87,16 +98,22 @@ struct Login {
 
 impl Configuration {
     fn of(setup: &Setup) -> Self {
-        let (source, path, found_by) = match &setup.source {
-            Source::File { path, how } => ("file", Some(path.display().to_string()), Some(word(*how))),
-            Source::Demo { .. } => ("demo", None, None),
-            Source::Arguments => ("arguments", None, None),
-            Source::Address => ("address", None, None),
+        let (source, path, found_by, format) = match &setup.source {
+            Source::File { path, how, host } => (
+                "file",
+                Some(path.display().to_string()),
+                Some(word(*how)),
+                host.name(),
+            ),
+            Source::Demo { .. } => ("demo", None, None, None),
+            Source::Arguments => ("arguments", None, None, None),
+            Source::Address => ("address", None, None, None),
         };
         Self {
             source,
             path,
             found_by,
+            format,
             problems: setup.problems.iter().map(Problem::of).collect(),
             refused: setup.refused.iter().cloned().collect(),
             not_used: setup
@@ -144,6 +161,7 @@ impl Server {
             attempt: status.attempt,
             budget: status.budget,
             next_retry_ms: status.next_retry.map(until),
+            start: status.start.as_ref().map(Start::of),
             protocol_version: status.protocol.as_ref().map(|(_, version)| version.to_string()),
             era: status.protocol.as_ref().map(|(era, _)| era.as_str()),
             transport: status.transport.map(mainstay::TransportKind::as_str),
@@ -151,6 +169,16 @@ impl Server {
             stale: status.stale_since.is_some(),
             // The library remembers what went wrong before a recovery; a script asks what is wrong now.
             error: status.last_error.as_deref().filter(|_| !up).map(Trouble::of),
+        }
+    }
+}
+
+impl Start {
+    fn of(start: &mainstay::StartProgress) -> Self {
+        Self {
+            stage: start.stage.as_str(),
+            program: start.program.as_deref().map(str::to_owned),
+            for_ms: ms(start.since.elapsed().unwrap_or_default()),
         }
     }
 }

@@ -63,8 +63,23 @@ impl Row<'_> {
     }
 }
 
-/// The state in words, with the attempt where there is more than one.
+/// The state in words, with what the server does while it starts.
 pub(super) fn state(status: &Status) -> String {
+    match doing(status) {
+        Some(doing) => format!("{}, {doing}", bare_state(status)),
+        None => bare_state(status),
+    }
+}
+
+/// What a server does that is being started, and for how long: `installing: npm, 34.0 s`.
+pub(crate) fn doing(status: &Status) -> Option<String> {
+    let start = status.start.as_ref()?;
+    let time = start.since.elapsed().unwrap_or_default();
+    Some(format!("{}, {}", plain(&start.to_string()), span(time)))
+}
+
+/// The state alone, with the attempt where there is more than one.
+fn bare_state(status: &Status) -> String {
     if status.state == StateKind::Disabled && status.desired == Desired::Enabled {
         return "starting".to_owned();
     }

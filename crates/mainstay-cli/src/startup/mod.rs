@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
 
-pub(crate) use board::{Row, board};
+pub(crate) use board::{Row, board, doing};
 pub(crate) use progress::Progress;
 
 /// Failures in a row after which a command stops waiting for a server. One may be bad luck; a server that fails three

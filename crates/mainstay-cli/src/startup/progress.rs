@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use mainstay::{Fleet, StateKind, Status};
+use mainstay::{Fleet, StartStage, StateKind, Status};
+use tokio::time::Instant;
 
 use super::board::{Row, board, state};
 use super::{Standing, Startup};
@@ -18,7 +20,39 @@ enum Way {
     Silent,
     Redrawn(Live),
     /// What was said of each server last.
-    Lines(HashMap<Arc<str>, (StateKind, u32)>),
+    Lines(HashMap<Arc<str>, Said>),
+}
+
+/// How often a line says again what a server does that is slow to start.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
+/// What a line said of a server.
+struct Said {
+    state: StateKind,
+    attempt: u32,
+    /// How far its start was, and when that was said.
+    start: Option<(StartStage, Instant)>,
+}
+
+impl Said {
+    /// What to say of a server now; `None` where it was said already.
+    fn news(before: Option<&Self>, status: &Status) -> Option<Self> {
+        let is_old = |said: &Self| (said.state, said.attempt) == (status.state, status.attempt);
+        let said = before.filter(|said| is_old(said));
+        // What is up within a second is not said to be starting.
+        let start = status.start.as_ref();
+        let start = start.filter(|start| start.program.is_some() || start.stage == StartStage::Waiting);
+        let start_is_news = start.is_some_and(|start| {
+            said.and_then(|said| said.start)
+                .is_none_or(|(stage, at)| stage != start.stage || at.elapsed() >= SAY_AGAIN)
+        });
+        let is_before_start = status.state == StateKind::Disabled && before.is_none();
+        (said.is_none() && !is_before_start || start_is_news).then(|| Self {
+            state: status.state,
+            attempt: status.attempt,
+            start: start.map(|start| (start.stage, Instant::now())),
+        })
+    }
 }
 
 impl<'s> Progress<'s> {
@@ -44,11 +78,9 @@ impl<'s> Progress<'s> {
             }
             Way::Lines(said) => {
                 for status in statuses {
-                    let now = (status.state, status.attempt);
-                    let before = said.insert(status.server.clone(), now);
-                    let is_before_start = status.state == StateKind::Disabled && before.is_none();
-                    if before != Some(now) && !is_before_start {
+                    if let Some(news) = Said::news(said.get(&status.server), status) {
                         self.screen.note(plain(&line(&row(status))));
+                        said.insert(status.server.clone(), news);
                     }
                 }
             }

@@ -112,7 +112,9 @@ fn json_has_the_documented_keys_and_no_colour() {
     assert_eq!(keys(&document), ["configuration", "ok", "servers", "version"]);
     assert_eq!(
         keys(&document["configuration"]),
-        ["found_by", "not_used", "path", "problems", "refused", "source"]
+        [
+            "format", "found_by", "not_used", "path", "problems", "refused", "source"
+        ]
     );
     let (dying, good) = (&document["servers"][0], &document["servers"][1]);
     let expected = [
@@ -134,7 +136,9 @@ fn json_has_the_documented_keys_and_no_colour() {
         "server",
         "set_aside",
         "stale",
+        "start",
         "state",
+        "stderr",
         "templates",
         "time_ms",
         "title",
@@ -153,4 +157,27 @@ fn json_has_the_documented_keys_and_no_colour() {
     );
     assert_eq!(dying["error"]["exit_code"], 3);
     assert_eq!(dying["error"]["stderr"][0], "cannot find my database");
+}
+
+#[test]
+fn a_server_that_is_still_starting_shows_what_it_does_and_what_it_wrote() {
+    let mut busy = shell("echo 'fetching the package' >&2; npx() { while :; do :; done; }; npx");
+    busy["startup_timeout"] = json!("2s");
+    let sandbox = Sandbox::with(&json!({ "cold": busy }));
+    sandbox
+        .run(&["check", "--timeout", "6s"])
+        .exits(1)
+        .says("cold: connecting, installing: sh, ")
+        .prints("connecting, installing: sh, ")
+        .prints("doing      installing: sh, ")
+        .prints("stderr     fetching the package")
+        .prints("it is still being installed: give it longer with --timeout");
+    let ran = sandbox.run(&["check", "--timeout", "6s", "--json"]);
+    let document = ran.json();
+    let server = &document["servers"][0];
+    assert_eq!(server["start"]["stage"], "installing");
+    assert_eq!(server["start"]["program"], "sh");
+    assert_eq!(server["stderr"][0], "fetching the package");
+    assert_eq!(server["error"], json!(null));
+    sandbox.assert_nothing_is_left();
 }

@@ -21,6 +21,7 @@ mod check;
 mod configuration;
 mod draining;
 mod everyday;
+mod first_run;
 mod host;
 mod hostile;
 mod http;

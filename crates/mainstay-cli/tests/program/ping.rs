@@ -70,6 +70,7 @@ fn json_has_the_documented_keys_alive_or_dead() {
         "reason",
         "server",
         "stale",
+        "start",
         "state",
         "transport",
         "up",

@@ -27,9 +27,16 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts it on a port of its own choice, and comes back when it listens.
     pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+        Self::start_with(sandbox, arguments, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) fn start_with(sandbox: &Sandbox, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut line = vec!["serve", "--listen", "127.0.0.1:0"];
         line.extend(arguments);
-        let mut child = sandbox.command(&line).spawn().expect("the program starts");
+        let mut command = sandbox.command(&line);
+        let child = command.envs(variables.iter().copied()).spawn();
+        let mut child = child.expect("the program starts");
         let errors = BufReader::new(child.stderr.take().expect("piped"));
         let (sender, said) = mpsc::channel();
         // To the end, so that it never finds its pipe full.

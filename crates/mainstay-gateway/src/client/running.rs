@@ -15,8 +15,9 @@ const MAX_RUNNING: usize = 512;
 pub(crate) struct Running(Mutex<Vec<(RawJson, Arc<Notify>)>>);
 
 /// A request that runs; it is over when this is dropped.
-pub(crate) struct Run<'a> {
-    running: &'a Running,
+pub(crate) struct Run {
+    running: Arc<Running>,
+    id: RawJson,
     cancel: Arc<Notify>,
 }
 
@@ -40,21 +41,19 @@ impl From<Busy> for RpcError {
 }
 
 impl Running {
-    /// Notes a request, unless its id is in use or there are too many.
-    pub(crate) fn begin(&self, id: &RawJson) -> Result<Run<'_>, RpcError> {
+    /// Notes a request, unless its id is in use or there are too many. A door does so as soon as it has read the request, so
+    /// that a cancel which the client sends right behind it finds it.
+    pub(crate) fn begin(self: &Arc<Self>, id: RawJson) -> Result<Run, Busy> {
         let mut running = self.table();
-        check(&running, id)?;
+        check(&running, &id)?;
         let cancel = Arc::new(Notify::new());
         running.push((id.clone(), cancel.clone()));
+        drop(running);
         Ok(Run {
-            running: self,
+            running: self.clone(),
+            id,
             cancel,
         })
-    }
-
-    /// Whether a request of this id could begin now.
-    pub(crate) fn check(&self, id: &RawJson) -> Result<(), Busy> {
-        check(&self.table(), id)
     }
 
     /// The client does not want the answer any more.
@@ -85,14 +84,19 @@ fn check(running: &[(RawJson, Arc<Notify>)], id: &RawJson) -> Result<(), Busy> {
     Ok(())
 }
 
-impl Run<'_> {
+impl Run {
+    /// What the answer must name.
+    pub(crate) fn id(&self) -> &RawJson {
+        &self.id
+    }
+
     /// Comes back when the client has cancelled it.
     pub(crate) async fn cancelled(&self) {
         self.cancel.notified().await;
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for Run {
     fn drop(&mut self) {
         let mut table = self.running.table();
         if let Some(at) = table

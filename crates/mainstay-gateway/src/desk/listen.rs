@@ -19,7 +19,7 @@ impl Desk {
     /// Tells a modern client what it asked for, until it goes away.
     pub(super) async fn listen(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let wanted = wanted(request.params.as_ref())?;
-        let (line, id) = (Opening::new(request.line.clone()), request.id.clone());
+        let (line, id) = (Opening::new(request.line.clone()), request.run.id().clone());
         let scope = request.client.scope.clone();
         let own = request.client.own().cloned();
         let hearing = self
@@ -34,7 +34,7 @@ impl Desk {
                 topics.push((Topic::Resource(uri), reached));
             }
         }
-        let acknowledged = honoured.written(&request.id);
+        let acknowledged = honoured.written(request.run.id());
         line.open(message::notification(
             "notifications/subscriptions/acknowledged",
             Some(&acknowledged),

@@ -18,6 +18,7 @@ mod passing;
 mod reaching;
 mod roots;
 mod rounds;
+mod starting;
 mod state;
 mod subscriptions;
 pub(crate) mod tasks;
@@ -32,11 +33,12 @@ use mainstay::{Catalog, Era, Fleet, Kind};
 pub(crate) use audience::{Audience, Hearing, fingerprint_of};
 pub(crate) use level::Level;
 pub(crate) use listen::ended;
+pub(crate) use starting::Waits;
 
-use crate::client::{Client, Line};
+use crate::client::{Client, Line, Run};
 use crate::door::Caller;
 use crate::isolation::Isolated;
-use crate::protocol::{RequestMeta, invalid_params, method_not_found};
+use crate::protocol::{RequestMeta, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
 use parked::Parked;
@@ -56,7 +58,7 @@ pub(crate) struct Request<'a> {
     pub(crate) client: &'a Arc<Client>,
     /// Where what belongs to this request goes, its answer excepted.
     pub(crate) line: &'a Arc<dyn Line>,
-    pub(crate) id: RawJson,
+    pub(crate) run: &'a Run,
     pub(crate) method: &'a str,
     pub(crate) params: Option<RawJson>,
     pub(crate) meta: RequestMeta,
@@ -119,15 +121,13 @@ impl Desk {
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub(crate) async fn answer(&self, request: Request<'_>) -> Option<Result<RawJson, RpcError>> {
-        let client = request.client;
-        let run = match client.running.begin(&request.id) {
-            Ok(run) => run,
-            Err(error) => return Some(Err(error)),
-        };
-        let _reachable = client.reachable(request.line);
+        let _reachable = request.client.reachable(request.line);
+        let run = request.run;
         tokio::select! {
-            answer = self.dispatch(request) => Some(answer),
+            // A request that was cancelled before it began reaches no server.
+            biased;
             () = run.cancelled() => None,
+            answer = self.dispatch(request) => Some(answer),
         }
     }
 
@@ -135,14 +135,14 @@ impl Desk {
         if let Scope::Server(name) = &request.client.scope
             && self.fleet.server(name).is_none()
         {
-            return Err(invalid_params(format!("there is no server {name} any more")));
+            return Err(unlisted::gone(name));
         }
         self.check_session(request.client)?;
         let era = request.client.era;
         let of_union = matches!(request.client.scope, Scope::Union);
         match request.method {
-            "initialize" if era == Era::Legacy => self.initialize(&request),
-            "server/discover" if era == Era::Modern => Ok(self.discover(request.client)),
+            "initialize" if era == Era::Legacy => self.initialize(&request).await,
+            "server/discover" if era == Era::Modern => self.discover(request.client).await,
             "ping" if era == Era::Legacy => Ok(RawJson::EMPTY_OBJECT),
             // The modern era has no such methods, whatever the server behind may still know.
             "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"

@@ -112,6 +112,7 @@ pub(super) async fn forward(
     }
 }
 
+/// Tells a client of progress, which it can miss: a flood of it takes the place of no answer.
 pub(super) fn tell(line: &Arc<dyn Line>, params: &RawJson) {
-    line.send(message::notification("notifications/progress", Some(params)));
+    line.offer(message::notification("notifications/progress", Some(params)));
 }

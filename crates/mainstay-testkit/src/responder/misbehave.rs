@@ -34,6 +34,7 @@ pub(super) fn commit(fault: &Fault, request: Option<&Incoming>, actions: &mut Ve
         Fault::Hang => actions.push(Action::Silence),
         Fault::Deaf => actions.extend([Action::Silence, Action::Park]),
         Fault::NoAnswer => {}
+        Fault::ExitAtNext(_) => return Course::Proceed,
         Fault::Error { code, message } => {
             actions.extend(request.map(|request| Answer::error(*code, message).to_action(request)));
         }
@@ -43,6 +44,7 @@ pub(super) fn commit(fault: &Fault, request: Option<&Incoming>, actions: &mut Ve
         Fault::Answer(bad) => return Course::Bent(bad.clone()),
         Fault::Delay { .. }
         | Fault::Chatter { .. }
+        | Fault::Work { .. }
         | Fault::Garbage(_)
         | Fault::Flood { .. }
         | Fault::HugeNotification(_)
@@ -88,6 +90,7 @@ fn nuisance(fault: &Fault, request: Option<&Incoming>) -> Vec<Action> {
     match fault {
         Fault::Delay { ms } => vec![Action::Wait(Duration::from_millis(*ms))],
         Fault::Chatter { ms, every_ms } => chatter(*ms, *every_ms),
+        Fault::Work { ms, of } => vec![Action::Work(Duration::from_millis(*ms), *of)],
         Fault::Garbage(garbage) => vec![rubbish(garbage)],
         Fault::Flood { of, count } => vec![Action::Repeat {
             line: flood_line(*of),
@@ -113,6 +116,7 @@ fn nuisance(fault: &Fault, request: Option<&Incoming>) -> Vec<Action> {
         | Fault::Hang
         | Fault::Deaf
         | Fault::NoAnswer
+        | Fault::ExitAtNext(_)
         | Fault::Error { .. }
         | Fault::Result(_)
         | Fault::Answer(_) => Vec::new(),

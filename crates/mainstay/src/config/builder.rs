@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::Policy;
+use mainstay_lifecycle::{Limits, Policy};
 
 use super::check::{self, Flaw};
 use super::problem::{Problem, Severity, dotted};
 use super::secret::Secret;
 use super::server::{
     DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAIT_TIMEOUT,
-    DEFAULT_WAITERS, Isolation, Replay, ServerConfig,
+    DEFAULT_WAITERS, Isolation, PACKAGE_RUNNER_LIMIT, Replay, ServerConfig,
 };
 use super::target::{
     ClientCertificate, CustomTarget, FilePath, HttpKind, HttpTarget, Provider, StdioTarget, Target, Text,
@@ -227,8 +227,10 @@ impl ServerBuilder {
         self
     }
 
-    /// How long it may be silent while it starts (default: 1 min). What it writes to stderr counts as a sign of life; the
-    /// policy's `limits.open` bounds the whole.
+    /// How long it may be idle while it starts (default: 1 min). What it writes to stderr, and the work of its processes
+    /// (processor time, bytes read or written, processes that come and go), count as signs of life; the policy's
+    /// `limits.open` bounds the whole, at 5 min by default and at 10 min where a package runner such as `npx` may have to
+    /// install the server first.
     pub fn startup_timeout(mut self, timeout: Duration) -> Self {
         self.startup_timeout = timeout;
         self
@@ -324,6 +326,10 @@ impl ServerBuilder {
         };
         let flaws = check::server(&config);
         config.call_idle_timeout = config.call_idle_timeout.min(config.call_timeout);
+        // Where the policy sets no bound of its own, one that installs first has longer.
+        if config.is_package_runner() && config.policy.limits.open == Limits::default().open {
+            config.policy.limits.open = PACKAGE_RUNNER_LIMIT;
+        }
         // Whoever grants a long silence grants a long start.
         config.policy.limits.open = config.policy.limits.open.max(config.startup_timeout);
         (config, flaws)

@@ -7,13 +7,19 @@ use mainstay_lifecycle::Policy;
 
 use super::builder::ServerBuilder;
 use super::identity::Identity;
+use super::runner;
 use super::target::{Target, Text};
 use super::view::ToolView;
 use crate::protocol::Era;
 use crate::transport::Connector;
 
-/// How long a server may be silent while it starts. What it writes to stderr counts as a sign of life.
+/// How long a server may be idle while it starts. What it writes to stderr, and the work of its processes, are signs of
+/// life.
 pub(super) const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a package runner may take to install and start a server, as long as it gives signs of life: enough for a
+/// large package on a slow line.
+pub(super) const PACKAGE_RUNNER_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How long a call may take in all. Longer than any tool a person waits for, shorter than a night.
 pub(super) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
@@ -115,6 +121,14 @@ impl ServerConfig {
         self.era
     }
 
+    /// Whether a package runner such as `npx` or `docker run` starts it, which may have to install it first.
+    pub fn is_package_runner(&self) -> bool {
+        match &self.target {
+            Target::Stdio(program) => runner::is_package_runner(program),
+            Target::Http(_) | Target::Custom(_) => false,
+        }
+    }
+
     /// Whether the server should run.
     pub fn enabled(&self) -> bool {
         self.enabled
@@ -155,7 +169,7 @@ impl ServerConfig {
         self
     }
 
-    /// How long the server may be silent while it starts; the policy's `limits.open` bounds the whole.
+    /// How long the server may be idle while it starts; the policy's `limits.open` bounds the whole.
     pub fn startup_timeout(&self) -> Duration {
         self.startup_timeout
     }

@@ -8,13 +8,13 @@ use mainstay_lifecycle::{
 };
 
 use super::custody::Custody;
-use super::dial::Dial;
+use super::dial::{Dial, DialError, Lesson, TooSlow};
 use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
 use super::{Keeper, Report, draw, listing};
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
-use crate::server::{Reason, Status, TransportKind};
+use crate::server::{Reason, StartProgress, Status, TransportKind};
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
@@ -137,6 +137,10 @@ impl Keeper {
             | State::Disabling
             | State::PermanentlyFailed => None,
         };
+        if cause == Cause::OpenTimedOut {
+            // The dial was cut before it could say so itself.
+            self.learn(Lesson::Unready);
+        }
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a wish is either in here, or finds the connection itself.
@@ -167,7 +171,11 @@ impl Keeper {
         let policy = self.machine.policy();
         let message = match cause {
             Cause::OpenFailed => "the connection could not be opened".to_owned(),
-            Cause::OpenTimedOut => format!("not ready {:?} after its start", policy.limits.open),
+            Cause::OpenTimedOut => {
+                let doing = self.start.as_ref().filter(|(of, _)| Some(*of) == generation);
+                let doing = doing.and_then(|(_, progress)| progress.program.as_deref());
+                DialError::TooSlow(TooSlow::new(policy.limits.open, doing)).to_string()
+            }
             Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
             Cause::Lost => "the connection ended".to_owned(),
             Cause::LoginRequired => "the server asks for a login".to_owned(),
@@ -216,6 +224,7 @@ impl Keeper {
                 .next_attempt()
                 .filter(|_| self.machine.absent().is_none())
                 .map(|at| self.clock.instant(at)),
+            start: self.start_progress().cloned(),
             last_error: self.trouble.clone(),
             pid: live.and_then(|connection| connection.pid),
             protocol: live.map(|connection| {
@@ -233,6 +242,24 @@ impl Keeper {
             keeper_failures: u64::from(self.panics),
         };
         self.slot.status.send_replace(Arc::new(status));
+    }
+
+    /// What the server does while its connection is being opened.
+    fn start_progress(&self) -> Option<&StartProgress> {
+        let (generation, progress) = self.start.as_ref()?;
+        match self.machine.state() {
+            State::Connecting(Attempt::Opening(current, _))
+            | State::Reconnecting(Attempt::Opening(current, _)) => {
+                (current == generation).then_some(progress)
+            }
+            State::Connecting(Attempt::Pausing(..) | Attempt::Listing(_))
+            | State::Reconnecting(Attempt::Pausing(..) | Attempt::Listing(_))
+            | State::Disconnected(_)
+            | State::Disabled
+            | State::Connected(_)
+            | State::Disabling
+            | State::PermanentlyFailed => None,
+        }
     }
 
     fn next_retry(&self) -> Option<SystemTime> {

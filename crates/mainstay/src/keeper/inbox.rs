@@ -12,6 +12,7 @@ use crate::config::ServerConfig;
 use crate::connection::Connection;
 use crate::event::Trouble;
 use crate::process::Stopped;
+use crate::server::StartProgress;
 
 /// Messages that wait for a keeper. A keeper never waits for a peer, so a long queue means a machine without CPU.
 const INBOX: usize = 256;
@@ -20,6 +21,8 @@ const INBOX: usize = 256;
 pub(crate) enum Message {
     Command(Command),
     Report(Report),
+    /// What the server does that this generation starts. The status shows it; it decides nothing.
+    Progress(Generation, StartProgress),
     /// The machine's deadline has come.
     Deadline,
 }
@@ -94,6 +97,10 @@ impl Inbox {
     /// for a full inbox is bounded by the number of connections and calls.
     pub(crate) fn report(&self, report: Report) {
         self.post(Message::Report(report));
+    }
+
+    pub(crate) fn progress(&self, generation: Generation, progress: StartProgress) {
+        self.post(Message::Progress(generation, progress));
     }
 
     pub(crate) fn command(&self, command: Command) {

@@ -14,6 +14,7 @@ mod listing;
 mod login;
 mod published;
 pub(crate) mod recovery;
+mod signs;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -37,7 +38,7 @@ use crate::connection::{Clock, Connection};
 use crate::event::Trouble;
 use crate::process::Stopped;
 use crate::protocol::Dialect;
-use crate::server::{Settings, Slot};
+use crate::server::{Settings, Slot, StartProgress};
 use custody::Custody;
 use knocking::Knocking;
 use login::LoginWatch;
@@ -88,6 +89,8 @@ pub(crate) struct Keeper {
     /// What the report that is being handled says went wrong.
     told: Option<Arc<Trouble>>,
     last_stop: Option<Stopped>,
+    /// What the generation does that was started last.
+    start: Option<(Generation, StartProgress)>,
     since: SystemTime,
     starts: u64,
     panics: u32,
@@ -119,6 +122,7 @@ impl Keeper {
             trouble: None,
             told: None,
             last_stop: None,
+            start: None,
             since: SystemTime::now(),
             starts: 0,
             panics: 0,
@@ -185,6 +189,10 @@ impl Keeper {
                 None
             }
             Message::Command(command) => self.obey(command),
+            Message::Progress(generation, progress) => {
+                self.start = Some((generation, progress));
+                None
+            }
             Message::Report(report) => {
                 let input = self.hear(report);
                 self.take(input);

@@ -44,6 +44,7 @@ impl LastGood {
         };
         let dialect = stored.era.as_deref().and_then(Dialect::from_word);
         let catalog = Arc::new(stored.catalog);
+        slot.about.store(Some(Arc::new(catalog.about().clone())));
         slot.catalog.store(Some(catalog.clone()));
         let last_good = Self {
             catalog: Some(catalog),
@@ -116,6 +117,7 @@ impl LastGood {
     /// Another server goes by this name from now on.
     pub(super) fn forget(&mut self, slot: &Slot) {
         self.withdraw(slot);
+        slot.about.store(None);
         slot.catalog.store(None);
         *self = Self {
             saving: self.saving.take(),

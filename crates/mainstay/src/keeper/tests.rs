@@ -166,7 +166,7 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     };
     let late = [
         Report::Opened(old.clone()),
-        Report::OpenFailed(gone, Box::new(DialError::TooSlow(SOON)), trouble()),
+        Report::OpenFailed(gone, Box::new(DialError::Silent(SOON)), trouble()),
         Report::Listed(gone, Box::new(empty)),
         Report::ListFailed(gone, failed),
         Report::ListChanged(gone),

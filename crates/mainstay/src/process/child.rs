@@ -7,6 +7,7 @@ use tokio::process::Child;
 use tokio::sync::watch;
 
 use super::Exit;
+use super::activity::Observer;
 use super::guardian;
 use super::leader::Leader;
 use super::marker::Marker;
@@ -57,6 +58,11 @@ impl Process {
     /// What the processes of this tree carry as `MAINSTAY_TREE` in their environment.
     pub(crate) fn marker(&self) -> &str {
         self.tree.marker.as_str()
+    }
+
+    /// Looks at what the tree does, while its server starts.
+    pub(crate) fn observer(&self) -> Observer {
+        Observer::new(self.tree.leader.pid())
     }
 
     /// Waits until the leader has ended, by whatever cause; for any number of waiters. The rest of its tree may live on

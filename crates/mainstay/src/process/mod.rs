@@ -10,10 +10,12 @@
 //!
 //! Finding the marker takes `/proc`. On other unixes the tree is the process group, and nothing more.
 
+mod activity;
 mod child;
 mod curfew;
 mod exit;
 mod guardian;
+mod input_gauge;
 mod ladder;
 mod leader;
 mod marker;
@@ -26,11 +28,13 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use activity::{Activity, Observer};
 pub(crate) use child::Process;
 pub(crate) use curfew::Curfew;
 pub use exit::Exit;
+pub(crate) use input_gauge::InputGauge;
 pub(crate) use ladder::Ladder;
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
-pub use stderr::StderrLine;
 pub(crate) use stderr::StderrRing;
+pub use stderr::{Followed, StderrFollower, StderrLine};
 pub(crate) use stop::{Rung, Stopped};

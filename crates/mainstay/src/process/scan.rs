@@ -3,10 +3,60 @@
 //! A look at a process costs 10 to 25 µs, so a scan is run off the runtime's threads, or where there is no runtime.
 //! Where there is no `/proc`, every answer is "nothing", and the tree is the process group alone.
 
-pub(super) use imp::{group_of, processes};
+pub(super) use imp::{bytes_moved, processes, stat};
 
 use memchr::memmem::Finder;
 use rustix::process::Pid;
+
+/// What the system says of one process that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// The first 15 bytes of its name, as the process may have set it.
+    pub(super) name: String,
+    pub(super) parent: i32,
+    pub(super) group: i32,
+    /// The processor time that it and the children it waited for have used, in ticks of 10 ms on nearly every system.
+    pub(super) ticks: u64,
+    /// When it started, in ticks since the system did: tells apart two processes that had the same number.
+    pub(super) started: u64,
+}
+
+impl Stat {
+    /// Reads "pid (name) state parent group …"; `None` for a process that is gone, or a zombie that waits for its parent.
+    fn parse(stat: &[u8]) -> Option<Self> {
+        let name_start = memchr::memchr(b'(', stat)?;
+        // The name may hold anything, a closing bracket too; after it come numbers.
+        let name_end = memchr::memrchr(b')', stat)?;
+        let name = String::from_utf8_lossy(stat.get(name_start + 1..name_end)?).into_owned();
+        let mut fields = str::from_utf8(stat.get(name_end + 2..)?).ok()?.split(' ');
+        if let "Z" | "X" | "x" = fields.next()? {
+            return None;
+        }
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        // Eight fields further on: the ticks of the process in its own code and in the kernel, then those of its children.
+        let mut fields = fields.skip(8);
+        let mut ticks = 0;
+        for _ in 0..4 {
+            ticks += fields.next()?.parse::<u64>().ok()?;
+        }
+        let started = fields.nth(4)?.parse().ok()?;
+        Some(Self {
+            name,
+            parent,
+            group,
+            ticks,
+            started,
+        })
+    }
+}
+
+/// The group of a process that runs; `None` if it is gone, or a zombie that waits for its parent.
+///
+/// Not asked of `getpgid`, whose answer for a group outside this pid namespace (0) rustix takes for impossible.
+pub(super) fn group_of(pid: Pid) -> Option<i32> {
+    stat(pid).map(|stat| stat.group)
+}
 
 /// Looks for one environment entry in other processes, with one buffer for all of them.
 pub(super) struct Search {
@@ -58,7 +108,9 @@ mod imp {
 
     use rustix::process::Pid;
 
-    /// How much of what is said of a process is read: more than goes before its group, however long its name.
+    use super::Stat;
+
+    /// How much of what is said of a process is read: more than goes before the time of its start, however long its name.
     const STAT: usize = 512;
 
     pub(in super::super) fn processes() -> impl Iterator<Item = Pid> {
@@ -66,22 +118,25 @@ mod imp {
         entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
     }
 
-    /// The group of a process that runs; `None` if it is gone, or a zombie that waits for its parent.
-    ///
-    /// Not asked of `getpgid`, whose answer for a group outside this pid namespace (0) rustix takes for impossible.
-    pub(in super::super) fn group_of(pid: Pid) -> Option<i32> {
+    pub(in super::super) fn stat(pid: Pid) -> Option<Stat> {
         let mut stat = [0; STAT];
         let mut file = File::open(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         // One read: to read to the end takes half a dozen, and takes a third of the time of a scan.
         let read = file.read(&mut stat).ok()?;
-        let stat = stat.get(..read)?;
-        // "pid (name) state parent group …": the name may hold anything, a closing bracket too; after it come numbers.
-        let name_end = memchr::memrchr(b')', stat)?;
-        let mut fields = str::from_utf8(stat.get(name_end + 2..)?).ok()?.split(' ');
-        match fields.next()? {
-            "Z" | "X" | "x" => None,
-            _running => fields.nth(1)?.parse().ok(),
-        }
+        Stat::parse(stat.get(..read)?)
+    }
+
+    /// How many bytes the process has read and written, on disk, in pipes and on the network; zero where the system does
+    /// not tell.
+    pub(in super::super) fn bytes_moved(pid: Pid) -> u64 {
+        let io = fs::read_to_string(format!("/proc/{}/io", pid.as_raw_nonzero())).unwrap_or_default();
+        io.lines()
+            .filter_map(|line| {
+                line.strip_prefix("rchar: ")
+                    .or_else(|| line.strip_prefix("wchar: "))
+            })
+            .filter_map(|bytes| bytes.parse::<u64>().ok())
+            .sum()
     }
 
     pub(super) fn environ(pid: Pid) -> Option<File> {
@@ -97,8 +152,12 @@ mod imp {
         std::iter::empty()
     }
 
-    pub(in super::super) fn group_of(_: Pid) -> Option<i32> {
+    pub(in super::super) fn stat(_: Pid) -> Option<super::Stat> {
         None
+    }
+
+    pub(in super::super) fn bytes_moved(_: Pid) -> u64 {
+        0
     }
 
     pub(super) fn environ(_: Pid) -> Option<std::io::Empty> {
@@ -108,7 +167,27 @@ mod imp {
 
 #[cfg(test)]
 mod tests {
-    use super::{Search, WINDOW};
+    use super::{Search, Stat, WINDOW};
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_hides_no_number() {
+        let line = b"71 (npm (x) run) S 70 69 68 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 11 0 5678 99 1 18446";
+        let stat = Stat::parse(line).expect("it runs");
+        assert_eq!(
+            stat,
+            Stat {
+                name: "npm (x) run".to_owned(),
+                parent: 70,
+                group: 69,
+                ticks: 127,
+                started: 5678,
+            }
+        );
+        assert_eq!(
+            Stat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5"),
+            None
+        );
+    }
 
     #[test]
     fn an_entry_is_found_wherever_a_read_cuts_it() {

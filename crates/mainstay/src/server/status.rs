@@ -36,6 +36,8 @@ pub struct Status {
     /// The moment before which no attempt starts, where that is certain. It is not where a port is watched for a server's
     /// return.
     pub(crate) no_attempt_before: Option<Instant>,
+    /// What the server does while a connection is being opened: it waits for its turn, installs, starts.
+    pub start: Option<StartProgress>,
     /// What went wrong last. It stays after a recovery, for whoever asks later.
     pub last_error: Option<Arc<Trouble>>,
     /// The process, where there is one.
@@ -54,6 +56,30 @@ pub struct Status {
     pub starts: u64,
     /// How often the task that owns the server failed and was started again.
     pub keeper_failures: u64,
+}
+
+/// What a server does that is being started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StartProgress {
+    /// How far the start is.
+    pub stage: StartStage,
+    /// Since when this attempt waits, or since when its process runs.
+    pub since: SystemTime,
+    /// The program that works, by its name; `None` while nothing is seen to work.
+    pub program: Option<Arc<str>>,
+}
+
+/// How far a start is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StartStage {
+    /// Other servers start first. Nothing of this one runs yet.
+    Waiting,
+    /// A package runner fetches the server.
+    Installing,
+    /// The server's program runs and has not answered yet; or its address is being reached.
+    Starting,
 }
 
 /// How the messages of a connection travel.
@@ -79,6 +105,42 @@ pub enum Reason {
     AuthRequired,
     /// The budget of failures in a row is spent; it is probed slowly.
     BudgetSpent,
+}
+
+impl StartProgress {
+    pub(crate) fn new(stage: StartStage) -> Self {
+        Self {
+            stage,
+            since: SystemTime::now(),
+            program: None,
+        }
+    }
+}
+
+/// Reads as `installing: npm`.
+impl fmt::Display for StartProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.stage {
+            StartStage::Waiting => "waiting for its turn to start",
+            StartStage::Installing => "installing",
+            StartStage::Starting => "starting",
+        })?;
+        match &self.program {
+            Some(program) => write!(f, ": {program}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StartStage {
+    /// The stage as one word, for logs and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Installing => "installing",
+            Self::Starting => "starting",
+        }
+    }
 }
 
 impl TransportKind {
@@ -125,6 +187,22 @@ impl Reason {
 }
 
 impl Status {
+    /// Whether the server is on its way up: being started, introducing itself, or listed. It is not while it waits for its next
+    /// attempt after one that failed, nor while nothing is under way.
+    pub fn is_starting(&self) -> bool {
+        match self.state {
+            StateKind::Connecting | StateKind::Reconnecting => {
+                let failed = self.last_error.as_ref().filter(|error| !error.tried_otherwise);
+                self.next_retry.is_none() || failed.is_none()
+            }
+            StateKind::Connected
+            | StateKind::Disconnected
+            | StateKind::Disabled
+            | StateKind::Disabling
+            | StateKind::PermanentlyFailed => false,
+        }
+    }
+
     /// Whether a call that waits until this deadline may meet a connection: something is under way, or would be at the
     /// first use, and no attempt is known to start only later.
     pub(crate) fn may_come_by(&self, deadline: Instant) -> bool {

@@ -29,9 +29,9 @@ pub enum Purpose {
     /// Answers a request of the far side. May overtake what is in order, so that calls that wait for room cannot
     /// keep a ping from being answered.
     Reply,
-    /// Withdraws a request whose writing has begun. May overtake what is in order.
+    /// Tells the far side that the answer to a request is not wanted whose writing has begun. May overtake what is in order.
     Cancel {
-        /// The request withdrawn.
+        /// That request.
         id: u64,
     },
 }

@@ -70,6 +70,13 @@ pub trait Outbound: Send + Sync + 'static {
     /// Queues a frame if there is room for it now.
     fn try_send(&self, frame: Frame) -> Result<(), NotQueued>;
 
+    /// Stops carrying a request whose answer nobody wants any more, and frees its place at once. It comes before the frame that
+    /// cancels the request, and also where there is no such frame. By default it does nothing, which suits a transport
+    /// whose requests hold nothing once they are written.
+    fn withdraw(&self, request: u64) {
+        let _ = request;
+    }
+
     /// Closes both directions at once, waiting for nothing; what is queued is dropped. Again is no different.
     fn close(&self);
 }

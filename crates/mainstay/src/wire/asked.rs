@@ -101,6 +101,7 @@ impl<'a> Asked<'a> {
         let waiting = self.shared.pending.take(self.id)?;
         self.ended = true;
         let sent = waiting.withdraw() != Outcome::NotSent;
+        self.shared.outbound.withdraw(self.id);
         if sent && self.cancellable {
             let frame = Frame::new(write::cancelled(self.id, reason), Purpose::Cancel { id: self.id });
             self.shared.send_or_drop(frame);

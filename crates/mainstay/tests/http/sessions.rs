@@ -3,7 +3,7 @@
 use mainstay::{CallError, Cause, Outcome, StateKind};
 use mainstay_testkit::Occurrence;
 use mainstay_testkit::Script;
-use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript, HttpStep};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -56,8 +56,14 @@ async fn many_calls_that_meet_an_expired_session_share_one_new_one_and_succeed()
 
 #[tokio::test]
 async fn a_session_that_is_lost_twice_in_one_call_is_that_calls_failure() {
-    for lost in [HttpFault::status(404), HttpFault::session_lost_as_400()] {
-        let far = serve(Script::new(), HttpScript::new().on("tools/call", lost)).await;
+    for http in [
+        HttpScript::new().on("tools/call", HttpFault::status(404)),
+        HttpScript::new()
+            .loses_sessions_as_400()
+            .without_standalone_stream()
+            .on("tools/call", HttpFault::ForgetSession),
+    ] {
+        let far = serve(Script::new(), http).await;
         let (_fleet, server) = keep(web_at(&far));
         let first = connected(&server).await;
         let error = echo(&server).await.expect_err("both times");
@@ -71,6 +77,52 @@ async fn a_session_that_is_lost_twice_in_one_call_is_that_calls_failure() {
         beyond(&server, generation.0).await;
         assert!(echo(&server).await.is_ok());
     }
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_with_400_is_sent_once_and_harms_no_call_beside_it() {
+    for refusal in [HttpFault::status(400), HttpFault::session_lost_as_400()] {
+        let bad = HttpRule::on("tools/call", refusal).named("put");
+        // It is still under way when the other is refused, and is answered after that.
+        let slow = HttpRule::on("tools/call", HttpFault::Delay { ms: 300 }).named("append");
+        let far = serve(Script::new(), HttpScript::new().rule(bad).rule(slow)).await;
+        let (_fleet, server) = keep(web_at(&far));
+        let first = connected(&server).await;
+        let innocent = tokio::spawn({
+            let server = server.clone();
+            async move { call(&server, "append", json!({ "key": "innocent" })).await }
+        });
+        seen(&far, |traffic| traffic.noted("call append innocent") == 1).await;
+        let error = call(&server, "put", json!({})).await.expect_err("it is bad");
+        assert!(
+            matches!(error, CallError::NotCarried { .. } | CallError::Rpc { .. }),
+            "{error:?}"
+        );
+        let reply = innocent.await.unwrap().expect("nothing is wrong with it");
+        assert_eq!(reply.generation.0, first);
+        assert_eq!(sent(&far, "tools/call"), 2, "each of them once");
+        assert_eq!((sent(&far, "ping"), sent(&far, "initialize")), (1, 1));
+        assert_eq!(server.status().starts, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_asked_for_too_early_is_asked_for_again_and_changes_are_heard() {
+    let get = |fault, n| HttpRule::new(HttpStep::Get, fault).occurrence(Occurrence::Nth(n));
+    let http = HttpScript::new()
+        .rule(get(HttpFault::EndAfterEvents(0), 1))
+        .rule(get(HttpFault::status(409), 2))
+        .rule(get(HttpFault::status(409), 3));
+    let far = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&far));
+    connected(&server).await;
+    seen(&far, |traffic| {
+        traffic.requests("GET") == 4 && traffic.live_streams() == 1
+    })
+    .await;
+    let before = sent(&far, "tools/list");
+    far.notify("notifications/tools/list_changed", &json!({}));
+    seen(&far, |traffic| traffic.sent("tools/list") > before).await;
 }
 
 #[tokio::test]

@@ -8,8 +8,9 @@ use mainstay_testkit::Speaks;
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
-use crate::support::{ERAS, SOON, call, connected, keep, seen, serve, web_at};
+use crate::support::{ERAS, SOON, call, connected, keep, seen, serve, web, web_at};
 
 const MOMENT: Duration = Duration::from_millis(200);
 
@@ -84,6 +85,34 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
         calling.abort();
         assert_cancelled(&far, speaks).await;
         assert_eq!(connected(&server).await, generation);
+    }
+}
+
+#[tokio::test]
+async fn calls_that_are_dropped_at_once_are_all_cancelled_and_their_places_are_free() {
+    // Requests under way at once; the others wait, and were never sent.
+    const UNDER_WAY: usize = 256;
+    for (calls, sse) in [(150, false), (1000, false), (150, true), (1000, true)] {
+        let far = serve(Script::new(), HttpScript::new()).await;
+        let path = if sse { "/sse" } else { "/mcp" };
+        let (_fleet, server) = keep(web("web", &far.url(path)));
+        let generation = connected(&server).await;
+        let mut calling = JoinSet::new();
+        for _ in 0..calls {
+            let server = server.clone();
+            calling.spawn(async move { call(&server, "sleep_ms", json!({ "ms": 600_000 })).await });
+        }
+        // A message is accepted at once over HTTP+SSE, and frees its place then.
+        let sent = if sse { calls } else { calls.min(UNDER_WAY) };
+        seen(&far, |traffic| traffic.count("tools/call") == sent).await;
+        drop(calling);
+        seen(&far, |traffic| {
+            traffic.count("notifications/cancelled") == sent && traffic.noted("cancelled") == sent
+        })
+        .await;
+        let after = call(&server, "echo", json!({})).await.expect("there is room");
+        assert_eq!(after.generation.0, generation);
+        assert_eq!(far.traffic(|traffic| traffic.count("tools/call")), sent + 1);
     }
 }
 

@@ -18,11 +18,12 @@ use super::refusal::{Refusal, empty};
 use super::route::not_allowed;
 use super::session::{InUse, Way};
 use super::stream::Stream;
-use crate::client::{Busy, Line};
+use crate::client::{Busy, Line, Run};
 use crate::desk::Request;
+use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The version whose clients know events without data, which say where to take up a stream.
 const PRIMES_SINCE: &str = "2025-11-25";
@@ -48,10 +49,10 @@ impl Entrance {
             return self.initialize(scope, caller, asked).await;
         }
         let session = self.session(&scope, caller, named, headers)?;
-        check_room(&session, &asked)?;
+        let run = begin(&session, &asked)?;
         let primes = matches!(named, Named::Legacy(version) if version >= PRIMES_SINCE);
         let stream = session.stream(accepts);
-        let work = self.work(session.clone(), stream.clone(), asked);
+        let work = self.work(session.clone(), stream.clone(), run, asked);
         Ok(answer(
             work,
             stream,
@@ -74,16 +75,20 @@ impl Entrance {
             entrance: self,
             session: Some(session.clone()),
         };
+        let run = begin(&session, &asked)?;
         let stream = Arc::new(Stream::passing());
-        let answered = self.work(session.clone(), stream, asked).await;
-        let Some(answered) = answered else {
+        let answered = self.work(session.clone(), stream, run, asked).await;
+        let Some(mut answered) = answered else {
             return Ok(empty(StatusCode::NO_CONTENT));
         };
-        let mut response = answered.response();
-        if answered.result.is_err() {
-            *response.status_mut() = StatusCode::BAD_REQUEST;
-            return Ok(response);
+        if let Some(error) = answered.error() {
+            // Clients show the message of an answer, and of a refusal only its status.
+            if error.code() != SERVER_UNAVAILABLE {
+                answered.status = StatusCode::BAD_REQUEST;
+            }
+            return Ok(answered.response());
         }
+        let mut response = answered.response();
         opened.session = None;
         if let Ok(id) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION, id);
@@ -163,7 +168,13 @@ impl Entrance {
     }
 
     /// The work of answering a request of a session.
-    pub(super) fn work(self: &Arc<Self>, session: InUse, stream: Arc<Stream>, asked: Asked) -> Work {
+    pub(super) fn work(
+        self: &Arc<Self>,
+        session: InUse,
+        stream: Arc<Stream>,
+        run: Run,
+        asked: Asked,
+    ) -> Work {
         let (entrance, job) = (self.clone(), self.busy.begin());
         Box::pin(async move {
             let line: Arc<dyn Line> = stream;
@@ -176,18 +187,14 @@ impl Entrance {
             let request = Request {
                 client: &session.client,
                 line: &line,
-                id: id.clone(),
+                run: &run,
                 method: &method,
                 params,
                 meta,
             };
             let result = entrance.desk.answer(request).await?;
             drop(job);
-            Some(Answer {
-                status: StatusCode::OK,
-                id,
-                result,
-            })
+            Some(Answer::new(StatusCode::OK, id, result))
         })
     }
 }
@@ -197,9 +204,9 @@ pub(super) fn no_session() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, SESSION_NOT_FOUND, what)
 }
 
-/// A session can answer so many requests at the same time, each under an id of its own.
-fn check_room(session: &InUse, asked: &Asked) -> Result<(), Refusal> {
-    session.client.running.check(&asked.id).map_err(|busy| {
+/// Notes a request of a session, which can answer so many at the same time, each under an id of its own.
+fn begin(session: &InUse, asked: &Asked) -> Result<Run, Refusal> {
+    session.client.running.begin(asked.id.clone()).map_err(|busy| {
         let status = match busy {
             Busy::IdInUse => StatusCode::BAD_REQUEST,
             Busy::TooMany => StatusCode::TOO_MANY_REQUESTS,

@@ -12,7 +12,7 @@ use super::headers::check;
 use super::post::{Asked, Posted};
 use super::refusal::Refusal;
 use super::stream::Stream;
-use crate::client::{Client, Line};
+use crate::client::{Client, Line, Run};
 use crate::desk::{Request, ended};
 use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unsupported_version};
 use crate::scope::Scope;
@@ -33,16 +33,24 @@ impl Entrance {
             stream.close();
         }
         let stream = Arc::new(stream);
-        let work = self.work_alone(scope, stream.clone(), asked);
+        let client = Client::of_request(scope, &asked.meta);
+        let run = client.running.begin(asked.id.clone());
+        let run = run.map_err(|busy| Refusal::with(StatusCode::BAD_REQUEST, busy.into()))?;
+        let work = self.work_alone(client, stream.clone(), run, asked);
         Ok(answer(work, stream, Asker::Modern, accepts, hold_back).await)
     }
 
     /// The work of answering a request that stands alone.
-    fn work_alone(self: &Arc<Self>, scope: Scope, stream: Arc<Stream>, asked: Asked) -> Work {
+    fn work_alone(
+        self: &Arc<Self>,
+        client: Arc<Client>,
+        stream: Arc<Stream>,
+        run: Run,
+        asked: Asked,
+    ) -> Work {
         let (entrance, job) = (self.clone(), self.busy.begin());
         Box::pin(async move {
             let line: Arc<dyn Line> = stream;
-            let client = Client::of_request(scope, &asked.meta);
             let Asked {
                 id,
                 method,
@@ -53,7 +61,7 @@ impl Entrance {
             let request = Request {
                 client: &client,
                 line: &line,
-                id: id.clone(),
+                run: &run,
                 method: &method,
                 params,
                 meta,
@@ -65,11 +73,7 @@ impl Entrance {
                 () = entrance.draining(), if listens => Ok(ended(&id)),
             };
             drop(job);
-            Some(Answer {
-                status: status(&result),
-                id,
-                result,
-            })
+            Some(Answer::new(status(&result), id, result))
         })
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::Response;
+use mainstay::message;
 
 use super::answering::events;
 use super::body::Body;
@@ -44,12 +46,37 @@ impl Entrance {
     /// Answers a request on the stream of its session, however long that takes.
     pub(super) fn answer_sse(self: &Arc<Self>, session: InUse, asked: Asked) {
         let stream = session.standing.clone();
-        let work = self.work(session, stream.clone(), asked);
+        let run = match session.client.running.begin(asked.id.clone()) {
+            Ok(run) => run,
+            Err(busy) => {
+                stream.send(message::response(&asked.id, &Err(busy.into())));
+                return;
+            }
+        };
+        let work = self.work(session, stream.clone(), run, asked);
         tokio::spawn(async move {
             if let Some(answer) = work.await {
                 stream.send(answer.line());
             }
         });
+    }
+
+    /// Takes a batch; what it is answered with goes to the stream of its session.
+    pub(super) async fn answer_sse_batch(
+        self: &Arc<Self>,
+        session: InUse,
+        messages: Vec<Bytes>,
+    ) -> Result<(), Refusal> {
+        let stream = session.standing.clone();
+        if let Some(work) = self.take_batch(&session, &stream, messages).await? {
+            tokio::spawn(async move {
+                if let Some(answer) = work.await {
+                    stream.send(answer.line());
+                }
+                drop(session);
+            });
+        }
+        Ok(())
     }
 }
 

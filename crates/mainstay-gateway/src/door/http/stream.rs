@@ -19,7 +19,7 @@ use crate::client::Line;
 /// Messages in a log, read or not. A client that is so far behind does not read.
 const MAX_EVENTS: usize = 1024;
 
-/// Bytes in a log, read or not; the latest message is kept whatever its size.
+/// Bytes in a log, read or not, beside the latest message: that one is kept whatever its size, and drives nothing out.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// What may be in a log, read or not, for a message to be put in that the client can miss: events and bytes. A client that
@@ -302,11 +302,11 @@ impl Line for Stream {
 
 impl Log {
     fn put(&mut self, event: Bytes) {
-        self.bytes += event.len();
-        self.events.push_back(event);
-        while self.events.len() > 1 && (self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES) {
+        while self.events.len() >= MAX_EVENTS || self.bytes > MAX_BYTES {
             self.forget_first();
         }
+        self.bytes += event.len();
+        self.events.push_back(event);
         self.wake();
     }
 

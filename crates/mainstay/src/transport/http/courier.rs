@@ -19,12 +19,12 @@ use super::client::{Endpoint, Outgoing};
 use super::crew::{Carrier, Crew, Load};
 use super::failure::{HttpFailure, Step};
 use super::headline::Headline;
+use super::inquiry::Inquiry;
 use super::line::Response;
 use super::refusal::{Head, Refusal, read_error};
 use super::session::Session;
 use super::{listen, post};
 use crate::transport::{End, Frame, Purpose};
-use crate::wire::Outcome;
 
 const INITIALIZED: &str = "notifications/initialized";
 
@@ -37,13 +37,14 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the farewell to a session may take. Only the end of its server waits for it, and not this long.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What servers answer that do not know a session: the protocol's 404, and 400.
-const SESSION_LOST: [u16; 2] = [400, 404];
+/// What servers answer that do not know a session: the protocol's 404, and 400, which may have other reasons.
+const MAY_BE_LOST: [u16; 2] = [400, 404];
 
 pub(super) struct Courier {
     pub(super) crew: Crew,
     pub(super) endpoint: Endpoint,
     pub(super) session: Session,
+    pub(super) inquiry: Inquiry,
     /// Whether requests have to wait until the server has taken `notifications/initialized`.
     gate: watch::Sender<bool>,
     /// Whether the server ever answered.
@@ -74,17 +75,16 @@ impl Carrier for Courier {
             }
             Purpose::Reply => {
                 Crew::spawn_other(self, Some(load), async move {
-                    let _ = courier.tell(&frame, &SESSION_LOST).await;
+                    let _ = courier.tell(&frame, &MAY_BE_LOST).await;
                 });
             }
-            Purpose::Cancel { id } => {
-                self.crew.withdraw(id);
-                // In the modern era the end of its stream has told the server already.
-                if self.session.is_agreed() {
-                    Crew::spawn_other(self, Some(load), async move {
-                        let _ = courier.tell(&frame, &SESSION_LOST).await;
-                    });
-                }
+            // In the modern era the end of its stream has told the server already.
+            Purpose::Cancel { .. } if !self.session.is_agreed() => {}
+            Purpose::Cancel { .. } => {
+                Crew::spawn_cancel(self, load, async move {
+                    // Boxed, so that one that waits for its turn carries no room for a request.
+                    let _ = Box::pin(courier.tell(&frame, &MAY_BE_LOST)).await;
+                });
             }
         }
     }
@@ -122,6 +122,7 @@ impl Courier {
             crew: Crew::new(),
             endpoint,
             session: Session::default(),
+            inquiry: Inquiry::default(),
             gate: watch::Sender::new(false),
             met: AtomicBool::new(false),
         }
@@ -132,10 +133,12 @@ impl Courier {
         if *self.gate.borrow() {
             let _ = self.gate.subscribe().wait_for(|shut| !shut).await;
         }
-        if let Err(refusal) = post::ask(&self, id, &frame).await {
+        let mut undecided = None;
+        if let Err(refusal) = post::ask(&self, id, &frame, &mut undecided).await {
             let failure = refusal.failure.clone();
             tracing::debug!(id, %failure, outcome = %refusal.outcome, "request failed");
             self.crew.fail(id, refusal);
+            drop(undecided);
             Box::pin(self.draw_consequences(&failure)).await;
         }
     }
@@ -149,13 +152,13 @@ impl Courier {
             }
         }
         let courier = Open(self);
-        if courier.0.tell(&frame, &SESSION_LOST).await.is_ok() {
+        if courier.0.tell(&frame, &MAY_BE_LOST).await.is_ok() {
             Crew::spawn_other(&courier.0, None, listen::standing(courier.0.clone()));
         }
     }
 
-    /// Carries what needs no answer. By these statuses the server says that it does not know the session.
-    async fn tell(&self, frame: &Frame, session_lost: &[u16]) -> Result<(), ()> {
+    /// Carries what needs no answer. By these statuses the server may say that it does not know the session.
+    async fn tell(&self, frame: &Frame, may_be_lost: &[u16]) -> Result<(), ()> {
         let told = async {
             let headline = self.headline(frame.bytes()).of_notification();
             let request = self.post(frame.bytes(), headline).await;
@@ -170,8 +173,8 @@ impl Courier {
             }
             let head = Head::of(&response);
             let body = read_error(&mut response).await;
-            if session_lost.contains(&head.status) {
-                return Err(self.verdict(&head, &body));
+            if may_be_lost.contains(&head.status) {
+                return Err(self.verdict(&head, &body).await);
             }
             Err(Refusal::of_status(&head, &body))
         };
@@ -239,10 +242,9 @@ impl Courier {
     }
 
     /// What a status that is no success means, given the session.
-    pub(super) fn verdict(&self, head: &Head, body: &[u8]) -> Refusal {
-        let status = head.status;
-        if self.session.has_id() && SESSION_LOST.contains(&status) {
-            return Refusal::new(Outcome::Refused, HttpFailure::SessionLost { status });
+    pub(super) async fn verdict(&self, head: &Head, body: &[u8]) -> Refusal {
+        if self.has_lost_session(head.status).await {
+            return Refusal::session_lost(head.status);
         }
         Refusal::of_status(head, body)
     }

@@ -22,8 +22,15 @@ use crate::wire::Outcome;
 /// Requests and notifications under way at once. Each takes a connection, and a process has some thousand files.
 const ORDERED_LANE: usize = 256;
 
-/// Replies and cancellations under way at once; those over the bound are dropped.
-const URGENT_LANE: usize = 64;
+/// Replies under way at once; those over the bound are dropped.
+const REPLY_LANE: usize = 64;
+
+/// Cancellations that wait or are under way; those over the bound are dropped. Each is about a hundred bytes, and they come in
+/// bursts: all requests of a client that goes away are cancelled at once.
+const CANCEL_LANE: usize = 1024;
+
+/// Cancellations under way at once. Each takes a connection, and none is urgent: its request has freed its place already.
+const CANCELS_AT_ONCE: usize = 32;
 
 /// How long a transport that is about to end lets the other requests hear what became of them: a server that lost a
 /// session refuses them all, and a request that was refused may be made again.
@@ -49,7 +56,10 @@ pub(in crate::transport) struct Load {
 pub(in crate::transport) struct Crew {
     life: Mutex<Life>,
     ordered: Arc<Semaphore>,
-    urgent: Arc<Semaphore>,
+    replies: Arc<Semaphore>,
+    cancels: Arc<Semaphore>,
+    /// Turns of the cancellations that are under way.
+    cancelling: Semaphore,
     /// Requests whose fate is not known yet, not even that they were accepted.
     undecided: AtomicUsize,
     /// Told when there is none of them.
@@ -86,7 +96,9 @@ impl Crew {
         Self {
             life: Mutex::new(Life::Ready(Vec::new())),
             ordered: Arc::new(Semaphore::new(ORDERED_LANE)),
-            urgent: Arc::new(Semaphore::new(URGENT_LANE)),
+            replies: Arc::new(Semaphore::new(REPLY_LANE)),
+            cancels: Arc::new(Semaphore::new(CANCEL_LANE)),
+            cancelling: Semaphore::new(CANCELS_AT_ONCE),
             undecided: AtomicUsize::new(0),
             all_decided: Notify::new(),
         }
@@ -135,6 +147,19 @@ impl Crew {
         Self::spawn(carrier, None, load, Box::pin(work));
     }
 
+    /// Cancels a request at the server, in turn with other cancellations.
+    pub(in crate::transport) fn spawn_cancel<C: Carrier>(
+        carrier: &Arc<C>,
+        load: Load,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let waiting = carrier.clone();
+        Self::spawn_other(carrier, Some(load), async move {
+            let _turn = waiting.crew().cancelling.acquire().await;
+            work.await;
+        });
+    }
+
     fn spawn<C: Carrier>(carrier: &Arc<C>, request: Option<u64>, load: Option<Load>, work: Work) {
         let Some(errand) = carrier.crew().enlist(request) else {
             return;
@@ -178,7 +203,7 @@ impl Crew {
     }
 
     /// Drops what is done for a request; its answer is not wanted.
-    pub(in crate::transport) fn withdraw(&self, id: u64) {
+    fn withdraw(&self, id: u64) {
         let task = match &mut *self.life() {
             Life::Running { tasks, .. } => tasks.remove(&Errand::Request(id)),
             Life::Ready(_) | Life::Ended => None,
@@ -228,7 +253,8 @@ impl Crew {
     pub(in crate::transport) fn finish(&self, end: End) -> bool {
         let before = std::mem::replace(&mut *self.life(), Life::Ended);
         self.ordered.close();
-        self.urgent.close();
+        self.replies.close();
+        self.cancels.close();
         match before {
             Life::Running { inbound, tasks, .. } => {
                 tasks.values().flatten().for_each(AbortHandle::abort);
@@ -254,7 +280,8 @@ impl Crew {
     fn lane(&self, purpose: Purpose) -> Arc<Semaphore> {
         match purpose {
             Purpose::Request { .. } | Purpose::Notification => self.ordered.clone(),
-            Purpose::Reply | Purpose::Cancel { .. } => self.urgent.clone(),
+            Purpose::Reply => self.replies.clone(),
+            Purpose::Cancel { .. } => self.cancels.clone(),
         }
     }
 
@@ -287,6 +314,10 @@ impl<C: Carrier> Outbound for Sender<C> {
             Err(TryAcquireError::NoPermits) => Err(NotQueued::Full(frame)),
             Err(TryAcquireError::Closed) => Err(NotQueued::Closed),
         }
+    }
+
+    fn withdraw(&self, request: u64) {
+        self.0.crew().withdraw(request);
     }
 
     fn close(&self) {

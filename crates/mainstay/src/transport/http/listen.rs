@@ -52,6 +52,10 @@ pub(super) async fn standing(courier: Arc<Courier>) {
                 hear(&courier, *response, &mut remains).await;
             }
             Opened::Later => {}
+            // The server cannot go on from that event, and may have a new stream to offer.
+            Opened::Never(HttpFailure::Status { status: 400, .. }) if remains.last_id.is_some() => {
+                remains.last_id = None;
+            }
             // A session that was just opened is not lost: a server without such a stream may say so with 404 as well.
             Opened::Never(failure) => {
                 tracing::debug!(%failure, "no stream of the server's own");
@@ -92,9 +96,10 @@ pub(super) async fn reopen(courier: &Courier, last_id: Option<&str>) -> Opened {
     }
     let head = Head::of(&response);
     match head.status {
-        // A credential may have been renewed by the next time.
-        401 | 429 | 500..=599 => Opened::Later,
-        _other => Opened::Never(courier.verdict(&head, b"").failure),
+        // A credential may have been renewed by the next time, and a server that has not yet noticed the end of the last
+        // stream answers 409.
+        401 | 408 | 409 | 425 | 429 | 500..=599 => Opened::Later,
+        _other => Opened::Never(courier.verdict(&head, b"").await.failure),
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::answer::{Relation, lacks_method, negotiated};
 use super::courier::Courier;
+use super::crew::Undecided;
 use super::events::Events;
 use super::failure::HttpFailure;
 use super::line::Response;
@@ -34,10 +35,16 @@ pub(super) struct Remains {
     pub(super) broken: bool,
 }
 
-/// Asks, and hands over all that comes until the answer has.
+/// Asks, and hands over all that comes until the answer has. Until the server has accepted the request, `undecided` says
+/// that its fate is open.
 ///
 /// Cancel safety: dropping it closes the stream; the server may go on.
-pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(), Refusal> {
+pub(super) async fn ask<'a>(
+    courier: &'a Courier,
+    id: u64,
+    frame: &Frame,
+    undecided: &mut Option<Undecided<'a>>,
+) -> Result<(), Refusal> {
     let headline = courier.headline(frame.bytes());
     let asked = Asked {
         courier,
@@ -54,7 +61,7 @@ pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(),
     if !frame.begin() {
         return Ok(());
     }
-    let undecided = courier.crew.await_verdict();
+    *undecided = Some(courier.crew.await_verdict());
     let limit = courier.endpoint.options.first_byte_timeout;
     let mut response = courier.send(request, limit).await?;
     if response.status() == StatusCode::UNAUTHORIZED
@@ -65,7 +72,7 @@ pub(super) async fn ask(courier: &Courier, id: u64, frame: &Frame) -> Result<(),
     if !response.status().is_success() {
         return Box::pin(asked.refused(&mut response)).await;
     }
-    drop(undecided);
+    *undecided = None;
     if asked.initializes {
         courier.session.open(response.headers());
     }
@@ -116,18 +123,22 @@ impl Asked<'_> {
             Relation::Answer
                 if head.status == 404 && self.courier.session.has_id() && !lacks_method(&body) =>
             {
-                Err(self.courier.verdict(&head, &body))
+                Err(Refusal::session_lost(head.status))
             }
             Relation::Answer => {
                 self.deliver(body);
                 Ok(())
             }
-            // Servers that lost the session answer so: they no longer know whom.
-            Relation::Nameless(answer) if !self.courier.session.has_id() && is_plain_error(head.status) => {
+            // Servers that lost the session answer so: they no longer know whom. Any other error belongs to the request that
+            // it came for.
+            Relation::Nameless(answer) if is_plain_error(head.status) => {
+                if self.courier.has_lost_session(head.status).await {
+                    return Err(Refusal::session_lost(head.status));
+                }
                 self.deliver(answer);
                 Ok(())
             }
-            Relation::Nameless(_) | Relation::Other => Err(self.courier.verdict(&head, &body)),
+            Relation::Nameless(_) | Relation::Other => Err(self.courier.verdict(&head, &body).await),
         }
     }
 

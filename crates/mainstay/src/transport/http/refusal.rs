@@ -49,6 +49,11 @@ impl Refusal {
         Self::new(Outcome::Unknown, failure)
     }
 
+    /// The server does not know the session, so it has done nothing in it.
+    pub(in crate::transport) fn session_lost(status: u16) -> Self {
+        Self::new(Outcome::Refused, HttpFailure::SessionLost { status })
+    }
+
     /// The request could not be carried, or its answer was lost.
     pub(in crate::transport) fn of_mishap(mishap: &Mishap, options: &HttpOptions) -> Self {
         let message = innermost(mishap);

@@ -92,12 +92,11 @@ impl Carrier for Stream {
                     stream.crew.fail(id, refusal);
                 }
             }),
-            Purpose::Notification | Purpose::Reply | Purpose::Cancel { .. } => {
-                Crew::spawn_other(self, Some(load), async move {
-                    if let Err(refusal) = stream.post(&frame).await {
-                        tracing::debug!(failure = %refusal.failure, "message not accepted");
-                    }
-                });
+            Purpose::Notification | Purpose::Reply => {
+                Crew::spawn_other(self, Some(load), async move { stream.tell(&frame).await });
+            }
+            Purpose::Cancel { .. } => {
+                Crew::spawn_cancel(self, load, async move { Box::pin(stream.tell(&frame)).await });
             }
         }
     }
@@ -182,6 +181,13 @@ impl Stream {
                 Ok(Some(piece)) => events.push(&piece),
                 Ok(None) | Err(_) => return End::EndOfStream,
             }
+        }
+    }
+
+    /// Posts what needs no answer.
+    async fn tell(&self, frame: &Frame) {
+        if let Err(refusal) = self.post(frame).await {
+            tracing::debug!(failure = %refusal.failure, "message not accepted");
         }
     }
 

@@ -93,9 +93,23 @@ fn a_log_is_bounded_in_bytes_but_keeps_the_latest() {
     let large = Bytes::from(vec![b'x'; MAX_BYTES + 1]);
     put(&stream, "a");
     stream.send(large.clone());
+    stream.send(large.clone());
     let mut place = stream.open(Some(0));
-    assert_eq!(taken(&stream, &mut place), Poll::Ready(Taken::Event(2, large)));
+    assert_eq!(taken(&stream, &mut place), Poll::Ready(Taken::Event(3, large)));
     assert!(stream.is_empty(), "too large to be kept once it is read");
+}
+
+#[test]
+fn a_large_answer_does_not_cost_its_reader_what_came_before_it() {
+    let stream = Stream::passing();
+    let mut place = stream.open(None);
+    let large = Bytes::from(vec![b'x'; MAX_BYTES + 1]);
+    assert!(stream.offer(Bytes::from_static(b"progress")));
+    stream.send(large.clone());
+    stream.close();
+    assert_eq!(taken(&stream, &mut place), event(1, "progress"));
+    assert_eq!(taken(&stream, &mut place), Poll::Ready(Taken::Event(2, large)));
+    assert_eq!(taken(&stream, &mut place), Poll::Ready(Taken::End));
 }
 
 #[test]

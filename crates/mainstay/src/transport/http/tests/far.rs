@@ -319,6 +319,12 @@ impl Owner {
         self.send(request(id, method), Purpose::Request { id });
     }
 
+    /// Takes a request back, and tells the far side so.
+    pub(crate) fn cancel(&self, id: u64, cancel: &str) {
+        self.outbound.withdraw(id);
+        self.send(cancel.to_owned(), Purpose::Cancel { id });
+    }
+
     pub(crate) fn send(&self, text: String, purpose: Purpose) {
         self.outbound.try_send(Frame::new(text.into(), purpose)).unwrap();
     }

@@ -55,9 +55,44 @@ async fn a_legacy_request_is_cancelled_by_a_notification() {
     owner.ask(2, "slow");
     let asked = far.next().await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
-    owner.send(cancel.into(), Purpose::Cancel { id: 2 });
+    owner.cancel(2, cancel);
     assert_eq!(far.next().await.body, cancel);
     assert!(asked.goes_away().await, "its place is free again");
+}
+
+#[tokio::test]
+async fn all_requests_that_are_dropped_at_once_free_their_places_and_are_cancelled_at_the_server() {
+    // As many as can be under way at once.
+    const REQUESTS: u64 = 256;
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let standing = Owner::session(&far, &mut owner).await;
+    standing.answer(405, "", "").await;
+    let mut under_way = Vec::new();
+    for id in 2..2 + REQUESTS {
+        owner.ask(id, "slow");
+        under_way.push(far.next().await);
+    }
+    for id in 2..2 + REQUESTS {
+        owner.cancel(id, &format!("cancel {id}"));
+    }
+    for asked in under_way {
+        assert!(asked.goes_away().await);
+    }
+    let mut expected: Vec<_> = (2..2 + REQUESTS).map(|id| format!("cancel {id}")).collect();
+    let mut cancelled = Vec::new();
+    for _ in 0..REQUESTS {
+        let cancel = far.next().await;
+        cancelled.push(cancel.body.clone());
+        cancel.answer(202, "", "").await;
+    }
+    expected.sort();
+    cancelled.sort();
+    assert_eq!(cancelled, expected);
+    for id in 1000..1000 + REQUESTS {
+        owner.ask(id, "again");
+        far.next().await.json(200, &json(id)).await;
+        assert_eq!(owner.message().await, json(id));
+    }
 }
 
 #[tokio::test]
@@ -72,12 +107,80 @@ async fn a_lost_session_refuses_every_request_under_way_and_ends_the_transport()
         let second = far.next().await;
         let lost = (Outcome::Refused, HttpFailure::SessionLost { status });
         first.json(status, body).await;
+        if status == 400 {
+            let ping = far.next().await;
+            assert!(ping.body.contains(r#""method":"ping""#), "{}", ping.body);
+            ping.json(status, body).await;
+        }
         assert_eq!(owner.failure(2).await, lost);
         second.json(status, body).await;
         assert_eq!(owner.failure(3).await, lost, "it was refused, not lost");
         assert_eq!(owner.end().await, End::SessionLost);
         far.asked_nothing().await;
     }
+}
+
+#[tokio::test]
+async fn a_400_in_a_session_that_the_server_still_knows_is_the_failure_of_that_request_alone() {
+    let nameless = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"no"},"id":null}"#;
+    for (body, ping_status) in [
+        ("bad call", 200),
+        (nameless, 200),
+        ("bad call", 500),
+        ("bad call", 429),
+    ] {
+        let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+        Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+        owner.ask(2, "innocent");
+        let innocent = far.next().await;
+        owner.ask(3, "bad");
+        far.next().await.json(400, body).await;
+        let ping = far.next().await;
+        assert_eq!(ping.header("mcp-session-id"), Some("s1"));
+        let asked: serde_json::Value = serde_json::from_str(&ping.body).unwrap();
+        assert_eq!(asked["method"], "ping");
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, asked["id"]);
+        ping.json(ping_status, &answer).await;
+        if body == nameless {
+            let named = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32600,"message":"no"}}"#;
+            assert_eq!(owner.message().await, named, "it belongs to that request");
+        } else {
+            let (status, body) = (400, body.to_owned());
+            let own = (Outcome::Refused, HttpFailure::Status { status, body });
+            assert_eq!(owner.failure(3).await, own);
+        }
+        innocent.json(200, &json(2)).await;
+        assert_eq!(owner.message().await, json(2), "the session lives on");
+        far.asked_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_refused_together_share_a_ping_that_was_sent_after_their_refusal() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    let mut asked = Vec::new();
+    for id in 2..8 {
+        owner.ask(id, "a");
+        asked.push(far.next().await);
+    }
+    let mut asked = asked.into_iter();
+    asked.next().unwrap().answer(400, "", "").await;
+    let first = far.next().await;
+    for refused in asked {
+        refused.answer(400, "", "").await;
+    }
+    // Their refusals must have come before the first ping ends; a request that is answered after them shows it.
+    owner.ask(8, "after");
+    far.next().await.json(200, &json(8)).await;
+    assert_eq!(owner.message().await, json(8));
+    first.json(200, &json(0)).await;
+    assert_eq!(owner.failure(2).await.0, Outcome::Refused);
+    far.next().await.json(200, &json(0)).await;
+    for _ in 3..8 {
+        assert!(matches!(owner.heard().await, Heard::Failed(3..8, _)));
+    }
+    far.asked_nothing().await;
 }
 
 #[tokio::test]
@@ -161,6 +264,42 @@ async fn the_stream_of_the_server_is_taken_up_again_from_its_last_event() {
     assert_eq!(standing.header("last-event-id"), Some("e2"));
     standing.answer(404, "", "").await;
     assert_eq!(owner.end().await, End::SessionLost);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_refused_because_the_last_one_seems_open_is_asked_for_again() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let mut standing = Owner::session(&far, &mut owner).await;
+    standing.events("").await;
+    standing.event("data: {\"method\":\"a\"}\n\n").await;
+    owner.message().await;
+    drop(standing);
+    for _ in 0..3 {
+        far.next_of("GET").await.answer(409, "", "").await;
+    }
+    let mut standing = far.next_of("GET").await;
+    standing.events("").await;
+    assert!(matches!(owner.heard().await, Heard::Missed));
+    standing.event("data: {\"method\":\"b\"}\n\n").await;
+    assert_eq!(owner.message().await, r#"{"method":"b"}"#);
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_go_on_from_its_last_event_is_begun_again() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let mut standing = Owner::session(&far, &mut owner).await;
+    standing.events("").await;
+    standing.event("id: e1\ndata: {\"method\":\"a\"}\n\n").await;
+    owner.message().await;
+    drop(standing);
+    let standing = far.next_of("GET").await;
+    assert_eq!(standing.header("last-event-id"), Some("e1"));
+    standing.answer(400, "", "no such event").await;
+    far.next_of("POST").await.json(200, &json(0)).await;
+    let mut standing = far.next_of("GET").await;
+    assert_eq!(standing.header("last-event-id"), None);
+    standing.events("").await;
+    assert!(matches!(owner.heard().await, Heard::Missed));
 }
 
 #[tokio::test]

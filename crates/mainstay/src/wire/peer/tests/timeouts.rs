@@ -122,6 +122,26 @@ async fn dropping_a_request_cancels_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_thousand_requests_that_are_dropped_at_once_are_all_cancelled() {
+    let (peer, mut far, _log) = connect();
+    let mut requests: Vec<_> = (0..1000)
+        .map(|_| Box::pin(peer.request("a", None, within(10))))
+        .collect();
+    for request in &mut requests {
+        poll_once(request.as_mut()).await;
+        far.read().await;
+    }
+    assert_eq!(peer.vitals().in_flight, 1000);
+    drop(requests);
+    assert_eq!((peer.vitals().in_flight, peer.vitals().dropped), (0, 0));
+    for id in 1..=1000 {
+        let cancel = far.read().await;
+        assert!(cancel.contains(&format!(r#""requestId":{id},"#)), "{cancel}");
+    }
+    far.reads_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answered_request_is_not_cancelled() {
     let (peer, mut far, _log) = connect();
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), far.answer(1, "{}"));

@@ -1,0 +1,59 @@
+//! Servers that tell more than a client reads: what the client waits for still comes.
+
+use mainstay_gateway::HttpDoor;
+use serde_json::{Value, json};
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpSocket;
+
+use crate::support::{World, modern, request};
+use crate::wire::{Ask, Reply};
+
+/// Together far more than the system and the gateway hold for a client that does not read.
+const MESSAGES: usize = 3000;
+const LENGTH: usize = 4096;
+
+#[tokio::test]
+async fn a_flood_of_progress_that_a_client_reads_late_does_not_cost_it_its_answer() {
+    let world = World::open(HttpDoor::new()).await;
+    let session = world.session("/mcp/one").await;
+    let params =
+        || json!({ "name": "sleep_ms", "arguments": { "ms": 600_000 }, "_meta": { "progressToken": 1 } });
+    let asks = [
+        modern("/mcp/one", 7, "tools/call", params()),
+        session.sign(Ask::post("/mcp/one", &request(7, "tools/call", params()))),
+    ];
+    for (n, ask) in asks.into_iter().enumerate() {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(world.address).await.unwrap();
+        let text = ask.text(world.address);
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let side = world.server.side();
+        side.wait_for("tools/call", n + 1).await;
+        let params = side.last_params("tools/call").unwrap();
+        let token = &params["_meta"]["progressToken"];
+        let padding = "x".repeat(LENGTH);
+        for step in 1..=MESSAGES {
+            let params = json!({ "progressToken": token, "progress": step, "message": padding });
+            let told = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+            side.inject_message(&told).await;
+        }
+        // The progress token is the id of the request.
+        let answer = json!({ "jsonrpc": "2.0", "id": token, "result": { "content": [] } });
+        side.inject_message(&answer).await;
+
+        let mut reply = Reply::read(BufReader::new(stream)).await;
+        let mut told = 0;
+        let answer = loop {
+            let message: Value = reply.message().await;
+            if message["method"] != "notifications/progress" {
+                break message;
+            }
+            told += 1;
+            assert!(message["params"]["progress"].as_u64() >= Some(told));
+        };
+        assert_eq!(answer["id"], 7, "{answer}");
+        assert!(told > 100, "only {told} of {MESSAGES} came");
+        assert_eq!(reply.event().await, None, "the answer ends the stream");
+    }
+}

@@ -1,0 +1,127 @@
+//! The signs of life of a server that starts: what it writes to stderr, and what its process tree does.
+//!
+//! An installer on a cold cache may say nothing for minutes while it works. So its processes are looked at, once a second
+//! and only while the server starts; what they do is also what the status shows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_lifecycle::Generation;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
+
+use super::dial::Dial;
+use crate::process::{Activity, Observer, Process};
+use crate::server::{Settings, Slot, StartProgress, StartStage};
+
+/// From one look at the processes to the next. A server that is up sooner is never looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// At least so many looks fall within a `startup_timeout`, however short it is.
+const LOOKS_WITHIN_TIMEOUT: u32 = 4;
+
+/// The soonest next look: the system counts processor time in steps of 10 ms.
+const SHORTEST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+pub(super) struct Signs {
+    slot: Arc<Slot>,
+    generation: Generation,
+    /// How long the server may give no sign.
+    limit: Duration,
+    /// The last sign that the processes gave.
+    worked: Instant,
+    /// Where there are processes to look at.
+    observer: Option<Observer>,
+    is_package_runner: bool,
+    progress: StartProgress,
+}
+
+impl Signs {
+    /// Begins with a sign of life: the server was started.
+    pub(super) fn new(dial: &Dial, settings: &Settings, process: Option<&Process>) -> Self {
+        let progress = StartProgress::new(StartStage::Starting);
+        dial.slot.inbox.progress(dial.generation, progress.clone());
+        Self {
+            slot: dial.slot.clone(),
+            generation: dial.generation,
+            limit: settings.startup_timeout(),
+            worked: Instant::now(),
+            observer: process.map(Process::observer),
+            is_package_runner: settings.is_package_runner(),
+            progress,
+        }
+    }
+
+    /// The program that was at work at the last look.
+    pub(super) fn program(&self) -> Option<&str> {
+        self.progress.program.as_deref()
+    }
+
+    /// Comes back when the server has given no sign of life for its limit.
+    ///
+    /// Cancel safety: dropped within a look, nothing more is seen of the processes.
+    pub(super) async fn cease(&mut self) {
+        let interval = (self.limit / LOOKS_WITHIN_TIMEOUT).clamp(SHORTEST_LOOK_INTERVAL, LOOK_INTERVAL);
+        let mut next_look = Instant::now() + interval;
+        loop {
+            let due = self.last_sign() + self.limit;
+            if due <= Instant::now() {
+                return;
+            }
+            if self.observer.is_none() {
+                sleep_until(due).await;
+                continue;
+            }
+            // The last look comes when the time is over: what was done since the one before still counts.
+            sleep_until(next_look.min(due)).await;
+            self.look().await;
+            next_look = Instant::now() + interval;
+        }
+    }
+
+    fn last_sign(&self) -> Instant {
+        let wrote = self.slot.stderr.last_activity();
+        wrote.map_or(self.worked, |wrote| wrote.max(self.worked))
+    }
+
+    async fn look(&mut self) {
+        let Some(mut observer) = self.observer.take() else {
+            return;
+        };
+        let looked = spawn_blocking(move || {
+            let activity = observer.look();
+            (observer, activity)
+        });
+        // Where looking fails, what the server writes is its only sign.
+        let Ok((observer, activity)) = looked.await else {
+            return;
+        };
+        self.observer = Some(observer);
+        if activity.is_busy {
+            self.worked = Instant::now();
+        }
+        self.show(activity);
+    }
+
+    fn show(&mut self, activity: Activity) {
+        let stage = if self.is_package_runner && activity.is_leader {
+            StartStage::Installing
+        } else {
+            StartStage::Starting
+        };
+        let program = activity.program.filter(|_| activity.is_busy).map(Arc::from);
+        let progress = StartProgress {
+            stage: if activity.is_busy {
+                stage
+            } else {
+                self.progress.stage
+            },
+            program,
+            since: self.progress.since,
+        };
+        if progress != self.progress {
+            self.slot.inbox.progress(self.generation, progress.clone());
+            self.progress = progress;
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What a process tree does while its server starts: the signs of life of an installer that says nothing.
+//!
+//! A look compares the tree with the look before. Processor time, bytes read or written, and processes that came or
+//! went count as work; a process that merely exists does not. All trees that start share one scan of `/proc`. Where
+//! there is no `/proc`, no tree is ever seen at work, and what it writes to stderr is its only sign of life.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+
+use super::scan::{self, Stat};
+use crate::PlainText;
+
+/// The processor time between two looks that counts as work. A server that waits for its first message uses less.
+const BUSY_TICKS: u64 = 2;
+
+/// The bytes moved between two looks that count as work: more than a handshake that nobody answers.
+const BUSY_BYTES: u64 = 4 * 1024;
+
+/// How old a scan may be that serves another tree's look. Looks of one tree are further apart.
+const CENSUS_MAX_AGE: Duration = Duration::from_millis(90);
+
+/// What a look found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Activity {
+    /// Whether the tree worked since the last look.
+    pub(crate) is_busy: bool,
+    /// The program that worked most, by the first word of its name.
+    pub(crate) program: Option<String>,
+    /// Whether that was the leader: of a package runner, the runner itself.
+    pub(crate) is_leader: bool,
+}
+
+/// Looks at one tree again and again.
+pub(crate) struct Observer {
+    leader: i32,
+    before: BTreeMap<(i32, u64), Usage>,
+}
+
+#[derive(Clone, Copy)]
+struct Usage {
+    ticks: u64,
+    bytes: u64,
+}
+
+impl Observer {
+    pub(super) fn new(leader: Pid) -> Self {
+        Self {
+            leader: leader.as_raw_nonzero().get(),
+            before: BTreeMap::new(),
+        }
+    }
+
+    /// What the tree did since the last look. Blocks while it reads `/proc`.
+    pub(crate) fn look(&mut self) -> Activity {
+        let census = Census::recent();
+        let mut now = BTreeMap::new();
+        let mut work = Usage { ticks: 0, bytes: 0 };
+        let mut came = false;
+        let mut most: Option<(Usage, i32, &str)> = None;
+        for (pid, stat) in census.tree(self.leader) {
+            let usage = Usage {
+                ticks: stat.ticks,
+                bytes: Pid::from_raw(pid).map_or(0, scan::bytes_moved),
+            };
+            let key = (pid, stat.started);
+            now.insert(key, usage);
+            let before = self.before.get(&key);
+            came |= before.is_none();
+            let before = before.copied().unwrap_or(Usage { ticks: 0, bytes: 0 });
+            let done = Usage {
+                ticks: usage.ticks.saturating_sub(before.ticks),
+                bytes: usage.bytes.saturating_sub(before.bytes),
+            };
+            work.ticks += done.ticks;
+            work.bytes += done.bytes;
+            if most.is_none_or(|(most, ..)| (done.ticks, done.bytes) > (most.ticks, most.bytes)) {
+                most = Some((done, pid, &stat.name));
+            }
+        }
+        let went = self.before.keys().any(|known| !now.contains_key(known));
+        self.before = now;
+        let is_busy = came || went || work.ticks >= BUSY_TICKS || work.bytes >= BUSY_BYTES;
+        Activity {
+            is_busy,
+            program: most.and_then(|(_, _, name)| program(name)),
+            is_leader: most.is_some_and(|(_, pid, _)| pid == self.leader),
+        }
+    }
+}
+
+/// The program that a name stands for: npm calls itself "npm exec @scope/pa".
+fn program(name: &str) -> Option<String> {
+    let name = PlainText::line(name).into_string();
+    name.split_whitespace().next().map(str::to_owned)
+}
+
+/// All processes at one moment.
+struct Census {
+    at: Instant,
+    processes: BTreeMap<i32, Stat>,
+}
+
+impl Census {
+    /// A scan that is not older than [`CENSUS_MAX_AGE`]; of several threads that want one, one scans.
+    fn recent() -> Arc<Self> {
+        static LATEST: Mutex<Option<Arc<Census>>> = Mutex::new(None);
+        let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(census) = latest
+            .as_ref()
+            .filter(|census| census.at.elapsed() < CENSUS_MAX_AGE)
+        {
+            return Arc::clone(census);
+        }
+        let processes = scan::processes()
+            .filter_map(|pid| Some((pid.as_raw_nonzero().get(), scan::stat(pid)?)))
+            .collect();
+        let at = Instant::now();
+        Arc::clone(latest.insert(Arc::new(Self { at, processes })))
+    }
+
+    /// The leader, its group, and all that descends from either.
+    fn tree(&self, leader: i32) -> impl Iterator<Item = (i32, &Stat)> {
+        self.processes
+            .iter()
+            .filter(move |(pid, stat)| self.descends(**pid, stat, leader))
+            .map(|(pid, stat)| (*pid, stat))
+    }
+
+    fn descends(&self, pid: i32, stat: &Stat, leader: i32) -> bool {
+        /// Deeper than any tree that installs something. A scan of moving processes may even show a loop.
+        const DEPTH_LIMIT: usize = 64;
+        let (mut pid, mut stat) = (pid, stat);
+        for _ in 0..DEPTH_LIMIT {
+            if pid == leader || stat.group == leader {
+                return true;
+            }
+            let Some(parent) = self.processes.get(&stat.parent) else {
+                return false;
+            };
+            (pid, stat) = (stat.parent, parent);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, Signal, kill_process_group};
+
+    use super::{Activity, Observer};
+
+    /// A shell that leads its own group, and ends with the test.
+    struct Shell(Child);
+
+    impl Shell {
+        fn run(script: &str) -> (Self, Observer) {
+            let shell = Command::new("/bin/sh")
+                .args(["-c", script])
+                .process_group(0)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("there is a shell");
+            let observer = Observer::new(Pid::from_child(&shell));
+            (Self(shell), observer)
+        }
+    }
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+            let _ = self.0.wait();
+        }
+    }
+
+    const PAUSE: Duration = Duration::from_millis(250);
+
+    /// Looks until a look is as wanted.
+    fn look_until(observer: &mut Observer, wanted: impl Fn(&Activity) -> bool) -> Activity {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            std::thread::sleep(PAUSE);
+            let activity = observer.look();
+            if wanted(&activity) {
+                return activity;
+            }
+            assert!(Instant::now() < deadline, "last seen: {activity:?}");
+        }
+    }
+
+    #[test]
+    fn a_tree_that_waits_comes_to_be_seen_as_idle() {
+        let (_shell, mut observer) = Shell::run("sleep 600 & wait");
+        look_until(&mut observer, |activity| !activity.is_busy);
+    }
+
+    #[test]
+    fn processor_time_of_a_process_that_left_the_group_is_work() {
+        let (_shell, mut observer) = Shell::run("setsid sh -c 'while kill -0 $PPID; do :; done' & wait");
+        // The first looks see processes come; later ones see nothing but their work.
+        for _ in 0..3 {
+            look_until(&mut observer, |activity| activity.is_busy && !activity.is_leader);
+        }
+    }
+
+    #[test]
+    fn writing_a_file_is_work() {
+        let (_shell, mut observer) =
+            Shell::run("exec dd if=/dev/zero of=/dev/null bs=64k iflag=fullblock 2>/dev/null");
+        for _ in 0..3 {
+            let activity = look_until(&mut observer, |activity| activity.is_busy);
+            assert_eq!(activity.program.as_deref(), Some("dd"));
+        }
+    }
+
+    #[test]
+    fn processes_that_come_and_go_are_work() {
+        let (_shell, mut observer) = Shell::run("while :; do sleep 0.2; done");
+        for _ in 0..5 {
+            look_until(&mut observer, |activity| activity.is_busy);
+        }
+    }
+}
