@@ -34,6 +34,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let screen = Screen::new(arguments.common.quiet);
     log::init(&screen);
+    if let Err(error) = mainstay::raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of open files is not raised");
+    }
     let common = &arguments.common;
     let done = match &arguments.command {
         Command::Check(check) => check::run(check, common, &screen),

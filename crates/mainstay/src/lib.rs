@@ -36,9 +36,11 @@ mod event;
 mod fleet;
 mod handler;
 mod keeper;
+mod lack;
 pub mod message;
 mod process;
 mod protocol;
+mod redaction;
 mod server;
 pub mod transport;
 #[doc(hidden)]
@@ -53,10 +55,11 @@ pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
 pub use fleet::{Changes, CloseReport, ClosedServer, Fleet, FleetBuilder, StartupError};
 pub use handler::{Answer, ClientCapabilities, ClientHandler, Occasion, ServerNotification, ServerRequest};
+pub use lack::Lack;
 /// The pure machine, and every part of its [`Policy`].
 pub use mainstay_lifecycle as lifecycle;
 pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
-pub use process::{Exit, StderrLine};
+pub use process::{Exit, StderrLine, raise_descriptor_limit};
 pub use protocol::{Era, Introduction};
 pub use server::{
     CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server,

@@ -61,7 +61,7 @@ impl Drop for Custody {
     }
 }
 
-async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiver<Manner>) {
+async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiver<Manner>) {
     for task in before {
         // However it ended, what it owned is gone.
         let _ = task.await;
@@ -152,7 +152,11 @@ async fn failed_to_open(
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = tree.filter(|_| error.is_loss()) else {
         let trouble = Trouble::new(slot, Some(generation), error.to_string());
-        return Arc::new(trouble.asking_for(error.challenge()).over_http(error.http()));
+        return Arc::new(
+            trouble
+                .asking_for(error.challenge())
+                .over_http(slot, error.http()),
+        );
     };
     let exit = timeout(TOGETHER, process.exited()).await.ok();
     if exit.is_some() {

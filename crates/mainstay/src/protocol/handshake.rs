@@ -179,6 +179,7 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
         | HttpFailure::Redirect { .. }
         | HttpFailure::ForeignAddress { .. }
         | HttpFailure::ConnectFailed { .. }
+        | HttpFailure::LocalLack { .. }
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }
         | HttpFailure::Aborted => Err(HandshakeError::Failed(RequestError::Send(failure))),

@@ -187,6 +187,12 @@ impl Reason {
 }
 
 impl Status {
+    /// Whether it waits for its turn to start. A server that a call waits for comes before those that nobody waits for.
+    pub(crate) fn is_queued(&self) -> bool {
+        let start = self.start.as_ref();
+        start.is_some_and(|start| start.stage == StartStage::Waiting)
+    }
+
     /// Whether a call that waits until this deadline may meet a connection: something is under way, or would be at the
     /// first use, and no attempt is known to start only later.
     pub(crate) fn may_come_by(&self, deadline: Instant) -> bool {
