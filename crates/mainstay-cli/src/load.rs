@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use mainstay::config::{Origin, Problem, Severity, locate, nearest};
+use mainstay::config::{Host, Origin, Problem, Severity, locate, nearest};
 use mainstay::{Configuration, ServerConfig};
 
 use crate::args::Common;
 use crate::exit::Failure;
-use crate::output::Screen;
+use crate::output::{Screen, Text, plain, text};
 
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
@@ -41,6 +41,8 @@ pub(crate) enum Source {
     File {
         path: PathBuf,
         how: Origin,
+        /// Whose format it is in.
+        host: Host,
     },
     Demo {
         user_path: Option<PathBuf>,
@@ -77,6 +79,7 @@ pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
         source: Source::File {
             path,
             how: located.how,
+            host: configuration.host,
         },
         servers: configuration.servers,
         problems: configuration.problems,
@@ -116,30 +119,36 @@ impl Setup {
     /// Says what is used, what is not, and what is wrong with it.
     pub(crate) fn announce(&self, screen: &Screen) {
         match &self.source {
-            Source::File { path, how } => {
-                screen.note(&format!("using {} ({})", path.display(), found(*how)));
+            Source::File { path, how, host } => {
+                let mut found = found(*how);
+                if let Some(name) = host.name() {
+                    found += &format!(", in the format of {name}");
+                }
+                screen.note(text!("using {} ({})", shown(path), plain(&found)));
             }
             Source::Address => {}
             Source::Demo { user_path } => {
                 let place = match user_path {
-                    Some(path) => format!("write {}, or name a file with --config", path.display()),
-                    None => "name a file with --config".to_owned(),
+                    Some(path) => text!("write {}, or name a file with --config", shown(path)),
+                    None => "name a file with --config".into(),
                 };
                 screen.note("no configuration found: using the built-in demo server");
-                screen.note(&format!("to use your own servers, {place}"));
+                screen.note(text!("to use your own servers, {}", place));
             }
             Source::Arguments => {}
         }
         for file in &self.mentioned {
-            screen.note(&format!(
+            screen.note(text!(
                 "not used: {} (a file of the working directory is used only if --config names it)",
-                file.display()
+                shown(file)
             ));
         }
         for problem in &self.problems {
+            let said = plain(&problem.to_string());
             match problem.severity {
-                Severity::Error => screen.error(&problem.to_string()),
-                Severity::Warning => screen.warning(&problem.to_string()),
+                Severity::Error => screen.error(said),
+                Severity::Warning => screen.warning(said),
+                Severity::Note => screen.note(said),
             }
         }
     }
@@ -179,6 +188,10 @@ impl Setup {
             }
         }
     }
+}
+
+fn shown(path: &Path) -> Text {
+    plain(&path.display().to_string())
 }
 
 /// How a file was found, in words.

@@ -17,6 +17,7 @@ mod ping;
 mod reach;
 mod run;
 mod serve;
+mod server_stderr;
 mod standard;
 mod startup;
 mod tools;
@@ -28,16 +29,17 @@ use clap::Parser as _;
 
 use args::{Arguments, Command};
 use exit::{Exit, Failure};
-use output::Screen;
+use log::Logged;
+use output::{Screen, Text};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let screen = Screen::new(arguments.common.quiet);
-    log::init(&screen);
+    let common = &arguments.common;
+    let screen = Screen::new(common.quiet, common.log_format);
+    let _log = log::init(&screen, logged(&arguments));
     if let Err(error) = mainstay::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files is not raised");
     }
-    let common = &arguments.common;
     let done = match &arguments.command {
         Command::Check(check) => check::run(check, common, &screen),
         Command::Tools(tools) => tools::run(tools, common, &screen),
@@ -48,8 +50,19 @@ fn main() -> ExitCode {
         Command::DemoServer => demo::run().map(|()| Exit::Success).map_err(Failure::failed),
     };
     done.unwrap_or_else(|failure| {
-        screen.error(&format!("{:#}", failure.error));
+        screen.error(Text::lines(&format!("{:#}", failure.error)));
         failure.exit
     })
     .into()
+}
+
+/// What is logged unless `MAINSTAY_LOG` says otherwise.
+fn logged(arguments: &Arguments) -> Logged {
+    match &arguments.command {
+        Command::Serve(_) if !arguments.common.quiet => Logged::Changes,
+        Command::Serve(_) | Command::Wrap(_) => Logged::Problems,
+        Command::Check(_) | Command::Tools(_) | Command::Call(_) | Command::Ping(_) | Command::DemoServer => {
+            Logged::Cache
+        }
+    }
 }

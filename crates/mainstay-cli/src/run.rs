@@ -4,13 +4,14 @@
 //! the library's guardian ends what is left of the servers.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use mainstay::{CloseReport, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Done, Exit, Failure};
 use crate::load::Setup;
-use crate::output::Screen;
+use crate::output::{Screen, Text, plain, text};
 
 /// Starts the servers, does the work, and closes them.
 pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
@@ -56,17 +57,19 @@ async fn until_signalled(
 pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     let names: BTreeSet<&str> = report.killed().map(|closed| closed.server.as_str()).collect();
     if !names.is_empty() {
-        let names = Vec::from_iter(names).join(", ");
-        screen.note(&format!(
-            "did not end in time: {names} (--stop-within gives servers longer)"
+        let names = Text::join(names.into_iter().map(plain), ", ");
+        screen.note(text!(
+            "did not end in time: {} (--stop-within gives servers longer)",
+            names
         ));
     }
 }
 
-/// The signals that end the program.
+/// The signals that end the program, and the one that does not.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Option<(Signal, Screen)>,
 }
 
 impl Signals {
@@ -74,13 +77,42 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
             terminate: signal(SignalKind::terminate()).map_err(Failure::failed)?,
+            hangup: None,
         })
     }
 
+    /// Goes on when SIGHUP comes, and says so. Programs that serve are sent it by whoever changed their configuration, and by
+    /// a terminal that they were started in and have outlived.
+    pub(crate) fn ignoring_hangup(self, screen: &Screen) -> Result<Self, Failure> {
+        let hangup = signal(SignalKind::hangup()).map_err(Failure::failed)?;
+        Ok(Self {
+            hangup: Some((hangup, *screen)),
+            ..self
+        })
+    }
+
+    /// The next signal that ends the program.
     pub(crate) async fn next(&mut self) -> Exit {
+        let Self {
+            interrupt,
+            terminate,
+            hangup,
+        } = self;
         tokio::select! {
-            _ = self.interrupt.recv() => Exit::Interrupted,
-            _ = self.terminate.recv() => Exit::Terminated,
+            _ = interrupt.recv() => Exit::Interrupted,
+            _ = terminate.recv() => Exit::Terminated,
+            never = ignore(hangup) => match never {},
         }
     }
+}
+
+/// Says each time that SIGHUP comes that it changes nothing.
+async fn ignore(hangup: &mut Option<(Signal, Screen)>) -> Infallible {
+    let Some((hangup, screen)) = hangup else {
+        return std::future::pending().await;
+    };
+    while hangup.recv().await.is_some() {
+        screen.note("SIGHUP is ignored: restart the program to make it read its configuration again");
+    }
+    std::future::pending().await
 }

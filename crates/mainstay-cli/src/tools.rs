@@ -7,7 +7,7 @@ use crate::args::{Common, Tools};
 use crate::exit::{Done, Exit};
 use crate::json;
 use crate::load::load;
-use crate::output::{Cell, Ink, Screen, cut, first_line, plain, span, table, width};
+use crate::output::{Cell, Ink, Screen, Text, cut, first_line, plain, span, table, text, width};
 use crate::run::with_fleet;
 use crate::startup::{Progress, Standing, Startup};
 
@@ -31,15 +31,15 @@ pub(crate) fn run(tools: &Tools, common: &Common, screen: &Screen) -> Done {
         drop(progress);
         let catalog = fleet.catalog();
         let text = if tools.json {
-            json::document(&json::Tools::of(&setup, &catalog, &statuses))
+            Text::document(&json::Tools::of(&setup, &catalog, &statuses))
         } else {
             text(&catalog, &statuses, screen)
         };
-        screen.print(&text)?;
+        screen.print(text)?;
         let mut exit = Exit::Success;
         for status in &statuses {
             if !is_shown(&catalog, status) && !matches!(Standing::of(status), Standing::Up | Standing::Off) {
-                screen.error(&missing(status));
+                screen.error(missing(status));
                 exit = Exit::Failed;
             }
         }
@@ -52,36 +52,36 @@ fn is_shown(catalog: &Catalog, status: &Status) -> bool {
     catalog.freshness(&status.server).is_some()
 }
 
-fn missing(status: &Status) -> String {
-    let state = format!("server {} is {}", plain(&status.server), status.state);
+fn missing(status: &Status) -> Text {
+    let state = text!("server {} is {}", plain(&status.server), status.state);
     match &status.last_error {
-        Some(error) => format!("{state}: {error}"),
+        Some(error) => text!("{}: {}", state, plain(&error.to_string())),
         None => state,
     }
 }
 
-fn text(catalog: &Catalog, statuses: &[Status], screen: &Screen) -> String {
-    let mut text = String::new();
+fn text(catalog: &Catalog, statuses: &[Status], screen: &Screen) -> Text {
+    let mut text = Text::default();
     for status in statuses.iter().filter(|status| is_shown(catalog, status)) {
         if !text.is_empty() {
-            text.push('\n');
+            text.push("\n");
         }
-        text.push_str(&heading(catalog, status, screen));
-        text.push_str(&section(catalog, status, screen));
+        text.push(heading(catalog, status, screen));
+        text.push(section(catalog, status, screen));
     }
     text
 }
 
-fn heading(catalog: &Catalog, status: &Status, screen: &Screen) -> String {
-    let name = screen.out.bold(&plain(&status.server));
+fn heading(catalog: &Catalog, status: &Status, screen: &Screen) -> Text {
+    let name = screen.out.bold(plain(&status.server));
     let freshness = catalog.freshness(&status.server);
     let stale = freshness.filter(|freshness| freshness.stale_since.is_some());
     match stale {
-        None => format!("{name}\n"),
+        None => text!("{}\n", name),
         Some(freshness) => {
             let age = freshness.listed_at.elapsed().unwrap_or_default();
-            let state = format!("stale: listed {} ago, now {}", span(age), status.state);
-            format!("{name}  {}\n", screen.out.ink(Ink::Yellow, &state))
+            let state = text!("stale: listed {} ago, now {}", span(age), status.state);
+            text!("{}  {}\n", name, screen.out.ink(Ink::Yellow, state))
         }
     }
 }
@@ -89,12 +89,12 @@ fn heading(catalog: &Catalog, status: &Status, screen: &Screen) -> String {
 /// One thing offered: its kind, its name, what it is said to do, what it says of its effects.
 struct Line {
     kind: &'static str,
-    name: String,
-    description: String,
-    hints: String,
+    name: Text,
+    description: Text,
+    hints: Text,
 }
 
-fn section(catalog: &Catalog, status: &Status, screen: &Screen) -> String {
+fn section(catalog: &Catalog, status: &Status, screen: &Screen) -> Text {
     macro_rules! lines {
         ($kind:literal, $offers:expr) => {
             $offers
@@ -110,23 +110,23 @@ fn section(catalog: &Catalog, status: &Status, screen: &Screen) -> String {
         lines!("resource", catalog.resources()).collect(),
         lines!("template", catalog.templates()).collect(),
     ];
-    let text: String = kinds.iter().map(|lines| aligned(lines, screen)).collect();
+    let text: Text = kinds.iter().map(|lines| aligned(lines, screen)).collect();
     if text.is_empty() {
-        return format!("{}{}\n", " ".repeat(INDENT), screen.out.dim("nothing"));
+        return text!("{}{}\n", Text::spaces(INDENT), screen.out.dim("nothing"));
     }
     text
 }
 
-fn aligned(lines: &[Line], screen: &Screen) -> String {
+fn aligned(lines: &[Line], screen: &Screen) -> Text {
     let widest =
-        |measure: fn(&Line) -> &str| lines.iter().map(|line| width(measure(line))).max().unwrap_or(0);
+        |measure: fn(&Line) -> &Text| lines.iter().map(|line| width(measure(line))).max().unwrap_or(0);
     let gaps = 3 * 2;
     let taken = INDENT + KINDS + gaps + widest(|line| &line.name) + widest(|line| &line.hints);
     let room = screen.width.saturating_sub(taken);
     let rows: Vec<_> = lines.iter().map(|line| line.cells(room)).collect();
-    let mut text = String::new();
+    let mut text = Text::default();
     for line in table(screen.out, &rows) {
-        text.push_str(&format!("{:INDENT$}{line}\n", ""));
+        text.push(text!("{}{}\n", Text::spaces(INDENT), line));
     }
     text
 }
@@ -151,14 +151,14 @@ impl Line {
 
     fn cells(&self, room: usize) -> Vec<Cell> {
         let description = if room < LEAST_DESCRIPTION {
-            String::new()
+            Text::default()
         } else {
             cut(&self.description, room)
         };
         vec![
             Cell::new(Ink::Dim, format!("{:KINDS$}", self.kind)),
-            Cell::new(Ink::Cyan, self.name.clone()),
-            Cell::new(Ink::Yellow, self.hints.clone()),
+            Cell::new(Ink::Cyan, &self.name),
+            Cell::new(Ink::Yellow, &self.hints),
             Cell::new(Ink::None, description),
         ]
     }
@@ -174,18 +174,18 @@ struct Said {
 }
 
 impl Said {
-    fn words(&self) -> String {
+    fn words(&self) -> Text {
         let mut words = Vec::new();
         if self.read_only_hint == Some(true) {
             // A tool that only reads is idempotent and destroys nothing.
-            return "read-only".to_owned();
+            return "read-only".into();
         }
         if self.idempotent_hint == Some(true) {
-            words.push("idempotent");
+            words.push("idempotent".into());
         }
         if self.destructive_hint == Some(true) {
-            words.push("destructive");
+            words.push("destructive".into());
         }
-        words.join(" ")
+        Text::join(words, " ")
     }
 }

@@ -18,7 +18,7 @@ use mainstay::{
 };
 
 use crate::desk::tasks::{self, OwnTasks};
-use crate::desk::{Hearing, Level};
+use crate::desk::{Hearing, Level, Waits};
 use crate::door::Caller;
 use crate::introduction::Said;
 use crate::isolation::{Isolated, OwnServers};
@@ -51,6 +51,8 @@ pub(crate) struct Client {
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
+    /// Shared by a session and the requests that came on its way.
+    pub(crate) waits: Arc<Waits>,
     /// What the client said of itself, once it has.
     said: Mutex<Option<Said>>,
     /// The least severe log message it wants.
@@ -103,6 +105,7 @@ impl Client {
         let client = Self::build(self.scope.clone(), Era::Modern, running, own);
         Arc::new(Self {
             number: self.number,
+            waits: self.waits.clone(),
             ..client.described(meta)
         })
     }
@@ -114,6 +117,7 @@ impl Client {
             scope,
             era,
             running,
+            waits: Arc::default(),
             said: Mutex::default(),
             level: Mutex::default(),
             is_modern_too: AtomicBool::new(false),
@@ -140,6 +144,11 @@ impl Client {
     /// Notes what the client says of itself.
     pub(crate) fn introduce(&self, said: &Said) {
         *lock(&self.said) = Some(said.kept());
+    }
+
+    /// The version that its session negotiated, once it has.
+    pub(crate) fn version(&self) -> Option<&'static str> {
+        lock(&self.said).as_ref().map(|said| said.version)
     }
 
     /// Whether it has said who it is: a session that was opened by `initialize`.

@@ -38,6 +38,7 @@ mod handler;
 mod keeper;
 mod lack;
 pub mod message;
+mod plain_text;
 mod process;
 mod protocol;
 mod redaction;
@@ -59,7 +60,8 @@ pub use lack::Lack;
 /// The pure machine, and every part of its [`Policy`].
 pub use mainstay_lifecycle as lifecycle;
 pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
-pub use process::{Exit, StderrLine, raise_descriptor_limit};
+pub use plain_text::PlainText;
+pub use process::{Exit, Followed, StderrFollower, StderrLine, raise_descriptor_limit};
 pub use protocol::{Era, Introduction};
 pub use server::{
     CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server,

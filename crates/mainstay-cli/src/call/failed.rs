@@ -3,38 +3,37 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallError, Outcome, Trouble};
+use mainstay::{CallError, Outcome, PlainText, Trouble};
 
 use super::Called;
 use crate::exit::{Done, Exit};
 use crate::json;
+use crate::output::{Text, plain, text};
 
 /// How long the end of a process may take to be known once its connection is lost.
 const HINDSIGHT: Duration = Duration::from_millis(500);
 
 impl Called<'_> {
     pub(super) async fn failed(&self, error: &CallError) -> Done {
-        let outcome = error.outcome();
-        let exit = Exit::of_call(outcome);
+        let exit = Exit::of_call(error);
         let trouble = self.trouble(error).await;
         let trouble = trouble.as_deref();
         if self.call.json {
             let (server, tool) = (&self.call.server, &self.call.tool);
-            let may_have_run = exit == Exit::MayHaveRun;
-            let document = json::Call::failed(server, tool, error, may_have_run, trouble);
-            self.screen.print(&json::document(&document))?;
+            let document = json::Call::failed(server, tool, error, trouble);
+            self.screen.print(Text::document(&document))?;
             return Ok(exit);
         }
-        self.screen.error(&error.to_string());
+        self.screen.error(Text::lines(&error.to_string()));
         if let Some(trouble) = trouble {
             if matches!(error, CallError::Lost { .. }) {
-                self.screen.say(&format!("  {}", trouble.message));
+                self.screen.say(text!("  {}", plain(&trouble.message)));
             }
             for line in &trouble.stderr {
-                self.screen.say(&format!("  stderr: {line}"));
+                self.screen.say(text!("  stderr: {}", PlainText::line(line)));
             }
         }
-        self.screen.say(verdict(outcome));
+        self.screen.say(verdict(error));
         Ok(exit)
     }
 
@@ -53,12 +52,14 @@ impl Called<'_> {
 }
 
 /// What a person must know before trying again.
-fn verdict(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::NotSent => "the call was not sent: it did not run",
-        Outcome::Refused => "the call was refused: it did not run",
-        Outcome::Answered => "the call was answered: the server says why it failed",
-        Outcome::Unknown => "the call may have run: find out before you repeat it",
-        _ => "the call may have run: find out before you repeat it",
+fn verdict(error: &CallError) -> &'static str {
+    match (error.outcome(), error) {
+        (Outcome::NotSent, _) => "the call was not sent: it did not run",
+        (Outcome::Refused, _) => "the call was refused: it did not run",
+        (Outcome::Answered, CallError::Rpc { .. }) => "the call was answered: the server says why it failed",
+        (Outcome::Answered, _) => {
+            "the call has run, and its answer is lost: check its effects before you repeat it"
+        }
+        (_, _) => "the call may have run: find out before you repeat it",
     }
 }

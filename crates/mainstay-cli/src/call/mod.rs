@@ -5,7 +5,7 @@ mod content;
 mod failed;
 mod progress;
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -18,7 +18,7 @@ use crate::args::{Call, Common};
 use crate::exit::{Done, Exit, Failure};
 use crate::json;
 use crate::load::load;
-use crate::output::{Screen, readable};
+use crate::output::{Screen, Text, text};
 use crate::run::with_fleet;
 use crate::startup::{Progress, Standing, Startup};
 use arguments::{Arguments, Schema};
@@ -106,25 +106,16 @@ impl Called<'_> {
         };
         if self.call.json {
             let document = json::Call::answered(&self.call.server, &self.call.tool, reply, answer.is_error);
-            self.screen.print(&json::document(&document))?;
+            self.screen.print(Text::document(&document))?;
         } else if answer.is_error {
-            self.screen.error(&format!(
+            self.screen.error(text!(
                 "the tool answered with an error: {}",
-                readable(answer.text().trim_end())
+                Text::lines(answer.text().trim_end())
             ));
         } else {
-            self.print(&answer.text())?;
+            self.screen.print_payload(&answer.text())?;
         }
         Ok(exit)
-    }
-
-    /// A terminal must not obey what a server sends; a file gets every byte.
-    fn print(&self, text: &str) -> Result<(), Failure> {
-        if io::stdout().is_terminal() {
-            self.screen.print(&readable(text))
-        } else {
-            self.screen.print(text)
-        }
     }
 }
 

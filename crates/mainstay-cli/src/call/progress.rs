@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::output::{Live, Screen, plain};
+use crate::output::{Live, Screen, Text, plain, text};
 
 /// Progress that waits to be drawn. What a slow terminal misses is out of date anyway.
 const QUEUED: usize = 16;
@@ -33,7 +33,7 @@ pub(super) fn shown(screen: &Screen, options: CallOptions) -> (Progress, CallOpt
         let mut live = Live::default();
         while let Some(step) = steps.recv().await {
             if let Ok(step) = step.parse::<Step>() {
-                live.draw(&[paint.dim(&step.words())]);
+                live.draw(&[paint.dim(step.words())]);
             }
         }
     });
@@ -48,16 +48,16 @@ struct Step {
 }
 
 impl Step {
-    fn words(&self) -> String {
+    fn words(&self) -> Text {
         let done = match self.total {
             Some(total) if total > 0.0 => {
-                format!("{:.0} %", (self.progress / total * 100.0).clamp(0.0, 100.0))
+                text!("{:.0} %", (self.progress / total * 100.0).clamp(0.0, 100.0))
             }
-            Some(_) | None => format!("{}", self.progress),
+            Some(_) | None => text!("{}", self.progress),
         };
         match &self.message {
-            Some(message) => format!("… {done}  {}", plain(message)),
-            None => format!("… {done}"),
+            Some(message) => text!("… {}  {}", done, plain(message)),
+            None => text!("… {}", done),
         }
     }
 }
@@ -68,7 +68,13 @@ mod tests {
 
     #[test]
     fn progress_is_a_share_where_the_whole_is_known() {
-        let words = |json: &str| serde_json::from_str::<Step>(json).unwrap().words();
+        let words = |json: &str| {
+            serde_json::from_str::<Step>(json)
+                .unwrap()
+                .words()
+                .as_str()
+                .to_owned()
+        };
         assert_eq!(
             words(r#"{"progress": 1, "total": 4, "message": "a\nb"}"#),
             "… 25 %  a b"

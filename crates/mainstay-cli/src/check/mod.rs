@@ -8,7 +8,7 @@ use crate::args::{Check, Common};
 use crate::exit::{Done, Exit};
 use crate::json;
 use crate::load::load;
-use crate::output::Screen;
+use crate::output::{Screen, Text};
 use crate::run::with_fleet;
 use crate::startup::{Progress, Startup};
 
@@ -28,11 +28,11 @@ pub(crate) fn run(check: &Check, common: &Common, screen: &Screen) -> Done {
         drop(progress);
         let report = Report::new(&setup, &startup, fleet, statuses);
         let text = if check.json {
-            json::document(&json::Check::of(&setup, &report))
+            Text::document(&json::Check::of(&setup, &report))
         } else {
             show::text(&report, screen.out, screen.width)
         };
-        screen.print(&text)?;
+        screen.print(text)?;
         Ok(report.exit())
     })
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write as _};
 
+use super::text::Text;
+
 /// Cuts long lines instead of wrapping them, so that a line drawn is a line to go back; and the way back to normal.
 const NO_WRAP: &str = "\u{1b}[?7l";
 const WRAP: &str = "\u{1b}[?7h";
@@ -16,12 +18,12 @@ pub(crate) struct Live {
 
 impl Live {
     /// Puts these lines in the place of the last ones.
-    pub(crate) fn draw(&mut self, lines: &[String]) {
+    pub(crate) fn draw(&mut self, lines: &[Text]) {
         let lines = &lines[..lines.len().min(height())];
         let mut frame = self.back();
         frame.push_str(NO_WRAP);
         for line in lines {
-            frame.push_str(line);
+            frame.push_str(line.as_str());
             frame.push('\n');
         }
         frame.push_str(WRAP);

@@ -1,22 +1,29 @@
 //! What a person sees: results on stdout, everything else on stderr, colours and redrawing only on a terminal.
 //!
-//! Nothing here fails because nobody reads: a closed stderr is ignored, and a closed stdout (`| head`) ends quietly.
+//! The screen takes [`Text`] alone, which is made of the program's own words and of cleaned text: nothing that a server
+//! says drives a terminal. Nothing here fails because nobody reads: a closed stderr is ignored, and a closed stdout
+//! (`| head`) ends quietly.
 
 mod live;
 mod paint;
 mod table;
 mod text;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::time::SystemTime;
+
+use clap::ValueEnum;
+use serde::Serialize;
 
 pub(crate) use live::Live;
 pub(crate) use paint::{Ink, Paint};
 pub(crate) use table::{Cell, table};
 pub(crate) use text::{
-    count, cut, fine_span, first_line, labelled, plain, prose, readable, span, width, wrapped,
+    Text, count, cut, fine_span, first_line, harmless, labelled, plain, prose, span, text, width, wrapped,
 };
 
 use crate::exit::Failure;
+use crate::log;
 
 /// How wide the text is where no terminal says so.
 const DEFAULT_WIDTH: usize = 100;
@@ -35,50 +42,103 @@ pub(crate) struct Screen {
     /// How wide a line on stdout may be.
     pub(crate) width: usize,
     quiet: bool,
+    format: LogFormat,
+}
+
+/// How a line on stderr is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For a person
+    #[default]
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 impl Screen {
-    pub(crate) fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool, format: LogFormat) -> Self {
         Self {
             out: Paint::for_stream(&io::stdout()),
-            err: Paint::for_stream(&io::stderr()),
+            err: match format {
+                LogFormat::Text => Paint::for_stream(&io::stderr()),
+                LogFormat::Json => Paint::PLAIN,
+            },
             width: columns().clamp(MIN_WIDTH, MAX_WIDTH),
             quiet,
+            format,
         }
     }
 
-    /// Prints a result. A reader that has left wants no more of it; that is not an error.
-    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(
-                anyhow::Error::new(error).context("cannot write to stdout"),
-            )),
-            Ok(()) | Err(_) => Ok(()),
+    /// Prints a result.
+    pub(crate) fn print(&self, text: impl Into<Text>) -> Result<(), Failure> {
+        write(text.into().as_str().as_bytes())
+    }
+
+    /// Prints what a server sent: a terminal is shown it cleaned, a file or a pipe gets every byte.
+    pub(crate) fn print_payload(&self, payload: &str) -> Result<(), Failure> {
+        if io::stdout().is_terminal() {
+            self.print(Text::lines(payload))
+        } else {
+            write(payload.as_bytes())
         }
     }
 
     /// Says what is going on.
-    pub(crate) fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: impl Into<Text>) {
         if !self.quiet {
-            self.say(&self.err.dim(text));
+            self.tell(Weight::Info, text.into());
         }
     }
 
     /// Says what is worth a look.
-    pub(crate) fn warning(&self, text: &str) {
-        self.say(&format!("{} {text}", self.err.ink(Ink::Yellow, "warning:")));
+    pub(crate) fn warning(&self, text: impl Into<Text>) {
+        self.tell(Weight::Warning, text.into());
     }
 
     /// Says what is wrong.
-    pub(crate) fn error(&self, text: &str) {
-        self.say(&format!("{} {text}", self.err.ink(Ink::Red, "error:")));
+    pub(crate) fn error(&self, text: impl Into<Text>) {
+        self.tell(Weight::Error, text.into());
     }
 
-    /// Adds a line to what was said.
-    pub(crate) fn say(&self, line: &str) {
-        // Nowhere is left to complain about a closed stderr.
-        let _ = writeln!(io::stderr().lock(), "{line}");
+    /// Adds a line to what is wrong.
+    pub(crate) fn say(&self, text: impl Into<Text>) {
+        self.tell(Weight::Beside, text.into());
+    }
+
+    /// Writes a line to stderr that is in its form already: behind those of the log, where there is one.
+    pub(crate) fn line(&self, line: impl Into<Text>) {
+        if let Some(line) = log::queue(line.into()) {
+            write_line(&line);
+        }
+    }
+
+    fn tell(&self, weight: Weight, text: Text) {
+        let (level, line) = match weight {
+            Weight::Info => ("info", self.err.dim(&text)),
+            Weight::Warning => {
+                let word = self.err.ink(Ink::Yellow, "warning:");
+                ("warn", text!("{} {}", word, text))
+            }
+            Weight::Error => {
+                let word = self.err.ink(Ink::Red, "error:");
+                ("error", text!("{} {}", word, text))
+            }
+            Weight::Beside => ("error", text.clone()),
+        };
+        match self.format {
+            LogFormat::Text => self.line(line),
+            LogFormat::Json => self.line(Text::object(&Said {
+                time: log::stamp(SystemTime::now()).as_str(),
+                level,
+                target: "mainstay",
+                message: text.as_str().trim(),
+            })),
+        }
+    }
+
+    /// Whether lines on stderr are JSON objects.
+    pub(crate) fn writes_json(&self) -> bool {
+        self.format == LogFormat::Json
     }
 
     /// Whether progress is shown at all.
@@ -88,7 +148,42 @@ impl Screen {
 
     /// Whether progress can be redrawn in place.
     pub(crate) fn is_live(&self) -> bool {
-        self.shows_progress() && paint::obeys(&io::stderr()) && !crate::log::wanted()
+        self.shows_progress() && !self.writes_json() && paint::obeys(&io::stderr()) && !log::wanted()
+    }
+}
+
+/// Writes a line to stderr now. Blocks while nobody reads it.
+pub(crate) fn write_line(line: &Text) {
+    // Nowhere is left to complain about a closed stderr.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// How much a line on stderr matters.
+enum Weight {
+    Info,
+    Warning,
+    Error,
+    /// As much as the line before it.
+    Beside,
+}
+
+/// What the program itself says, as an object.
+#[derive(Serialize)]
+struct Said<'a> {
+    time: &'a str,
+    level: &'static str,
+    target: &'static str,
+    message: &'a str,
+}
+
+/// A reader that has left wants no more of it; that is not an error.
+fn write(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(
+            anyhow::Error::new(error).context("cannot write to stdout"),
+        )),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal;
 
+use super::text::Text;
+
 /// A colour that means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
@@ -28,7 +30,7 @@ pub(crate) struct Paint {
 }
 
 impl Paint {
-    #[cfg(test)]
+    /// Leaves all text as it is.
     pub(crate) const PLAIN: Self = Self { coloured: false };
 
     /// Colours on a terminal that has them, unless `NO_COLOR` is set.
@@ -39,11 +41,8 @@ impl Paint {
         }
     }
 
-    pub(crate) fn is_coloured(self) -> bool {
-        self.coloured
-    }
-
-    pub(crate) fn ink(self, ink: Ink, text: &str) -> String {
+    pub(crate) fn ink(self, ink: Ink, text: impl Into<Text>) -> Text {
+        let text = text.into();
         let code = match ink {
             Ink::Green => "32",
             Ink::Yellow => "33",
@@ -51,20 +50,20 @@ impl Paint {
             Ink::Cyan => "36",
             Ink::Dim => "2",
             Ink::Bold => "1",
-            Ink::None => return text.to_owned(),
+            Ink::None => return text,
         };
         if self.coloured && !text.is_empty() {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+            Text::painted(format!("\u{1b}[{code}m{text}\u{1b}[0m"))
         } else {
-            text.to_owned()
+            text
         }
     }
 
-    pub(crate) fn dim(self, text: &str) -> String {
+    pub(crate) fn dim(self, text: impl Into<Text>) -> Text {
         self.ink(Ink::Dim, text)
     }
 
-    pub(crate) fn bold(self, text: &str) -> String {
+    pub(crate) fn bold(self, text: impl Into<Text>) -> Text {
         self.ink(Ink::Bold, text)
     }
 }

@@ -1,31 +1,33 @@
 //! Rows of cells in aligned columns.
 
-use super::paint::{Ink, Paint};
-use super::text::width;
+use mainstay::PlainText;
 
-/// One cell: plain text, so that its width is known, and its colour.
+use super::paint::{Ink, Paint};
+use super::text::{Text, width};
+
+/// One cell: text on one line without sequences, so that its width is known, and its colour. It cleans what it is given.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    text: String,
+    text: Text,
     ink: Ink,
     right: bool,
 }
 
 impl Cell {
-    pub(crate) fn new(ink: Ink, text: impl Into<String>) -> Self {
-        let (text, right) = (text.into(), false);
+    pub(crate) fn new(ink: Ink, text: impl AsRef<str>) -> Self {
+        let (text, right) = (PlainText::line(text.as_ref()).into(), false);
         Self { text, ink, right }
     }
 
     /// A number: aligned to the right.
-    pub(crate) fn number(ink: Ink, text: impl Into<String>) -> Self {
-        let (text, right) = (text.into(), true);
+    pub(crate) fn number(ink: Ink, text: impl AsRef<str>) -> Self {
+        let (text, right) = (PlainText::line(text.as_ref()).into(), true);
         Self { text, ink, right }
     }
 }
 
 /// The rows as lines, two spaces between columns.
-pub(crate) fn table(paint: Paint, rows: &[Vec<Cell>]) -> Vec<String> {
+pub(crate) fn table(paint: Paint, rows: &[Vec<Cell>]) -> Vec<Text> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
@@ -37,16 +39,18 @@ pub(crate) fn table(paint: Paint, rows: &[Vec<Cell>]) -> Vec<String> {
         })
         .collect();
     let line = |row: &Vec<Cell>| {
-        let mut line = String::new();
-        for (cell, column) in row.iter().zip(&widths) {
-            if !line.is_empty() {
-                line.push_str("  ");
+        let mut line = Text::default();
+        for (n, (cell, column)) in row.iter().zip(&widths).enumerate() {
+            if n > 0 {
+                line.push("  ");
             }
-            let pad = " ".repeat(column - width(&cell.text));
+            let pad = Text::spaces(column - width(&cell.text));
             let text = paint.ink(cell.ink, &cell.text);
-            line.push_str(&if cell.right { pad + &text } else { text + &pad });
+            let [first, last] = if cell.right { [pad, text] } else { [text, pad] };
+            line.push(first);
+            line.push(last);
         }
-        line.trim_end().to_owned()
+        line.trimmed()
     };
     rows.iter().map(line).collect()
 }
@@ -65,6 +69,7 @@ mod tests {
             ]
         };
         let lines = table(Paint::PLAIN, &[row("a", "5", "x"), row("longer", "12", "")]);
+        let lines: Vec<_> = lines.iter().map(Text::as_str).collect();
         assert_eq!(lines, ["a        5  x", "longer  12"]);
     }
 }

@@ -13,7 +13,7 @@ use crate::check::{Report, ServerReport, show_server};
 use crate::exit::{Done, Exit, Failure};
 use crate::json;
 use crate::load::{Setup, load, of_address};
-use crate::output::{Ink, Screen, fine_span, labelled, plain, span};
+use crate::output::{Ink, Screen, Text, fine_span, labelled, plain, span, text};
 use crate::reach;
 use crate::run::with_fleet;
 use crate::startup::{Progress, Startup};
@@ -108,17 +108,17 @@ impl Pinging<'_> {
     }
 
     /// Prints what a person reads, unless a script does.
-    fn tell(&self, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    fn tell(&self, text: impl FnOnce() -> Text) -> Result<(), Failure> {
         if self.ping.json {
             return Ok(());
         }
-        self.screen.print(&text())
+        self.screen.print(text())
     }
 
     fn verdict(&self, report: &ServerReport, measured: &Measured) -> Done {
         if self.ping.json {
             let document = json::Ping::of(report, measured);
-            self.screen.print(&json::document(&document))?;
+            self.screen.print(Text::document(&document))?;
         }
         Ok(if measured.is_alive() {
             Exit::Success
@@ -127,41 +127,41 @@ impl Pinging<'_> {
         })
     }
 
-    fn heading(&self, report: &ServerReport) -> String {
+    fn heading(&self, report: &ServerReport) -> Text {
         let config = self.setup.servers.first();
         let place = config.and_then(|config| reach::address(config).or_else(|| reach::command_line(config)));
-        let name = self.screen.out.bold(&plain(&report.status.server));
-        let place = self.screen.out.dim(&plain(&place.unwrap_or_default()));
-        let mut how = format!("in {}", span(report.took));
+        let name = self.screen.out.bold(plain(&report.status.server));
+        let place = self.screen.out.dim(plain(&place.unwrap_or_default()));
+        let mut how = text!("in {}", span(report.took));
         if let Some(transport) = report.status.transport {
-            how.push_str(&format!(", {transport}"));
+            how.push(text!(", {}", transport));
         }
         if let Some((era, version)) = &report.status.protocol {
-            how.push_str(&format!(", {} ({} era)", plain(version), era.as_str()));
+            how.push(text!(", {} ({} era)", plain(version), era.as_str()));
         }
-        format!("{name}  {place}\n{}", self.labelled("connected", how))
+        text!("{}  {}\n{}", name, place, self.labelled("connected", how))
     }
 
-    fn line(&self, number: u32, asked: &Result<Duration, String>) -> String {
+    fn line(&self, number: u32, asked: &Result<Duration, String>) -> Text {
         let said = match asked {
             Ok(time) => fine_span(*time),
-            Err(why) => self.screen.out.ink(Ink::Red, &plain(why)),
+            Err(why) => self.screen.out.ink(Ink::Red, plain(why)),
         };
-        self.labelled(&number.to_string(), said)
+        self.labelled(text!("{}", number), said)
     }
 
-    fn sum(&self, measured: &Measured) -> String {
+    fn sum(&self, measured: &Measured) -> Text {
         let ink = if measured.is_alive() { Ink::Green } else { Ink::Red };
-        let counted = format!("{} of {}", measured.answered(), measured.asked);
-        let mut said = self.screen.out.ink(ink, &counted);
+        let counted = text!("{} of {}", measured.answered(), measured.asked);
+        let mut said = self.screen.out.ink(ink, counted);
         if let Some(figures) = measured.figures() {
             let [min, median, max] = [figures.min, figures.median, figures.max].map(fine_span);
-            said.push_str(&format!(": min {min}, median {median}, max {max}"));
+            said.push(text!(": min {}, median {}, max {}", min, median, max));
         }
         self.labelled("answered", said)
     }
 
-    fn labelled(&self, label: &str, said: String) -> String {
+    fn labelled(&self, label: impl Into<Text>, said: Text) -> Text {
         labelled(self.screen.out, label, LABELS, &[said])
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay::{Desired, StateKind, Status};
 
 use super::Standing;
-use crate::output::{Cell, Ink, Paint, plain, span, table};
+use crate::output::{Cell, Ink, Paint, Text, plain, span, table};
 
 /// Pictures of something under way, one after the other.
 const TURNING: [&str; 4] = ["◐", "◓", "◑", "◒"];
@@ -21,7 +21,7 @@ pub(crate) struct Row<'a> {
 }
 
 /// The table, one line for each server, below a line of headings.
-pub(crate) fn board(paint: Paint, rows: &[Row<'_>]) -> Vec<String> {
+pub(crate) fn board(paint: Paint, rows: &[Row<'_>]) -> Vec<Text> {
     let heading = |text: &str| Cell::new(Ink::Dim, text);
     let headings = vec![
         heading(" "),
@@ -44,7 +44,7 @@ impl Row<'_> {
         let (mark, ink) = mark(standing, self.took);
         let time = match standing {
             Standing::Up | Standing::Starting => span(self.took),
-            Standing::Down | Standing::Off => String::new(),
+            Standing::Down | Standing::Off => Text::default(),
         };
         let tools = self.tools.map(|tools| tools.to_string()).unwrap_or_default();
         let protocol = status

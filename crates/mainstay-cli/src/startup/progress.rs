@@ -79,7 +79,7 @@ impl<'s> Progress<'s> {
             Way::Lines(said) => {
                 for status in statuses {
                     if let Some(news) = Said::news(said.get(&status.server), status) {
-                        self.screen.note(&line(&row(status)));
+                        self.screen.note(plain(&line(&row(status))));
                         said.insert(status.server.clone(), news);
                     }
                 }

@@ -4,13 +4,16 @@ mod clients;
 mod support;
 mod wire;
 
+mod batches;
 mod bounds;
 mod closing;
 mod disturbing;
 mod flood;
 mod guarding;
+mod logging;
 mod old_sse;
 mod outliving;
+mod probing;
 mod refusing;
 mod sessions;
 mod slow;

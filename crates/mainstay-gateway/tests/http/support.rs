@@ -120,7 +120,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    fn new(script: Script) -> Arc<Self> {
+    pub(crate) fn new(script: Script) -> Arc<Self> {
         Arc::new(Self {
             script,
             down: AtomicBool::new(false),

@@ -37,7 +37,7 @@ pub(super) fn definitions() -> Vec<Value> {
         ),
         (
             "progress",
-            "Reports `steps` steps, one each `interval_ms` milliseconds.",
+            "Reports `steps` steps, one each `interval_ms` milliseconds, with `message`.",
             &reads,
         ),
         ("put", "Notes `key`; doing it twice changes nothing.", &repeats),
@@ -289,7 +289,10 @@ fn progress(request: &Incoming, steps: u64, interval_ms: u64) -> Vec<Action> {
         actions.push(wait(interval_ms));
         actions.push(Action::StopIfCancelled(request.id().to_string()));
         if !token.is_null() {
-            let params = json!({ "progressToken": token, "progress": step, "total": steps });
+            let mut params = json!({ "progressToken": token, "progress": step, "total": steps });
+            if let Some(message) = request.params()["arguments"].get("message") {
+                params["message"] = message.clone();
+            }
             let method = "notifications/progress";
             actions.push(Action::message(
                 &json!({ "jsonrpc": "2.0", "method": method, "params": params }),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Kind;
+use crate::PlainText;
 
 /// Diagnostics kept for one server. A server with 10,000 malformed tools is one problem, not 10,000.
 pub(super) const MAX_DIAGNOSTICS: usize = 100;
@@ -19,7 +20,7 @@ pub struct Diagnostic {
     pub kind: Kind,
     /// What is wrong.
     pub fault: Fault,
-    /// The item's name or uri, shortened; `None` when it has none, or when the whole list is meant.
+    /// The item's name or uri, as [`PlainText`] and shortened; `None` when it has none, or when the whole list is meant.
     pub item: Option<String>,
     /// The same for a person, in a few words.
     pub message: String,
@@ -70,8 +71,8 @@ impl<'a> Findings<'a> {
                 server: self.server.to_owned(),
                 kind,
                 fault,
-                item: item.map(|item| item.chars().take(MAX_ITEM_CHARS).collect()),
-                message: message.to_string(),
+                item: item.map(|item| PlainText::line(item).cut(MAX_ITEM_CHARS).into_string()),
+                message: PlainText::line(&message.to_string()).into_string(),
             });
         }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::scan::{self, Stat};
-use super::stderr::plain;
+use crate::PlainText;
 
 /// The processor time between two looks that counts as work. A server that waits for its first message uses less.
 const BUSY_TICKS: u64 = 2;
@@ -93,7 +93,7 @@ impl Observer {
 
 /// The program that a name stands for: npm calls itself "npm exec @scope/pa".
 fn program(name: &str) -> Option<String> {
-    let name = plain(name);
+    let name = PlainText::line(name).into_string();
     name.split_whitespace().next().map(str::to_owned)
 }
 

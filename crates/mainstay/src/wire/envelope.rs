@@ -45,7 +45,7 @@ pub enum Message<'a> {
         /// The answer itself.
         result: Result<RawJson, RpcError>,
     },
-    /// Several messages, to be read one by one; none of them is a batch.
+    /// Several messages, to be read one by one; none of them is a batch, and some may be no messages.
     Batch(Vec<Bytes>),
     /// No message.
     Garbage(BadAnswer),
@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut batch: A) -> Result<Vec<Bytes>, A::Error> {
         let mut elements = Vec::new();
         while let Some(element) = batch.next_element::<&RawValue>()? {
-            if elements.len() == BATCH || !element.get().starts_with('{') {
+            if elements.len() == BATCH || element.get().starts_with('[') {
                 return Err(A::Error::custom("no batch of messages"));
             }
             elements.push(self.0.slice_ref(element.get().as_bytes()));

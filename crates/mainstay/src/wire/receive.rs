@@ -43,7 +43,13 @@ impl Receiver {
     /// Sorts a message that came on the stream of a request, if that is known.
     fn sort(&self, bytes: &Bytes, request: Option<u64>) {
         let cause = || request.map_or(Cause::Unknown, |id| self.shared.pending.cause(id));
-        let message = Message::read(bytes);
+        let message = match Message::read(bytes) {
+            // A list that a server prints.
+            Message::Batch(messages) if !messages.iter().any(|message| message.starts_with(b"{")) => {
+                Message::Garbage(BadAnswer::Malformed)
+            }
+            message => message,
+        };
         if !matches!(message, Message::Garbage(_)) {
             self.garbage_in_a_row.store(0, Relaxed);
             self.shared.counters.heard_now();

@@ -6,6 +6,10 @@ use serde::Serialize;
 
 use super::object::Object;
 use super::raw::RawJson;
+use crate::PlainText;
+
+/// How much of a message is shown where the error is written as text; the whole of it is in [`RpcError::message`].
+const MAX_SHOWN_CHARS: usize = 4096;
 
 /// An error the far side answered with, or that is to be answered to it.
 ///
@@ -46,7 +50,7 @@ impl RpcError {
         self.code
     }
 
-    /// What went wrong, in words.
+    /// What went wrong, in the words of the far side, which may hold anything; `Display` shows them as [`PlainText`].
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -99,7 +103,8 @@ impl RpcError {
 
 impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (code {})", self.message, self.code)
+        let message = PlainText::line(&self.message).cut(MAX_SHOWN_CHARS);
+        write!(f, "{message} (code {})", self.code)
     }
 }
 
@@ -123,6 +128,18 @@ mod tests {
         assert_eq!(error.data().unwrap().as_str(), r#"{"uri":"x"}"#);
         assert_eq!(error.raw().as_str(), text);
         assert_eq!(error.to_string(), "gone (code -32002)");
+    }
+
+    #[test]
+    fn an_error_as_text_cannot_drive_a_terminal() {
+        let error = RpcError::new(-1, "no\u{1b}]0;title\u{7}\u{1b}[2J such\u{202e}\r\nfile");
+        assert_eq!(error.to_string(), "no such file (code -1)");
+        assert!(
+            error.message().contains('\u{1b}'),
+            "the message itself stays as it came"
+        );
+        let endless = RpcError::new(-1, "x".repeat(MAX_SHOWN_CHARS + 1));
+        assert!(endless.to_string().ends_with("x… (code -1)"));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::plain::plain;
 use super::{MAX_LINE_BYTES, StderrLine, StderrRing};
+use crate::PlainText;
 use crate::redaction::Redaction;
 
 /// What is read at a time.
@@ -75,7 +75,7 @@ impl Intake {
     async fn read(mut self, mut pipe: impl AsyncRead + Unpin) {
         let mut chunk = vec![0; CHUNK];
         while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
-            self.ring.note_activity();
+            self.ring.note_written(&chunk[..read]);
             self.take_in(&chunk[..read]);
         }
     }
@@ -97,7 +97,7 @@ impl Intake {
     }
 
     fn end_line(&mut self) {
-        let mut text = plain(&String::from_utf8_lossy(&self.line));
+        let mut text = PlainText::line(&String::from_utf8_lossy(&self.line)).into_string();
         if std::mem::take(&mut self.cut) {
             text = self.redaction.apply_to_cut(text);
             text.push('…');
