@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{Fleet, FleetBuilder};
+use mainstay::lifecycle::WhenSpent;
+use mainstay::{Fleet, FleetBuilder, Policy};
 use mainstay_gateway::{Gateway, Scope};
 use mainstay_testkit::{Fault, Script, Speaks, Step};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::client::{Client, modern};
+use crate::client::{Client, LONG, modern};
 use crate::memory::Memory;
 use crate::{one, speaking};
 
@@ -300,5 +301,32 @@ async fn the_remembered_list_of_a_server_that_is_known_to_be_down_is_shown_at_on
     let began = Instant::now();
     assert_eq!(tools(&mut client).await, ["old"]);
     assert_eq!(began.elapsed(), NOTHING);
+    client.leave().await;
+}
+
+#[tokio::test]
+async fn the_lists_of_a_server_that_has_failed_for_good_are_an_error_though_something_is_remembered() {
+    let (store, server) = upgraded().await;
+    server.set_down(true);
+    let policy = Policy {
+        budget: 1.try_into().unwrap(),
+        when_spent: WhenSpent::GiveUp,
+        ..Policy::default()
+    };
+    let config = server.config("a").policy(policy).build().unwrap();
+    let gateway = Gateway::start(Fleet::builder().store(store.path()), [config]);
+    let failed = |status: &mainstay::Status| status.state == mainstay::StateKind::PermanentlyFailed;
+    let handle = gateway.fleet().server("a").unwrap();
+    handle.wait_until(LONG, failed).await.expect("given up");
+    let (mut client, about) = Client::initialized(&gateway, one("a"), json!({})).await;
+    assert_eq!(about["serverInfo"]["name"], "itself");
+    let answer = client.ask("tools/list", json!({})).await;
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.starts_with("Server a cannot be started (permanently_failed): "),
+        "{answer}"
+    );
+    assert!(message.contains("connection refused"), "{answer}");
+    assert!(message.contains("It is not tried again"), "{answer}");
     client.leave().await;
 }
