@@ -4,6 +4,7 @@
 //! the library's guardian ends what is left of the servers.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use mainstay::{CloseReport, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,28 +15,44 @@ use crate::output::{Screen, Text, plain, text};
 
 /// Starts the servers, does the work, and closes them.
 pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
+    with_fleet_or(setup, screen, work, Ok)
+}
+
+/// The same; where a signal comes before the work is done, `interrupted` says what is to be said of it.
+pub(crate) fn with_fleet_or(
+    setup: &Setup,
+    screen: &Screen,
+    work: impl AsyncFnOnce(&Fleet) -> Done,
+    interrupted: impl FnOnce(Exit) -> Done,
+) -> Done {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::failed)?;
-    let done = runtime.block_on(supervise(setup, screen, work));
+    let done = runtime.block_on(supervise(setup, screen, work, interrupted));
     // Whatever still runs belongs to nobody.
     runtime.shutdown_background();
     done
 }
 
-async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
+async fn supervise(
+    setup: &Setup,
+    screen: &Screen,
+    work: impl AsyncFnOnce(&Fleet) -> Done,
+    interrupted: impl FnOnce(Exit) -> Done,
+) -> Done {
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
     let fleet = builder.start(setup.servers.iter().cloned());
     let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
-    until_signalled(screen, work(&fleet), close).await
+    until_signalled(screen, work(&fleet), interrupted, close).await
 }
 
 /// Works until it is done or a signal comes, and closes the servers.
 async fn until_signalled(
     screen: &Screen,
     work: impl Future<Output = Done>,
+    interrupted: impl FnOnce(Exit) -> Done,
     close: impl Future<Output = ()>,
 ) -> Done {
     let mut signals = Signals::listen()?;
@@ -43,7 +60,7 @@ async fn until_signalled(
         done = work => done,
         exit = signals.next() => {
             screen.note("stopping the servers; interrupt once more to force");
-            Ok(exit)
+            interrupted(exit)
         }
     };
     tokio::select! {
@@ -64,10 +81,11 @@ pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     }
 }
 
-/// The signals that end the program.
+/// The signals that end the program, and the one that does not.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Option<(Signal, Screen)>,
 }
 
 impl Signals {
@@ -75,13 +93,42 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
             terminate: signal(SignalKind::terminate()).map_err(Failure::failed)?,
+            hangup: None,
         })
     }
 
+    /// Goes on when SIGHUP comes, and says so. Programs that serve are sent it by whoever changed their configuration, and by
+    /// a terminal that they were started in and have outlived.
+    pub(crate) fn ignoring_hangup(self, screen: &Screen) -> Result<Self, Failure> {
+        let hangup = signal(SignalKind::hangup()).map_err(Failure::failed)?;
+        Ok(Self {
+            hangup: Some((hangup, *screen)),
+            ..self
+        })
+    }
+
+    /// The next signal that ends the program.
     pub(crate) async fn next(&mut self) -> Exit {
+        let Self {
+            interrupt,
+            terminate,
+            hangup,
+        } = self;
         tokio::select! {
-            _ = self.interrupt.recv() => Exit::Interrupted,
-            _ = self.terminate.recv() => Exit::Terminated,
+            _ = interrupt.recv() => Exit::Interrupted,
+            _ = terminate.recv() => Exit::Terminated,
+            never = ignore(hangup) => match never {},
         }
     }
+}
+
+/// Says each time that SIGHUP comes that it changes nothing.
+async fn ignore(hangup: &mut Option<(Signal, Screen)>) -> Infallible {
+    let Some((hangup, screen)) = hangup else {
+        return std::future::pending().await;
+    };
+    while hangup.recv().await.is_some() {
+        screen.note("SIGHUP is ignored: restart the program to make it read its configuration again");
+    }
+    std::future::pending().await
 }

@@ -1,12 +1,14 @@
 //! `mainstay serve`: all servers as one MCP server, over HTTP or on standard input and output.
 
-use std::fs;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
+use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
-use mainstay::{Fleet, Introduction};
+use mainstay::{CallError, Fleet, Introduction, StartupError};
 use mainstay_gateway::{Arrival, Gateway, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -32,20 +34,17 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     if arguments.stdio {
         let setup = load(common)?;
         setup.announce(screen);
-        return serve_stdio(
-            &setup,
-            Scope::Union,
-            Meets::Gateway,
-            arguments.max_isolated,
-            screen,
-        );
+        let meets = Meets::Gateway {
+            required_within: arguments.required_within,
+        };
+        return serve_stdio(&setup, Scope::Union, meets, arguments.max_isolated, screen);
     }
     // Before anything is started: a mistake at the door must not cost the servers a start.
     let door = door(arguments)?;
     door.check(arguments.listen).map_err(|error| {
-        Failure::usage(
-            anyhow!(error).context("give one with --token-file or --token-env, or listen on 127.0.0.1"),
-        )
+        Failure::usage(anyhow!(
+            "{error}: give one with --token-file or --token-env, or listen on 127.0.0.1"
+        ))
     })?;
     let setup = load(common)?;
     setup.announce(screen);
@@ -65,8 +64,11 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
 /// Whom the servers meet as their client.
 #[derive(Clone, Copy)]
 pub(crate) enum Meets {
-    /// The gateway: they are started at once, and shared by whoever comes.
-    Gateway,
+    /// The gateway: they are started at once, and shared by all clients.
+    Gateway {
+        /// How long required servers may take to come up.
+        required_within: Duration,
+    },
     /// The one client on stdin: they are started when it has said who it is.
     Client(PassesStderr),
 }
@@ -99,6 +101,10 @@ pub(crate) fn serve_stdio(
 /// A signal is the end of the input: what runs has as long as when the host closes it, and nothing new begins.
 async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
+    // A host that is gone needs no wrapped server.
+    if !matches!(meets, Meets::Client(_)) {
+        signals = signals.ignoring_hangup(screen)?;
+    }
     let arrived = tokio::select! {
         arrived = arrived(meets) => arrived,
         exit = signals.next() => return Ok(exit),
@@ -108,6 +114,13 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     };
     let gateway = start(setup, max_isolated, None, introduction);
     let passing = pass_stderr(&gateway, &scope, meets);
+    if let Meets::Gateway { required_within } = meets {
+        let waited = required_are_up(&gateway, required_within, &mut signals).await;
+        if let Some(done) = waited {
+            say_late(&gateway.close(setup.stop_within).await, screen);
+            return done;
+        }
+    }
     let (told, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -160,7 +173,7 @@ fn pass_stderr(gateway: &Gateway, scope: &Scope, meets: Meets) -> Option<Passing
 async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
     let input = standard::input();
     match meets {
-        Meets::Gateway => Some((input, None)),
+        Meets::Gateway { .. } => Some((input, None)),
         Meets::Client(_) => {
             let arrival = Arrival::wait(input).await?;
             let introduction = arrival.introduction().cloned();
@@ -171,11 +184,9 @@ async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
 async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &Screen) -> Done {
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
-    let listener = listener
-        .with_context(|| format!("cannot listen on {}", arguments.listen))
-        .map_err(Failure::failed)?;
+    let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = listener.local_addr().map_err(Failure::failed)?;
     let scheme = if arguments.tls_cert.is_some() {
         "https"
@@ -188,6 +199,11 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
         arguments.max_isolated_per_client,
         None,
     );
+    let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
+    if let Some(done) = waited {
+        say_late(&gateway.close(setup.stop_within).await, screen);
+        return done;
+    }
     screen.note(text!(
         "serving {} at {}://{}/mcp",
         count(setup.servers.len(), "server"),
@@ -215,6 +231,52 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     Ok(exit)
 }
 
+/// Waits for required servers; how the program ends, if they do not come up or a signal comes first.
+async fn required_are_up(gateway: &Gateway, within: Duration, signals: &mut Signals) -> Option<Done> {
+    tokio::select! {
+        waited = gateway.fleet().wait_required(within) => waited.err().map(|error| Err(not_up(&error))),
+        exit = signals.next() => Some(Ok(exit)),
+    }
+}
+
+/// All required servers that did not come up, each with its reason on a line of its own.
+fn not_up(error: &StartupError) -> Failure {
+    let count = error.0.len();
+    let servers = if count == 1 { "server" } else { "servers" };
+    let mut said = format!("{count} required {servers} did not come up");
+    for (name, error) in &error.0 {
+        said.push_str(&format!("\n  {name}: {}", reason(error)));
+    }
+    Failure::failed(anyhow!(said))
+}
+
+/// Why a server did not come up. The wait for it is no news.
+fn reason(error: &CallError) -> String {
+    match error {
+        CallError::NotConnected(now)
+        | CallError::WaitTimedOut { now, .. }
+        | CallError::TooManyWaiting { now, .. } => match &now.last_error {
+            Some(trouble) => trouble.to_string(),
+            None => format!("still {} when the time was over", now.state),
+        },
+        other => other.to_string(),
+    }
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            ": another program, perhaps another mainstay, uses this port; name another one with --listen"
+        }
+        io::ErrorKind::PermissionDenied => ": choose a port above 1023 with --listen",
+        io::ErrorKind::AddrNotAvailable => {
+            ": this machine has no such address; name one of its own with --listen"
+        }
+        _ => "",
+    };
+    Failure::failed(anyhow!("cannot listen on {address}: {}{remedy}", error.kind()))
+}
+
 fn start(
     setup: &Setup,
     max_isolated: usize,
@@ -236,7 +298,15 @@ fn start(
 }
 
 fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
-    let mut door = HttpDoor::new().drain_within(arguments.drain);
+    let connections = arguments.max_connections.get();
+    let of_address = arguments.max_connections_per_address.map(NonZeroUsize::get);
+    let sessions = arguments.max_sessions.get();
+    let of_client = arguments.max_sessions_per_client.map(NonZeroUsize::get);
+    let mut door = HttpDoor::new()
+        .max_connections(connections, of_address.unwrap_or_else(|| connections.div_ceil(2)))
+        .max_sessions(sessions, of_client.unwrap_or_else(|| share(sessions)))
+        .access_log(arguments.access_log)
+        .drain_within(arguments.drain);
     if let Some(token) = token(arguments)? {
         door = door.token(token);
     }
@@ -255,6 +325,11 @@ fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
             .map_err(Failure::usage)?;
     }
     Ok(door)
+}
+
+/// How many of all sessions one client may have: so many that the others still find room when one takes all it may.
+fn share(sessions: usize) -> usize {
+    sessions.saturating_mul(2).div_ceil(5)
 }
 
 /// The token that clients must show. It never stands on the command line, where every user of the machine could read it.

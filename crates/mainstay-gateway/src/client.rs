@@ -146,6 +146,11 @@ impl Client {
         *lock(&self.said) = Some(said.kept());
     }
 
+    /// The version that its session negotiated, once it has.
+    pub(crate) fn version(&self) -> Option<&'static str> {
+        lock(&self.said).as_ref().map(|said| said.version)
+    }
+
     /// Whether it has said who it is: a session that was opened by `initialize`.
     pub(crate) fn is_introduced(&self) -> bool {
         lock(&self.said).is_some()

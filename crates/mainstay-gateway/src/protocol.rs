@@ -1,7 +1,8 @@
 //! The words of the protocol that the gateway acts on.
 
+use bytes::Bytes;
 use mainstay::Era;
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::message::{self, Object, RawJson, RpcError};
 use serde_json::json;
 
 use crate::desk::Level;
@@ -11,6 +12,9 @@ pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025
 
 /// The stateless versions.
 pub(crate) const MODERN_VERSIONS: [&str; 1] = ["2026-07-28"];
+
+/// The first version in which an error need not name a request.
+const ERRORS_WITHOUT_ID_SINCE: &str = "2025-11-25";
 
 /// A resource that is not there, for clients of the legacy era.
 pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
@@ -32,6 +36,34 @@ pub(crate) const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabil
 const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
 const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// How an error says that it answers no request whose id is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoId {
+    /// It has no `id`: no version of the protocol allows `null`, and the newer ones allow this.
+    Absent,
+    /// Its `id` is `null`, as JSON-RPC has it: the older versions know no error without one.
+    Null,
+}
+
+impl NoId {
+    pub(crate) fn in_version(version: &str) -> Self {
+        // Versions are dates, whose order is that of their text.
+        if version < ERRORS_WITHOUT_ID_SINCE {
+            Self::Null
+        } else {
+            Self::Absent
+        }
+    }
+
+    /// An error that answers no known request, as one line.
+    pub(crate) fn refusal(self, error: RpcError) -> Bytes {
+        match self {
+            Self::Absent => message::refusal(&error),
+            Self::Null => message::response(&RawJson::NULL, &Err(error)),
+        }
+    }
+}
 
 /// What a request says of its client in `_meta`, read once.
 #[derive(Clone, Debug, Default)]

@@ -19,6 +19,9 @@ pub enum Fault {
     Deaf,
     /// This one request is never answered.
     NoAnswer,
+    /// The next message of any kind ends the process with this code, unanswered. This one takes its usual course. After
+    /// [`Fault::NoAnswer`] it is a loop that died in a process that notices it only when it reads again.
+    ExitAtNext(i32),
     /// Answers properly, this much later.
     Delay {
         /// Milliseconds.
@@ -129,6 +132,8 @@ pub enum BadAnswer {
 pub enum Garbage {
     /// A line of plain text, as a stray `print` leaves behind.
     Text(String),
+    /// Plain text without a line break: what follows is on the same line.
+    Unbroken(String),
     /// An object that is cut off.
     HalfJson,
     /// Bytes that are not UTF-8.

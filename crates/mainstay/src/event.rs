@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use crate::PlainText;
 use crate::process::Exit;
-use crate::server::Slot;
+use crate::server::{Reason, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
 
 /// How many events a slow reader may fall behind before it is told that it lagged.
@@ -40,6 +40,43 @@ pub struct Event {
     pub next_retry: Option<SystemTime>,
 }
 
+/// The target of the log's line on each change of state, whatever module writes it.
+const LOG_TARGET: &str = "mainstay::state";
+
+impl Event {
+    /// Writes the event to the log: at `WARN` where something went wrong, at `INFO` otherwise.
+    pub(crate) fn log(&self, reason: Option<Reason>, budget: u32) {
+        let trouble = self.error.as_deref();
+        let exit = trouble.and_then(|trouble| trouble.exit);
+        let until = |at: SystemTime| at.duration_since(SystemTime::now()).unwrap_or_default();
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: LOG_TARGET,
+                    server = %self.server,
+                    generation = self.generation.map(|generation| generation.0),
+                    from = self.from.as_str(),
+                    to = self.to.as_str(),
+                    cause = self.cause.as_str(),
+                    reason = reason.map(Reason::as_str),
+                    error = trouble.map(|trouble| trouble.message.as_str()),
+                    exit_code = exit.and_then(|exit| exit.code),
+                    signal = exit.and_then(|exit| exit.signal),
+                    stderr = trouble.and_then(|trouble| trouble.stderr.last()).map(String::as_str),
+                    attempt = self.attempt,
+                    budget,
+                    next_retry_ms = self.next_retry.map(|at| u64::try_from(until(at).as_millis()).unwrap_or(u64::MAX)),
+                    "state changed"
+                )
+            };
+        }
+        match trouble {
+            Some(_) => log!(warn),
+            None => log!(info),
+        }
+    }
+}
+
 /// What went wrong with a connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -67,12 +104,14 @@ const MAX_MESSAGE_CHARS: usize = 4096;
 
 impl Trouble {
     /// What went wrong, with the last that this connection's process had to say.
-    pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: String) -> Self {
+    pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: impl Into<String>) -> Self {
         let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, LAST_LINES));
         let lines = lines.unwrap_or_default().into_iter();
         Self {
             generation,
-            message: PlainText::line(&message).cut(MAX_MESSAGE_CHARS).into_string(),
+            message: PlainText::line(&message.into())
+                .cut(MAX_MESSAGE_CHARS)
+                .into_string(),
             exit: None,
             stderr: lines.map(|line| line.text).collect(),
             challenge: None,

@@ -48,7 +48,7 @@ mod wire;
 
 pub use catalog::{
     About, CacheScope, Caching, Catalog, CatalogHash, CatalogReader, Diagnostic, Fault, Freshness, Hints,
-    Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog,
+    Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog, public_name,
 };
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
@@ -61,7 +61,7 @@ pub use plain_text::PlainText;
 pub use process::{Exit, Followed, StderrFollower, StderrLine};
 pub use protocol::{Era, Introduction};
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server,
-    StartProgress, StartStage, Status, TransportKind, Waiting, WishError,
+    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, RefreshError, Reply,
+    Server, StartProgress, StartStage, Status, TransportKind, Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

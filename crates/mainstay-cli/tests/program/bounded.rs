@@ -1,11 +1,15 @@
-//! What `mainstay serve` bounds because it was told to.
+//! What `mainstay serve` bounds and logs because it was told to.
 
+use rustix::process::Signal;
 use serde_json::json;
+use tokio::io::BufReader;
+use tokio::net::TcpStream;
 
-use crate::clients::initialize;
-use crate::sandbox::Sandbox;
+use crate::clients::{Session, initialize};
+use crate::host::Host;
+use crate::sandbox::{Sandbox, good};
 use crate::serving::Serving;
-use crate::wire::Ask;
+use crate::wire::{Ask, Reply};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_asks_too_often_is_told_when_to_come_back() {
@@ -26,4 +30,91 @@ async fn a_client_that_asks_too_often_is_told_when_to_come_back() {
     let refused = refused.expect("a bound");
     assert!(refused.header("retry-after").is_some());
     assert_eq!(refused.refusal().await, (429, -32000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_as_many_sessions_as_was_said_and_the_longest_idle_gives_way() {
+    let sandbox = Sandbox::with(&json!({}));
+    let serving = Serving::start(
+        &sandbox,
+        &["--max-sessions", "2", "--max-sessions-per-client", "2"],
+    );
+    let [first, second, third] = [
+        Session::open(serving.address, "/mcp").await,
+        Session::open(serving.address, "/mcp").await,
+        Session::open(serving.address, "/mcp").await,
+    ];
+    let ping = async |session: &Session| session.ask(1, "ping", json!({})).await.status;
+    assert_eq!(ping(&first).await, 404);
+    assert_eq!((ping(&second).await, ping(&third).await), (200, 200));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_as_many_connections_as_was_said() {
+    let sandbox = Sandbox::with(&json!({}));
+    for arguments in [
+        &["--max-connections", "2", "--max-connections-per-address", "2"][..],
+        &["--max-connections-per-address", "2"],
+        &["--max-connections", "4"],
+    ] {
+        let serving = Serving::start(&sandbox, arguments);
+        let _held = [
+            TcpStream::connect(serving.address).await.unwrap(),
+            TcpStream::connect(serving.address).await.unwrap(),
+        ];
+        let third = TcpStream::connect(serving.address).await.unwrap();
+        let refused = Reply::read(BufReader::new(third)).await;
+        assert_eq!(
+            (refused.status, refused.header("retry-after")),
+            (503, Some("5")),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_logged_where_that_was_asked_for_and_refused_ones_in_any_case() {
+    let sandbox = Sandbox::with(&json!({}));
+    let logging = [("MAINSTAY_LOG", "mainstay_gateway=info")];
+    for (arguments, is_logged) in [(&["--access-log"][..], true), (&[], false)] {
+        let serving = Serving::start_with(&sandbox, arguments, &logging);
+        let ready = Ask::new("GET", "/readyz").send(serving.address).await;
+        assert_eq!(ready.status, 200);
+        assert_eq!(ready.body().await.0, "ready");
+        let refused = Ask::new("GET", "/nowhere").send(serving.address).await;
+        assert_eq!(refused.status, 404);
+        if is_logged {
+            let line = serving.hears("path=/readyz");
+            assert!(line.contains("status=200") && line.contains("bytes=5"), "{line}");
+            let line = serving.hears("path=/nowhere");
+            assert!(line.contains("refused") && line.contains("status=404"), "{line}");
+            serving.hears("duration_ms=");
+        } else {
+            let line = serving.hears("path=/");
+            assert!(line.contains("refused") && line.contains("/nowhere"), "{line}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_is_ignored_and_said() {
+    let sandbox = Sandbox::with(&json!({}));
+    let serving = Serving::start(&sandbox, &[]);
+    for _ in 0..2 {
+        serving.signal(Signal::HUP);
+        serving.hears("SIGHUP is ignored");
+    }
+    let alive = Ask::new("GET", "/healthz").send(serving.address).await;
+    assert_eq!(alive.status, 200);
+    serving.signal(Signal::TERM);
+    serving.ended().exits(143);
+}
+
+#[test]
+fn a_hangup_does_not_end_what_serves_on_stdin() {
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let mut host = Host::start(&sandbox, &["serve", "--stdio"]);
+    let pid = rustix::process::Pid::from_child(&host.child);
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    assert_eq!(host.ask("ping", &json!({}))["result"], json!({}));
 }

@@ -1,5 +1,6 @@
 //! The doors: how clients come in. Each reads messages, hands them to the desk, and knows the way back.
 
+mod batch;
 mod http;
 mod stdio;
 

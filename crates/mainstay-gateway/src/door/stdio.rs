@@ -20,10 +20,12 @@ use tokio::sync::mpsc::{self, Permit};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::batch::{self, Answering};
+use super::http::note_refused_line;
 use crate::client::{Client, Line};
 use crate::desk::{Desk, Request};
 use crate::gateway::Gateway;
-use crate::protocol::RequestMeta;
+use crate::protocol::{NoId, RequestMeta};
 use crate::scope::Scope;
 pub use arrival::Arrival;
 use lines::{Lines, Read, write};
@@ -93,7 +95,7 @@ impl Visit {
                     Read::Line(line) => self.take(place, &line, answering, listening).await,
                     Read::TooLong(length) => {
                         let what = format!("the message has {length} bytes, which is too long");
-                        refuse(place, RpcError::INVALID_REQUEST, what);
+                        self.refuse(place, RpcError::new(RpcError::INVALID_REQUEST, what));
                     }
                     Read::End => return,
                 },
@@ -122,18 +124,13 @@ impl Visit {
     ) {
         match Message::read(line) {
             Message::Request { id, method, params } => {
-                let request = Owned {
-                    meta: RequestMeta::read(params.as_ref()),
-                    id,
-                    method: method.into_owned(),
-                    params,
-                };
+                let request = Owned::new(id, method.into_owned(), params);
                 let tasks = match request.method.as_str() {
                     "subscriptions/listen" => listening,
                     _other => answering,
                 };
                 // Noted before its task is started: what the client sends next may be its cancel.
-                tasks.spawn(self.answer(request));
+                tasks.spawn(self.send(self.answer(request)));
             }
             Message::Notification { method, params } => {
                 self.desk.hear(&self.session, &method, params.as_ref()).await;
@@ -141,19 +138,72 @@ impl Visit {
             Message::Response { id, result } => {
                 self.session.answered(&id, result);
             }
-            Message::Batch(_) => {
-                let what = "batches are not supported: send one message a line";
-                refuse(place, RpcError::INVALID_REQUEST, what);
-            }
+            Message::Batch(messages) => match batch::check(self.session.version(), messages.len()) {
+                Ok(()) => {
+                    if let Some(answers) = self.take_batch(&messages).await {
+                        answering.spawn(self.send(answers));
+                    }
+                }
+                Err(error) => self.refuse(place, error),
+            },
             Message::Garbage(what) => {
                 let what = format!("no message: {what}");
-                refuse(place, RpcError::PARSE_ERROR, what);
+                self.refuse(place, RpcError::new(RpcError::PARSE_ERROR, what));
             }
         }
     }
 
-    fn answer(&self, request: Owned) -> impl Future<Output = ()> + Send + 'static {
-        let (desk, line, queue) = (self.desk.clone(), self.line.clone(), self.queue.clone());
+    /// Says what is wrong with something that has no id to answer to.
+    fn refuse(&self, place: Permit<'_, Queued>, error: RpcError) {
+        note_refused_line(error.message());
+        let no_id = self.session.version().map_or(NoId::Absent, NoId::in_version);
+        place.send(no_id.refusal(error).into());
+    }
+
+    /// Takes the messages of a batch in their order; the answers to it, if any is wanted.
+    async fn take_batch(&self, messages: &[Bytes]) -> Option<Answering> {
+        let mut answering = Vec::new();
+        for message in messages {
+            match Message::read(message) {
+                // What would never end would keep the others from being answered.
+                Message::Request { id, method, .. }
+                    if matches!(&*method, "initialize" | "subscriptions/listen") =>
+                {
+                    answering.push(batch::misplaced(&id, &method));
+                }
+                Message::Request { id, method, params } => {
+                    let request = Owned::new(id, method.into_owned(), params);
+                    answering.push(Box::pin(self.answer(request)) as Answering);
+                }
+                Message::Notification { method, params } => {
+                    self.desk.hear(&self.session, &method, params.as_ref()).await;
+                }
+                Message::Response { id, result } => {
+                    self.session.answered(&id, result);
+                }
+                Message::Batch(_) | Message::Garbage(_) => answering.push(batch::no_message()),
+            }
+        }
+        (!answering.is_empty()).then(|| Box::pin(batch::answers(answering)) as Answering)
+    }
+
+    /// Sends an answer when there is one.
+    fn send(
+        &self,
+        answer: impl Future<Output = Option<Bytes>> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let queue = self.queue.clone();
+        async move {
+            if let Some(answer) = answer.await {
+                // A client that does not read makes its own requests wait, and nobody else's.
+                let _ = queue.send(answer.into()).await;
+            }
+        }
+    }
+
+    /// The answer to a request, as one line; `None` when the client has cancelled it.
+    fn answer(&self, request: Owned) -> impl Future<Output = Option<Bytes>> + Send + 'static {
+        let (desk, line) = (self.desk.clone(), self.line.clone());
         let client = match request.meta.era() {
             Era::Legacy => self.session.clone(),
             Era::Modern => self.session.with_request(&request.meta),
@@ -185,18 +235,9 @@ impl Visit {
             };
             // A client that has its answer may use the id again.
             drop(checked);
-            if let Some(answer) = answer {
-                // A client that does not read makes its own requests wait, and nobody else's.
-                let _ = queue.send(message::response(&id, &answer).into()).await;
-            }
+            answer.map(|answer| message::response(&id, &answer))
         }
     }
-}
-
-/// Says what is wrong with something that has no id to answer to.
-fn refuse(place: Permit<'_, Queued>, code: i64, what: impl Into<String>) {
-    let error = Err(RpcError::new(code, what));
-    place.send(message::response(&RawJson::NULL, &error).into());
 }
 
 impl Drop for Visit {
@@ -211,4 +252,15 @@ struct Owned {
     method: String,
     params: Option<RawJson>,
     meta: RequestMeta,
+}
+
+impl Owned {
+    fn new(id: RawJson, method: String, params: Option<RawJson>) -> Self {
+        Self {
+            meta: RequestMeta::read(params.as_ref()),
+            id,
+            method,
+            params,
+        }
+    }
 }

@@ -154,3 +154,56 @@ async fn a_cancel_in_the_same_write_as_its_request_keeps_it_from_the_server() {
         assert_eq!(client.message().await["id"], "gone", "the id is free again");
     }
 }
+
+#[tokio::test]
+async fn a_batch_on_stdin_is_answered_in_the_one_version_that_has_them() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    let info = json!({ "name": "test", "version": "1" });
+    let hello = |version: &str| json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": info });
+    let echo = |id: &str| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "echo", "arguments": {} } });
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "gone" } });
+    let batch = json!([echo("one"), echo("gone"), cancel, 7, echo("two")]).to_string();
+    client.write(&batch).await;
+    let refused = client.message().await;
+    assert_eq!(
+        (&refused["error"]["code"], refused.get("id")),
+        (&json!(-32600), None),
+        "before a version is negotiated"
+    );
+    for version in ["2024-11-05", "2025-06-18", "2025-11-25", "2025-03-26"] {
+        assert!(client.ask("initialize", hello(version)).await["result"].is_object());
+        client.write(&batch).await;
+        let answer = client.message().await;
+        if version != "2025-03-26" {
+            assert_eq!(answer["error"]["code"], -32600, "{version}: {answer}");
+            let has_id = version < "2025-11-25";
+            assert_eq!(
+                answer.get("id"),
+                has_id.then_some(&serde_json::Value::Null),
+                "{version}"
+            );
+            continue;
+        }
+        let ids: Vec<_> = answer
+            .as_array()
+            .expect("an array")
+            .iter()
+            .map(|answer| &answer["id"])
+            .collect();
+        assert_eq!(ids, [&json!("one"), &serde_json::Value::Null, &json!("two")]);
+        assert_eq!(side.count("tools/call"), 2, "one was cancelled");
+    }
+    client.write("[]").await;
+    assert_eq!(client.message().await["error"]["code"], -32600);
+    client.write(&json!([cancel]).to_string()).await;
+    let next = client.begin("ping", json!({})).await;
+    assert_eq!(
+        client.message().await["id"],
+        next,
+        "a batch that asks for nothing is not answered"
+    );
+}

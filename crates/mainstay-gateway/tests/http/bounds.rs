@@ -14,10 +14,11 @@ fn hello() -> Ask {
 }
 
 #[tokio::test]
-async fn there_are_so_many_sessions_and_one_that_ends_makes_room() {
+async fn there_are_so_many_sessions_in_use_and_one_that_ends_makes_room() {
     let world = World::open(HttpDoor::new().max_sessions(2, 10)).await;
-    let first = world.session("/mcp").await;
-    world.session("/mcp").await;
+    let (first, other) = (world.session("/mcp").await, world.session("/mcp").await);
+    let open = [first.listen(None).await, other.listen(None).await];
+    assert!(open.iter().all(|stream| stream.status == 200));
     let refused = world.send(hello()).await;
     assert!(refused.header("retry-after").is_some());
     assert_eq!(refused.refusal().await, (503, -32000));
@@ -26,13 +27,55 @@ async fn there_are_so_many_sessions_and_one_that_ends_makes_room() {
 }
 
 #[tokio::test]
+async fn abandoned_sessions_give_way_and_those_with_a_running_call_or_an_open_stream_do_not() {
+    let world = World::open(HttpDoor::new().max_sessions(100, 3)).await;
+    let (calling, listening) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
+    let mut stream = listening.listen(None).await;
+    assert_eq!(stream.status, 200);
+    let mut call = calling.call(1, "ask", json!({ "kind": "elicitation" })).await;
+    let asked = call.message().await;
+    let mut abandoned = Vec::new();
+    for _ in 0..20 {
+        abandoned.push(world.session("/mcp/one").await);
+    }
+    let last = abandoned.pop().unwrap();
+    assert_eq!(last.ask(1, "ping", json!({})).await.status, 200);
+    for gone in abandoned {
+        assert_eq!(
+            gone.ask(1, "ping", json!({})).await.refusal().await,
+            (404, -32001)
+        );
+    }
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
+    assert_eq!(calling.tell(&answer).await.status, 202);
+    assert_eq!(call.message().await["id"], 1);
+    assert_eq!(listening.end().await.status, 204);
+    assert_eq!(stream.event().await, None);
+}
+
+#[tokio::test]
 async fn one_client_cannot_take_the_sessions_of_the_others() {
     let door = HttpDoor::new().max_sessions(10, 1).token("alpha").token("beta");
     let world = World::open(door).await;
-    let of = |token: &str| hello().header("authorization", &format!("Bearer {token}"));
-    assert_eq!(world.send(of("alpha")).await.status, 200);
-    assert_eq!(world.send(of("alpha")).await.refusal().await, (429, -32000));
-    assert_eq!(world.send(of("beta")).await.status, 200);
+    let of = |ask: Ask, token: &str| ask.header("authorization", &format!("Bearer {token}"));
+    let opened = |reply: &Reply| reply.header("mcp-session-id").unwrap().to_owned();
+    let beta = opened(&world.send(of(hello(), "beta")).await);
+    let mut alpha = None;
+    for _ in 0..3 {
+        alpha = Some(opened(&world.send(of(hello(), "alpha")).await));
+    }
+    let ping = |id: &str| Ask::post("/mcp", &request(1, "ping", json!({}))).header("mcp-session-id", id);
+    assert_eq!(world.send(of(ping(&beta), "beta")).await.status, 200);
+    let listen = Ask::new("GET", "/mcp")
+        .header("accept", "text/event-stream")
+        .header("mcp-session-id", &alpha.unwrap());
+    let open = world.send(of(listen, "alpha")).await;
+    assert_eq!(open.status, 200);
+    assert_eq!(
+        world.send(of(hello(), "alpha")).await.refusal().await,
+        (429, -32000)
+    );
+    assert_eq!(world.send(of(ping(&beta), "beta")).await.status, 200);
 }
 
 #[tokio::test]

@@ -35,10 +35,11 @@ fn mistakes(in_use: &str) -> Vec<(&'static str, Ask, (u16, i64))> {
     );
     vec![
         ("malformed", sent(posted("{\"jsonrpc\"")), (400, -32700)),
+        // To whoever did not open it, the session does not exist.
         (
             "a batch",
             sent(posted(&json!([ping, ping]).to_string())),
-            (400, -32600),
+            (404, -32001),
         ),
         ("a wrong version", version, (400, -32022)),
         ("an unknown session", unknown, (404, -32001)),

@@ -1,5 +1,7 @@
 //! Who may come in.
 
+use std::time::{Duration, Instant};
+
 use mainstay_gateway::{DoorError, HttpDoor};
 use serde_json::json;
 
@@ -73,6 +75,7 @@ async fn only_pages_of_this_machine_and_of_allowed_origins_are_answered() {
         reply.header("access-control-allow-headers"),
         Some("mcp-session-id")
     );
+    assert_eq!(reply.header("access-control-max-age"), Some("7200"));
     assert_eq!(world.send(asks("http://evil.example")).await.status, 403);
 }
 
@@ -108,6 +111,41 @@ async fn a_token_is_needed_where_one_is_set_and_a_session_belongs_to_its_token()
         (404, -32001)
     );
     assert_eq!(world.send(bearing(ping(), "alpha")).await.status, 200);
+}
+
+#[tokio::test]
+async fn wrong_tokens_are_slowed_down_and_a_right_one_never_is() {
+    let world = World::open(HttpDoor::new().token("alpha")).await;
+    let bearing = |token: &str| discover().header("authorization", &format!("Bearer {token}"));
+    let guessing = async {
+        for n in 0..4 {
+            let began = Instant::now();
+            let reply = world.send(bearing("guessed")).await;
+            assert_eq!(reply.refusal().await, (401, -32600));
+            assert!(began.elapsed() >= Duration::from_millis(100 << n), "{n}");
+        }
+    };
+    let mut answered = 0;
+    let working = async {
+        loop {
+            assert_eq!(world.send(bearing("alpha")).await.status, 200);
+            answered += 1;
+        }
+    };
+    tokio::select! {
+        () = guessing => {}
+        () = working => {}
+    }
+    assert!(
+        answered > 15,
+        "as many as it likes, and not one for each pause: {answered}"
+    );
+    // Who shows no token at all guesses nothing.
+    let began = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(world.send(discover()).await.status, 401);
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -4,14 +4,17 @@ mod clients;
 mod support;
 mod wire;
 
+mod batches;
 mod bounds;
 mod closing;
 mod disturbing;
 mod first_run;
 mod flood;
 mod guarding;
+mod logging;
 mod old_sse;
 mod outliving;
+mod probing;
 mod refusing;
 mod sessions;
 mod slow;

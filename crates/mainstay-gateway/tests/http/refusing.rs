@@ -4,7 +4,7 @@ use mainstay_gateway::HttpDoor;
 use mainstay_testkit::Script;
 use serde_json::{Value, json};
 
-use crate::support::{World, modern, request, text};
+use crate::support::{World, initialize, modern, request, text};
 use crate::wire::Ask;
 
 #[tokio::test]
@@ -115,6 +115,58 @@ async fn a_refusal_says_which_request_it_is_for_and_what_there_is() {
     assert!(words.contains("two") && words.contains("one"), "{words}");
     let wrong = world.send(Ask::new("PUT", "/mcp")).await;
     assert_eq!(wrong.header("allow"), Some("GET, POST, DELETE"));
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_known_request_has_no_id_unless_the_version_of_its_client_wants_one() {
+    let world = World::open(HttpDoor::new()).await;
+    let broken = || Ask::post_text("/mcp", "{");
+    let old = in_version(&world, "2025-03-26").await;
+    for (what, ask, has_id) in [
+        ("no version", broken(), false),
+        (
+            "a modern one",
+            broken().header("mcp-protocol-version", "2026-07-28"),
+            false,
+        ),
+        (
+            "2025-11-25",
+            broken().header("mcp-protocol-version", "2025-11-25"),
+            false,
+        ),
+        (
+            "an unknown one",
+            broken().header("mcp-protocol-version", "1999-01-01"),
+            false,
+        ),
+        (
+            "2025-06-18",
+            broken().header("mcp-protocol-version", "2025-06-18"),
+            true,
+        ),
+        (
+            "a session of 2025-03-26",
+            broken().header("mcp-session-id", &old),
+            true,
+        ),
+        ("HTTP+SSE", Ask::post_text("/messages?session=x", "{"), true),
+    ] {
+        let refused = world.send(ask).await.json().await;
+        assert_eq!(
+            refused.get("id"),
+            has_id.then_some(&Value::Null),
+            "{what}: {refused}"
+        );
+        assert!(refused["error"]["code"].is_i64());
+    }
+}
+
+/// The id of a session of this version.
+async fn in_version(world: &World, version: &str) -> String {
+    let mut hello = initialize(json!({}));
+    hello["params"]["protocolVersion"] = json!(version);
+    let opened = world.send(Ask::post("/mcp", &hello)).await;
+    opened.header("mcp-session-id").unwrap().to_owned()
 }
 
 #[tokio::test]

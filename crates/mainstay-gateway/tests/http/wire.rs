@@ -49,6 +49,12 @@ impl Ask {
         self
     }
 
+    /// Takes the headers of another request, in the place of its own.
+    pub(crate) fn headers_of(mut self, other: Self) -> Self {
+        self.headers = other.headers;
+        self
+    }
+
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(known, _)| known != name);
         self

@@ -34,6 +34,7 @@ pub(super) fn commit(fault: &Fault, request: Option<&Incoming>, actions: &mut Ve
         Fault::Hang => actions.push(Action::Silence),
         Fault::Deaf => actions.extend([Action::Silence, Action::Park]),
         Fault::NoAnswer => {}
+        Fault::ExitAtNext(_) => return Course::Proceed,
         Fault::Error { code, message } => {
             actions.extend(request.map(|request| Answer::error(*code, message).to_action(request)));
         }
@@ -115,6 +116,7 @@ fn nuisance(fault: &Fault, request: Option<&Incoming>) -> Vec<Action> {
         | Fault::Hang
         | Fault::Deaf
         | Fault::NoAnswer
+        | Fault::ExitAtNext(_)
         | Fault::Error { .. }
         | Fault::Result(_)
         | Fault::Answer(_) => Vec::new(),
@@ -138,6 +140,7 @@ fn chatter(ms: u64, every_ms: u64) -> Vec<Action> {
 fn rubbish(garbage: &Garbage) -> Action {
     match garbage {
         Garbage::Text(text) => Action::line(text),
+        Garbage::Unbroken(text) => Action::Write(text.clone().into_bytes()),
         Garbage::HalfJson => Action::line(r#"{"jsonrpc":"2.0","id":1,"resu"#),
         Garbage::InvalidUtf8 => Action::Write([NOT_UTF8, b"\xc3\x28\n"].concat()),
         Garbage::WrongShape => Action::line("42\n[1,2]\n{}\n\"text\"\nnull"),

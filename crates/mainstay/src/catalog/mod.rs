@@ -43,7 +43,8 @@ pub use self::server::{About, ServerCatalog};
 pub(crate) use self::view::View;
 
 pub(crate) use self::mirror::CallHeaders;
+pub use self::names::public_name;
 pub(crate) use self::pages::{Listing, PageError, Pager, Step};
 pub(crate) use self::publisher::Publisher;
 pub(crate) use self::replacement::{Doubt, Replacement};
-pub(crate) use self::store::{Store, Stored};
+pub(crate) use self::store::{STORE_TARGET, Store, Stored};

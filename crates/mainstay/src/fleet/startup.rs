@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use mainstay_lifecycle::{Desired, StateKind};
 use tokio::task::JoinSet;
 
 use super::Fleet;
-use crate::server::CallError;
+use crate::server::{CallError, Reason, Status};
 
 /// Required servers that did not come up.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,36 @@ impl Fleet {
         } else {
             Err(StartupError(failures))
         }
+    }
+
+    /// Whether the fleet can do what it is there for, as of now: every required server is up; where none is required, every
+    /// server has settled, which is to say that its first attempt has come to an end, be it a good one or not. A server that
+    /// was stopped because nobody used it is up, as the next call starts it; one that is disabled does not count.
+    pub fn is_ready(&self) -> bool {
+        let wanted = || {
+            let statuses = self.servers().into_iter().map(|server| {
+                let is_required = server.0.settings.load().required();
+                (is_required, server.status())
+            });
+            statuses.filter(|(_, status)| status.desired == Desired::Enabled)
+        };
+        if wanted().any(|(is_required, _)| is_required) {
+            wanted().all(|(is_required, status)| !is_required || is_up(&status))
+        } else {
+            wanted().all(|(_, status)| status.state != StateKind::Connecting)
+        }
+    }
+}
+
+fn is_up(status: &Status) -> bool {
+    match status.state {
+        StateKind::Connected => true,
+        StateKind::Disconnected => status.reason == Some(Reason::Idle),
+        StateKind::Disabled
+        | StateKind::Connecting
+        | StateKind::Reconnecting
+        | StateKind::Disabling
+        | StateKind::PermanentlyFailed => false,
     }
 }
 

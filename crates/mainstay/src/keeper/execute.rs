@@ -8,7 +8,7 @@ use mainstay_lifecycle::{
 };
 
 use super::custody::Custody;
-use super::dial::{Dial, DialError, TooSlow};
+use super::dial::{Dial, DialError, Lesson, TooSlow};
 use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
 use super::{Keeper, Report, draw, listing};
@@ -33,6 +33,7 @@ impl Keeper {
                 }
             }
             Effect::List(generation) => {
+                self.listings.started += 1;
                 if let Some(connection) = self.connection_of(generation) {
                     let listing = listing::start(self.slot.clone(), connection);
                     // One at a time: a listing that was given up must not answer for the next.
@@ -129,7 +130,7 @@ impl Keeper {
         self.since = SystemTime::now();
         self.login = match self.machine.state() {
             State::Disconnected(Rest::AuthRequired) => LoginWatch::start(&self.slot),
-            State::Disconnected(Rest::Idle | Rest::BudgetSpent(..))
+            State::Disconnected(Rest::Idle | Rest::Lost(_) | Rest::BudgetSpent(..))
             | State::Disabled
             | State::Connecting(_)
             | State::Connected(_)
@@ -137,6 +138,10 @@ impl Keeper {
             | State::Disabling
             | State::PermanentlyFailed => None,
         };
+        if cause == Cause::OpenTimedOut {
+            // The dial was cut before it could say so itself.
+            self.learn(Lesson::Unready);
+        }
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a wish is either in here, or finds the connection itself.
@@ -145,15 +150,7 @@ impl Keeper {
             }
         }
         let error = self.blame(cause, generation);
-        match &error {
-            Some(error) => {
-                tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
-            }
-            None => {
-                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed");
-            }
-        }
-        self.slot.shared.events.emit(Event {
+        let event = Event {
             sequence: 0,
             at: self.since,
             server: self.slot.name.clone(),
@@ -164,7 +161,9 @@ impl Keeper {
             error,
             attempt: self.machine.failures(),
             next_retry: self.next_retry(),
-        });
+        };
+        event.log(reason(self.machine.state()), self.machine.policy().budget.get());
+        self.slot.shared.events.emit(event);
     }
 
     /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.
@@ -240,6 +239,7 @@ impl Keeper {
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),
+            listings: self.listings,
             starts: self.starts,
             keeper_failures: u64::from(self.panics),
         };
@@ -277,7 +277,7 @@ impl Keeper {
             | State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
             State::Connecting(_)
             | State::Reconnecting(_)
-            | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
             | State::Disabled
             | State::Connected(_)
             | State::Disabling
@@ -290,6 +290,7 @@ fn reason(state: &State) -> Option<Reason> {
     match state {
         State::Disconnected(Rest::Idle) => Some(Reason::Idle),
         State::Disconnected(Rest::AuthRequired) => Some(Reason::AuthRequired),
+        State::Disconnected(Rest::Lost(_)) => Some(Reason::Lost),
         State::Disconnected(Rest::BudgetSpent(..)) => Some(Reason::BudgetSpent),
         State::Disabled
         | State::Connecting(_)

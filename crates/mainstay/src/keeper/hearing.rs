@@ -8,10 +8,7 @@ use mainstay_lifecycle::{Generation, Input, Listing};
 use super::dial::Lesson;
 use super::{Keeper, Report, listing, recovery};
 use crate::event::Trouble;
-
-/// With so many attempts left, what is remembered of a server's dialect is found out anew: before it is given up it has been asked
-/// in both ways. Not earlier, since that costs attempts in vain where only the server is ill.
-const LAST_ATTEMPTS: u32 = 2;
+use crate::server::noise;
 
 impl Keeper {
     /// Takes a report. What it carries counts only if its generation is the current one; the machine sees it either way.
@@ -34,20 +31,7 @@ impl Keeper {
                 let recovery = recovery::of_dial(&error);
                 if current == Some(generation) {
                     self.hear_trouble(trouble);
-                    match error.lesson() {
-                        Lesson::None => {}
-                        Lesson::Forget => self.dialect = None,
-                        Lesson::Doubt => {
-                            let left = self
-                                .machine
-                                .policy()
-                                .budget
-                                .get()
-                                .saturating_sub(self.machine.failures() + 1);
-                            self.dialect.take_if(|_| left <= LAST_ATTEMPTS);
-                        }
-                        Lesson::Try(dialect) => self.dialect = Some(dialect),
-                    }
+                    self.learn(error.lesson());
                 }
                 Input::OpenFailed(generation, recovery)
             }
@@ -55,17 +39,22 @@ impl Keeper {
                 let worth = if current == Some(generation) {
                     self.last_good.take(&self.slot, *catalog, self.dialect)
                 } else {
-                    Listing::Good
+                    Listing::Good { ttl: None }
                 };
+                if current == Some(generation) && matches!(worth, Listing::Good { .. }) {
+                    self.listings.done = self.listings.started;
+                }
                 Input::Listed(generation, worth)
             }
             Report::ListFailed(generation, error) => {
                 if current == Some(generation) {
                     tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
-                    let trouble =
-                        Trouble::new(&self.slot, Some(generation), format!("listing failed: {error}"))
-                            .asking_for(error.challenge())
-                            .over_http(error.http());
+                    let noise = noise::say(self.slot.noise.of(generation).as_deref());
+                    let message = format!("listing failed: {error}{noise}");
+                    let trouble = Trouble::new(&self.slot, Some(generation), message)
+                        .asking_for(error.challenge())
+                        .over_http(error.http());
+                    self.listings.failed = self.listings.started;
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);
                     self.hear_trouble(Arc::new(trouble));
@@ -112,6 +101,13 @@ impl Keeper {
         {
             self.take(Input::CallAnswered(generation));
         }
+    }
+
+    /// Takes what a failed dial teaches about the server's dialect.
+    pub(super) fn learn(&mut self, lesson: Lesson) {
+        let budget = self.machine.policy().budget.get();
+        let attempts_left = budget.saturating_sub(self.machine.failures() + 1);
+        self.dialect = lesson.apply(self.dialect, attempts_left);
     }
 
     fn hear_trouble(&mut self, trouble: Arc<Trouble>) {

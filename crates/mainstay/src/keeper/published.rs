@@ -7,7 +7,7 @@ use mainstay_lifecycle::Listing;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::catalog::{Doubt, Freshness, Publisher, Replacement, ServerCatalog, Stored};
+use crate::catalog::{Doubt, Freshness, Publisher, Replacement, STORE_TARGET, ServerCatalog, Stored};
 use crate::protocol::Dialect;
 use crate::server::Slot;
 
@@ -34,7 +34,7 @@ impl LastGood {
         let stored = match stored {
             Some(Ok(stored)) => stored,
             Some(Err(error)) => {
-                tracing::warn!(server = %slot.name, %error, "the stored catalog could not be read");
+                tracing::warn!(target: STORE_TARGET, server = %slot.name, %error, "the stored catalog could not be read");
                 None
             }
             None => None,
@@ -86,7 +86,7 @@ impl LastGood {
         slot.catalog.store(Some(catalog.clone()));
         self.publish(slot);
         self.save(slot, &catalog, dialect);
-        Listing::Good
+        Listing::Good { ttl: catalog.ttl() }
     }
 
     /// The last-good catalog is published, and stale.
@@ -158,7 +158,7 @@ impl LastGood {
             }
             let saved = tokio::task::spawn_blocking(move || store.save(&stored)).await;
             if let Ok(Err(error)) = saved {
-                tracing::warn!(%error, "the catalog could not be stored");
+                tracing::warn!(target: STORE_TARGET, %error, "the catalog could not be stored");
             }
         }));
     }

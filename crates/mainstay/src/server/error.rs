@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Generation, StateKind};
 
-use super::{Reason, Status};
+use super::{Reason, Status, noise};
 use crate::PlainText;
 use crate::event::Trouble;
 use crate::transport::http::Challenge;
@@ -37,7 +37,7 @@ pub enum CallError {
         now: Box<NotConnected>,
     },
     /// The server did not answer in time. It was told to cancel, and the connection is kept.
-    #[error("server {server} did not answer in time ({kind}); the call {}", may_have_run(*.outcome))]
+    #[error("server {server} did not answer in time ({kind}); the call {}{}", may_have_run(*.outcome), noise::say(.noise.as_deref()))]
     TimedOut {
         /// Which server.
         server: Arc<str>,
@@ -47,6 +47,8 @@ pub enum CallError {
         kind: TimeoutKind,
         /// Whether it may have run.
         outcome: Outcome,
+        /// What the server wrote to stdout meanwhile that is no message: cleaned, shortened, one line of it.
+        noise: Option<Arc<str>>,
     },
     /// The connection was lost while the call was pending. Over HTTP that may be the call's own connection alone.
     #[error("the connection to server {server} was lost ({}); the call {}", why(.reason, .trouble.as_deref()), may_have_run(*.outcome))]
@@ -75,8 +77,8 @@ pub enum CallError {
         /// Whether it may have run.
         outcome: Outcome,
     },
-    /// The server lets in only who has logged in, or who may do more; the call did not run.
-    #[error("server {server} asks for a login{}; the call did not run", scopes(.challenge))]
+    /// The server lets in only who has logged in, or who may do more.
+    #[error("server {server} asks for a login{}; the call {}", scopes(.challenge), may_have_run(*.outcome))]
     AuthRequired {
         /// Which server.
         server: Arc<str>,
@@ -84,9 +86,11 @@ pub enum CallError {
         generation: Generation,
         /// What a login needs.
         challenge: Box<Challenge>,
+        /// Whether it may have run: an earlier round of it may have been let in.
+        outcome: Outcome,
     },
-    /// The server has too much to do; the call did not run.
-    #[error("server {server} asks to be left alone{}; the call did not run", pause(*.retry_after))]
+    /// The server has too much to do.
+    #[error("server {server} asks to be left alone{}; the call {}", pause(*.retry_after), may_have_run(*.outcome))]
     Throttled {
         /// Which server.
         server: Arc<str>,
@@ -94,6 +98,8 @@ pub enum CallError {
         generation: Generation,
         /// For how long, where it says so.
         retry_after: Option<Duration>,
+        /// Whether it may have run: an earlier round of it may have been let in.
+        outcome: Outcome,
     },
     /// The server answered with an error.
     #[error("server {server} answered with an error: {error}")]
@@ -105,8 +111,8 @@ pub enum CallError {
         /// The error, as it came.
         error: RpcError,
     },
-    /// The server answered with something that is no answer.
-    #[error("the answer of server {server} cannot be used: {what}")]
+    /// The server answered with something that cannot be used. The call has run.
+    #[error("the answer of server {server} cannot be used: {what}; the call has run")]
     BadAnswer {
         /// Which server.
         server: Arc<str>,
@@ -166,6 +172,10 @@ pub struct NotConnected {
     pub last_error: Option<Arc<Trouble>>,
 }
 
+/// The errors of JSON-RPC for a request that was not begun: parse error, invalid request, method not found, invalid
+/// parameters.
+const NEVER_BEGAN: [i64; 4] = [-32700, -32600, -32601, -32602];
+
 impl CallError {
     /// What is known of the call.
     pub fn outcome(&self) -> Outcome {
@@ -180,9 +190,20 @@ impl CallError {
             | Self::BadArguments(_) => Outcome::NotSent,
             Self::TimedOut { outcome, .. }
             | Self::Lost { outcome, .. }
-            | Self::NotCarried { outcome, .. } => *outcome,
-            Self::AuthRequired { .. } | Self::Throttled { .. } => Outcome::Refused,
+            | Self::NotCarried { outcome, .. }
+            | Self::AuthRequired { outcome, .. }
+            | Self::Throttled { outcome, .. } => *outcome,
             Self::Rpc { .. } | Self::BadAnswer { .. } => Outcome::Answered,
+        }
+    }
+
+    /// Whether the call may have had effects at the server. An answered one has run, unless the server answered with an error
+    /// that says that it never began: the request was not understood, its method is not known, or its parameters are wrong.
+    pub fn may_have_run(&self) -> bool {
+        match (self.outcome(), self) {
+            (Outcome::NotSent | Outcome::Refused, _) => false,
+            (Outcome::Answered, Self::Rpc { error, .. }) => !NEVER_BEGAN.contains(&error.code()),
+            (Outcome::Unknown | Outcome::Answered, _) => true,
         }
     }
 
@@ -208,6 +229,14 @@ impl CallError {
         Some(at.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
+    /// The same failure of a call during which the server wrote this to its output.
+    pub(super) fn amid(mut self, heard: Option<Arc<str>>) -> Self {
+        if let Self::TimedOut { noise, .. } = &mut self {
+            *noise = heard;
+        }
+        self
+    }
+
     pub(super) fn of(
         error: RequestError,
         server: Arc<str>,
@@ -231,6 +260,7 @@ impl CallError {
                 generation,
                 kind,
                 outcome,
+                noise: None,
             },
             RequestError::Send(failure) => Self::of_send(&failure, server, generation, trouble),
             RequestError::Lost { end, .. } => Self::Lost {
@@ -268,11 +298,18 @@ impl CallError {
                 server,
                 generation,
                 challenge: Box::new(challenge.clone()),
+                outcome: failure.outcome(),
             },
             Some(HttpFailure::Throttled { retry_after, .. }) => Self::Throttled {
                 server,
                 generation,
                 retry_after: *retry_after,
+                outcome: failure.outcome(),
+            },
+            Some(HttpFailure::BodyTooLarge { limit }) => Self::BadAnswer {
+                server,
+                generation,
+                what: BadAnswer::LongerThan { limit: *limit },
             },
             Some(_) | None => Self::NotCarried {
                 server,

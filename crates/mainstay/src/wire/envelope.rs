@@ -45,7 +45,7 @@ pub enum Message<'a> {
         /// The answer itself.
         result: Result<RawJson, RpcError>,
     },
-    /// Several messages, to be read one by one; none of them is a batch.
+    /// Several messages, to be read one by one; none of them is a batch, and some may be no messages.
     Batch(Vec<Bytes>),
     /// No message.
     Garbage(BadAnswer),
@@ -95,13 +95,17 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The number of a request of ours in an `id` or token. Some servers send it back as a string.
+/// The number of a request of ours in an `id` or token. Some servers send it back as a string, or as `1.0`.
 pub(crate) fn our_number(id: &RawJson) -> Option<u64> {
     let digits = id.as_bytes();
     let digits = digits
         .strip_prefix(b"\"")
         .and_then(|inner| inner.strip_suffix(b"\""))
         .unwrap_or(digits);
+    let digits = match memchr::memchr(b'.', digits).map(|dot| (&digits[..dot], &digits[dot + 1..])) {
+        Some((whole, fraction)) if !fraction.is_empty() && fraction.iter().all(|byte| *byte == b'0') => whole,
+        Some(_) | None => digits,
+    };
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -167,7 +171,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut batch: A) -> Result<Vec<Bytes>, A::Error> {
         let mut elements = Vec::new();
         while let Some(element) = batch.next_element::<&RawValue>()? {
-            if elements.len() == BATCH || !element.get().starts_with('{') {
+            if elements.len() == BATCH || element.get().starts_with('[') {
                 return Err(A::Error::custom("no batch of messages"));
             }
             elements.push(self.0.slice_ref(element.get().as_bytes()));

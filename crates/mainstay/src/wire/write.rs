@@ -66,6 +66,13 @@ pub fn response(id: &RawJson, result: &Result<RawJson, RpcError>) -> Bytes {
     finish(line)
 }
 
+/// An error that answers no known request, as one line without an `id`.
+pub fn refusal(error: &RpcError) -> Bytes {
+    let mut line = start(length(error.raw()));
+    put(&mut line, "error", error.raw());
+    finish(line)
+}
+
 /// An answer in pieces, its payload as it is and without a copy: one line if the payload is.
 pub fn response_in_pieces(id: &RawJson, result: &Result<RawJson, RpcError>) -> [Bytes; 3] {
     let (key, value) = match result {

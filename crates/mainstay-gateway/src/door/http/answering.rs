@@ -15,6 +15,7 @@ use mainstay::message::{self, RawJson, RpcError};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::access::Why;
 use super::body::Body;
 use super::hold_back::HoldBack;
 use super::reading::Reading;
@@ -32,28 +33,70 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// The answer to a request.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    pub(super) id: RawJson,
-    pub(super) result: Result<RawJson, RpcError>,
+    said: Said,
+}
+
+/// What is answered.
+enum Said {
+    One {
+        id: RawJson,
+        result: Result<RawJson, RpcError>,
+    },
+    /// The answers to a batch, as one line.
+    Batch(Bytes),
 }
 
 impl Answer {
+    /// The answer to one request.
+    pub(super) fn new(status: StatusCode, id: RawJson, result: Result<RawJson, RpcError>) -> Self {
+        let said = Said::One { id, result };
+        Self { status, said }
+    }
+
+    /// The answers to a batch, as one line.
+    pub(super) fn of_batch(answers: Bytes) -> Self {
+        Self {
+            status: StatusCode::OK,
+            said: Said::Batch(answers),
+        }
+    }
+
+    /// The error that it is, if it is one.
+    pub(super) fn error(&self) -> Option<&RpcError> {
+        match &self.said {
+            Said::One { result, .. } => result.as_ref().err(),
+            Said::Batch(_) => None,
+        }
+    }
+
     /// As one line, for a stream.
     pub(super) fn line(&self) -> Bytes {
-        message::response(&self.id, &self.result)
+        match &self.said {
+            Said::One { id, result } => message::response(id, result),
+            Said::Batch(answers) => answers.clone(),
+        }
     }
 
     /// As a response of its own.
     pub(super) fn response(&self) -> Response<Body> {
-        let payload = match &self.result {
-            Ok(result) => result,
-            Err(error) => error.raw(),
+        let body = match &self.said {
+            Said::One { id, result } if payload(result).as_bytes().len() >= LARGE => {
+                Body::in_pieces(message::response_in_pieces(id, result))
+            }
+            Said::One { .. } | Said::Batch(_) => Body::Whole(self.line()),
         };
-        let body = if payload.as_bytes().len() < LARGE {
-            Body::Whole(self.line())
-        } else {
-            Body::in_pieces(message::response_in_pieces(&self.id, &self.result))
-        };
-        json(self.status, body)
+        let mut response = json(self.status, body);
+        if let (true, Some(error)) = (self.status.is_client_error(), self.error()) {
+            response.extensions_mut().insert(Why(error.message().to_owned()));
+        }
+        response
+    }
+}
+
+fn payload(result: &Result<RawJson, RpcError>) -> &RawJson {
+    match result {
+        Ok(result) => result,
+        Err(error) => error.raw(),
     }
 }
 

@@ -11,6 +11,7 @@ use hyper::StatusCode;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use mainstay::message::RpcError;
 
+use super::access::Followed;
 use super::hold_back::{HOLD_BACK, HoldBack};
 use super::reading::Reading;
 use super::refusal::Refusal;
@@ -27,6 +28,8 @@ pub(super) enum Body {
     Pieces(Vec<Bytes>),
     /// Events, as they come.
     Events(Box<Reading>),
+    /// Any of them, whose end is logged.
+    Followed(Box<Followed>),
 }
 
 impl Body {
@@ -53,6 +56,7 @@ impl hyper::body::Body for Body {
             Self::Events(reading) => reading
                 .poll_piece(context)
                 .map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Followed(followed) => followed.poll_frame(context),
         }
     }
 
@@ -61,6 +65,7 @@ impl hyper::body::Body for Body {
             Self::Whole(bytes) => bytes.is_empty(),
             Self::Pieces(pieces) => pieces.is_empty(),
             Self::Events(_) => false,
+            Self::Followed(followed) => followed.body.is_end_stream(),
         }
     }
 
@@ -69,6 +74,7 @@ impl hyper::body::Body for Body {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Events(_) => SizeHint::default(),
+            Self::Followed(followed) => followed.body.size_hint(),
         }
     }
 }

@@ -12,19 +12,27 @@ use hyper::{Request, Response, StatusCode};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::access::{Access, note_refusal};
 use super::body::Body;
-use super::guard::{Guard, preflight, readable_by};
+use super::guard::{Caller, Guard, Stranger, preflight, readable_by};
 use super::hold_back::HoldBack;
+use super::legacy::SESSION;
 use super::options::{Bounds, HttpDoor};
+use super::post::Named;
+use super::probe::Probe;
 use super::rate::Rates;
 use super::refusal::Refusal;
 use super::route::Route;
 use super::sessions::Sessions;
+use super::wrong_tokens::{TooMany, WrongTokens};
 use crate::desk::Desk;
-use crate::protocol::SERVER_UNAVAILABLE;
+use crate::protocol::{NoId, SERVER_UNAVAILABLE};
 
 /// When a client that is sent away because the gateway goes down may find it up again.
 const BACK_SOON: Duration = Duration::from_secs(5);
+
+/// When a client may show another token, after too many wrong ones were shown at once.
+const TOKENS_AGAIN: Duration = Duration::from_secs(10);
 
 pub(super) struct Entrance {
     pub(super) desk: Arc<Desk>,
@@ -32,6 +40,8 @@ pub(super) struct Entrance {
     pub(super) sessions: Sessions,
     pub(super) busy: Arc<Busy>,
     guard: Guard,
+    wrong_tokens: WrongTokens,
+    logs_access: bool,
     rates: Option<Rates>,
     phase: watch::Sender<Phase>,
 }
@@ -54,6 +64,8 @@ impl Entrance {
             bounds: door.bounds.clone(),
             busy: Arc::default(),
             guard: Guard::new(door, address),
+            wrong_tokens: WrongTokens::new(),
+            logs_access: door.access_log,
             rates: door.bounds.rate.map(Rates::new),
             phase: watch::Sender::new(Phase::Open),
         }
@@ -67,26 +79,81 @@ impl Entrance {
         request: Request<Incoming>,
     ) -> Response<Body> {
         let (head, body) = request.into_parts();
-        let checked = self.guard.check_host(&head);
+        let access = self.logs_access.then(|| Access::begin(peer, &head));
+        let mut response = self.respond(peer, &hold_back, &head, body).await;
+        note_refusal(peer, &head, &mut response);
+        if self.is_draining() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        match access {
+            Some(access) => access.follow(response),
+            None => response,
+        }
+    }
+
+    async fn respond(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        hold_back: &HoldBack,
+        head: &Parts,
+        body: Incoming,
+    ) -> Response<Body> {
+        let probe = Probe::of(head);
+        let checked = match probe {
+            Some(_) => self.guard.check_probe(head),
+            None => self.guard.check_host(head),
+        };
+        let refuse = |refusal: Refusal| refusal.response(self.no_id(head));
         let origin = match checked.and_then(|()| self.guard.check_origin(&head.headers)) {
             Ok(origin) => origin,
-            Err(refusal) => return refusal.into(),
+            Err(refusal) => return refuse(refusal),
         };
-        let mut response = match preflight(&head) {
-            Some(response) => response,
-            None => {
-                let admitted = self.admit(peer, &hold_back, &head, body).await;
-                admitted.unwrap_or_else(Response::from)
+        let mut response = match (preflight(head), probe) {
+            (Some(response), _) => response,
+            (None, Some(probe)) => self.answer_probe(probe, head).unwrap_or_else(refuse),
+            (None, None) => {
+                let admitted = self.admit(peer, hold_back, head, body).await;
+                admitted.unwrap_or_else(refuse)
             }
         };
         if let Some(origin) = origin {
             readable_by(origin, &mut response);
         }
-        if self.is_draining() {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
-        }
         response
+    }
+
+    /// Who makes a request; a stranger with a wrong token waits for this answer.
+    async fn caller(&self, peer: IpAddr, head: &Parts) -> Result<Caller, Refusal> {
+        let stranger = match self.guard.caller(&head.headers, peer) {
+            Ok(caller) => return Ok(caller),
+            Err(stranger) => stranger,
+        };
+        if stranger == Stranger::WrongToken
+            && let Err(TooMany) = self.wrong_tokens.keep_waiting(peer).await
+        {
+            let what = "too many wrong bearer tokens";
+            let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what);
+            return Err(refusal.retry_after(TOKENS_AGAIN));
+        }
+        Err(stranger.into())
+    }
+
+    /// How the version of this client has errors without a request.
+    fn no_id(&self, head: &Parts) -> NoId {
+        if Route::is_of_sse(head) {
+            return NoId::Null;
+        }
+        match Named::of(&head.headers) {
+            Named::Legacy(version) => NoId::in_version(version),
+            Named::Modern(_) | Named::Unknown(_) => NoId::Absent,
+            // Older clients name their version only when they initialize.
+            Named::Nothing => {
+                let session = head.headers.get(SESSION).and_then(|id| id.to_str().ok());
+                let version = session.and_then(|id| self.sessions.version(id));
+                version.map_or(NoId::Absent, NoId::in_version)
+            }
+        }
     }
 
     async fn admit(
@@ -96,7 +163,7 @@ impl Entrance {
         head: &Parts,
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
-        let caller = self.guard.caller(&head.headers, peer)?;
+        let caller = self.caller(peer, head).await?;
         if let Some(rates) = &self.rates {
             rates.take(caller, Instant::now()).map_err(|pause| {
                 let what = "too many requests";
@@ -148,7 +215,7 @@ impl Entrance {
         Err(refusal.retry_after(BACK_SOON))
     }
 
-    fn is_draining(&self) -> bool {
+    pub(super) fn is_draining(&self) -> bool {
         *self.phase.borrow() >= Phase::Draining
     }
 }

@@ -18,7 +18,10 @@ use super::body::Body;
 use super::options::HttpDoor;
 use super::refusal::{Refusal, empty};
 
-/// Whoever makes a request, as far as it is known.
+/// How long a browser may remember what it was allowed: two hours, the longest that the common ones do.
+const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
+
+/// Who makes a request, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     /// Who shows this token.
@@ -46,6 +49,26 @@ impl Caller {
     }
 }
 
+/// Who does not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stranger {
+    /// Shows no token.
+    NoToken,
+    /// Shows one that is not known.
+    WrongToken,
+}
+
+impl From<Stranger> for Refusal {
+    fn from(stranger: Stranger) -> Self {
+        let what = match stranger {
+            Stranger::NoToken => "a bearer token is needed",
+            Stranger::WrongToken => "the bearer token is not known",
+        };
+        Self::new(StatusCode::UNAUTHORIZED, RpcError::INVALID_REQUEST, what)
+            .header(header::WWW_AUTHENTICATE, "Bearer")
+    }
+}
+
 pub(super) struct Guard {
     /// Listens where only this machine reaches it.
     is_local: bool,
@@ -70,11 +93,7 @@ impl Guard {
 
     /// Checks under which name the request was sent.
     pub(super) fn check_host(&self, head: &Parts) -> Result<(), Refusal> {
-        let named = head.uri.authority().map(Authority::as_str).or_else(|| {
-            let host = head.headers.get(header::HOST)?;
-            host.to_str().ok()
-        });
-        let Some(named) = named else {
+        let Some(named) = named(head) else {
             let what = "the Host header is missing";
             return Err(Refusal::new(
                 StatusCode::BAD_REQUEST,
@@ -99,6 +118,16 @@ impl Guard {
         ))
     }
 
+    /// The same for a probe, which may come by any address, and without a name: what it learns is no secret, and nobody can
+    /// make an address mean another machine. A name must still be one of this server.
+    pub(super) fn check_probe(&self, head: &Parts) -> Result<(), Refusal> {
+        match named(head) {
+            None => Ok(()),
+            Some(named) if ip(without_port(named)).is_some() => Ok(()),
+            Some(_) => self.check_host(head),
+        }
+    }
+
     /// Checks which page the request comes from; the origin, when it comes from one.
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
         let Some(origin) = headers.get(header::ORIGIN) else {
@@ -121,23 +150,16 @@ impl Guard {
     }
 
     /// Checks the token.
-    pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Refusal> {
+    pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Stranger> {
         if self.tokens.tags.is_empty() {
             return Ok(Caller::from_peer(peer));
         }
-        let refusal = |what| {
-            Refusal::new(StatusCode::UNAUTHORIZED, RpcError::INVALID_REQUEST, what)
-                .header(header::WWW_AUTHENTICATE, "Bearer")
-        };
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        let shown = shown.ok_or_else(|| refusal("a bearer token is needed"))?;
-        let token = self.tokens.find(shown);
-        token
-            .map(Caller::Token)
-            .ok_or_else(|| refusal("the bearer token is not known"))
+        let token = self.tokens.find(shown.ok_or(Stranger::NoToken)?);
+        token.map(Caller::Token).ok_or(Stranger::WrongToken)
     }
 }
 
@@ -150,6 +172,7 @@ pub(super) fn preflight(head: &Parts) -> Option<Response<Body>> {
     let headers = response.headers_mut();
     let methods = HeaderValue::from_static("GET, POST, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_AGE);
     if let Some(wanted) = head.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
     }
@@ -186,6 +209,12 @@ impl Tokens {
         let is_it = |tag: &hmac::Tag| hmac::verify(&self.key, shown.as_bytes(), tag.as_ref()).is_ok();
         self.tags.iter().position(is_it)
     }
+}
+
+/// The name under which a request was sent.
+fn named(head: &Parts) -> Option<&str> {
+    let authority = head.uri.authority().map(Authority::as_str);
+    authority.or_else(|| head.headers.get(header::HOST)?.to_str().ok())
 }
 
 fn without_port(host: &str) -> &str {

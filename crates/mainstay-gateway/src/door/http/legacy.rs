@@ -23,7 +23,7 @@ use crate::desk::Request;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The version whose clients know events without data, which say where to take up a stream.
 const PRIMES_SINCE: &str = "2025-11-25";
@@ -78,17 +78,17 @@ impl Entrance {
         let run = begin(&session, &asked)?;
         let stream = Arc::new(Stream::passing());
         let answered = self.work(session.clone(), stream, run, asked).await;
-        let Some(answered) = answered else {
+        let Some(mut answered) = answered else {
             return Ok(empty(StatusCode::NO_CONTENT));
         };
-        let mut response = answered.response();
-        if let Err(error) = &answered.result {
+        if let Some(error) = answered.error() {
             // Clients show the message of an answer, and of a refusal only its status.
             if error.code() != SERVER_UNAVAILABLE {
-                *response.status_mut() = StatusCode::BAD_REQUEST;
+                answered.status = StatusCode::BAD_REQUEST;
             }
-            return Ok(response);
+            return Ok(answered.response());
         }
+        let mut response = answered.response();
         opened.session = None;
         if let Ok(id) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION, id);
@@ -194,11 +194,7 @@ impl Entrance {
             };
             let result = entrance.desk.answer(request).await?;
             drop(job);
-            Some(Answer {
-                status: StatusCode::OK,
-                id,
-                result,
-            })
+            Some(Answer::new(StatusCode::OK, id, result))
         })
     }
 }

@@ -22,6 +22,7 @@ use super::hold_back::HoldBack;
 use super::options::{DoorError, HttpDoor};
 use super::patient::{Patient, Unread};
 use super::peers::Peers;
+use super::seldom::Seldom;
 use crate::gateway::Gateway;
 
 /// How long a connection may be open without a request on it: a client that is slow to send one, or that keeps the
@@ -65,6 +66,7 @@ impl Gateway {
             tls: door.tls.map(TlsAcceptor::from),
             entrance,
             peers: Arc::default(),
+            refused: Seldom::default(),
             tasks: JoinSet::new(),
         };
         connections.accept_until(&listener, shutdown).await;
@@ -84,6 +86,7 @@ struct Connections {
     entrance: Arc<Entrance>,
     tls: Option<TlsAcceptor>,
     peers: Arc<Peers>,
+    refused: Seldom,
     tasks: JoinSet<()>,
 }
 
@@ -112,7 +115,11 @@ impl Connections {
                 .seat(Caller::from_peer(peer.ip()), bounds.connections_of_peer)
         });
         let Some(seat) = seat.flatten() else {
-            tracing::warn!(%peer, "no room for another connection");
+            if let Some(refused) = self.refused.count(Instant::now()) {
+                let (limit, of_one) = (bounds.connections, bounds.connections_of_peer);
+                let connections = self.tasks.len();
+                tracing::warn!(%peer, connections, limit, per_address = of_one, refused, "no room for another connection");
+            }
             if self.tls.is_none() {
                 // It fits into the empty buffer of a new connection, or is lost.
                 let _ = stream.try_write(FULL);

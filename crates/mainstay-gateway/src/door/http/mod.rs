@@ -1,13 +1,15 @@
 //! The door for clients over HTTP: Streamable HTTP in both eras, and HTTP+SSE.
 //!
-//! The walk of a request: `listening` accepts its connection, `entrance` lets it in (`guard`, `rate`) and finds out where
-//! it wants to go (`route`), `post` reads the message. A `legacy` one belongs to one of the `sessions`, a `modern` one
+//! The walk of a request: `listening` accepts its connection, `entrance` lets it in (`guard`, `wrong_tokens`, `rate`) and
+//! finds out where it wants to go (`route`, `probe`), `post` reads the message. A `legacy` one belongs to one of the `sessions`, a `modern` one
 //! stands alone; `answering` gives either its answer, on a `stream` where one body is not enough.
 //!
 //! Invariants: nothing here waits for a client that does not read; whatever a client can make grow has a bound; a
 //! request that is refused is told why, and touches nobody else's.
 
+mod access;
 mod answering;
+mod batch;
 mod body;
 mod entrance;
 mod guard;
@@ -20,14 +22,18 @@ mod options;
 mod patient;
 mod peers;
 mod post;
+mod probe;
 mod rate;
 mod reading;
 mod refusal;
 mod route;
+mod seldom;
 mod session;
 mod sessions;
 mod sse;
 mod stream;
+mod wrong_tokens;
 
+pub(super) use access::note_refused_line;
 pub(crate) use guard::Caller;
 pub use options::{DoorError, HttpDoor};

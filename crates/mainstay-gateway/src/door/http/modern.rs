@@ -73,11 +73,7 @@ impl Entrance {
                 () = entrance.draining(), if listens => Ok(ended(&id)),
             };
             drop(job);
-            Some(Answer {
-                status: status(&result),
-                id,
-                result,
-            })
+            Some(Answer::new(status(&result), id, result))
         })
     }
 }

@@ -22,6 +22,7 @@ pub struct HttpDoor {
     pub(super) origins: Vec<String>,
     pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) bounds: Bounds,
+    pub(super) access_log: bool,
 }
 
 /// How much of it.
@@ -87,6 +88,7 @@ impl HttpDoor {
                 rate: None,
                 drain: Duration::from_secs(30),
             },
+            access_log: false,
         }
     }
 
@@ -147,7 +149,8 @@ impl HttpDoor {
     }
 
     /// Sessions at the same time, of all clients and of one; 10,000 and 4,000 by default. One client is who shows the
-    /// same token, or comes from the same address where no token is asked for.
+    /// same token, or comes from the same address where no token is asked for. With one more, the session that was idle for
+    /// the longest time gives way, of all or of that client; one with a running request or an open stream never does.
     #[must_use]
     pub fn max_sessions(mut self, of_all: usize, of_one: usize) -> Self {
         self.bounds.sessions = of_all;
@@ -179,6 +182,14 @@ impl HttpDoor {
         self
     }
 
+    /// Logs a line for each request, under the target `mainstay_gateway::access`. Those that are refused are logged in any
+    /// case, under `mainstay_gateway::refused`.
+    #[must_use]
+    pub fn access_log(mut self, wanted: bool) -> Self {
+        self.access_log = wanted;
+        self
+    }
+
     /// Whether it may be opened at this address: one that others can reach needs a token.
     pub fn check(&self, address: SocketAddr) -> Result<(), DoorError> {
         if self.tokens.is_empty() && !address.ip().is_loopback() {
@@ -196,6 +207,7 @@ impl fmt::Debug for HttpDoor {
             .field("origins", &self.origins)
             .field("tls", &self.tls.is_some())
             .field("bounds", &self.bounds)
+            .field("access_log", &self.access_log)
             .finish()
     }
 }

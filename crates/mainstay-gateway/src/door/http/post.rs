@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
+use mainstay::BadAnswer;
 use mainstay::message::{Message, RawJson, RpcError};
 use serde::de::IgnoredAny;
 
@@ -52,6 +53,17 @@ pub(super) enum Named<'a> {
     Unknown(&'a str),
 }
 
+impl Asked {
+    pub(super) fn new(id: RawJson, method: String, params: Option<RawJson>) -> Self {
+        Self {
+            meta: RequestMeta::read(params.as_ref()),
+            id,
+            method,
+            params,
+        }
+    }
+}
+
 impl Entrance {
     pub(super) async fn post(
         self: &Arc<Self>,
@@ -65,21 +77,16 @@ impl Entrance {
         let accepts = Accepts::of(headers)?;
         let body = body::read(body, self.bounds.body, hold_back).await?;
         let named = Named::of(headers);
+        let posted = Posted {
+            headers,
+            named,
+            accepts,
+            hold_back,
+        };
         match Message::read(&body) {
             Message::Request { id, method, params } => {
-                let asked = Asked {
-                    meta: RequestMeta::read(params.as_ref()),
-                    id,
-                    method: method.into_owned(),
-                    params,
-                };
+                let asked = Asked::new(id, method.into_owned(), params);
                 let id = asked.id.clone();
-                let posted = Posted {
-                    headers,
-                    named,
-                    accepts,
-                    hold_back,
-                };
                 let answered = self.request(scope, caller, posted, asked).await;
                 answered.map_err(|refusal| refusal.of_request(&id))
             }
@@ -105,7 +112,9 @@ impl Entrance {
                 session.client.answered(&id, result);
                 Ok(empty(StatusCode::ACCEPTED))
             }
-            unreadable @ (Message::Batch(_) | Message::Garbage(_)) => Err(refuse(&unreadable, &body)),
+            Message::Batch(_) if matches!(named, Named::Modern(_)) => Err(no_batch()),
+            Message::Batch(messages) => self.answer_batch(&scope, caller, posted, messages).await,
+            Message::Garbage(what) => Err(refuse(what, &body)),
         }
     }
 
@@ -140,13 +149,7 @@ impl Entrance {
         match Message::read(&body) {
             Message::Request { id, method, params } => {
                 self.check_open().map_err(|refusal| refusal.of_request(&id))?;
-                let asked = Asked {
-                    meta: RequestMeta::read(params.as_ref()),
-                    id,
-                    method: method.into_owned(),
-                    params,
-                };
-                self.answer_sse(session, asked);
+                self.answer_sse(session, Asked::new(id, method.into_owned(), params));
             }
             Message::Notification { method, params } => {
                 self.desk.hear(&session.client, &method, params.as_ref()).await;
@@ -154,30 +157,27 @@ impl Entrance {
             Message::Response { id, result } => {
                 session.client.answered(&id, result);
             }
-            unreadable @ (Message::Batch(_) | Message::Garbage(_)) => {
-                return Err(refuse(&unreadable, &body));
-            }
+            Message::Batch(messages) => self.answer_sse_batch(session, messages).await?,
+            Message::Garbage(what) => return Err(refuse(what, &body)),
         }
         Ok(empty(StatusCode::ACCEPTED))
     }
 }
 
-fn refuse(unreadable: &Message<'_>, body: &Bytes) -> Refusal {
-    let (code, what) = match unreadable {
-        Message::Batch(_) => (
-            RpcError::INVALID_REQUEST,
-            "batches are not supported: send one message by each POST".to_owned(),
-        ),
-        _ if serde_json::from_slice::<IgnoredAny>(body).is_ok() => (
-            RpcError::INVALID_REQUEST,
-            "the body is no JSON-RPC message".to_owned(),
-        ),
-        Message::Garbage(what) => (RpcError::PARSE_ERROR, format!("the body cannot be read: {what}")),
-        Message::Request { .. } | Message::Notification { .. } | Message::Response { .. } => {
-            unreachable!("it was read")
-        }
+fn refuse(what: BadAnswer, body: &Bytes) -> Refusal {
+    let (code, what) = if serde_json::from_slice::<IgnoredAny>(body).is_ok() {
+        let what = "the body is no JSON-RPC message".to_owned();
+        (RpcError::INVALID_REQUEST, what)
+    } else {
+        (RpcError::PARSE_ERROR, format!("the body cannot be read: {what}"))
     };
     Refusal::new(StatusCode::BAD_REQUEST, code, what)
+}
+
+/// A batch where there is no session that could have them.
+fn no_batch() -> Refusal {
+    let what = "batches are only for sessions of 2025-03-26: send one message by each POST";
+    Refusal::new(StatusCode::BAD_REQUEST, RpcError::INVALID_REQUEST, what)
 }
 
 impl<'a> Named<'a> {

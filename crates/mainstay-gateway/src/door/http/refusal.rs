@@ -6,7 +6,9 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use mainstay::message::{self, RawJson, RpcError};
 
+use super::access::Why;
 use super::body::Body;
+use crate::protocol::NoId;
 
 /// Boxed, as it is the rare side of many results.
 #[derive(Debug)]
@@ -16,8 +18,10 @@ pub(super) struct Refusal(Box<Words>);
 struct Words {
     status: StatusCode,
     /// The request that is refused, where it could be read.
-    id: RawJson,
+    id: Option<RawJson>,
     error: RpcError,
+    /// What is logged, where that is not what the client is told.
+    logged: Option<String>,
     header: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -29,8 +33,9 @@ impl Refusal {
     pub(super) fn with(status: StatusCode, error: RpcError) -> Self {
         Self(Box::new(Words {
             status,
-            id: RawJson::NULL,
+            id: None,
             error,
+            logged: None,
             header: None,
         }))
     }
@@ -46,25 +51,41 @@ impl Refusal {
         self.header(header::RETRY_AFTER, &seconds.to_string())
     }
 
+    #[cfg(test)]
+    pub(super) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
     pub(super) fn of_request(mut self, id: &RawJson) -> Self {
-        self.0.id = id.clone();
+        self.0.id = Some(id.clone());
         self
     }
-}
 
-impl From<Refusal> for Response<Body> {
-    fn from(refusal: Refusal) -> Self {
+    /// What is logged in place of the words for the client, which hold a value that may be a secret.
+    pub(super) fn logged_as(mut self, what: String) -> Self {
+        self.0.logged = Some(what);
+        self
+    }
+
+    /// As a response. One to a request whose id is not known has none, or `null` for a client whose version wants one.
+    pub(super) fn response(self, no_id: NoId) -> Response<Body> {
         let Words {
             status,
             id,
             error,
+            logged,
             header,
-        } = *refusal.0;
-        tracing::debug!(%status, %error, "refused");
-        let mut response = json(status, Body::Whole(message::response(&id, &Err(error))));
+        } = *self.0;
+        let why = Why(logged.unwrap_or_else(|| error.message().to_owned()));
+        let line = match id {
+            Some(id) => message::response(&id, &Err(error)),
+            None => no_id.refusal(error),
+        };
+        let mut response = json(status, Body::Whole(line));
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }
+        response.extensions_mut().insert(why);
         response
     }
 }

@@ -26,6 +26,13 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// Whether a request is one of HTTP+SSE.
+    pub(super) fn is_of_sse(head: &Parts) -> bool {
+        let path = head.uri.path().trim_matches('/');
+        let place = path.split('/').next();
+        matches!(place, Some("sse" | "messages"))
+    }
+
     pub(super) fn of(head: &Parts, fleet: &Fleet) -> Result<Self, Refusal> {
         let path = head.uri.path().trim_matches('/');
         let (place, server) = match path.split_once('/') {

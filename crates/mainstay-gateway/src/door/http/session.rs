@@ -102,10 +102,16 @@ impl Session {
         self.kept().retain(is_young);
     }
 
+    /// Since when nobody uses it; `None` when it is in use.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let usage = self.usage();
+        (usage.uses == 0).then_some(usage.ended_at)
+    }
+
     /// Whether nobody has used it for this long.
     pub(super) fn is_idle(&self, now: Instant, idle: Duration) -> bool {
-        let usage = self.usage();
-        usage.uses == 0 && now.duration_since(usage.ended_at) >= idle
+        let since = self.idle_since();
+        since.is_some_and(|since| now.duration_since(since) >= idle)
     }
 
     /// Ends all its streams.

@@ -1,6 +1,6 @@
 //! All sessions: opened within bounds, found by ids that nobody guesses, ended when nobody uses them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::guard::Caller;
 use super::options::Bounds;
 use super::refusal::Refusal;
+use super::seldom::Seldom;
 use super::session::{InUse, Session, Way};
 use crate::desk::Desk;
 use crate::protocol::SERVER_UNAVAILABLE;
@@ -25,6 +26,9 @@ const ID: usize = 24;
 /// When a client that found no room may try again.
 const RETRY: Duration = Duration::from_secs(30);
 
+/// Idle sessions that are looked up at once, when one must give way: the next ones then cost no look at all of them.
+const CANDIDATES: usize = 64;
+
 pub(super) struct Sessions {
     desk: Arc<Desk>,
     random: SystemRandom,
@@ -32,13 +36,28 @@ pub(super) struct Sessions {
     most_of_caller: usize,
     idle: Duration,
     table: Mutex<Table>,
+    gave_way: Seldom,
 }
 
 #[derive(Default)]
 struct Table {
     sessions: HashMap<String, Arc<Session>>,
-    of_caller: HashMap<Caller, usize>,
+    /// The longest idle of all, as they were when they were looked up.
+    idle: Idle,
+    of_caller: HashMap<Caller, OfCaller>,
 }
+
+/// The sessions of one caller.
+#[derive(Default)]
+struct OfCaller {
+    count: usize,
+    idle: Idle,
+}
+
+/// Idle sessions and since when they are, the longest first. Sessions only become idle later than these are, so as long as
+/// one of these is as idle as it was, none is longer.
+#[derive(Default)]
+struct Idle(VecDeque<(Instant, String)>);
 
 impl Sessions {
     pub(super) fn new(desk: Arc<Desk>, bounds: &Bounds) -> Self {
@@ -49,28 +68,58 @@ impl Sessions {
             most_of_caller: bounds.sessions_of_caller,
             idle: bounds.session_idle,
             table: Mutex::default(),
+            gave_way: Seldom::default(),
         }
     }
 
-    /// Opens a session for this caller, if there is room for one more.
+    /// Opens a session for this caller, if there is room for one more, or one that is idle gives way.
     pub(super) fn open(&self, scope: Scope, way: Way, caller: Caller) -> Result<InUse, Refusal> {
         let id = self.draw_id()?;
         let mut table = self.table();
-        if table.sessions.len() >= self.most {
-            let what = format!("{} sessions are open already", self.most);
-            let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
-            return Err(refusal.retry_after(RETRY));
+        let mut gone = None;
+        if table.count_of(caller) >= self.most_of_caller {
+            gone = table.longest_idle_of(caller);
+            if gone.is_none() {
+                let what = format!("this client uses {} sessions already", self.most_of_caller);
+                let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what);
+                return Err(refusal.retry_after(RETRY));
+            }
+        } else if table.sessions.len() >= self.most {
+            gone = table.longest_idle();
+            if gone.is_none() {
+                let what = format!("{} sessions are in use already", self.most);
+                let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
+                return Err(refusal.retry_after(RETRY));
+            }
         }
-        let of_caller = table.of_caller.entry(caller).or_default();
-        if *of_caller >= self.most_of_caller {
-            let what = format!("this client has {} sessions open already", self.most_of_caller);
-            let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what);
-            return Err(refusal.retry_after(RETRY));
-        }
-        *of_caller += 1;
+        table.of_caller.entry(caller).or_default().count += 1;
         let session = Session::new(id.clone(), way, caller, self.desk.welcome(scope, Some(caller)));
-        table.sessions.insert(id, session.clone());
-        Ok(InUse::new(session))
+        // In use before anybody else could make it give way.
+        let in_use = InUse::new(session.clone());
+        table.sessions.insert(id, session);
+        drop(table);
+        if let Some(gone) = gone {
+            self.give_way(&gone);
+        }
+        Ok(in_use)
+    }
+
+    /// The version that the session of this id negotiated.
+    pub(super) fn version(&self, id: &str) -> Option<&'static str> {
+        self.table().sessions.get(id)?.client.version()
+    }
+
+    fn give_way(&self, session: &Session) {
+        if let Some(given_way) = self.gave_way.count(Instant::now()) {
+            let (limit, per_client) = (self.most, self.most_of_caller);
+            tracing::warn!(
+                limit,
+                per_client,
+                given_way,
+                "as many sessions are open as may be: the longest idle gives way to a new one"
+            );
+        }
+        self.part(session);
     }
 
     /// The session of this id, if this caller opened it.
@@ -143,12 +192,73 @@ impl Sessions {
 impl Table {
     fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
         let session = self.sessions.remove(id)?;
-        if let Some(count) = self.of_caller.get_mut(&session.caller) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(own) = self.of_caller.get_mut(&session.caller) {
+            own.count -= 1;
+            if own.count == 0 {
                 self.of_caller.remove(&session.caller);
             }
         }
         Some(session)
     }
+
+    fn count_of(&self, caller: Caller) -> usize {
+        self.of_caller.get(&caller).map_or(0, |own| own.count)
+    }
+
+    /// Takes out the session that nobody has used for the longest time.
+    fn longest_idle(&mut self) -> Option<Arc<Session>> {
+        let id = self.idle.next(&self.sessions, |_| true)?;
+        self.remove(&id)
+    }
+
+    /// The same of the sessions of one caller.
+    fn longest_idle_of(&mut self, caller: Caller) -> Option<Arc<Session>> {
+        let own = self.of_caller.get_mut(&caller)?;
+        let id = own
+            .idle
+            .next(&self.sessions, |session| session.caller == caller)?;
+        self.remove(&id)
+    }
 }
+
+impl Idle {
+    /// The longest idle of these sessions. Under the lock of the table, in which nobody begins to use an idle one.
+    fn next(
+        &mut self,
+        sessions: &HashMap<String, Arc<Session>>,
+        counts: impl Fn(&Session) -> bool,
+    ) -> Option<String> {
+        if let Some(id) = self.known(sessions) {
+            return Some(id);
+        }
+        let counted = sessions.values().filter(|session| counts(session));
+        let mut idle: Vec<_> = counted
+            .filter_map(|session| Some((session.idle_since()?, session)))
+            .collect();
+        let few = CANDIDATES.min(idle.len());
+        if few > 0 {
+            idle.select_nth_unstable_by_key(few - 1, |(since, _)| *since);
+        }
+        idle.truncate(few);
+        idle.sort_unstable_by_key(|(since, _)| *since);
+        self.0 = idle
+            .into_iter()
+            .map(|(since, session)| (since, session.id.clone()))
+            .collect();
+        self.known(sessions)
+    }
+
+    /// The first of those looked up that is still as idle as it was.
+    fn known(&mut self, sessions: &HashMap<String, Arc<Session>>) -> Option<String> {
+        while let Some((since, id)) = self.0.pop_front() {
+            let now = sessions.get(&id).and_then(|session| session.idle_since());
+            if now == Some(since) {
+                return Some(id);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::Response;
 use mainstay::message;
 
@@ -58,6 +59,24 @@ impl Entrance {
                 stream.send(answer.line());
             }
         });
+    }
+
+    /// Takes a batch; what it is answered with goes to the stream of its session.
+    pub(super) async fn answer_sse_batch(
+        self: &Arc<Self>,
+        session: InUse,
+        messages: Vec<Bytes>,
+    ) -> Result<(), Refusal> {
+        let stream = session.standing.clone();
+        if let Some(work) = self.take_batch(&session, &stream, messages).await? {
+            tokio::spawn(async move {
+                if let Some(answer) = work.await {
+                    stream.send(answer.line());
+                }
+                drop(session);
+            });
+        }
+        Ok(())
     }
 }
 

@@ -60,6 +60,15 @@ pub enum HttpFailure {
         /// What it is.
         content_type: String,
     },
+    /// The answer is compressed in a way that cannot be read, and that was not asked for.
+    #[error(
+        "the answer is compressed with {encoding:?}, though it was asked for without: switch compression off for this path, at \
+         the server or at the proxy before it (gzip and deflate can be read)"
+    )]
+    Compressed {
+        /// The content of `Content-Encoding`.
+        encoding: String,
+    },
     /// The answer is longer than is accepted.
     #[error("the answer is longer than {limit} bytes")]
     BodyTooLarge {
@@ -67,7 +76,7 @@ pub enum HttpFailure {
         limit: usize,
     },
     /// No connection could be made.
-    #[error("no connection: {message}")]
+    #[error("{}", not_connected(*kind, message))]
     ConnectFailed {
         /// The kind of failure.
         kind: io::ErrorKind,
@@ -141,6 +150,7 @@ impl HttpFailure {
             | Self::Redirect { .. }
             | Self::ForeignAddress { .. }
             | Self::WrongContentType { .. }
+            | Self::Compressed { .. }
             | Self::BodyTooLarge { .. }
             | Self::ConnectFailed { .. }
             | Self::TimedOut { .. }
@@ -150,6 +160,16 @@ impl HttpFailure {
             | Self::NoCredential { .. }
             | Self::Aborted => None,
         }
+    }
+}
+
+/// One fact, said once: that nothing could be connected to is what the kinds of the system say themselves.
+fn not_connected(kind: io::ErrorKind, message: &str) -> String {
+    match kind {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset while connecting".to_owned(),
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => kind.to_string(),
+        _ => format!("cannot connect: {message}"),
     }
 }
 

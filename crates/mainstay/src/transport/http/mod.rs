@@ -11,6 +11,7 @@
 pub(super) mod answer;
 mod challenge;
 pub(super) mod client;
+mod coding;
 mod connector;
 mod courier;
 mod credentials;
@@ -21,6 +22,7 @@ pub(super) mod events;
 mod failure;
 mod headline;
 mod inquiry;
+mod keeping;
 pub(super) mod line;
 mod listen;
 mod options;
@@ -28,8 +30,10 @@ mod pace;
 mod params;
 pub(super) mod pool;
 mod post;
+mod pulse;
 pub(super) mod refusal;
 mod session;
+mod socks;
 mod tls;
 
 use std::sync::Arc;

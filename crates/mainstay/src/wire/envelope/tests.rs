@@ -143,6 +143,19 @@ fn a_batch_is_taken_apart_up_to_its_bound() {
 }
 
 #[test]
+fn what_is_no_message_in_a_batch_is_told_apart_from_the_others() {
+    let message = line(r#"[1, {"method":"n"}, "x", {}]"#);
+    let Message::Batch(elements) = Message::read(&message) else {
+        panic!("a batch");
+    };
+    let are_messages: Vec<_> = elements
+        .iter()
+        .map(|element| !matches!(Message::read(element), Message::Garbage(_)))
+        .collect();
+    assert_eq!(are_messages, [false, true, false, false]);
+}
+
+#[test]
 fn our_numbers_are_known_as_numbers_and_as_strings() {
     for (id, number) in [
         ("17", Some(17)),
@@ -150,6 +163,11 @@ fn our_numbers_are_known_as_numbers_and_as_strings() {
         ("\"\"", None),
         ("-1", None),
         ("1.5", None),
+        ("1.0", Some(1)),
+        ("17.000", Some(17)),
+        ("\"1.\"", None),
+        ("\"1.0.0\"", None),
+        ("\".0\"", None),
         ("\"x\"", None),
         ("null", None),
         ("99999999999999999999999", None),

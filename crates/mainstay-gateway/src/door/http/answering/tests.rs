@@ -36,11 +36,8 @@ fn legacy(session: &InUse, primes: bool) -> Asker {
 }
 
 fn answered(text: &'static str) -> Option<Answer> {
-    Some(Answer {
-        status: StatusCode::OK,
-        id: RawJson::from(1),
-        result: RawJson::from_text(text).map_err(|_| unreachable!("it is JSON")),
-    })
+    let result = RawJson::from_text(text).map_err(|_| unreachable!("it is JSON"));
+    Some(Answer::new(StatusCode::OK, RawJson::from(1), result))
 }
 
 fn hold_back() -> HoldBack {
@@ -173,11 +170,7 @@ async fn a_large_message_is_framed_without_a_copy() {
 #[tokio::test]
 async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
     let result = RawJson::from_value(&"x".repeat(1 << 20)).unwrap();
-    let answer = Answer {
-        status: StatusCode::OK,
-        id: RawJson::from(1),
-        result: Ok(result.clone()),
-    };
+    let answer = Answer::new(StatusCode::OK, RawJson::from(1), Ok(result.clone()));
     let mut response = answer.response();
     let length = hyper::body::Body::size_hint(response.body()).exact();
     assert_eq!(length, Some(answer.line().len() as u64));
