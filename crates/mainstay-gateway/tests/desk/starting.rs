@@ -169,9 +169,10 @@ async fn a_list_of_one_server_that_is_still_starting_fails_after_15_s_and_says_s
     let answer = client.ask("tools/list", json!({})).await;
     assert_eq!(began.elapsed().as_secs(), 15);
     let message = answer["error"]["message"].as_str().unwrap_or_default();
-    assert_eq!(
-        message,
-        "Server a is starting (connecting). The request waited 15.0 s for it. Ask again in a moment."
+    assert!(message.starts_with("Server a is starting ("), "{message}");
+    assert!(
+        message.ends_with(". The request waited 15.0 s for it. Ask again in a moment."),
+        "{message}"
     );
     client.leave().await;
 }
