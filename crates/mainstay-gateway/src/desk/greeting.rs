@@ -14,7 +14,7 @@ use crate::scope::Scope;
 
 impl Desk {
     pub(super) fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let said = Said::of_initialize(request.params.as_ref())?;
+        let said = Said::of_initialize(request.params.as_raw())?;
         request.client.introduce(&said);
         let about = self.about(request.client);
         let mut result = Object::default();

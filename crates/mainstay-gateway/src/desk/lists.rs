@@ -41,7 +41,7 @@ struct Written {
 
 impl Desk {
     pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
-        let cursor = Cursor::read(request.params.as_ref())?;
+        let cursor = Cursor::read(request.params.as_raw())?;
         self.first_listing(&request.client.scope).await;
         // Before the list is looked up: a change in between is told for nothing at worst, and never missed.
         if let Some(hearing) = request.client.hearing() {
