@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::output::LogFormat;
+
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
 
@@ -25,7 +27,7 @@ const ENVIRONMENT: &str = "\
 Environment:
   MAINSTAY_CONFIG  the configuration file, where --config names none
   MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
-  MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug` [default: off]
+  MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
 
 /// Keeps MCP servers connected.
@@ -51,6 +53,9 @@ pub(crate) struct Common {
     /// Say nothing on stderr but what is wrong
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
+    /// How lines on stderr are written
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
     /// How long the servers may take to end when the program does
     ///
     /// A server's input is closed, SIGTERM comes after three eighths of this time (2s at most), and SIGKILL after three
@@ -194,6 +199,11 @@ pub(crate) struct Serve {
     /// Requests that one client may make in a second, and as many at once; without it there is no bound
     #[arg(long, value_name = "COUNT")]
     pub(crate) rate: Option<NonZeroU32>,
+    /// How long servers marked `required` may take to come up, before clients are served
+    ///
+    /// If one of them does not, the program ends with the reason of each, and exit code 1.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    pub(crate) required_within: Duration,
     /// How long running calls may take when the program is told to end
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
@@ -205,8 +215,8 @@ pub(crate) struct Serve {
 /// Serve one server under its own names on stdin and stdout, supervised
 ///
 /// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "--", "npx",
-/// …]`. The server is started when the host first asks for something, and meets the host as its client. It ends when the
-/// host closes stdin, and leaves nothing behind.
+/// …]`. The server is started when the host first asks for something, and meets the host as its client. What it writes to
+/// stderr goes to the program's own, as it is. It ends when the host closes stdin, and leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -222,6 +232,12 @@ pub(crate) struct Wrap {
     /// The variable that holds the bearer token of the address
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
+    /// Put the server's name before each line that it writes to stderr
+    #[arg(long)]
+    pub(crate) stderr_prefix: bool,
+    /// Pass nothing on of what the server writes to stderr
+    #[arg(long, conflicts_with = "stderr_prefix")]
+    pub(crate) no_stderr: bool,
     /// The server's command and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
     pub(crate) command: Vec<String>,

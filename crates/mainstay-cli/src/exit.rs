@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mainstay::Outcome;
+use mainstay::CallError;
 
 /// What a command comes to.
 pub(crate) type Done = Result<Exit, Failure>;
@@ -48,13 +48,12 @@ impl Exit {
     }
 
     /// How a call that failed ends the program.
-    pub(crate) fn of_call(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::NotSent | Outcome::Refused => Self::DidNotRun,
-            Outcome::Answered => Self::Failed,
-            Outcome::Unknown => Self::MayHaveRun,
-            // An outcome of a newer library: what is not known to have stayed without effect may have had one.
-            _ => Self::MayHaveRun,
+    pub(crate) fn of_call(error: &CallError) -> Self {
+        match error {
+            // The server says itself what became of it.
+            CallError::Rpc { .. } => Self::Failed,
+            error if error.may_have_run() => Self::MayHaveRun,
+            _ => Self::DidNotRun,
         }
     }
 }

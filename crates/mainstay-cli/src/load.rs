@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use mainstay::config::{Origin, Problem, Severity, locate, nearest};
+use mainstay::config::{Host, Origin, Problem, Severity, locate, nearest};
 use mainstay::{Configuration, ServerConfig};
 
 use crate::args::Common;
@@ -41,6 +41,8 @@ pub(crate) enum Source {
     File {
         path: PathBuf,
         how: Origin,
+        /// Whose format it is in.
+        host: Host,
     },
     Demo {
         user_path: Option<PathBuf>,
@@ -77,6 +79,7 @@ pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
         source: Source::File {
             path,
             how: located.how,
+            host: configuration.host,
         },
         servers: configuration.servers,
         problems: configuration.problems,
@@ -116,8 +119,12 @@ impl Setup {
     /// Says what is used, what is not, and what is wrong with it.
     pub(crate) fn announce(&self, screen: &Screen) {
         match &self.source {
-            Source::File { path, how } => {
-                screen.note(text!("using {} ({})", shown(path), plain(&found(*how))));
+            Source::File { path, how, host } => {
+                let mut found = found(*how);
+                if let Some(name) = host.name() {
+                    found += &format!(", in the format of {name}");
+                }
+                screen.note(text!("using {} ({})", shown(path), plain(&found)));
             }
             Source::Address => {}
             Source::Demo { user_path } => {
@@ -141,6 +148,7 @@ impl Setup {
             match problem.severity {
                 Severity::Error => screen.error(said),
                 Severity::Warning => screen.warning(said),
+                Severity::Note => screen.note(said),
             }
         }
     }

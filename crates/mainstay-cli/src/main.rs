@@ -17,6 +17,7 @@ mod ping;
 mod reach;
 mod run;
 mod serve;
+mod server_stderr;
 mod standard;
 mod startup;
 mod tools;
@@ -28,13 +29,14 @@ use clap::Parser as _;
 
 use args::{Arguments, Command};
 use exit::{Exit, Failure};
+use log::Logged;
 use output::{Screen, Text};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let screen = Screen::new(arguments.common.quiet);
-    log::init(&screen);
     let common = &arguments.common;
+    let screen = Screen::new(common.quiet, common.log_format);
+    let _log = log::init(&screen, logged(&arguments));
     let done = match &arguments.command {
         Command::Check(check) => check::run(check, common, &screen),
         Command::Tools(tools) => tools::run(tools, common, &screen),
@@ -49,4 +51,15 @@ fn main() -> ExitCode {
         failure.exit
     })
     .into()
+}
+
+/// What is logged unless `MAINSTAY_LOG` says otherwise.
+fn logged(arguments: &Arguments) -> Logged {
+    match &arguments.command {
+        Command::Serve(_) if !arguments.common.quiet => Logged::Changes,
+        Command::Serve(_) | Command::Wrap(_) => Logged::Problems,
+        Command::Check(_) | Command::Tools(_) | Command::Call(_) | Command::Ping(_) | Command::DemoServer => {
+            Logged::Cache
+        }
+    }
 }

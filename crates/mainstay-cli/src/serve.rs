@@ -1,12 +1,14 @@
 //! `mainstay serve`: all servers as one MCP server, over HTTP or on standard input and output.
 
-use std::fs;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::pin::pin;
+use std::time::Duration;
+use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
-use mainstay::{Fleet, Introduction};
+use mainstay::{CallError, Fleet, Introduction, StartupError};
 use mainstay_gateway::{Arrival, Gateway, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -17,6 +19,7 @@ use crate::exit::{Done, Exit, Failure};
 use crate::load::{Setup, load};
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
+use crate::server_stderr::Passing;
 use crate::standard::{self, EndsEarly, Input};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
@@ -26,20 +29,17 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     if arguments.stdio {
         let setup = load(common)?;
         setup.announce(screen);
-        return serve_stdio(
-            &setup,
-            Scope::Union,
-            Meets::Gateway,
-            arguments.max_isolated,
-            screen,
-        );
+        let meets = Meets::Gateway {
+            required_within: arguments.required_within,
+        };
+        return serve_stdio(&setup, Scope::Union, meets, arguments.max_isolated, screen);
     }
     // Before anything is started: a mistake at the door must not cost the servers a start.
     let door = door(arguments)?;
     door.check(arguments.listen).map_err(|error| {
-        Failure::usage(
-            anyhow!(error).context("give one with --token-file or --token-env, or listen on 127.0.0.1"),
-        )
+        Failure::usage(anyhow!(
+            "{error}: give one with --token-file or --token-env, or listen on 127.0.0.1"
+        ))
     })?;
     let setup = load(common)?;
     setup.announce(screen);
@@ -59,10 +59,22 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
 /// Whom the servers meet as their client.
 #[derive(Clone, Copy)]
 pub(crate) enum Meets {
-    /// The gateway: they are started at once, and shared by whoever comes.
-    Gateway,
+    /// The gateway: they are started at once, and shared by all clients.
+    Gateway {
+        /// How long required servers may take to come up.
+        required_within: Duration,
+    },
     /// The one client on stdin: they are started when it has said who it is.
-    Client,
+    Client(PassesStderr),
+}
+
+/// What becomes of what a wrapped server writes to stderr, beside being kept for messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PassesStderr {
+    No,
+    Yes,
+    /// With the server's name before each line.
+    Prefixed,
 }
 
 /// Serves one client on stdin and stdout, and closes the servers when it is gone.
@@ -85,7 +97,7 @@ pub(crate) fn serve_stdio(
 async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
     // A host that is gone needs no wrapped server.
-    if !matches!(meets, Meets::Client) {
+    if !matches!(meets, Meets::Client(_)) {
         signals = signals.ignoring_hangup(screen)?;
     }
     let arrived = tokio::select! {
@@ -96,6 +108,14 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         return Ok(Exit::Success);
     };
     let gateway = start(setup, max_isolated, None, introduction);
+    let passing = pass_stderr(&gateway, &scope, meets);
+    if let Meets::Gateway { required_within } = meets {
+        let waited = required_are_up(&gateway, required_within, &mut signals).await;
+        if let Some(done) = waited {
+            say_late(&gateway.close(setup.stop_within).await, screen);
+            return done;
+        }
+    }
     let (told, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -105,11 +125,15 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     };
     let closing = async {
         if exit.is_some() {
-            screen.note("stopping the servers; interrupt once more to force");
+            // Nothing is said of it: hosts end their servers so, and put what those say into their logs as errors.
             let _ = told.send(());
             served.await;
         }
-        say_late(&gateway.close(setup.stop_within).await, screen);
+        let report = gateway.close(setup.stop_within).await;
+        if let Some(passing) = passing {
+            passing.finish().await;
+        }
+        say_late(&report, screen);
     };
     tokio::select! {
         () = closing => Ok(exit.unwrap_or(Exit::Success)),
@@ -117,12 +141,25 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     }
 }
 
+/// Passes the wrapped server's stderr on. It is asked for before anything is awaited, so that nothing is missed.
+fn pass_stderr(gateway: &Gateway, scope: &Scope, meets: Meets) -> Option<Passing> {
+    let (Scope::Server(name), Meets::Client(passes)) = (scope, meets) else {
+        return None;
+    };
+    let prefixed = match passes {
+        PassesStderr::No => return None,
+        PassesStderr::Yes => false,
+        PassesStderr::Prefixed => true,
+    };
+    Passing::start(&gateway.fleet().server(name)?, prefixed)
+}
+
 /// The client on stdin, and as whom the servers are told of it; `None` when it left before it asked for anything.
 async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
     let input = standard::input();
     match meets {
-        Meets::Gateway => Some((input, None)),
-        Meets::Client => {
+        Meets::Gateway { .. } => Some((input, None)),
+        Meets::Client(_) => {
             let arrival = Arrival::wait(input).await?;
             let introduction = arrival.introduction().cloned();
             Some((Box::new(arrival), introduction))
@@ -134,9 +171,7 @@ async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
 async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
-    let listener = listener
-        .with_context(|| format!("cannot listen on {}", arguments.listen))
-        .map_err(Failure::failed)?;
+    let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = listener.local_addr().map_err(Failure::failed)?;
     let scheme = if arguments.tls_cert.is_some() {
         "https"
@@ -149,6 +184,11 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
         arguments.max_isolated_per_client,
         None,
     );
+    let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
+    if let Some(done) = waited {
+        say_late(&gateway.close(setup.stop_within).await, screen);
+        return done;
+    }
     screen.note(text!(
         "serving {} at {}://{}/mcp",
         count(setup.servers.len(), "server"),
@@ -174,6 +214,52 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
         _ = signals.next() => {}
     }
     Ok(exit)
+}
+
+/// Waits for required servers; how the program ends, if they do not come up or a signal comes first.
+async fn required_are_up(gateway: &Gateway, within: Duration, signals: &mut Signals) -> Option<Done> {
+    tokio::select! {
+        waited = gateway.fleet().wait_required(within) => waited.err().map(|error| Err(not_up(&error))),
+        exit = signals.next() => Some(Ok(exit)),
+    }
+}
+
+/// All required servers that did not come up, each with its reason on a line of its own.
+fn not_up(error: &StartupError) -> Failure {
+    let count = error.0.len();
+    let servers = if count == 1 { "server" } else { "servers" };
+    let mut said = format!("{count} required {servers} did not come up");
+    for (name, error) in &error.0 {
+        said.push_str(&format!("\n  {name}: {}", reason(error)));
+    }
+    Failure::failed(anyhow!(said))
+}
+
+/// Why a server did not come up. The wait for it is no news.
+fn reason(error: &CallError) -> String {
+    match error {
+        CallError::NotConnected(now)
+        | CallError::WaitTimedOut { now, .. }
+        | CallError::TooManyWaiting { now, .. } => match &now.last_error {
+            Some(trouble) => trouble.to_string(),
+            None => format!("still {} when the time was over", now.state),
+        },
+        other => other.to_string(),
+    }
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            ": another program, perhaps another mainstay, uses this port; name another one with --listen"
+        }
+        io::ErrorKind::PermissionDenied => ": choose a port above 1023 with --listen",
+        io::ErrorKind::AddrNotAvailable => {
+            ": this machine has no such address; name one of its own with --listen"
+        }
+        _ => "",
+    };
+    Failure::failed(anyhow!("cannot listen on {address}: {}{remedy}", error.kind()))
 }
 
 fn start(

@@ -10,7 +10,7 @@ use crate::args::{Common, Wrap};
 use crate::exit::{Done, Failure};
 use crate::load::{Setup, Source, cache_directory};
 use crate::output::Screen;
-use crate::serve::{Meets, serve_stdio};
+use crate::serve::{Meets, PassesStderr, serve_stdio};
 
 /// Programs that run another: the server's name is in their arguments.
 const RUNNERS: [&str; 12] = [
@@ -33,7 +33,8 @@ pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
         stop_within: common.stop_within,
     };
     // One client on stdin and stdout is one session, and this server is its own in any case.
-    serve_stdio(&setup, Scope::Server(name.into()), Meets::Client, 1, screen)
+    let meets = Meets::Client(passes_stderr(arguments));
+    serve_stdio(&setup, Scope::Server(name.into()), meets, 1, screen)
 }
 
 fn server(arguments: &Wrap, name: &str) -> Result<ServerConfig, Failure> {
@@ -55,6 +56,18 @@ fn server(arguments: &Wrap, name: &str) -> Result<ServerConfig, Failure> {
         }
     };
     builder.build().map_err(Failure::usage)
+}
+
+fn passes_stderr(arguments: &Wrap) -> PassesStderr {
+    // A server over HTTP has none.
+    match (
+        arguments.no_stderr || arguments.url.is_some(),
+        arguments.stderr_prefix,
+    ) {
+        (true, _) => PassesStderr::No,
+        (false, true) => PassesStderr::Prefixed,
+        (false, false) => PassesStderr::Yes,
+    }
 }
 
 fn token(variable: &str) -> Result<String, Failure> {
@@ -123,6 +136,8 @@ mod tests {
                 name: None,
                 url: None,
                 bearer_token_env: None,
+                no_stderr: false,
+                stderr_prefix: false,
                 command: line.split(' ').map(str::to_owned).collect(),
             };
             assert_eq!(name(&wrap), expected, "{line}");

@@ -18,7 +18,7 @@ use mainstay::{
 };
 
 use crate::desk::tasks::{self, OwnTasks};
-use crate::desk::{Hearing, Level};
+use crate::desk::{Hearing, Level, Waits};
 use crate::door::Caller;
 use crate::introduction::Said;
 use crate::isolation::{Isolated, OwnServers};
@@ -51,6 +51,8 @@ pub(crate) struct Client {
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
+    /// Shared by a session and the requests that came on its way.
+    pub(crate) waits: Arc<Waits>,
     /// What the client said of itself, once it has.
     said: Mutex<Option<Said>>,
     /// The least severe log message it wants.
@@ -103,6 +105,7 @@ impl Client {
         let client = Self::build(self.scope.clone(), Era::Modern, running, own);
         Arc::new(Self {
             number: self.number,
+            waits: self.waits.clone(),
             ..client.described(meta)
         })
     }
@@ -114,6 +117,7 @@ impl Client {
             scope,
             era,
             running,
+            waits: Arc::default(),
             said: Mutex::default(),
             level: Mutex::default(),
             is_modern_too: AtomicBool::new(false),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, NotConnected, Outcome, PlainText, Reason, StateKind, TimeoutKind};
+use mainstay::{CallError, NotConnected, Outcome, PlainText, Reason, StateKind, Status, TimeoutKind};
 use serde_json::{Value, json};
 
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
@@ -16,14 +16,7 @@ pub(crate) fn answer(error: &CallError) -> RpcError {
         CallError::Hidden { .. } | CallError::NotFound { .. } | CallError::BadArguments(_) => {
             invalid_params(error.to_string())
         }
-        other => {
-            // What a server wrote is quoted in these words, and a model reads them.
-            let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(&words(other)));
-            match RawJson::from_value(&json!({ "mainstay": facts(other) })) {
-                Ok(data) => failed.with_data(data),
-                Err(_) => failed,
-            }
-        }
+        other => with_facts(&words(other), other),
     }
 }
 
@@ -40,6 +33,43 @@ pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
         "_meta": { "mainstay": facts(error) },
     });
     RawJson::from_value(&result).map_err(|_| answered)
+}
+
+/// What a list or an introduction is answered with while its server is not up.
+pub(crate) fn not_up(error: &CallError) -> RpcError {
+    let words = match error {
+        CallError::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now)),
+        CallError::WaitTimedOut { waited, now } => format!(
+            "{}. The request waited {} for it. {}",
+            how_it_starts(now),
+            seconds(*waited),
+            remedy(now)
+        ),
+        other => words(other),
+    };
+    with_facts(&words, error)
+}
+
+/// Why a server is not up, and what to do; `None` while it is starting, and where a person or its configuration wants it so.
+pub(crate) fn why_not_up(status: &Status) -> Option<String> {
+    let now = NotConnected::from(status);
+    let is_wanted_so = match (now.state, now.reason) {
+        (StateKind::Connected | StateKind::Disabled | StateKind::Disabling, _)
+        | (StateKind::Disconnected, Some(Reason::Idle)) => true,
+        (StateKind::Connecting | StateKind::Reconnecting, _) => status.is_starting(),
+        (StateKind::Disconnected | StateKind::PermanentlyFailed, _) => false,
+    };
+    let words = (!is_wanted_so).then(|| format!("{}. {}", how_it_starts(&now), remedy(&now)))?;
+    Some(PlainText::lines(&words).to_string())
+}
+
+/// What a server wrote is quoted in these words, and a model reads them.
+fn with_facts(words: &str, error: &CallError) -> RpcError {
+    let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(words));
+    match RawJson::from_value(&json!({ "mainstay": facts(error) })) {
+        Ok(data) => failed.with_data(data),
+        Err(_) => failed,
+    }
 }
 
 fn words(error: &CallError) -> String {
@@ -94,14 +124,16 @@ fn words(error: &CallError) -> String {
             server, challenge, ..
         } => {
             let scopes = scopes(&challenge.scopes);
-            format!("Server {server} asks for a login{scopes}. The call did not run. {LOGIN}")
+            let ran = refused(error);
+            format!("Server {server} asks for a login{scopes}. {ran} {LOGIN}")
         }
         CallError::Throttled {
             server, retry_after, ..
         } => {
             let when =
                 retry_after.map_or_else(|| "later".to_owned(), |pause| format!("in {}", seconds(pause)));
-            format!("Server {server} has too much to do. The call did not run. Call it again {when}.")
+            let ran = refused(error);
+            format!("Server {server} has too much to do. {ran} Call it again {when}.")
         }
         CallError::BadAnswer { server, what, .. } => format!(
             "Server {server} answered with something that cannot be used ({what}). The call has run: check its effects \
@@ -123,11 +155,7 @@ fn how(now: &NotConnected) -> String {
         let error = now.last_error.as_ref();
         error.map_or_else(String::new, |error| format!(": {error}"))
     };
-    let failures = match now.attempt {
-        0 => String::new(),
-        1 => ", 1 failure".to_owned(),
-        n => format!(", {n} failures in a row"),
-    };
+    let failures = failures(now);
     match (now.state, now.reason) {
         (StateKind::Disabled | StateKind::Disabling, _) => format!("Server {server} is disabled"),
         (StateKind::Connecting, _) if now.attempt == 0 => format!("Server {server} is starting (connecting)"),
@@ -162,15 +190,66 @@ fn how(now: &NotConnected) -> String {
     }
 }
 
+/// How a server is that was never up.
+fn how_it_starts(now: &NotConnected) -> String {
+    match (now.state, &now.last_error) {
+        (StateKind::Connecting | StateKind::Reconnecting, Some(error)) => {
+            format!(
+                "Server {} did not start ({}{}): {error}",
+                now.server,
+                now.state,
+                failures(now)
+            )
+        }
+        (StateKind::PermanentlyFailed, Some(error)) => {
+            format!("Server {} cannot be started ({}): {error}", now.server, now.state)
+        }
+        _other => how(now),
+    }
+}
+
+/// What happens next to a server that is not up, and what to do.
+fn remedy(now: &NotConnected) -> String {
+    match (now.state, now.reason) {
+        (StateKind::Disabled | StateKind::Disabling, _) => "A person must enable the server.".to_owned(),
+        (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
+            "A person must log in to the server.".to_owned()
+        }
+        (StateKind::PermanentlyFailed, _) => {
+            "It is not tried again: a person must mend its configuration and restart it.".to_owned()
+        }
+        (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => match next_try(now) {
+            Some(pause) => format!("It is tried again in {pause}, or when a person restarts it."),
+            None => "A person must restart it.".to_owned(),
+        },
+        (StateKind::Connecting | StateKind::Reconnecting, _) => match next_try(now) {
+            Some(pause) => format!("It is tried again in {pause}: ask again then."),
+            None => "Ask again in a moment.".to_owned(),
+        },
+        (StateKind::Disconnected, Some(Reason::Idle)) | (StateKind::Connected, _) => {
+            "Ask again in a moment.".to_owned()
+        }
+    }
+}
+
+/// How long it is until the server is tried again, where that is known.
+fn next_try(now: &NotConnected) -> Option<String> {
+    let at = now.next_retry?;
+    let pause = at.duration_since(std::time::SystemTime::now());
+    Some(seconds(pause.unwrap_or_default()))
+}
+
+fn failures(now: &NotConnected) -> String {
+    match now.attempt {
+        0 => String::new(),
+        1 => ", 1 failure".to_owned(),
+        n => format!(", {n} failures in a row"),
+    }
+}
+
 /// What to do about it.
 fn advice(now: &NotConnected) -> String {
-    let again = || {
-        let pause = now.next_retry.map(|at| {
-            at.duration_since(std::time::SystemTime::now())
-                .unwrap_or_default()
-        });
-        pause.map(seconds)
-    };
+    let again = || next_try(now);
     match (now.state, now.reason) {
         (StateKind::Disabled | StateKind::Disabling, _) => {
             "A person must enable the server; until then it cannot be called.".to_owned()
@@ -207,6 +286,15 @@ fn ran(outcome: Outcome) -> &'static str {
         Outcome::NotSent | Outcome::Refused => "The call did not run. Call it again in a moment.",
         Outcome::Unknown => "The call may have run: check its effects before you call it again.",
         _answered => "The call has run: check its effects before you call it again.",
+    }
+}
+
+/// Whether a call whose last round was refused has run.
+fn refused(error: &CallError) -> &'static str {
+    if error.may_have_run() {
+        "The call may have run in part: check its effects."
+    } else {
+        "The call did not run."
     }
 }
 

@@ -19,6 +19,9 @@ pub enum Fault {
     Deaf,
     /// This one request is never answered.
     NoAnswer,
+    /// The next message of any kind ends the process with this code, unanswered. This one takes its usual course. After
+    /// [`Fault::NoAnswer`] it is a loop that died in a process that notices it only when it reads again.
+    ExitAtNext(i32),
     /// Answers properly, this much later.
     Delay {
         /// Milliseconds.

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use mainstay_lifecycle::{Cause, Generation, StateKind};
+use mainstay_lifecycle::{Cause, Generation, Recovery, StateKind};
 use tokio::sync::broadcast;
 
 use crate::PlainText;
 use crate::process::Exit;
-use crate::server::Slot;
+use crate::server::{Reason, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
 
 /// How many events a slow reader may fall behind before it is told that it lagged.
@@ -40,6 +40,43 @@ pub struct Event {
     pub next_retry: Option<SystemTime>,
 }
 
+/// The target of the log's line on each change of state, whatever module writes it.
+const LOG_TARGET: &str = "mainstay::state";
+
+impl Event {
+    /// Writes the event to the log: at `WARN` where something went wrong, at `INFO` otherwise.
+    pub(crate) fn log(&self, reason: Option<Reason>, budget: u32) {
+        let trouble = self.error.as_deref();
+        let exit = trouble.and_then(|trouble| trouble.exit);
+        let until = |at: SystemTime| at.duration_since(SystemTime::now()).unwrap_or_default();
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: LOG_TARGET,
+                    server = %self.server,
+                    generation = self.generation.map(|generation| generation.0),
+                    from = self.from.as_str(),
+                    to = self.to.as_str(),
+                    cause = self.cause.as_str(),
+                    reason = reason.map(Reason::as_str),
+                    error = trouble.map(|trouble| trouble.message.as_str()),
+                    exit_code = exit.and_then(|exit| exit.code),
+                    signal = exit.and_then(|exit| exit.signal),
+                    stderr = trouble.and_then(|trouble| trouble.stderr.last()).map(String::as_str),
+                    attempt = self.attempt,
+                    budget,
+                    next_retry_ms = self.next_retry.map(|at| u64::try_from(until(at).as_millis()).unwrap_or(u64::MAX)),
+                    "state changed"
+                )
+            };
+        }
+        match trouble {
+            Some(_) => log!(warn),
+            None => log!(info),
+        }
+    }
+}
+
 /// What went wrong with a connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -54,6 +91,8 @@ pub struct Trouble {
     pub stderr: Vec<String>,
     /// What a login needs, where the server asks for one.
     pub challenge: Option<Challenge>,
+    /// Whether only the way failed in which the server was spoken to. The next attempt follows at once, in another way.
+    pub tried_otherwise: bool,
     /// How the request over HTTP failed that opening the connection or listing hung on, where one did.
     pub http: Option<Box<HttpFailure>>,
 }
@@ -74,12 +113,20 @@ impl Trouble {
             exit: None,
             stderr: lines.map(|line| line.text).collect(),
             challenge: None,
+            tried_otherwise: false,
             http: None,
         }
     }
 
     pub(crate) fn with_exit(self, exit: Option<Exit>) -> Self {
         Self { exit, ..self }
+    }
+
+    pub(crate) fn mended_by(self, recovery: Recovery) -> Self {
+        Self {
+            tried_otherwise: recovery == Recovery::RetryOtherwise,
+            ..self
+        }
     }
 
     pub(crate) fn asking_for(self, challenge: Option<&Challenge>) -> Self {

@@ -58,7 +58,7 @@ pub use handler::{Answer, ClientCapabilities, ClientHandler, Occasion, ServerNot
 pub use mainstay_lifecycle as lifecycle;
 pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use plain_text::PlainText;
-pub use process::{Exit, StderrLine};
+pub use process::{Exit, Followed, StderrFollower, StderrLine};
 pub use protocol::{Era, Introduction};
 pub use server::{
     CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server,

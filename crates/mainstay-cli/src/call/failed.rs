@@ -15,14 +15,12 @@ const HINDSIGHT: Duration = Duration::from_millis(500);
 
 impl Called<'_> {
     pub(super) async fn failed(&self, error: &CallError) -> Done {
-        let outcome = error.outcome();
-        let exit = Exit::of_call(outcome);
+        let exit = Exit::of_call(error);
         let trouble = self.trouble(error).await;
         let trouble = trouble.as_deref();
         if self.call.json {
             let (server, tool) = (&self.call.server, &self.call.tool);
-            let may_have_run = exit == Exit::MayHaveRun;
-            let document = json::Call::failed(server, tool, error, may_have_run, trouble);
+            let document = json::Call::failed(server, tool, error, trouble);
             self.screen.print(Text::document(&document))?;
             return Ok(exit);
         }
@@ -35,7 +33,7 @@ impl Called<'_> {
                 self.screen.say(text!("  stderr: {}", PlainText::line(line)));
             }
         }
-        self.screen.say(verdict(outcome));
+        self.screen.say(verdict(error));
         Ok(exit)
     }
 
@@ -54,12 +52,14 @@ impl Called<'_> {
 }
 
 /// What a person must know before trying again.
-fn verdict(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::NotSent => "the call was not sent: it did not run",
-        Outcome::Refused => "the call was refused: it did not run",
-        Outcome::Answered => "the call was answered: the server says why it failed",
-        Outcome::Unknown => "the call may have run: find out before you repeat it",
-        _ => "the call may have run: find out before you repeat it",
+fn verdict(error: &CallError) -> &'static str {
+    match (error.outcome(), error) {
+        (Outcome::NotSent, _) => "the call was not sent: it did not run",
+        (Outcome::Refused, _) => "the call was refused: it did not run",
+        (Outcome::Answered, CallError::Rpc { .. }) => "the call was answered: the server says why it failed",
+        (Outcome::Answered, _) => {
+            "the call has run, and its answer is lost: check its effects before you repeat it"
+        }
+        (_, _) => "the call may have run: find out before you repeat it",
     }
 }

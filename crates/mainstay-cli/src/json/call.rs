@@ -44,7 +44,6 @@ impl<'a> Call<'a> {
         server: &'a str,
         tool: &'a str,
         error: &CallError,
-        may_have_run: bool,
         trouble: Option<&mainstay::Trouble>,
     ) -> Self {
         let rpc = match error {
@@ -61,7 +60,7 @@ impl<'a> Call<'a> {
             error: Some(Failed {
                 message: error.to_string(),
                 outcome: error.outcome().as_str(),
-                may_have_run,
+                may_have_run: error.may_have_run(),
                 retry_after_ms: error.retry_after().map(super::ms),
                 rpc,
                 trouble: trouble.map(Trouble::of),

@@ -29,6 +29,8 @@ struct Configuration {
     source: &'static str,
     path: Option<String>,
     found_by: Option<&'static str>,
+    /// The program whose format the file is in; `None` for the one that most programs share.
+    format: Option<&'static str>,
     problems: Vec<Problem>,
     refused: Vec<String>,
     not_used: Vec<String>,
@@ -94,16 +96,22 @@ struct Login {
 
 impl Configuration {
     fn of(setup: &Setup) -> Self {
-        let (source, path, found_by) = match &setup.source {
-            Source::File { path, how } => ("file", Some(path.display().to_string()), Some(word(*how))),
-            Source::Demo { .. } => ("demo", None, None),
-            Source::Arguments => ("arguments", None, None),
-            Source::Address => ("address", None, None),
+        let (source, path, found_by, format) = match &setup.source {
+            Source::File { path, how, host } => (
+                "file",
+                Some(path.display().to_string()),
+                Some(word(*how)),
+                host.name(),
+            ),
+            Source::Demo { .. } => ("demo", None, None, None),
+            Source::Arguments => ("arguments", None, None, None),
+            Source::Address => ("address", None, None, None),
         };
         Self {
             source,
             path,
             found_by,
+            format,
             problems: setup.problems.iter().map(Problem::of).collect(),
             refused: setup.refused.iter().cloned().collect(),
             not_used: setup

@@ -10,6 +10,10 @@ mod table;
 mod text;
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::time::SystemTime;
+
+use clap::ValueEnum;
+use serde::Serialize;
 
 pub(crate) use live::Live;
 pub(crate) use paint::{Ink, Paint};
@@ -19,6 +23,7 @@ pub(crate) use text::{
 };
 
 use crate::exit::Failure;
+use crate::log;
 
 /// How wide the text is where no terminal says so.
 const DEFAULT_WIDTH: usize = 100;
@@ -37,15 +42,30 @@ pub(crate) struct Screen {
     /// How wide a line on stdout may be.
     pub(crate) width: usize,
     quiet: bool,
+    format: LogFormat,
+}
+
+/// How a line on stderr is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For a person
+    #[default]
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 impl Screen {
-    pub(crate) fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool, format: LogFormat) -> Self {
         Self {
             out: Paint::for_stream(&io::stdout()),
-            err: Paint::for_stream(&io::stderr()),
+            err: match format {
+                LogFormat::Text => Paint::for_stream(&io::stderr()),
+                LogFormat::Json => Paint::PLAIN,
+            },
             width: columns().clamp(MIN_WIDTH, MAX_WIDTH),
             quiet,
+            format,
         }
     }
 
@@ -66,26 +86,59 @@ impl Screen {
     /// Says what is going on.
     pub(crate) fn note(&self, text: impl Into<Text>) {
         if !self.quiet {
-            self.say(self.err.dim(text));
+            self.tell(Weight::Info, text.into());
         }
     }
 
     /// Says what is worth a look.
     pub(crate) fn warning(&self, text: impl Into<Text>) {
-        let word = self.err.ink(Ink::Yellow, "warning:");
-        self.say(text!("{} {}", word, text.into()));
+        self.tell(Weight::Warning, text.into());
     }
 
     /// Says what is wrong.
     pub(crate) fn error(&self, text: impl Into<Text>) {
-        let word = self.err.ink(Ink::Red, "error:");
-        self.say(text!("{} {}", word, text.into()));
+        self.tell(Weight::Error, text.into());
     }
 
-    /// Adds a line to what was said.
-    pub(crate) fn say(&self, line: impl Into<Text>) {
-        // Nowhere is left to complain about a closed stderr.
-        let _ = writeln!(io::stderr().lock(), "{}", line.into());
+    /// Adds a line to what is wrong.
+    pub(crate) fn say(&self, text: impl Into<Text>) {
+        self.tell(Weight::Beside, text.into());
+    }
+
+    /// Writes a line to stderr that is in its form already: behind those of the log, where there is one.
+    pub(crate) fn line(&self, line: impl Into<Text>) {
+        if let Some(line) = log::queue(line.into()) {
+            write_line(&line);
+        }
+    }
+
+    fn tell(&self, weight: Weight, text: Text) {
+        let (level, line) = match weight {
+            Weight::Info => ("info", self.err.dim(&text)),
+            Weight::Warning => {
+                let word = self.err.ink(Ink::Yellow, "warning:");
+                ("warn", text!("{} {}", word, text))
+            }
+            Weight::Error => {
+                let word = self.err.ink(Ink::Red, "error:");
+                ("error", text!("{} {}", word, text))
+            }
+            Weight::Beside => ("error", text.clone()),
+        };
+        match self.format {
+            LogFormat::Text => self.line(line),
+            LogFormat::Json => self.line(Text::object(&Said {
+                time: log::stamp(SystemTime::now()).as_str(),
+                level,
+                target: "mainstay",
+                message: text.as_str().trim(),
+            })),
+        }
+    }
+
+    /// Whether lines on stderr are JSON objects.
+    pub(crate) fn writes_json(&self) -> bool {
+        self.format == LogFormat::Json
     }
 
     /// Whether progress is shown at all.
@@ -95,8 +148,32 @@ impl Screen {
 
     /// Whether progress can be redrawn in place.
     pub(crate) fn is_live(&self) -> bool {
-        self.shows_progress() && paint::obeys(&io::stderr()) && !crate::log::wanted()
+        self.shows_progress() && !self.writes_json() && paint::obeys(&io::stderr()) && !log::wanted()
     }
+}
+
+/// Writes a line to stderr now. Blocks while nobody reads it.
+pub(crate) fn write_line(line: &Text) {
+    // Nowhere is left to complain about a closed stderr.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// How much a line on stderr matters.
+enum Weight {
+    Info,
+    Warning,
+    Error,
+    /// As much as the line before it.
+    Beside,
+}
+
+/// What the program itself says, as an object.
+#[derive(Serialize)]
+struct Said<'a> {
+    time: &'a str,
+    level: &'static str,
+    target: &'static str,
+    message: &'a str,
 }
 
 /// A reader that has left wants no more of it; that is not an error.

@@ -31,7 +31,6 @@ pub(crate) struct Paint {
 
 impl Paint {
     /// Leaves all text as it is.
-    #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { coloured: false };
 
     /// Colours on a terminal that has them, unless `NO_COLOR` is set.

@@ -67,6 +67,12 @@ impl Text {
         Self(escaped(&json) + "\n")
     }
 
+    /// One JSON object on one line.
+    pub(crate) fn object(object: &impl Serialize) -> Self {
+        let json = serde_json::to_string(object).expect("own types have text keys and finite numbers");
+        Self(escaped(&json))
+    }
+
     /// For [`Paint`] alone, whose sequences are the only ones that reach a terminal.
     pub(super) fn painted(text: String) -> Self {
         Self(text)

@@ -76,15 +76,14 @@ async fn listed(ledger: &Ledger) -> Instant {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn greetings_and_lists_wait_for_no_server_that_is_not_up() {
+async fn greetings_and_lists_of_the_union_wait_for_no_server_that_is_not_up() {
     let (starts, good) = (Ledger::temporary(), FaultyServer::new());
     let sandbox = Sandbox::with(&json!({ "bad": bad(&starts, BAD[0].1), "good": good.config() }));
     let serving = Serving::start(&sandbox, &[]);
-    // It is never ready, so that whatever answers has not waited for it.
-    let modern = Visitor::modern(serving.address, "/mcp/bad");
+    // The bad one is never ready, so that whatever answers has not waited for it.
+    let modern = Visitor::modern(serving.address, "/mcp");
     let discovered = modern.ask("server/discover", json!({})).await;
     assert!(discovered["result"]["capabilities"]["tools"].is_object());
-    Visitor::legacy(serving.address, "/mcp/bad").await;
     let union = Visitor::legacy(serving.address, "/mcp").await;
     for (method, offered) in [
         ("tools/list", "good__echo"),
@@ -123,13 +122,14 @@ async fn a_bad_server_is_started_no_more_often_than_its_budget_allows_however_ha
 /// then some more.
 async fn hammer(address: SocketAddr) {
     let union = Visitor::modern(address, "/mcp");
-    let bad = Visitor::legacy(address, "/mcp/bad").await;
+    let bad = Visitor::modern(address, "/mcp/bad");
     let mut given_up = 0;
     while given_up < MORE {
         let refused = bad.call("echo", json!({})).await;
         assert_eq!(refused["isError"], true, "{refused}");
         given_up += usize::from(refused["_meta"]["mainstay"]["reason"] == "budget_spent");
-        assert!(bad.tools().await.is_empty());
+        let listed = bad.ask("tools/list", json!({})).await;
+        assert_eq!(listed["error"]["data"]["mainstay"]["server"], "bad", "{listed}");
         assert!(union.tools().await.contains(&"good__echo".to_owned()));
         let result = union.call("good__echo", json!({ "a": 1 })).await;
         assert_eq!(result["structuredContent"]["a"], 1);

@@ -1,6 +1,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
+use mainstay_testkit::{BadAnswer, Fault, FaultyServer, Rule, Step};
 use serde_json::json;
 
 use crate::sandbox::{Sandbox, dying, finish, good, keys, missing, shell, silent};
@@ -49,6 +50,22 @@ fn a_call_that_was_cut_off_may_have_run() {
     assert_eq!(document["error"]["outcome"], "unknown");
     assert_eq!(document["error"]["may_have_run"], true);
     assert_eq!(document["error"]["trouble"]["exit_code"], 1);
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn a_call_whose_result_is_past_the_bound_is_said_to_have_run() {
+    let huge = Fault::Answer(BadAnswer::Huge(70 << 20));
+    let server = FaultyServer::new().rule(Rule::new(Step::Call, huge));
+    let sandbox = Sandbox::with(&json!({ "big": server.config() }));
+    let ran = sandbox.run(&["call", "big", "echo"]);
+    ran.exits(4)
+        .says("the answer of server big cannot be used")
+        .says("the call has run");
+    assert!(!ran.stderr.contains("says why"), "{}", ran.stderr);
+    let document = sandbox.run(&["call", "big", "echo", "--json"]).exits(4).json();
+    assert_eq!(document["error"]["outcome"], "answered");
+    assert_eq!(document["error"]["may_have_run"], true);
     sandbox.assert_nothing_is_left();
 }
 

@@ -112,7 +112,9 @@ fn json_has_the_documented_keys_and_no_colour() {
     assert_eq!(keys(&document), ["configuration", "ok", "servers", "version"]);
     assert_eq!(
         keys(&document["configuration"]),
-        ["found_by", "not_used", "path", "problems", "refused", "source"]
+        [
+            "format", "found_by", "not_used", "path", "problems", "refused", "source"
+        ]
     );
     let (dying, good) = (&document["servers"][0], &document["servers"][1]);
     let expected = [

@@ -24,6 +24,34 @@ fn the_file_and_how_it_was_found_are_said() {
 }
 
 #[test]
+fn a_file_of_another_program_is_used_as_that_program_means_it_and_its_format_is_said() {
+    let sandbox = Sandbox::new();
+    let good = good();
+    let toml = format!(
+        "model = \"x\"\n[mcp_servers.codex]\ncommand = {}\nargs = {}\nenabled_tools = [\"echo\"]\n",
+        good["command"], good["args"]
+    );
+    let yaml = format!(
+        "extensions:\n  goose:\n    type: stdio\n    cmd: {}\n    args: {}\n    enabled: true\n",
+        good["command"], good["args"]
+    );
+    for (name, text, format) in [("config.toml", toml, "Codex"), ("config.yaml", yaml, "Goose")] {
+        let file = sandbox.write(name, &text);
+        let using = format!(
+            "using {} (named by --config, in the format of {format})",
+            file.display()
+        );
+        let ran = sandbox.run(&["tools", "--json", "--config", file.to_str().unwrap()]);
+        let document = ran.exits(0).json();
+        assert_eq!(document["configuration"]["format"], format);
+        sandbox
+            .run(&["check", "--config", file.to_str().unwrap()])
+            .exits(0)
+            .says(&using);
+    }
+}
+
+#[test]
 fn a_file_of_the_working_directory_is_mentioned_and_never_used() {
     let sandbox = Sandbox::new();
     let file = sandbox.write(

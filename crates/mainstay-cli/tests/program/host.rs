@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
@@ -24,7 +24,16 @@ pub(crate) struct Host {
 impl Host {
     /// Starts the program and opens a session with it.
     pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
-        let mut host = Self::silent(sandbox, arguments);
+        Self::silent(sandbox, arguments).introduced()
+    }
+
+    /// Starts the program with this in its environment too, and opens a session with it.
+    pub(crate) fn start_with(sandbox: &Sandbox, arguments: &[&str], env: (&str, &str)) -> Self {
+        Self::of(sandbox.command(arguments).env(env.0, env.1)).introduced()
+    }
+
+    fn introduced(self) -> Self {
+        let mut host = self;
         let params = json!({
             "protocolVersion": "2025-06-18",
             "capabilities": {},
@@ -38,11 +47,11 @@ impl Host {
 
     /// Starts the program and says nothing yet.
     pub(crate) fn silent(sandbox: &Sandbox, arguments: &[&str]) -> Self {
-        let mut child = sandbox
-            .command(arguments)
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
+        Self::of(&mut sandbox.command(arguments))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("the program starts");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -125,6 +134,11 @@ impl Host {
     fn write(&mut self, message: &impl Display) {
         let input = self.input.as_mut().expect("open");
         writeln!(input, "{message}").expect("the program reads");
+    }
+
+    /// Closes the program's input.
+    pub(crate) fn close_input(&mut self) {
+        drop(self.input.take());
     }
 
     /// Closes the program's input, and waits for its end.

@@ -53,7 +53,8 @@ impl Serving {
         };
         let line = serving.hears("serving ");
         let (_, address) = line.split_once("://").expect("an address");
-        serving.address = address.trim_end_matches("/mcp").parse().expect("an address");
+        let address = address.split("/mcp").next().unwrap_or_default();
+        serving.address = address.parse().expect("an address");
         serving
     }
 
@@ -66,6 +67,21 @@ impl Serving {
                 return line;
             }
         }
+    }
+
+    /// Waits until its stderr has said all of this, in any order; the line for each.
+    #[track_caller]
+    pub(crate) fn hears_all<const N: usize>(&self, texts: [&str; N]) -> [String; N] {
+        let mut lines: [Option<String>; N] = std::array::from_fn(|_| None);
+        while lines.iter().any(Option::is_none) {
+            let line = self.said.recv_timeout(LONG).expect("it says so in time");
+            for (text, found) in texts.iter().zip(&mut lines) {
+                if line.contains(text) {
+                    found.get_or_insert_with(|| line.clone());
+                }
+            }
+        }
+        lines.map(Option::unwrap_or_default)
     }
 
     pub(crate) fn pid(&self) -> i32 {

@@ -1,22 +1,33 @@
 //! What the gateway says of itself, in the place of the servers behind it.
 //!
-//! It is said at once, from what is known of the servers; what is not known of one yet is taken to be there.
+//! What is known of the servers is said at once. A client of one server that never introduced itself waits for its
+//! introduction, as it would without the gateway. The union waits a short time where nothing is known of any server; then it takes
+//! for granted what the starting ones may have, and says why others are not there.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay::Era;
 use mainstay::message::{Object, RawJson, RpcError};
 use serde_json::{Map, Value, json};
 
+use super::unlisted::gone;
 use super::{Desk, Request, tasks};
 use crate::client::Client;
+use crate::failure;
 use crate::introduction::Said;
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS};
 use crate::scope::Scope;
 
+/// How long a client waits for the introduction of the one server that it wants. A server that takes longer to start has failed
+/// by then; a client that wants to wait less gives up by itself.
+const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
 impl Desk {
-    pub(super) fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let said = Said::of_initialize(request.params.as_raw())?;
         request.client.introduce(&said);
-        let about = self.about(request.client);
+        let about = self.about(request.client).await?;
         let mut result = Object::default();
         result.set("protocolVersion", crate::protocol::text(said.version));
         result.set("capabilities", about.capabilities);
@@ -27,8 +38,8 @@ impl Desk {
         Ok(result.to_raw())
     }
 
-    pub(super) fn discover(&self, client: &Client) -> RawJson {
-        let about = self.about(client);
+    pub(super) async fn discover(&self, client: &Client) -> Result<RawJson, RpcError> {
+        let about = self.about(client).await?;
         let mut result = Object::default();
         result.set("resultType", crate::protocol::text("complete"));
         let versions: Vec<&str> = MODERN_VERSIONS.into_iter().chain(LEGACY_VERSIONS).collect();
@@ -43,80 +54,110 @@ impl Desk {
         let mut meta = Object::default();
         meta.set("io.modelcontextprotocol/serverInfo", about.info);
         result.set("_meta", meta.to_raw());
-        result.to_raw()
+        Ok(result.to_raw())
     }
 
-    fn about(&self, client: &Client) -> About {
+    async fn about(&self, client: &Client) -> Result<About, RpcError> {
         match &client.scope {
-            Scope::Union => self.about_all(client),
-            Scope::Server(name) => self.about_one(name),
+            Scope::Union => {
+                self.any_introduced(client).await;
+                Ok(self.about_all(client))
+            }
+            Scope::Server(name) => {
+                let server = self.fleet().server(name).ok_or_else(|| gone(name))?;
+                let known = server.wait_introduced(INTRODUCTION_TIMEOUT).await;
+                known
+                    .map(|known| about_one(&known))
+                    .map_err(|error| failure::not_up(&error))
+            }
         }
     }
 
-    /// The servers as one: everything that any of them has, their instructions under their names.
+    /// The servers as one: everything that any of them has or may come to have, their instructions under their names, and why
+    /// a server is not there.
     fn about_all(&self, client: &Client) -> About {
         let catalog = self.catalog(client);
-        let mut capabilities = Map::new();
-        let mut instructions = Vec::new();
+        let mut union = Union::default();
         let servers = self.fleet().servers().into_iter();
         for server in servers.filter(|server| self.is_reachable(client, server.name())) {
-            let Some(known) = catalog.server(server.name()) else {
-                add_everything(&mut capabilities);
-                continue;
+            let status = server.status();
+            let known = match catalog.server(server.name()) {
+                Some(listed) => Some(Arc::new(listed.about().clone())),
+                None => server.about().filter(|_| status.is_starting()),
             };
-            let about = known.about();
-            let declared = about
-                .capabilities
-                .as_ref()
-                .and_then(|raw| raw.parse::<Map<String, Value>>().ok());
-            for (name, value) in declared.unwrap_or_default() {
-                add(&mut capabilities, &name);
-                add_tasks(&mut capabilities, client.era, &name, value);
-            }
-            if let Some(text) = about
-                .instructions
-                .as_deref()
-                .filter(|text| !text.trim().is_empty())
-            {
-                instructions.push(format!("## {}\n\n{}", server.name(), text.trim()));
+            match known {
+                Some(about) => union.add(server.name(), &about, client.era),
+                None => union.add_unknown(server.name(), failure::why_not_up(&status)),
             }
         }
-        About {
-            capabilities: raw(&Value::Object(capabilities)),
-            info: own_info(),
-            instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+        union.into_about()
+    }
+}
+
+/// What several servers say of themselves, as one.
+#[derive(Default)]
+struct Union {
+    capabilities: Map<String, Value>,
+    instructions: Vec<String>,
+}
+
+impl Union {
+    fn add(&mut self, server: &str, about: &mainstay::About, era: Era) {
+        let declared = about
+            .capabilities
+            .as_ref()
+            .and_then(|raw| raw.parse::<Map<String, Value>>().ok());
+        for (name, value) in declared.unwrap_or_default() {
+            add(&mut self.capabilities, &name);
+            add_tasks(&mut self.capabilities, era, &name, value);
+        }
+        if let Some(text) = &about.instructions {
+            self.instruct(server, text);
         }
     }
 
-    /// One server, as it speaks of itself; but its lists are always told to have changed when they have.
-    fn about_one(&self, name: &str) -> About {
-        let known = self.fleet().server(name).and_then(|server| server.catalog());
-        let Some(known) = known else {
-            let mut capabilities = Map::new();
-            add_everything(&mut capabilities);
-            return About {
-                capabilities: raw(&Value::Object(capabilities)),
-                info: own_info(),
-                instructions: None,
-            };
-        };
-        let about = known.about();
-        let mut capabilities = about
-            .capabilities
-            .as_ref()
-            .and_then(Object::parse)
-            .unwrap_or_default();
-        for list in ["tools", "prompts", "resources"] {
-            if let Some(mut declared) = capabilities.get(list).and_then(Object::parse) {
-                declared.set("listChanged", raw(&json!(true)));
-                capabilities.set(list, declared.to_raw());
-            }
+    /// A server of which nothing is published may have anything once it is up.
+    fn add_unknown(&mut self, server: &str, why: Option<String>) {
+        for name in ["tools", "prompts", "resources", "logging", "completions"] {
+            add(&mut self.capabilities, name);
         }
+        if let Some(why) = why {
+            self.instruct(server, &why);
+        }
+    }
+
+    fn instruct(&mut self, server: &str, text: &str) {
+        if !text.trim().is_empty() {
+            self.instructions.push(format!("## {server}\n\n{}", text.trim()));
+        }
+    }
+
+    fn into_about(self) -> About {
         About {
-            capabilities: capabilities.to_raw(),
-            info: about.server_info.clone().unwrap_or_else(own_info),
-            instructions: about.instructions.clone(),
+            capabilities: raw(&Value::Object(self.capabilities)),
+            info: own_info(),
+            instructions: (!self.instructions.is_empty()).then(|| self.instructions.join("\n\n")),
         }
+    }
+}
+
+/// One server, as it speaks of itself; but its lists are always told to have changed when they have.
+fn about_one(known: &mainstay::About) -> About {
+    let mut capabilities = known
+        .capabilities
+        .as_ref()
+        .and_then(Object::parse)
+        .unwrap_or_default();
+    for list in ["tools", "prompts", "resources"] {
+        if let Some(mut declared) = capabilities.get(list).and_then(Object::parse) {
+            declared.set("listChanged", raw(&json!(true)));
+            capabilities.set(list, declared.to_raw());
+        }
+    }
+    About {
+        capabilities: capabilities.to_raw(),
+        info: known.server_info.clone().unwrap_or_else(own_info),
+        instructions: known.instructions.clone(),
     }
 }
 
@@ -157,12 +198,6 @@ fn join(all: &mut Value, more: Value) {
             }
         }
         (all, more) => *all = more,
-    }
-}
-
-fn add_everything(capabilities: &mut Map<String, Value>) {
-    for name in ["tools", "prompts", "resources", "logging", "completions"] {
-        add(capabilities, name);
     }
 }
 

@@ -1,30 +1,23 @@
 //! Lists, from the published catalog: written once for each content, and handed out as they are. One server's are in
 //! the order in which it lists them, those of the union in the order of the servers' names and then of the items'.
 //!
-//! They are answered at once. Only where nothing was ever listed is the first listing waited for, within a bound: an
-//! empty list would be believed.
+//! They are answered at once. A server that was never listed is waited for, within a bound (`starting`): an empty list would
+//! be believed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use mainstay::config::ToolView;
 use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{CatalogHash, Era, Kind, Offer, Server, StateKind};
-use tokio::time::timeout;
+use mainstay::{CatalogHash, Era, Kind, Offer, Server};
 
 use super::caching::Hint;
 use super::pages::{Cursor, Pages};
+use super::unlisted::gone;
 use super::{Desk, Request};
 use crate::client::Client;
 use crate::protocol::text;
 use crate::scope::Scope;
-
-/// How long the first listing of a server that a client asks for by name is waited for.
-const FIRST_LISTING: Duration = Duration::from_secs(30);
-
-/// How long the first listing of any server is waited for.
-const ANY_LISTING: Duration = Duration::from_secs(3);
 
 /// The lists that were written last, for each who sees them.
 #[derive(Default)]
@@ -42,7 +35,13 @@ struct Written {
 impl Desk {
     pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
         let cursor = Cursor::read(request.params.as_raw())?;
-        self.first_listing(&request.client.scope).await;
+        match &request.client.scope {
+            Scope::Union => self.any_listed(request.client).await,
+            Scope::Server(name) => {
+                let server = self.fleet().server(name).ok_or_else(|| gone(name))?;
+                self.one_listed(request.client, &server).await?;
+            }
+        }
         // Before the list is looked up: a change in between is told for nothing at worst, and never missed.
         if let Some(hearing) = request.client.hearing() {
             hearing.sees(kind);
@@ -105,30 +104,6 @@ impl Desk {
         self.lists.put(key, written);
         pages
     }
-
-    /// Waits where nothing was ever listed, and something may soon be.
-    async fn first_listing(&self, scope: &Scope) {
-        match scope {
-            Scope::Union => {
-                let mut reader = self.fleet().catalog_reader();
-                let comes = |server: &Server| is_coming(server.status().state);
-                let nothing_known = reader.load().servers().next().is_none();
-                if nothing_known && self.fleet().servers().iter().any(comes) {
-                    let _ = timeout(ANY_LISTING, reader.changed()).await;
-                }
-            }
-            Scope::Server(name) => {
-                let Some(server) = self.fleet().server(name) else {
-                    return;
-                };
-                if server.catalog().is_none() {
-                    let settled =
-                        |status: &mainstay::Status| status.listed_at.is_some() || !is_coming(status.state);
-                    server.wait_until(FIRST_LISTING, settled).await;
-                }
-            }
-        }
-    }
 }
 
 impl Lists {
@@ -145,17 +120,6 @@ impl Lists {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key, written);
-    }
-}
-
-fn is_coming(state: StateKind) -> bool {
-    match state {
-        StateKind::Connecting | StateKind::Reconnecting => true,
-        StateKind::Connected
-        | StateKind::Disconnected
-        | StateKind::Disabled
-        | StateKind::Disabling
-        | StateKind::PermanentlyFailed => false,
     }
 }
 

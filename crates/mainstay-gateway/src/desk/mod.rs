@@ -18,6 +18,7 @@ mod passing;
 mod reaching;
 mod roots;
 mod rounds;
+mod starting;
 mod state;
 mod subscriptions;
 pub(crate) mod tasks;
@@ -32,11 +33,12 @@ use mainstay::{Catalog, Era, Fleet, Kind};
 pub(crate) use audience::{Audience, Hearing, fingerprint_of};
 pub(crate) use level::Level;
 pub(crate) use listen::ended;
+pub(crate) use starting::Waits;
 
 use crate::client::{Client, Line, Run};
 use crate::door::Caller;
 use crate::isolation::Isolated;
-use crate::protocol::{RequestMeta, invalid_params, method_not_found};
+use crate::protocol::{RequestMeta, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
 use parked::Parked;
@@ -141,14 +143,14 @@ impl Desk {
         if let Scope::Server(name) = &request.client.scope
             && self.fleet.server(name).is_none()
         {
-            return Err(invalid_params(format!("there is no server {name} any more")));
+            return Err(unlisted::gone(name));
         }
         self.check_session(request.client)?;
         let era = request.client.era;
         let of_union = matches!(request.client.scope, Scope::Union);
         match request.method {
-            "initialize" if era == Era::Legacy => self.initialize(&request),
-            "server/discover" if era == Era::Modern => Ok(self.discover(request.client)),
+            "initialize" if era == Era::Legacy => self.initialize(&request).await,
+            "server/discover" if era == Era::Modern => self.discover(request.client).await,
             "ping" if era == Era::Legacy => Ok(RawJson::EMPTY_OBJECT),
             // The modern era has no such methods, whatever the server behind may still know.
             "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"

@@ -27,6 +27,11 @@ impl Desk {
     }
 }
 
+/// What a client is told whose server was removed from the configuration.
+pub(super) fn gone(server: &str) -> RpcError {
+    invalid_params(format!("there is no server {server} any more"))
+}
+
 /// What is told of a name that nothing has, with the one that was perhaps meant.
 pub(super) fn misspelt<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> RpcError {
     let meant = nearest(name, known).map(|near| format!("; did you mean {near}?"));

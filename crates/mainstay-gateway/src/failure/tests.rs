@@ -195,6 +195,7 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
                 server: server.clone(),
                 generation,
                 challenge: Box::new(challenge),
+                outcome: Outcome::Refused,
             },
             "Server files asks for a login with the scopes admin. The call did not run. A person must log in to the \
              server; until then it cannot be called.",
@@ -205,9 +206,20 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
                 server: server.clone(),
                 generation,
                 retry_after: Some(Duration::from_secs(12)),
+                outcome: Outcome::Refused,
             },
             "Server files has too much to do. The call did not run. Call it again in 12.0 s.",
             "refused",
+        ),
+        (
+            CallError::Throttled {
+                server: server.clone(),
+                generation,
+                retry_after: Some(Duration::from_secs(12)),
+                outcome: Outcome::Unknown,
+            },
+            "Server files has too much to do. The call may have run in part: check its effects. Call it again in 12.0 s.",
+            "unknown",
         ),
         (
             CallError::BadAnswer {

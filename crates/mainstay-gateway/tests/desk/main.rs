@@ -18,6 +18,7 @@ mod outliving;
 mod parking;
 mod passing;
 mod roots;
+mod starting;
 mod tasks;
 mod telling;
 mod union;

@@ -9,7 +9,7 @@ use mainstay_testkit::{Fault, Script, Speaks, Step};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::client::{Client, LONG, modern};
+use crate::client::{Client, LONG};
 use crate::memory::Memory;
 use crate::{gateway, one, speaking};
 
@@ -122,25 +122,6 @@ async fn a_server_that_never_comes_up_keeps_nobody_from_the_others() {
         .await;
     assert!(answer["result"]["content"].is_array());
     client.leave().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn with_nothing_known_lists_wait_no_longer_than_they_may_and_greetings_not_at_all() {
-    let silent = Memory::new(Script::default().on(Step::Discover, Fault::Hang));
-    let config = silent.config("silent").build().unwrap();
-    let gateway = Gateway::start(mainstay::Fleet::builder(), [config]);
-    for (scope, bound) in [(Scope::Union, 3), (one("silent"), 30)] {
-        let began = Instant::now();
-        let (mut client, _) = Client::initialized(&gateway, scope, json!({})).await;
-        let meta = modern(&json!({}));
-        let discovered = client.ask("server/discover", json!({ "_meta": meta })).await;
-        assert!(discovered["result"].is_object(), "{discovered}");
-        assert_eq!(began.elapsed(), Duration::ZERO, "nothing was waited for");
-        let tools = client.ask("tools/list", json!({})).await;
-        assert_eq!(tools["result"]["tools"], json!([]));
-        assert_eq!(began.elapsed().as_secs(), bound);
-        client.leave().await;
-    }
 }
 
 #[tokio::test(start_paused = true)]

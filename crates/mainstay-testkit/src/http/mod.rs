@@ -6,7 +6,7 @@
 //! its [`HttpRule`]s where that goes wrong. HTTP/1.1 is written by hand, so that any byte of it can be wrong.
 //!
 //! [`FaultyHttpProcess`] is the same in a process of its own. Everything is on 127.0.0.1. [`Proxy`] stands between a client and any port there,
-//! and a [`Port`] is one where nobody need listen.
+//! [`SocksProxy`] does so in the manner of SOCKS, and a [`Port`] is one where nobody need listen.
 
 mod connection;
 mod era;
@@ -25,6 +25,7 @@ mod rule;
 mod script;
 mod server;
 mod session;
+mod socks;
 mod stream;
 mod traffic;
 mod wire;
@@ -36,6 +37,7 @@ pub use process::{FaultyHttpProcess, play};
 pub use proxy::{Proxy, ProxyCounts};
 pub use rule::{HttpRule, HttpStep};
 pub use script::{HttpScript, Reply, Serves, UnknownSession};
+pub use socks::SocksProxy;
 pub use traffic::Traffic;
 
 #[cfg(test)]

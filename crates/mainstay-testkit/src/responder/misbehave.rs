@@ -34,6 +34,7 @@ pub(super) fn commit(fault: &Fault, request: Option<&Incoming>, actions: &mut Ve
         Fault::Hang => actions.push(Action::Silence),
         Fault::Deaf => actions.extend([Action::Silence, Action::Park]),
         Fault::NoAnswer => {}
+        Fault::ExitAtNext(_) => return Course::Proceed,
         Fault::Error { code, message } => {
             actions.extend(request.map(|request| Answer::error(*code, message).to_action(request)));
         }
@@ -115,6 +116,7 @@ fn nuisance(fault: &Fault, request: Option<&Incoming>) -> Vec<Action> {
         | Fault::Hang
         | Fault::Deaf
         | Fault::NoAnswer
+        | Fault::ExitAtNext(_)
         | Fault::Error { .. }
         | Fault::Result(_)
         | Fault::Answer(_) => Vec::new(),

@@ -40,6 +40,8 @@ pub struct Responder {
     /// Open `subscriptions/listen` requests: the id's JSON text, and the filter.
     listens: BTreeMap<String, Value>,
     initialized: bool,
+    /// The code that the next message ends the process with.
+    doomed: Option<i32>,
 }
 
 impl Responder {
@@ -57,6 +59,7 @@ impl Responder {
             subscriptions: BTreeSet::new(),
             listens: BTreeMap::new(),
             initialized: false,
+            doomed: None,
         }
     }
 
@@ -82,6 +85,9 @@ impl Responder {
 
     /// What a message leads to.
     pub fn message(&mut self, message: &Incoming) -> Vec<Action> {
+        if let Some(code) = self.doomed {
+            return vec![Action::Exit(code)];
+        }
         match message.kind() {
             Kind::Request => self.request(message),
             Kind::Notification => self.notification(message),
@@ -184,6 +190,9 @@ impl Responder {
     fn play(&mut self, event: Event<'_>, request: Option<&Incoming>, actions: &mut Vec<Action>) -> Course {
         let mut course = Course::Proceed;
         for fault in self.fired(event) {
+            if let Fault::ExitAtNext(code) = fault {
+                self.doomed = Some(code);
+            }
             match misbehave::commit(&fault, request, actions) {
                 Course::Proceed => {}
                 Course::Bent(bad) => course = Course::Bent(bad),

@@ -45,4 +45,4 @@ pub(crate) use self::mirror::CallHeaders;
 pub(crate) use self::pages::{Listing, PageError, Pager, Step};
 pub(crate) use self::publisher::Publisher;
 pub(crate) use self::replacement::{Doubt, Replacement};
-pub(crate) use self::store::{Store, Stored};
+pub(crate) use self::store::{STORE_TARGET, Store, Stored};

@@ -22,6 +22,8 @@ const MAX_FILE_BYTES: u64 = MAX_BYTES as u64 + 8 * 1024 * 1024;
 const MAX_PRUNED: usize = 10_000;
 /// An identity is a hash in hex; this has room for the longest in use (SHA-512).
 const MAX_IDENTITY: usize = 128;
+/// The target of the log's lines on what cannot be kept or read, whatever module writes them.
+pub(crate) const STORE_TARGET: &str = "mainstay::store";
 const EXTENSION: &str = "catalog";
 const TEMPORARY: &str = "tmp";
 
@@ -56,7 +58,7 @@ pub(crate) enum StoreError {
     #[error("the catalog needs {bytes} bytes on disk, more than {MAX_FILE_BYTES}")]
     TooLarge { bytes: u64 },
     /// The file system refused.
-    #[error("cannot {action} {}", .path.display())]
+    #[error("cannot {action} {}: {source}", .path.display())]
     Io {
         action: &'static str,
         path: PathBuf,
@@ -85,7 +87,7 @@ impl Store {
         match file::decode(&bytes, identity) {
             Ok(stored) => Ok(Some(stored)),
             Err(why) => {
-                tracing::warn!(path = %path.display(), %why, "ignored a stored catalog");
+                tracing::warn!(target: STORE_TARGET, path = %path.display(), %why, "ignored a stored catalog");
                 Ok(None)
             }
         }
@@ -162,7 +164,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
     if !found.is_file() || bytes.len() as u64 > MAX_FILE_BYTES {
         let bytes = found.len();
-        tracing::warn!(path = %path.display(), bytes, "ignored a stored catalog: no file, or too large");
+        tracing::warn!(target: STORE_TARGET, path = %path.display(), bytes, "ignored a stored catalog: no file, or too large");
         return Ok(None);
     }
     Ok(Some(bytes))

@@ -2,6 +2,9 @@
 
 mod http;
 
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, is_separator};
 use std::time::Duration;
 
 use mainstay_lifecycle::{Policy, WhenSpent};
@@ -89,9 +92,9 @@ fn stdio(target: &StdioTarget, flaws: &mut Vec<Flaw>) {
             Fault::new("the command is empty", "name the program to run"),
         ));
     }
-    if target.args.is_empty() && holds_arguments(command) {
+    if holds_arguments(target) {
         let fault = Fault::new(
-            "the command holds a space",
+            "the command holds a space, and there is no program of that name",
             r#"name only the program, and put its arguments in "args""#,
         );
         flaws.push(Flaw::warning("command", fault));
@@ -127,12 +130,24 @@ fn stdio(target: &StdioTarget, flaws: &mut Vec<Flaw>) {
     }
 }
 
-/// Whether a command looks like a whole command line: `npx -y server`, but not `/opt/my tools/server`.
-fn holds_arguments(command: &str) -> bool {
-    command
-        .trim()
-        .split_once(' ')
-        .is_some_and(|(program, _)| !program.contains(['/', '\\']))
+/// Whether a command is a whole command line, `npx -y server`, and not a program with a space in its name.
+fn holds_arguments(target: &StdioTarget) -> bool {
+    let command = target.command.value().trim();
+    let Some((program, _)) = command.split_once(' ') else {
+        return false;
+    };
+    let is_name = !program.contains(is_separator);
+    (is_name || exists(program, target)) && !exists(command, target)
+}
+
+/// Whether there is a file of this name: in the directories of `PATH`, or where the path leads.
+fn exists(program: &str, target: &StdioTarget) -> bool {
+    if program.contains(is_separator) {
+        return Path::new(program).is_file();
+    }
+    let own = target.env.get("PATH").map(|path| OsString::from(path.expose()));
+    let path = own.or_else(|| env::var_os("PATH")).unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::entry::Scope;
 use super::error::ConfigError;
-use super::parse;
+use super::host::Host;
+use super::parse::{self, Surroundings};
 use super::problem::{Problem, Severity};
 use super::report::Lines;
 use super::server::ServerConfig;
@@ -27,6 +27,8 @@ pub struct Configuration {
     pub problems: Vec<Problem>,
     /// The names of the servers with errors.
     pub refused: BTreeSet<String>,
+    /// Whose format the file is in.
+    pub host: Host,
     /// Where it came from.
     pub source: PathBuf,
 }
@@ -59,6 +61,18 @@ impl Configuration {
         file: &Path,
         lookup: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
+        // Where the working directory is unknown, it is in no project.
+        let directory = std::env::current_dir().unwrap_or_default();
+        Self::parse_in(text, file, &directory, lookup)
+    }
+
+    /// Reads a text as if this were the working directory.
+    pub(super) fn parse_in(
+        text: &str,
+        file: &Path,
+        directory: &Path,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
         if text.len() > MAX_FILE_BYTES {
             return Err(ConfigError::TooLarge {
                 path: file.to_owned(),
@@ -66,11 +80,12 @@ impl Configuration {
         }
         // Where even the working directory is unknown, relative paths stay relative.
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let scope = Scope {
+        let surroundings = Surroundings {
             lookup: &lookup,
             folder: absolute.parent().unwrap_or(Path::new("")),
+            directory,
         };
-        parse::parse(text, file, &scope)
+        parse::parse(text, file, &surroundings)
     }
 
     /// The server of this name.
@@ -83,6 +98,13 @@ impl Configuration {
         self.problems
             .iter()
             .filter(|problem| problem.severity == Severity::Error)
+    }
+
+    /// What was made of the file where that is not plain from the file itself.
+    pub fn notes(&self) -> impl Iterator<Item = &Problem> {
+        self.problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Note)
     }
 
     /// The problems that cost nothing but a look.

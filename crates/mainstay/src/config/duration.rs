@@ -54,7 +54,8 @@ pub(super) fn from_seconds(number: &str) -> Result<Duration, DurationError> {
     scaled(number, 1.0)
 }
 
-fn scaled(number: &str, unit: f64) -> Result<Duration, DurationError> {
+/// Reads a number of units of so many seconds.
+pub(super) fn scaled(number: &str, unit: f64) -> Result<Duration, DurationError> {
     let number: f64 = number.parse().map_err(|_| DurationError::NotADuration)?;
     let seconds = number * unit;
     if seconds < 0.0 {

@@ -3,16 +3,19 @@
 //! The rest is read even after a mistake, so that a person sees everything that is wrong at once.
 
 mod http;
+mod program;
 
 use std::path::Path;
 
-use jsonc_parser::ast::Value;
-use jsonc_parser::common::Ranged;
-
-use super::builder::ServerBuilder;
-use super::expand::{self, Lookup};
-use super::fields::{Field, Fields, Keys};
+use super::document::Value;
+use super::expand::{self, Remark, Variables};
+use super::fields::{Field, Fields, Keys, unknown};
+use super::filters;
+use super::host::Host;
+use super::layout::Layout;
+use super::limits::limits;
 use super::nearest::nearest;
+use super::parse::Surroundings;
 use super::paths;
 use super::problem::quoted;
 use super::report::{Fault, Report};
@@ -21,17 +24,23 @@ use super::settings::settings;
 use super::target::{HttpKind, Text};
 
 /// What only a program has.
-const OF_PROGRAMS: [&str; 3] = ["args", "env", "cwd"];
+const OF_PROGRAMS: [&str; 5] = ["args", "env", "environment", "env_file", "cwd"];
 
 /// What only an address has.
-const OF_ADDRESSES: [&str; 6] = [
+const OF_ADDRESSES: [&str; 9] = [
     "headers",
+    "http_headers",
+    "env_http_headers",
     "bearer_token_env",
+    "bearer_token_env_var",
     "tls",
     "unix_socket",
     "connect_timeout",
     "first_byte_timeout",
 ];
+
+/// The keys of an address, the first that is there counts.
+const ADDRESSES: [&str; 4] = ["http_url", "url", "server_url", "uri"];
 
 /// The values of `type` that a misspelt one is compared with.
 const TYPES: [&str; 4] = ["stdio", "http", "sse", "streamable-http"];
@@ -66,10 +75,39 @@ const SERVER: Keys = Keys {
         "idle_stop",
         "waiters",
         "tools",
-        "server_url",
+    ],
+    adopted: &[
+        "available_tools",
+        "bearer_token",
+        "bearer_token_env_var",
+        "cmd",
+        "connection_timeout",
+        "dev",
+        "disabled_tools",
+        "enabled_tools",
+        "env_file",
+        "env_http_headers",
+        "env_keys",
+        "env_vars",
+        "environment",
+        "envs",
+        "exclude_tools",
+        "http_headers",
         "http_url",
+        "include_tools",
+        "request_options",
+        "sandbox",
+        "sandbox_enabled",
+        "server_url",
+        "settings",
+        "source",
+        "startup_timeout_ms",
+        "startup_timeout_sec",
+        "timeout",
+        "tool_timeout_sec",
         "transport",
         "transport_type",
+        "uri",
     ],
     foreign: &[
         "$schema",
@@ -80,6 +118,7 @@ const SERVER: Keys = Keys {
         "name",
         "title",
         "displayName",
+        "display_name",
         "description",
         "icon",
         "icons",
@@ -88,29 +127,85 @@ const SERVER: Keys = Keys {
         "tags",
         "category",
         "gallery",
-        "dev",
         "trust",
         "alwaysAllow",
         "autoApprove",
         "autoAllow",
+        "auth",
+        "authProviderType",
         "oauth",
+        "oauth_resource",
+        "scopes",
+        "targetAudience",
+        "targetServiceAccount",
+        "bundled",
+        "code",
+        "dependencies",
+        "default_tools_approval_mode",
+        "faviconUrl",
+        "remote",
+        "serverName",
+        "supports_parallel_tool_calls",
     ],
     unheeded: &[
-        ("timeout", r#"set "call_timeout" or "startup_timeout""#),
-        ("disabled_tools", r#"list them in "tools": {"exclude": […]}"#),
-        ("exclude_tools", r#"list them in "tools": {"exclude": […]}"#),
-        ("enabled_tools", r#"list them in "tools": {"include": […]}"#),
-        ("include_tools", r#"list them in "tools": {"include": […]}"#),
-        ("env_file", r#"set the variables in "env""#),
+        (
+            "headers_helper",
+            r#"write the headers in "headers", with variables: ${NAME}"#,
+        ),
+        ("watch_paths", "restart the server when they change"),
     ],
 };
 
 /// What an entry is read against.
 pub(super) struct Scope<'a> {
-    /// Where variables are looked up.
-    pub(super) lookup: Lookup<'a>,
-    /// The folder of the file.
-    pub(super) folder: &'a Path,
+    variables: Variables<'a>,
+    layout: &'a Layout<'a>,
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn new(surroundings: &Surroundings<'a>, layout: &'a Layout<'a>) -> Self {
+        let workspace = workspace(surroundings);
+        Self {
+            variables: Variables {
+                lookup: surroundings.lookup,
+                folder: surroundings.folder,
+                workspace: workspace.unwrap_or(surroundings.directory),
+                workspace_is_known: workspace.is_some(),
+                inputs: &layout.inputs,
+                bare_names: layout.host.expands_bare_names(),
+                braces: layout.host.expands_braces(),
+                is_shell: false,
+            },
+            layout,
+        }
+    }
+
+    pub(super) fn host(&self) -> Host {
+        self.layout.host
+    }
+
+    /// Patterns of `SERVER_TOOL` that are switched off.
+    pub(super) fn hidden_tools(&self) -> &[&'a str] {
+        &self.layout.hidden
+    }
+
+    /// The project that the file belongs to, if its place says so.
+    fn project(&self) -> Option<&'a Path> {
+        self.variables
+            .workspace_is_known
+            .then_some(self.variables.workspace)
+    }
+}
+
+/// The project that a file belongs to: the one around the folder that a program keeps its file in. In the home directory
+/// such a folder is the user's own.
+fn workspace<'a>(surroundings: &Surroundings<'a>) -> Option<&'a Path> {
+    let folder = surroundings.folder;
+    let name = folder.file_name()?.to_str()?;
+    let home = (surroundings.lookup)("HOME");
+    let around = folder.parent()?;
+    let is_users = home.is_some_and(|home| Path::new(&home) == around);
+    (Host::is_project_folder(name) && !is_users).then_some(around)
 }
 
 /// The server of an entry, unless something about it is wrong.
@@ -123,13 +218,15 @@ pub(super) fn read(
     report.begin(name);
     report.saw("", &entry.shown, entry.at);
     let fields = Fields::of(entry, entry.object(report)?, &SERVER, report);
-    let url = ["url", "server_url", "http_url"]
-        .iter()
-        .find_map(|key| fields.get(key));
+    if is_part_of_host(entry, &fields, scope.host(), report) {
+        return None;
+    }
+    sandbox(&fields, report);
+    let url = ADDRESSES.iter().find_map(|key| fields.get(key));
     let server = match transport(url, &fields, report)? {
         Transport::Stdio => {
             without_effect(&fields, &OF_ADDRESSES, "this server is a program", report);
-            stdio(name, entry, &fields, scope, report)
+            program::read(name, entry, &fields, scope, report)
         }
         Transport::Http(kind) => {
             without_effect(
@@ -141,11 +238,91 @@ pub(super) fn read(
             http::read(name, url, kind, entry, &fields, scope, report)
         }
     };
-    let (config, flaws) = settings(server, &fields, report).finish();
+    let server = limits(server, &fields, scope.host(), report);
+    let tools = filters::tools(name, &fields, scope, report);
+    let mut server = settings(server.tools(tools), &fields, report);
+    if let Some(why) = scope.layout.switched_off(name) {
+        entry.note(report, format!("disabled, since {why}"));
+        server = server.enabled(false);
+    }
+    let (config, flaws) = server.finish();
     for flaw in flaws {
         report.flaw(flaw);
     }
     (!report.is_refused(name)).then_some(config)
+}
+
+/// Whether an entry is no server but a part of the program whose file it is. It is passed over, with a note where a
+/// person might look for it.
+fn is_part_of_host(entry: &Field<'_>, fields: &Fields<'_>, host: Host, report: &mut Report<'_>) -> bool {
+    if host != Host::Zed
+        && let Some(field) = fields.get("settings")
+    {
+        field.warning(report, unknown(None));
+    }
+    if let Some(field) = fields.get("dev").filter(|field| says_something(field)) {
+        let fault = Fault::from(
+            "VS Code's development mode is not read: Mainstay watches no files and starts no debugger",
+        );
+        field.note(report, fault);
+    }
+    let kind = fields.get("type").or(fields.get("source"));
+    let kind = kind.and_then(|field| match field.value() {
+        Value::Text(text) => Some(&**text),
+        _ => None,
+    });
+    let is_enabled = !matches!(fields.get("enabled").map(Field::value), Some(Value::Flag(false)));
+    match (host, kind) {
+        (Host::Goose, Some("builtin" | "platform" | "frontend")) => {
+            if is_enabled {
+                entry.note(
+                    report,
+                    "not started, since this extension is a part of Goose itself",
+                );
+            }
+            true
+        }
+        (Host::Goose, Some("inline_python")) => {
+            let fault = Fault::new(
+                "Mainstay does not run code out of a configuration",
+                "save the code in a file, and name it in `args` of an extension of type stdio",
+            );
+            entry.error(report, fault);
+            true
+        }
+        (Host::Zed, _) if kind == Some("extension") || is_zed_extension(fields) => {
+            let fault = Fault::new(
+                "an extension of Zed starts this server, and only Zed knows how",
+                "write its `command` and `args`, as the server's own documentation has them",
+            );
+            entry.error(report, fault);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn is_zed_extension(fields: &Fields<'_>) -> bool {
+    let is_server = ["command", "url"].iter().any(|key| fields.get(key).is_some());
+    fields.get("settings").is_some() && !is_server
+}
+
+/// A server that is to run in a sandbox is not started without one.
+fn sandbox(fields: &Fields<'_>, report: &mut Report<'_>) {
+    let wanted = fields
+        .get("sandbox_enabled")
+        .map(|field| (field, field.flag(report)));
+    let field = match (wanted, fields.get("sandbox")) {
+        (Some((_, Some(false))), _) | (None, None) => return,
+        (Some((field, _)), _) => field,
+        (None, Some(field)) if says_something(field) && !matches!(field.value(), Value::Flag(false)) => field,
+        (None, Some(_)) => return,
+    };
+    let fault = Fault::new(
+        "this server is to run in a sandbox, and Mainstay has none, so it is not started",
+        r#"name a program in `command` that makes a sandbox, and write "sandboxEnabled": false"#,
+    );
+    field.error(report, fault);
 }
 
 enum Transport {
@@ -154,7 +331,8 @@ enum Transport {
 }
 
 fn transport(url: Option<&Field<'_>>, fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Transport> {
-    if let (Some(url), Some(_)) = (url, fields.get("command")) {
+    let command = fields.get("command").or(fields.get("cmd"));
+    if let (Some(url), Some(_)) = (url, command) {
         let fault = Fault::new(
             "a server has a `command` or an address, not both",
             "remove one of the two",
@@ -167,6 +345,8 @@ fn transport(url: Option<&Field<'_>>, fields: &Fields<'_>, report: &mut Report<'
         .find_map(|key| fields.get(key))
     else {
         return Some(match url {
+            // `httpUrl` is Streamable HTTP in every program that knows it; any other key leaves it open.
+            Some(_) if fields.get("http_url").is_some() => Transport::Http(HttpKind::Streamable),
             Some(_) => Transport::Http(HttpKind::Auto),
             None => Transport::Stdio,
         });
@@ -190,7 +370,7 @@ fn transport(url: Option<&Field<'_>>, fields: &Fields<'_>, report: &mut Report<'
             return None;
         }
     };
-    match (&transport, url, fields.get("command")) {
+    match (&transport, url, command) {
         (Transport::Stdio, Some(url), _) => {
             let fault = Fault::new("a stdio server has no address", "name a `command` instead");
             url.error(report, fault);
@@ -224,101 +404,88 @@ fn without_effect(fields: &Fields<'_>, keys: &[&'static str], why: &str, report:
 fn says_something(field: &Field<'_>) -> bool {
     match field.value() {
         Value::Object(object) => !object.properties.is_empty(),
-        Value::Array(array) => !array.elements.is_empty(),
-        Value::NullKeyword(_) => false,
-        Value::StringLit(_) | Value::NumberLit(_) | Value::BooleanLit(_) => true,
+        Value::Array(items) => !items.is_empty(),
+        Value::Null => false,
+        Value::Text(_) | Value::Number(_) | Value::Flag(_) => true,
     }
 }
 
-fn stdio(
-    name: &str,
-    entry: &Field<'_>,
-    fields: &Fields<'_>,
-    scope: &Scope<'_>,
-    report: &mut Report<'_>,
-) -> ServerBuilder {
-    let cwd = fields
-        .get("cwd")
-        .and_then(|field| directory(field, scope, report));
-    let command = match fields.get("command") {
-        Some(field) => command(field, scope, report),
-        None => {
-            entry.error(
-                report,
-                Fault::new("there is no `command`", "name the program to run"),
-            );
-            None
-        }
-    };
-    // A command that cannot be read was reported; any other stands in for it while the rest is read.
-    let command = command.unwrap_or_else(|| Text::from("unreadable"));
-    let mut server = ServerConfig::stdio(name, paths::from_cwd(command, cwd.as_ref()));
-    if let Some(cwd) = cwd {
-        server = server.cwd(cwd);
-    }
-    for item in fields
-        .get("args")
-        .and_then(|field| field.items(report))
-        .unwrap_or_default()
-    {
-        // One that cannot be read keeps its place, so that the others keep their numbers.
-        let arg = item
-            .scalar(report)
-            .and_then(|written| expanded(&item, written, scope, report));
-        server = server.arg(arg.unwrap_or_else(|| Text::from("unreadable")));
-    }
-    for (name, field) in fields
-        .get("env")
-        .and_then(|field| field.entries(report))
-        .unwrap_or_default()
-    {
-        let value = field
-            .scalar(report)
-            .and_then(|written| expanded(&field, written, scope, report));
-        if let Some(value) = value {
-            server = server.env(name, value.value());
-        }
-    }
-    server
-}
-
-fn command(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<Text> {
-    if matches!(field.value(), Value::Array(_)) {
-        let fault = Fault::new(
-            "expected a string, found an array",
-            r#"put all but the first item in "args""#,
-        );
-        field.error(report, fault);
-        return None;
-    }
-    path(field, scope, report)
-}
-
-fn directory(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<Text> {
+/// A path, made absolute where it is relative to the folder of the file.
+fn path_from_folder(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<Text> {
     let path = path(field, scope, report)?;
-    let absolute = paths::from_folder(path, scope.folder);
+    let absolute = paths::from_folder(path, scope.variables.folder);
     absolute.map_err(|fault| field.error(report, fault)).ok()
 }
 
 fn path(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<Text> {
     let written = field.text(report)?;
-    let path = paths::with_home(expanded(field, written, scope, report)?, scope.lookup);
+    let path = paths::with_home(
+        expanded(field, written, &scope.variables, report)?,
+        scope.variables.lookup,
+    );
     path.map_err(|fault| field.error(report, fault)).ok()
 }
 
-fn expanded(field: &Field<'_>, written: &str, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<Text> {
-    match expand::expand(written, scope.lookup) {
-        Ok(text) => Some(text),
+/// Expands the text of a field, and says what a person should know of it.
+fn expanded(
+    field: &Field<'_>,
+    written: &str,
+    variables: &Variables<'_>,
+    report: &mut Report<'_>,
+) -> Option<Text> {
+    match expand::expand(written, variables) {
+        Ok(expanded) => {
+            for remark in expanded.remarks {
+                say(field, remark, report);
+            }
+            Some(expanded.text)
+        }
         Err(error) => {
-            // Without escapes, what was read stands one quote after the start of the value, byte for byte.
-            let raw = report.raw(field.at, field.value().end());
-            let at = if raw.contains('\\') {
-                field.at
-            } else {
-                field.at + 1 + error.at
-            };
+            // Without escapes, what was read stands byte for byte in the file.
+            let raw = report.raw(field.at, field.end());
+            let at = raw
+                .find(written)
+                .map_or(field.at, |begins| field.at + begins + error.at);
             report.error(&field.shown, at, error);
             None
         }
+    }
+}
+
+fn say(field: &Field<'_>, remark: Remark, report: &mut Report<'_>) {
+    match remark {
+        Remark::Literal(Some(name)) => {
+            let fault = Fault::new(
+                format!("`${name}` is no variable here and is passed on as it is"),
+                format!("write ${{{name}}} for its value"),
+            );
+            field.warning(report, fault);
+        }
+        Remark::Literal(None) => {
+            let fault = Fault::new(
+                "`$` before a name is passed on as it is",
+                "write ${NAME} for the value of a variable",
+            );
+            field.warning(report, fault);
+        }
+        Remark::LiteralUnset => {
+            let fault = Fault::new(
+                "a `$NAME` in it is passed on as it is, since no such variable is set",
+                "set the variable",
+            );
+            field.warning(report, fault);
+        }
+        Remark::InputDefault(id) => {
+            let variable = super::inputs::variable(&id);
+            let fault = Fault::new(
+                format!("the default of the input {} is used", quoted(&id)),
+                format!("set the variable {variable} for another value"),
+            );
+            field.note(report, fault);
+        }
+        Remark::Workspace => field.note(
+            report,
+            "the workspace folder is the directory that Mainstay runs in, since this file belongs to no project",
+        ),
     }
 }

@@ -55,9 +55,29 @@ pub enum ConfigError {
         /// Where it stops being JSON.
         place: Place,
         /// What is wrong there.
-        reason: &'static str,
+        reason: String,
     },
-    /// The JSON is no object.
+    /// The text looks like TOML, and is none.
+    #[error("{}:{place}: not TOML: {reason}", path.display())]
+    NotToml {
+        /// The file.
+        path: PathBuf,
+        /// Where it stops being TOML.
+        place: Place,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// The text looks like YAML, and is none.
+    #[error("{}:{place}: not YAML: {reason}", path.display())]
+    NotYaml {
+        /// The file.
+        path: PathBuf,
+        /// Where it stops being YAML.
+        place: Place,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// The file holds no object.
     #[error("{}:{place}: expected an object, found {found}; write {EXAMPLE}", path.display())]
     NotAnObject {
         /// The file.
@@ -68,16 +88,18 @@ pub enum ConfigError {
         found: &'static str,
     },
     /// There is no object of servers.
-    #[error("{}:{place}: there is no `mcpServers`; {mend}", path.display())]
+    #[error("{}:{place}: there is no `{key}`; {mend}", path.display())]
     NoServers {
         /// The file.
         path: PathBuf,
         /// Where it was looked for.
         place: Place,
+        /// The key that was looked for.
+        key: &'static str,
         /// What to do about it.
         mend: String,
     },
-    /// `mcpServers` or `servers` is no object.
+    /// What should hold the servers is no object.
     #[error("{}:{place}: {key}: expected an object, found {found}; write {EXAMPLE}", path.display())]
     ServersNotAnObject {
         /// The file.

@@ -1,9 +1,19 @@
-//! Variables in a configuration: `${NAME}`, `${NAME:-default}`, and `$${` for a plain `${`.
+//! Variables in a configuration.
+//!
+//! `${NAME}`, `${NAME:-default}` and `$${` for a plain `${` are Mainstay's own. Beside them, whatever another program's
+//! files may hold has the meaning that it has there: `${env:NAME}`, `${userHome}`, `${workspaceFolder}`,
+//! `${workspaceFolderBasename}`, `${pathSeparator}` and `${/}` of editors, `${input:ID}` of VS Code, `${file:PATH}` of
+//! Windsurf, `${{ secrets.NAME }}` of Continue; in Gemini's files also `$NAME`, in opencode's `{env:NAME}` and `{file:PATH}`.
 //!
 //! Names are looked up once, in the environment that was handed in; what comes out is not expanded again, so no value
 //! can refer to another and no cycle can arise. A default counts when the variable is not set or empty, as in a shell,
-//! and may hold variables of its own. `${env:NAME}`, which editors write, means `${NAME}`.
+//! and may hold variables of its own.
 
+use std::path::{MAIN_SEPARATOR_STR, Path};
+
+use super::env_file::{self, ReadError};
+use super::inputs::{self, Inputs};
+use super::problem::quoted;
 use super::report::Fault;
 use super::target::Text;
 
@@ -13,17 +23,62 @@ const MAX_NESTING: usize = 16;
 /// How long an expanded text may grow: Linux passes no longer argument to a program.
 const MAX_EXPANDED_BYTES: usize = 128 * 1024;
 
-/// Variables that editors define for themselves.
-const OF_EDITORS: [&str; 5] = [
-    "workspaceFolder",
-    "workspaceFolderBasename",
-    "userHome",
-    "workspaceRoot",
-    "pathSeparator",
+/// Variables that editors know of themselves and that mean nothing without one.
+const OF_EDITORS: [&str; 10] = [
+    "cwd",
+    "defaultBuildTask",
+    "execPath",
+    "file",
+    "fileBasename",
+    "fileDirname",
+    "lineNumber",
+    "relativeFile",
+    "selectedText",
+    "fileWorkspaceFolder",
 ];
 
 /// Where names are looked up.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What variables stand for.
+#[derive(Clone, Copy)]
+pub(super) struct Variables<'a> {
+    pub(super) lookup: Lookup<'a>,
+    /// The folder of the file, where relative paths start.
+    pub(super) folder: &'a Path,
+    /// What editors call the workspace folder.
+    pub(super) workspace: &'a Path,
+    /// Whether the file itself lies in that workspace; where it does not, the working directory stands in.
+    pub(super) workspace_is_known: bool,
+    pub(super) inputs: &'a Inputs<'a>,
+    /// Whether `$NAME` stands for a variable.
+    pub(super) bare_names: bool,
+    /// Whether `{env:NAME}` and `{file:PATH}` stand for something.
+    pub(super) braces: bool,
+    /// Whether the text is for a shell, which expands `$NAME` itself.
+    pub(super) is_shell: bool,
+}
+
+/// A text with its variables expanded.
+#[derive(Debug)]
+pub(super) struct Expanded {
+    pub(super) text: Text,
+    /// What a person should know of it, each once.
+    pub(super) remarks: Vec<Remark>,
+}
+
+/// What a person should know of an expanded text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Remark {
+    /// `$NAME` stays as it is. The name is given if such a variable is set: otherwise it may be part of a password.
+    Literal(Option<String>),
+    /// `$NAME` of a file that expands it stays as it is, since there is no such variable.
+    LiteralUnset,
+    /// The default of an input was taken.
+    InputDefault(String),
+    /// The working directory stands in for the workspace folder.
+    Workspace,
+}
 
 /// Why a text cannot be expanded, and at which of its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,36 +92,53 @@ enum Kind {
     NotSet(String),
     Unterminated,
     NotAName,
-    Prompt,
+    /// Something that only an editor can know, such as `${config:…}`.
+    OfEditors(String),
+    /// An input that no variable answers.
+    NoInput {
+        id: String,
+        is_declared: bool,
+    },
+    NoHome,
+    NotUnicode,
+    File {
+        path: String,
+        reason: String,
+    },
     TooDeep,
     TooLong,
 }
 
 /// Expands a text. Where a variable was used, the result shows what was written.
-pub(super) fn expand(written: &str, lookup: Lookup<'_>) -> Result<Text, ExpandError> {
+pub(super) fn expand(written: &str, variables: &Variables<'_>) -> Result<Expanded, ExpandError> {
     let mut expansion = Expansion {
         text: written,
         at: 0,
-        lookup,
+        variables,
         used: false,
+        remarks: Vec::new(),
     };
     let value = expansion.run(0, true)?;
-    Ok(if expansion.used {
-        Text::hidden(value, written)
-    } else {
-        Text::from(value)
+    Ok(Expanded {
+        text: if expansion.used {
+            Text::hidden(value, written)
+        } else {
+            Text::from(value)
+        },
+        remarks: expansion.remarks,
     })
 }
 
 struct Expansion<'a> {
     text: &'a str,
     at: usize,
-    lookup: Lookup<'a>,
+    variables: &'a Variables<'a>,
     /// Whether a variable was met.
     used: bool,
+    remarks: Vec<Remark>,
 }
 
-impl Expansion<'_> {
+impl<'a> Expansion<'a> {
     /// Expands up to the end of the text or, inside of a default, up to its `}`. Where the result is not wanted, a
     /// variable that is not set does no harm.
     fn run(&mut self, depth: usize, wanted: bool) -> Result<String, ExpandError> {
@@ -81,8 +153,15 @@ impl Expansion<'_> {
                 self.at += 3;
             } else if rest.starts_with("${") {
                 value.push_str(&self.variable(depth, wanted)?);
+            } else if rest.starts_with('$') && !leading_name(&rest[1..]).is_empty() {
+                value.push_str(&self.bare_name(wanted));
+            } else if self.variables.braces && (rest.starts_with("{env:") || rest.starts_with("{file:")) {
+                value.push_str(&self.in_braces(wanted)?);
             } else {
-                let plain = rest.char_indices().skip(1).find(|(_, c)| matches!(c, '$' | '}'));
+                let plain = rest
+                    .char_indices()
+                    .skip(1)
+                    .find(|(_, c)| matches!(c, '$' | '}' | '{'));
                 let end = plain.map_or(rest.len(), |(end, _)| end);
                 value.push_str(&rest[..end]);
                 self.at += end;
@@ -101,15 +180,22 @@ impl Expansion<'_> {
             return Err(error(start, Kind::TooDeep));
         }
         let inside = &self.text[start + 2..];
+        if let Some(of_editor) = self.of_editor(start, inside, wanted) {
+            return of_editor;
+        }
         let (prefix, name) = name(inside);
         self.at = start + 2 + prefix + name.len();
-        let value = (self.lookup)(name).filter(|_| !name.is_empty());
+        let value = (self.variables.lookup)(name).filter(|_| !name.is_empty());
         let rest = &self.text[self.at..];
         if name.is_empty() || !(rest.starts_with('}') || rest.starts_with(":-")) {
-            let kind = match inside {
-                _ if !inside.contains('}') => Kind::Unterminated,
-                _ if inside.starts_with("input:") => Kind::Prompt,
-                _ => Kind::NotAName,
+            let kind = match inside.split_once('}') {
+                None => Kind::Unterminated,
+                Some((inside, _)) => match inside.split_once(':') {
+                    Some((of, _)) if matches!(of, "command" | "config" | "workspaceFolder") => {
+                        Kind::OfEditors(of.to_owned())
+                    }
+                    Some(_) | None => Kind::NotAName,
+                },
             };
             return Err(error(start, kind));
         }
@@ -125,12 +211,152 @@ impl Expansion<'_> {
             return Err(error(start, Kind::Unterminated));
         }
         self.at += 1;
-        value.ok_or_else(|| error(start, Kind::NotSet(name.to_owned())))
+        value.ok_or_else(|| error(start, not_set(name)))
+    }
+
+    /// Expands what is no variable of the environment: `${userHome}`, `${input:…}`, `${file:…}`, `${{ secrets.… }}`.
+    fn of_editor(
+        &mut self,
+        start: usize,
+        inside: &'a str,
+        wanted: bool,
+    ) -> Option<Result<String, ExpandError>> {
+        if let Some(secret) = inside.strip_prefix('{') {
+            let (reference, _) = secret.split_once("}}")?;
+            self.at = start + "${{".len() + reference.len() + "}}".len();
+            let name = reference.trim().split_once('.');
+            let name = name.filter(|(of, _)| matches!(*of, "secrets" | "inputs" | "env"));
+            let Some((_, name)) = name else {
+                return Some(Err(error(start, Kind::NotAName)));
+            };
+            let value = (self.variables.lookup)(name).or_else(|| (!wanted).then(String::new));
+            return Some(value.ok_or_else(|| error(start, not_set(name))));
+        }
+        let (inside, _) = inside.split_once('}')?;
+        let value = if let Some(id) = inside.strip_prefix("input:") {
+            self.input(id, start)
+        } else if let Some(path) = inside.strip_prefix("file:") {
+            self.file(path, start)
+        } else {
+            let workspace = self.variables.workspace;
+            match inside {
+                "/" | "pathSeparator" => Ok(MAIN_SEPARATOR_STR.to_owned()),
+                "userHome" => self.home(start),
+                "workspaceFolder" | "workspaceRoot" => self.folder(workspace, start),
+                "workspaceFolderBasename" => {
+                    self.folder(Path::new(workspace.file_name().unwrap_or_default()), start)
+                }
+                _ => return None,
+            }
+        };
+        self.at = start + "${".len() + inside.len() + "}".len();
+        Some(if wanted {
+            value
+        } else {
+            Ok(value.unwrap_or_default())
+        })
+    }
+
+    fn input(&mut self, id: &str, start: usize) -> Result<String, ExpandError> {
+        if let Some(value) = (self.variables.lookup)(&inputs::variable(id)) {
+            return Ok(value);
+        }
+        let Some(default) = self.variables.inputs.default(id) else {
+            let is_declared = self.variables.inputs.declares(id);
+            let id = id.to_owned();
+            return Err(error(start, Kind::NoInput { id, is_declared }));
+        };
+        self.remark(Remark::InputDefault(id.to_owned()));
+        Ok(default.to_owned())
+    }
+
+    /// The text of a file, without the line break at its end.
+    fn file(&self, path: &str, start: usize) -> Result<String, ExpandError> {
+        let home = || self.home(start);
+        let absolute = match path.strip_prefix("~/") {
+            Some(below) => Path::new(&home()?).join(below),
+            None => self.variables.folder.join(path),
+        };
+        let text = env_file::read_text(&absolute, MAX_EXPANDED_BYTES).map_err(|read_error| {
+            let reason = match read_error {
+                ReadError::Unreadable(source) => format!("cannot be read: {source}"),
+                ReadError::TooLarge => format!("is larger than {MAX_EXPANDED_BYTES} bytes"),
+                ReadError::NotText => "is not UTF-8 text".to_owned(),
+            };
+            let path = path.to_owned();
+            error(start, Kind::File { path, reason })
+        })?;
+        Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    }
+
+    fn folder(&mut self, folder: &Path, start: usize) -> Result<String, ExpandError> {
+        if !self.variables.workspace_is_known {
+            self.remark(Remark::Workspace);
+        }
+        let folder = folder.to_str().map(str::to_owned);
+        folder.ok_or_else(|| error(start, Kind::NotUnicode))
+    }
+
+    fn home(&self, start: usize) -> Result<String, ExpandError> {
+        let home = (self.variables.lookup)("HOME").filter(|home| !home.is_empty());
+        home.ok_or_else(|| error(start, Kind::NoHome))
+    }
+
+    /// What the `$NAME` that begins here stands for, which may be itself.
+    fn bare_name(&mut self, wanted: bool) -> String {
+        let name = leading_name(&self.text[self.at + 1..]);
+        let literal = &self.text[self.at..=self.at + name.len()];
+        self.at += literal.len();
+        let value = (self.variables.lookup)(name);
+        // In a password, `$` may stand before any letter; a variable that is meant is set, or named like one.
+        let looks_meant = !self.variables.is_shell && !name.contains(|c: char| c.is_ascii_lowercase());
+        match value {
+            Some(value) if self.variables.bare_names => {
+                self.used = true;
+                return value;
+            }
+            Some(_) if self.variables.is_shell => {}
+            Some(_) => self.remark(Remark::Literal(Some(name.to_owned()))),
+            None if !(wanted && looks_meant) => {}
+            None if self.variables.bare_names => self.remark(Remark::LiteralUnset),
+            None => self.remark(Remark::Literal(None)),
+        }
+        literal.to_owned()
+    }
+
+    /// Expands the `{env:…}` or `{file:…}` that begins here.
+    fn in_braces(&mut self, wanted: bool) -> Result<String, ExpandError> {
+        let start = self.at;
+        let Some((inside, _)) = self.text[start + 1..].split_once('}') else {
+            return Err(error(start, Kind::Unterminated));
+        };
+        self.used = true;
+        self.at = start + "{".len() + inside.len() + "}".len();
+        if let Some(path) = inside.strip_prefix("file:") {
+            return self.file(path, start);
+        }
+        let name = inside.strip_prefix("env:").unwrap_or_default().trim();
+        let value = (self.variables.lookup)(name).or_else(|| (!wanted).then(String::new));
+        value.ok_or_else(|| error(start, not_set(name)))
+    }
+
+    fn remark(&mut self, remark: Remark) {
+        if !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
+        }
     }
 }
 
 fn error(at: usize, kind: Kind) -> ExpandError {
     ExpandError { at, kind }
+}
+
+fn not_set(name: &str) -> Kind {
+    if OF_EDITORS.contains(&name) {
+        Kind::OfEditors(name.to_owned())
+    } else {
+        Kind::NotSet(name.to_owned())
+    }
 }
 
 /// The name at the start of `inside`, and the length of the `env:` before it.
@@ -157,7 +383,7 @@ fn leading_name(text: &str) -> &str {
 impl From<ExpandError> for Fault {
     fn from(error: ExpandError) -> Self {
         match error.kind {
-            Kind::NotSet(name) if OF_EDITORS.contains(&name.as_str()) => Self::new(
+            Kind::OfEditors(name) => Self::new(
                 format!("the variable {name} is known to editors only"),
                 "write what it stands for",
             ),
@@ -173,9 +399,27 @@ impl From<ExpandError> for Fault {
                 "`${` is not followed by the name of a variable",
                 "use letters, digits and `_`, or write `$${` for a plain `${`",
             ),
-            Kind::Prompt => Self::new(
-                "`${input:…}` asks a person, which only editors do",
-                "use a variable: ${NAME}",
+            Kind::NoInput { id, is_declared } => {
+                let variable = inputs::variable(&id);
+                let id = quoted(&id);
+                let message = if is_declared {
+                    format!("VS Code asks a person for the input {id}, and it has no default")
+                } else {
+                    format!("VS Code asks a person for the input {id}, which `inputs` does not declare")
+                };
+                Self::new(message, format!("set the variable {variable} to the answer"))
+            }
+            Kind::NoHome => Self::new(
+                "the home directory is not known, since HOME is not set",
+                "set it, or write the whole path",
+            ),
+            Kind::NotUnicode => Self::new(
+                "the workspace folder has a name that is not Unicode",
+                "write the whole path",
+            ),
+            Kind::File { path, reason } => Self::new(
+                format!("the file {} {reason}", quoted(&path)),
+                "name a file that holds the value",
             ),
             Kind::TooDeep => Self::new(
                 format!("defaults nest deeper than {MAX_NESTING}"),
@@ -188,7 +432,10 @@ impl From<ExpandError> for Fault {
 
 #[cfg(test)]
 mod tests {
-    use super::{ExpandError, Kind, MAX_EXPANDED_BYTES, MAX_NESTING, expand};
+    use std::path::Path;
+
+    use super::{ExpandError, Expanded, Kind, MAX_EXPANDED_BYTES, MAX_NESTING, Remark, Variables};
+    use crate::config::inputs::Inputs;
 
     fn lookup(name: &str) -> Option<String> {
         match name {
@@ -200,12 +447,31 @@ mod tests {
         }
     }
 
+    fn expand_in(written: &str, bare_names: bool, braces: bool) -> Result<Expanded, ExpandError> {
+        let inputs = Inputs::of(None);
+        let variables = Variables {
+            lookup: &lookup,
+            folder: Path::new("/etc/m"),
+            workspace: Path::new("/src/app"),
+            workspace_is_known: true,
+            inputs: &inputs,
+            bare_names,
+            braces,
+            is_shell: false,
+        };
+        super::expand(written, &variables)
+    }
+
+    fn expand(written: &str) -> Result<Expanded, ExpandError> {
+        expand_in(written, false, false)
+    }
+
     fn value(written: &str) -> String {
-        expand(written, &lookup).unwrap().value().to_owned()
+        expand(written).unwrap().text.value().to_owned()
     }
 
     fn error(written: &str) -> (usize, Kind) {
-        let ExpandError { at, kind } = expand(written, &lookup).unwrap_err();
+        let ExpandError { at, kind } = expand(written).unwrap_err();
         (at, kind)
     }
 
@@ -226,6 +492,12 @@ mod tests {
             ("$$${HOME}", "$${HOME}"),
             ("${TRICK}", "${HOME}"),
             ("é${HOME}é", "é/home/anné"),
+            ("{env:HOME} {", "{env:HOME} {"),
+            ("${userHome}${/}x${pathSeparator}y", "/home/ann/x/y"),
+            ("${workspaceFolder}/${workspaceFolderBasename}", "/src/app/app"),
+            ("${NOPE:-${userHome}}", "/home/ann"),
+            ("${HOME:-${input:none}}", "/home/ann"),
+            ("a${{ secrets.HOME }}b${{inputs.HOME}}", "a/home/annb/home/ann"),
         ] {
             assert_eq!(value(written), expected, "{written}");
         }
@@ -233,8 +505,8 @@ mod tests {
 
     #[test]
     fn only_a_text_with_a_variable_hides_its_value() {
-        assert_eq!(expand("--t=${HOME}", &lookup).unwrap().shown(), "--t=${HOME}");
-        assert_eq!(expand("$${x}", &lookup).unwrap().shown(), "${x}");
+        assert_eq!(expand("--t=${HOME}").unwrap().text.shown(), "--t=${HOME}");
+        assert_eq!(expand("$${x}").unwrap().text.shown(), "${x}");
     }
 
     #[test]
@@ -247,7 +519,58 @@ mod tests {
         for no_name in ["${}", "${1A}", "${HO ME}", "${HOME:x}", "${:-x}"] {
             assert_eq!(error(no_name), (0, Kind::NotAName), "{no_name}");
         }
-        assert_eq!(error("${input:token}"), (0, Kind::Prompt));
+        assert_eq!(error("a${{ secrets.NOPE }}"), (1, Kind::NotSet("NOPE".into())));
+        assert_eq!(error("${{ other.HOME }}").1, Kind::NotAName);
+        for of_editors in [
+            "${config:a.b}",
+            "${command:x}",
+            "${workspaceFolder:two}",
+            "${fileBasename}",
+        ] {
+            assert!(
+                matches!(error(of_editors), (0, Kind::OfEditors(_))),
+                "{of_editors}"
+            );
+        }
+        assert!(matches!(error("${input:token}"), (0, Kind::NoInput { .. })));
+        assert!(matches!(error("x${file:/no/such/file}"), (1, Kind::File { .. })));
+    }
+
+    #[test]
+    fn a_bare_name_is_a_variable_only_where_the_file_says_so() {
+        let gemini = |written| expand_in(written, true, false).unwrap();
+        assert_eq!(
+            gemini("$HOME/x ${HOME} $").text.value(),
+            "/home/ann/x /home/ann $"
+        );
+        assert_eq!(gemini("$HOME").text.shown(), "$HOME");
+        let unset = gemini("pa$NOPE");
+        assert_eq!(
+            (unset.text.value(), &*unset.remarks),
+            ("pa$NOPE", &[Remark::LiteralUnset][..])
+        );
+        let plain = |written| expand(written).unwrap().remarks;
+        assert_eq!(plain("a $HOME $HOME"), [Remark::Literal(Some("HOME".into()))]);
+        assert_eq!(plain("$NOPE"), [Remark::Literal(None)]);
+        // A password, an end of a pattern, an amount.
+        for innocent in ["pa$word", "^x$", "$5", "$$", "a$"] {
+            assert_eq!(plain(innocent), [], "{innocent}");
+        }
+    }
+
+    #[test]
+    fn opencode_writes_variables_in_braces() {
+        let opencode = |written| expand_in(written, false, true);
+        let expanded = opencode("Bearer {env:HOME} {x}").unwrap().text;
+        assert_eq!(
+            (expanded.value(), expanded.shown()),
+            ("Bearer /home/ann {x}", "Bearer {env:HOME} {x}")
+        );
+        assert_eq!(
+            opencode("a{env:NOPE}").unwrap_err().kind,
+            Kind::NotSet("NOPE".into())
+        );
+        assert_eq!(opencode("a{env:HOME").unwrap_err().kind, Kind::Unterminated);
     }
 
     #[test]

@@ -1,15 +1,13 @@
-//! Reads a JSON object key by key, with the place of everything.
+//! Reads an object key by key, with the place of everything.
 //!
-//! Each known key may be written in snake_case or camelCase, once. A key nobody knows is a warning with the nearest
-//! known one; a wrong type is an error; `null` means "not set".
+//! Each known key may be written in snake_case or camelCase, once. An unknown key is a warning with the nearest known
+//! one; a wrong type is an error; `null` means "not set".
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use jsonc_parser::ast::{Object, ObjectProp, Value};
-use jsonc_parser::common::Ranged;
-
+use super::document::{Node, Object, Property, Value};
 use super::duration::{self, DurationError};
 use super::nearest::nearest;
 use super::problem::{dotted, quoted};
@@ -27,13 +25,15 @@ pub(super) struct Field<'a> {
     pub(super) shown: String,
     /// Where it stands: where the value begins, for the entry of a server its name.
     pub(super) at: usize,
-    value: &'a Value<'a>,
+    node: &'a Node<'a>,
 }
 
 /// What to make of the keys of an object.
 pub(super) struct Keys {
     /// Understood, snake_case.
     pub(super) known: &'static [&'static str],
+    /// Understood too, snake_case, because other programs write them; never suggested for a misspelt key.
+    pub(super) adopted: &'static [&'static str],
     /// Written by other programs for themselves: passed over in silence.
     pub(super) foreign: &'static [&'static str],
     /// Written by other programs to change what they do: worth a warning, since they change nothing here.
@@ -45,6 +45,7 @@ impl Keys {
     pub(super) const fn only(known: &'static [&'static str]) -> Self {
         Self {
             known,
+            adopted: &[],
             foreign: &[],
             unheeded: &[],
         }
@@ -61,15 +62,16 @@ impl<'a> Fields<'a> {
     ) -> Self {
         let mut fields: Vec<(&'static str, Field<'a>)> = Vec::new();
         for property in &object.properties {
-            let written = property.name.as_str();
-            let name_at = property.name.start();
+            let written = &*property.name;
+            let name_at = property.name_at;
             let shown = dotted(&field.shown, written);
-            if let Some(&key) = keys.known.iter().find(|key| spells(written, key)) {
+            let mut understood = keys.known.iter().chain(keys.adopted);
+            if let Some(&key) = understood.find(|key| spells(written, key)) {
                 let new = Field {
                     path: join(&field.path, key),
                     shown,
-                    at: property.value.start(),
-                    value: &property.value,
+                    at: property.node.start,
+                    node: &property.node,
                 };
                 report.saw(&new.path, &new.shown, new.at);
                 match fields.iter().find(|(known, _)| *known == key) {
@@ -97,18 +99,23 @@ impl<'a> Fields<'a> {
     /// The value of a key, unless it is absent or `null`.
     pub(super) fn get(&self, key: &'static str) -> Option<&Field<'a>> {
         let (_, field) = self.0.iter().find(|(known, _)| *known == key)?;
-        (!matches!(field.value, Value::NullKeyword(_))).then_some(field)
+        (!matches!(field.node.value, Value::Null)).then_some(field)
     }
 }
 
 impl<'a> Field<'a> {
     /// The entry of a server. What concerns it as a whole stands at its name.
-    pub(super) fn entry(shown: String, property: &'a ObjectProp<'a>) -> Self {
+    pub(super) fn entry(shown: String, property: &'a Property<'a>) -> Self {
+        Self::at_name(shown, property.name_at, &property.node)
+    }
+
+    /// The entry of a server whose name stands at `at`.
+    pub(super) fn at_name(shown: String, at: usize, node: &'a Node<'a>) -> Self {
         Self {
             path: String::new(),
             shown,
-            at: property.name.start(),
-            value: &property.value,
+            at,
+            node,
         }
     }
 
@@ -120,37 +127,49 @@ impl<'a> Field<'a> {
         report.warning(&self.shown, self.at, fault);
     }
 
+    /// Something a person may want to know.
+    pub(super) fn note(&self, report: &mut Report<'_>, fault: impl Into<Fault>) {
+        report.note(&self.shown, self.at, fault);
+    }
+
     pub(super) fn value(&self) -> &'a Value<'a> {
-        self.value
+        &self.node.value
+    }
+
+    pub(super) fn as_object(&self) -> Option<&'a Object<'a>> {
+        self.node.as_object()
+    }
+
+    /// The byte after the value.
+    pub(super) fn end(&self) -> usize {
+        self.node.end
     }
 
     pub(super) fn text(&self, report: &mut Report<'_>) -> Option<&'a str> {
-        match self.value {
-            Value::StringLit(text) => Some(&text.value),
+        match self.value() {
+            Value::Text(text) => Some(text),
             other => self.mistyped(report, "a string", other),
         }
     }
 
     /// A text, or a number or boolean as it is written: people write `"PORT": 8080`.
     pub(super) fn scalar(&self, report: &mut Report<'_>) -> Option<&'a str> {
-        match self.value {
-            Value::NumberLit(number) => Some(number.value),
-            Value::BooleanLit(flag) => Some(if flag.value { "true" } else { "false" }),
-            Value::StringLit(_) | Value::Object(_) | Value::Array(_) | Value::NullKeyword(_) => {
-                self.text(report)
-            }
+        match self.value() {
+            Value::Number(number) => Some(number),
+            Value::Flag(flag) => Some(if *flag { "true" } else { "false" }),
+            Value::Text(_) | Value::Object(_) | Value::Array(_) | Value::Null => self.text(report),
         }
     }
 
     pub(super) fn flag(&self, report: &mut Report<'_>) -> Option<bool> {
-        match self.value {
-            Value::BooleanLit(flag) => Some(flag.value),
+        match self.value() {
+            Value::Flag(flag) => Some(*flag),
             other => self.mistyped(report, "true or false", other),
         }
     }
 
     pub(super) fn object(&self, report: &mut Report<'_>) -> Option<&'a Object<'a>> {
-        match self.value {
+        match self.value() {
             Value::Object(object) => Some(object),
             other => self.mistyped(report, "an object", other),
         }
@@ -168,27 +187,28 @@ impl<'a> Field<'a> {
 
     /// A whole number, zero included.
     pub(super) fn whole_number(&self, report: &mut Report<'_>) -> Option<u32> {
-        let Value::NumberLit(number) = self.value else {
-            return self.mistyped(report, "a whole number", self.value);
+        let Value::Number(number) = self.value() else {
+            return self.mistyped(report, "a whole number", self.value());
         };
-        let parsed = number.value.parse().ok();
+        let parsed = number.parse().ok();
         if parsed.is_none() {
             self.error(
                 report,
-                format!(
-                    "expected a whole number up to {}, found {}",
-                    u32::MAX,
-                    number.value
-                ),
+                format!("expected a whole number up to {}, found {number}", u32::MAX),
             );
         }
         parsed
     }
 
     pub(super) fn duration(&self, report: &mut Report<'_>) -> Option<Duration> {
-        let (written, parsed) = match self.value {
-            Value::NumberLit(number) => (number.value.to_owned(), duration::from_seconds(number.value)),
-            Value::StringLit(text) => (quoted(&text.value), duration::from_text(&text.value)),
+        self.duration_in(1.0, report)
+    }
+
+    /// A duration whose plain numbers count units of so many seconds.
+    pub(super) fn duration_in(&self, unit: f64, report: &mut Report<'_>) -> Option<Duration> {
+        let (written, parsed) = match self.value() {
+            Value::Number(number) => (number.clone().into_owned(), duration::scaled(number, unit)),
+            Value::Text(text) => (quoted(text), duration::from_text(text)),
             other => return self.mistyped(report, "a duration", other),
         };
         match parsed {
@@ -207,15 +227,15 @@ impl<'a> Field<'a> {
 
     /// The items of an array, each with its own path.
     pub(super) fn items(&self, report: &mut Report<'_>) -> Option<Vec<Field<'a>>> {
-        let Value::Array(array) = self.value else {
-            return self.mistyped(report, "an array", self.value);
+        let Value::Array(array) = self.value() else {
+            return self.mistyped(report, "an array", self.value());
         };
-        let items = array.elements.iter().enumerate().map(|(n, value)| {
+        let items = array.iter().enumerate().map(|(n, node)| {
             let item = Field {
                 path: format!("{}[{n}]", self.path),
                 shown: format!("{}[{n}]", self.shown),
-                at: value.start(),
-                value,
+                at: node.start,
+                node,
             };
             report.saw(&item.path, &item.shown, item.at);
             item
@@ -229,14 +249,14 @@ impl<'a> Field<'a> {
         let mut entries: Vec<(&'a str, Field<'a>)> = Vec::with_capacity(object.properties.len());
         let mut first_at: HashMap<&'a str, usize> = HashMap::new();
         for property in &object.properties {
-            let name = property.name.as_str();
+            let name = &*property.name;
             let entry = Field {
                 path: dotted(&self.path, name),
                 shown: dotted(&self.shown, name),
-                at: property.value.start(),
-                value: &property.value,
+                at: property.node.start,
+                node: &property.node,
             };
-            let name_at = property.name.start();
+            let name_at = property.name_at;
             report.saw(&entry.path, &entry.shown, entry.at);
             match first_at.get(name) {
                 Some(first) => report.error(
@@ -254,20 +274,8 @@ impl<'a> Field<'a> {
     }
 
     fn mistyped<T>(&self, report: &mut Report<'_>, expected: &str, found: &Value<'_>) -> Option<T> {
-        self.error(report, format!("expected {expected}, found {}", kind(found)));
+        self.error(report, format!("expected {expected}, found {}", found.kind()));
         None
-    }
-}
-
-/// What a value is, in words.
-pub(super) fn kind(value: &Value<'_>) -> &'static str {
-    match value {
-        Value::StringLit(_) => "a string",
-        Value::NumberLit(_) => "a number",
-        Value::BooleanLit(_) => "a boolean",
-        Value::Object(_) => "an object",
-        Value::Array(_) => "an array",
-        Value::NullKeyword(_) => "null",
     }
 }
 

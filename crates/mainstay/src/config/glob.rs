@@ -34,6 +34,27 @@ impl Glob {
         name.ends_with(tail)
     }
 
+    /// The patterns of what may follow `prefix` in a name that this pattern matches. A star may end anywhere in it, so
+    /// there may be several.
+    pub(super) fn after(&self, prefix: &str) -> Vec<Glob> {
+        let mut rests = vec![self.0.as_str()];
+        for c in prefix.chars() {
+            let mut next: Vec<&str> = Vec::new();
+            for rest in rests {
+                let literal = rest.trim_start_matches('*');
+                let star = (literal.len() < rest.len()).then(|| &rest[rest.len() - literal.len() - 1..]);
+                let consumed = literal.strip_prefix(c);
+                for candidate in star.into_iter().chain(consumed) {
+                    if !next.contains(&candidate) {
+                        next.push(candidate);
+                    }
+                }
+            }
+            rests = next;
+        }
+        rests.into_iter().map(Glob::new).collect()
+    }
+
     /// Whether everything `other` matches is matched here too.
     ///
     /// The letters of `other` match letters here, and its stars can only be covered by stars here; so it is enough to
@@ -68,6 +89,30 @@ mod tests {
             ("Read", "read", false),
         ] {
             assert_eq!(Glob::new(pattern).matches(name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_follows_a_prefix_is_matched_as_the_whole_was() {
+        for pattern in [
+            "*",
+            "fs_*",
+            "fs*",
+            "fs_read",
+            "f*s_*d",
+            "git_*",
+            "*_read",
+            "fs",
+            "*s_read_*",
+            "**a",
+        ] {
+            let pattern = Glob::new(pattern);
+            let after = pattern.after("fs_");
+            for tool in ["read", "read_file", "", "a", "fs_read", "s_read"] {
+                let whole = pattern.matches(&format!("fs_{tool}"));
+                let rest = after.iter().any(|rest| rest.matches(tool));
+                assert_eq!(whole, rest, "{pattern:?} {tool:?}");
+            }
         }
     }
 

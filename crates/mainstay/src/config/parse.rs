@@ -3,24 +3,21 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use jsonc_parser::ast::{Object, ObjectProp, Value};
-use jsonc_parser::common::Ranged;
-use jsonc_parser::errors::ParseErrorKind;
-use jsonc_parser::{CollectOptions, ParseOptions, ParseStringErrorKind, parse_to_ast};
-
 use super::configuration::Configuration;
+use super::document::{Node, Object, Value};
 use super::entry::{self, Scope};
 use super::error::ConfigError;
-use super::fields::{Field, kind, unknown};
+use super::expand::Lookup;
+use super::fields::{Field, unknown};
+use super::host::{self, Host};
+use super::layout::{GROUPS, Group, Layout, is_group};
 use super::nearest::nearest;
-use super::problem::{dotted, quoted};
+use super::problem::dotted;
 use super::report::{Fault, Lines, Report};
-
-/// The keys that hold servers: most programs write the first, VS Code the second.
-const GROUPS: [&str; 2] = ["mcpServers", "servers"];
+use super::syntax::Syntax;
 
 /// Keys at the top of other programs' files that are theirs alone.
-const FOREIGN: [&str; 9] = [
+const FOREIGN: [&str; 10] = [
     "$schema",
     "//",
     "_comment",
@@ -29,155 +26,187 @@ const FOREIGN: [&str; 9] = [
     "globalShortcut",
     "inputs",
     "preferences",
+    "sandbox",
     "version",
 ];
 
-/// JSON with comments and trailing commas, and not a liberty more: what is read here is read elsewhere too.
-const SYNTAX: ParseOptions = ParseOptions {
-    allow_comments: true,
-    allow_loose_object_property_names: false,
-    allow_trailing_commas: true,
-    allow_missing_commas: false,
-    allow_single_quoted_strings: false,
-    allow_hexadecimal_numbers: false,
-    allow_unary_plus_numbers: false,
-    allow_bare_decimal_point_numbers: false,
-    allow_non_finite_numbers: false,
-    allow_extended_string_escapes: false,
-};
+/// What a file is read against.
+pub(super) struct Surroundings<'a> {
+    /// Where variables are looked up.
+    pub(super) lookup: Lookup<'a>,
+    /// The folder of the file.
+    pub(super) folder: &'a Path,
+    /// The working directory.
+    pub(super) directory: &'a Path,
+}
 
 /// Reads a whole text.
-pub(super) fn parse(text: &str, file: &Path, scope: &Scope<'_>) -> Result<Configuration, ConfigError> {
+pub(super) fn parse(
+    text: &str,
+    file: &Path,
+    surroundings: &Surroundings<'_>,
+) -> Result<Configuration, ConfigError> {
     // Some editors of Windows begin a text with a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = Lines::new(text);
-    let parsed =
-        parse_to_ast(text, &CollectOptions::default(), &SYNTAX).map_err(|error| ConfigError::NotJson {
-            path: file.to_owned(),
-            place: lines.place(error.range().start),
-            reason: reason(error.kind()),
-        })?;
-    let root = match &parsed.value {
-        Some(Value::Object(root)) => root,
-        Some(other) => {
-            return Err(ConfigError::NotAnObject {
-                path: file.to_owned(),
-                place: lines.place(other.start()),
-                found: kind(other),
-            });
+    let syntax = Syntax::of(text, file);
+    let path = || file.to_owned();
+    let read = syntax.read(text).map_err(|error| {
+        let (path, place, reason) = (path(), lines.place(error.at), error.reason);
+        match syntax {
+            Syntax::Json => ConfigError::NotJson { path, place, reason },
+            Syntax::Toml => ConfigError::NotToml { path, place, reason },
+            Syntax::Yaml => ConfigError::NotYaml { path, place, reason },
         }
-        None => {
-            return Err(ConfigError::Empty {
-                path: file.to_owned(),
-            });
-        }
+    })?;
+    let node = match read {
+        Some(node) if !(syntax == Syntax::Yaml && matches!(node.value, Value::Null)) => node,
+        Some(_) | None => return Err(ConfigError::Empty { path: path() }),
     };
-    let groups = groups(root, file, &lines)?;
+    let Some(root) = node.as_object() else {
+        return Err(ConfigError::NotAnObject {
+            path: path(),
+            place: lines.place(node.start),
+            found: node.value.kind(),
+        });
+    };
     let mut report = Report::new(text, file);
-    top_level(root, &mut report);
-    let servers = entries(&groups, &mut report)
+    let layout = Layout::of(root, syntax, file, surroundings.directory, &mut report).map_err(|mend| {
+        ConfigError::NoServers {
+            path: path(),
+            place: lines.place(node.start),
+            key: host::usual_key(syntax),
+            mend,
+        }
+    })?;
+    if let Some(group) = layout.groups.iter().find(|group| !holds_servers(group.node)) {
+        return Err(ConfigError::ServersNotAnObject {
+            path: path(),
+            place: lines.place(group.node.start),
+            key: group.shown.clone(),
+            found: group.node.value.kind(),
+        });
+    }
+    top_level(root, layout.host, &mut report);
+    let scope = Scope::new(surroundings, &layout);
+    let servers = entries(&layout.groups, &mut report)
         .into_iter()
-        .filter_map(|(name, entry)| entry::read(name, &entry, scope, &mut report))
+        .filter_map(|(name, entry)| entry::read(name, &entry, &scope, &mut report))
         .collect();
     let (problems, refused) = report.finish();
     Ok(Configuration {
         servers,
         problems,
         refused,
+        host: layout.host,
         source: file.to_owned(),
     })
 }
 
-/// The objects that hold servers. There may be several; a person who pastes a second one means both.
-fn groups<'a>(
-    root: &'a Object<'a>,
-    file: &Path,
-    lines: &Lines<'_>,
-) -> Result<Vec<(&'a str, &'a Object<'a>)>, ConfigError> {
-    let mut groups = Vec::new();
-    for property in root.properties.iter().filter(|property| is_group(property)) {
-        match &property.value {
-            Value::Object(group) => groups.push((property.name.as_str(), group)),
-            other => {
-                return Err(ConfigError::ServersNotAnObject {
-                    path: file.to_owned(),
-                    place: lines.place(other.start()),
-                    key: property.name.as_str().to_owned(),
-                    found: kind(other),
-                });
-            }
+/// Whether a value can be a collection of servers: an object, or a list whose items have names.
+fn holds_servers(node: &Node<'_>) -> bool {
+    match &node.value {
+        Value::Object(_) => true,
+        Value::Array(items) => {
+            let named = |item: &Node<'_>| item.as_object().is_some_and(|item| item.has("name"));
+            !items.is_empty() && items.iter().any(named)
         }
+        Value::Null | Value::Flag(_) | Value::Number(_) | Value::Text(_) => false,
     }
-    if groups.is_empty() {
-        return Err(ConfigError::NoServers {
-            path: file.to_owned(),
-            place: lines.place(root.start()),
-            mend: mend_missing_servers(root),
-        });
-    }
-    Ok(groups)
 }
 
-fn mend_missing_servers(root: &Object<'_>) -> String {
-    let misspelt = root
-        .properties
-        .iter()
-        .find(|property| nearest(property.name.as_str(), GROUPS).is_some());
-    if let Some(property) = misspelt {
-        return format!(r#"rename {} to "mcpServers""#, quoted(property.name.as_str()));
+fn top_level(root: &Object<'_>, host: Host, report: &mut Report<'_>) {
+    if host.has_other_settings() || (host == Host::VsCode && !root.has("servers")) {
+        return;
     }
-    let is_server = |object: &Object<'_>| object.get("command").or(object.get("url")).is_some();
-    if root
-        .properties
-        .iter()
-        .any(|property| property.value.as_object().is_some_and(is_server))
-    {
-        return r#"put the servers inside of it: {"mcpServers": {…}}"#.to_owned();
-    }
-    r#"write {"mcpServers": {"name": {"command": "program"}}}"#.to_owned()
-}
-
-fn top_level(root: &Object<'_>, report: &mut Report<'_>) {
     for property in &root.properties {
-        let key = property.name.as_str();
-        if !is_group(property) && !FOREIGN.contains(&key) {
-            report.warning(
-                &dotted("", key),
-                property.name.start(),
-                unknown(nearest(key, GROUPS)),
-            );
+        let key = &*property.name;
+        if !is_group(key) && !FOREIGN.contains(&key) {
+            report.warning(&dotted("", key), property.name_at, unknown(nearest(key, GROUPS)));
         }
     }
+}
+
+/// One server as it stands in a group.
+struct Found<'a> {
+    name: &'a str,
+    name_at: usize,
+    entry: Field<'a>,
+    overrides: bool,
 }
 
 /// The entries of all groups, in order. A name that is written twice is refused: neither can be known to be meant.
-fn entries<'a>(groups: &[(&str, &'a Object<'a>)], report: &mut Report<'_>) -> Vec<(&'a str, Field<'a>)> {
-    let all: Vec<(&str, &'a ObjectProp<'a>)> = groups
+fn entries<'a>(groups: &[Group<'a>], report: &mut Report<'_>) -> Vec<(&'a str, Field<'a>)> {
+    let mut all: Vec<Found<'a>> = Vec::new();
+    for group in groups {
+        all.extend(found(group, report));
+    }
+    let overriding: Vec<&str> = all
         .iter()
-        .flat_map(|(group, object)| object.properties.iter().map(|property| (*group, property)))
+        .filter(|found| found.overrides)
+        .map(|found| found.name)
         .collect();
     let mut written: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (_, property) in &all {
-        written
-            .entry(property.name.as_str())
-            .or_default()
-            .push(property.name.start());
-    }
+    all.retain(|found| {
+        let is_replaced = !found.overrides && overriding.contains(&found.name);
+        if is_replaced {
+            let fault = Fault::from("the server of the same name in this project is used instead");
+            found.entry.note(report, fault);
+        } else {
+            written.entry(found.name).or_default().push(found.name_at);
+        }
+        !is_replaced
+    });
     let mut entries = Vec::new();
-    for (group, property) in all {
-        let name = property.name.as_str();
-        let shown = dotted(group, name);
-        match written[name].as_slice() {
+    for found in all {
+        match written[found.name].as_slice() {
             [first, second, ..] => {
-                if property.name.start() == *second {
-                    report.begin(name);
-                    report.error(&shown, *second, duplicate(report, *first, *second));
+                if found.name_at == *second {
+                    report.begin(found.name);
+                    let fault = duplicate(report, *first, *second);
+                    report.error(&found.entry.shown, *second, fault);
                 }
             }
-            [_] | [] => entries.push((name, Field::entry(shown, property))),
+            [_] | [] => entries.push((found.name, found.entry)),
         }
     }
     entries
+}
+
+/// The servers of a group.
+fn found<'a>(group: &Group<'a>, report: &mut Report<'_>) -> Vec<Found<'a>> {
+    let overrides = group.overrides;
+    match &group.node.value {
+        Value::Object(servers) => {
+            let servers = servers.properties.iter().map(|property| Found {
+                name: &property.name,
+                name_at: property.name_at,
+                entry: Field::entry(dotted(&group.shown, &property.name), property),
+                overrides,
+            });
+            servers.collect()
+        }
+        Value::Array(servers) => {
+            let named = servers.iter().enumerate().filter_map(|(n, node)| {
+                let shown = format!("{}[{n}]", group.shown);
+                let name = node.as_object().and_then(|server| server.get("name"));
+                let Some(text) = name.and_then(Node::as_text) else {
+                    let fault = Fault::new("this server has no name, so it is not used", "give it a `name`");
+                    report.warning(&shown, node.start, fault);
+                    return None;
+                };
+                let name_at = name.map_or(node.start, |name| name.start);
+                Some(Found {
+                    name: text,
+                    name_at,
+                    entry: Field::at_name(dotted(&group.shown, text), name_at, node),
+                    overrides,
+                })
+            });
+            named.collect()
+        }
+        Value::Null | Value::Flag(_) | Value::Number(_) | Value::Text(_) => Vec::new(),
+    }
 }
 
 fn duplicate(report: &Report<'_>, first: usize, second: usize) -> Fault {
@@ -186,30 +215,4 @@ fn duplicate(report: &Report<'_>, first: usize, second: usize) -> Fault {
         format!("two servers have this name, on lines {first} and {second}, so neither is used"),
         "rename or remove one",
     )
-}
-
-fn is_group(property: &ObjectProp<'_>) -> bool {
-    GROUPS.contains(&property.name.as_str())
-}
-
-/// What is wrong with the JSON, and how to mend it. The parser's own words would quote the file.
-fn reason(kind: &ParseErrorKind) -> &'static str {
-    match kind {
-        ParseErrorKind::ExpectedComma => "a comma is missing here",
-        ParseErrorKind::ExpectedColonAfterObjectKey => "a key must be followed by a colon",
-        ParseErrorKind::ExpectedObjectValue => "a key has no value",
-        ParseErrorKind::ExpectedStringObjectProperty => "a key must be in double quotes",
-        ParseErrorKind::SingleQuotedStringsNotAllowed => "a string must be in double quotes",
-        ParseErrorKind::MultipleRootJsonValues => "there is more after the end of the object; remove it",
-        ParseErrorKind::UnterminatedArray => "this array has no closing `]`",
-        ParseErrorKind::UnterminatedObject => "this object has no closing `}`",
-        ParseErrorKind::UnterminatedCommentBlock => "this comment has no closing `*/`",
-        ParseErrorKind::NestingDepthExceeded => "nested too deeply",
-        ParseErrorKind::String(ParseStringErrorKind::UnterminatedStringLiteral) => {
-            "this string has no closing quote"
-        }
-        ParseErrorKind::String(_) => "this escape is unknown to JSON; write `\\\\` for `\\`",
-        ParseErrorKind::UnexpectedWord => "expected a value; a string must be in double quotes",
-        _ => "something here is not allowed in JSON",
-    }
 }

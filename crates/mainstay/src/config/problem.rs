@@ -30,6 +30,8 @@ pub enum Severity {
     Error,
     /// The server is used; the person probably meant something else.
     Warning,
+    /// Nothing is wrong; it says what was made of the file where that is not plain from the file itself.
+    Note,
 }
 
 /// A place in a text, both counted from one, columns in characters.
@@ -71,6 +73,7 @@ impl fmt::Display for Severity {
         f.write_str(match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         })
     }
 }

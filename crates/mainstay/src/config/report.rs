@@ -66,6 +66,11 @@ impl<'t> Report<'t> {
         self.add(Severity::Warning, shown, at, fault.into());
     }
 
+    /// Something a person may want to know, which needs no change of the file.
+    pub(super) fn note(&mut self, shown: &str, at: usize, fault: impl Into<Fault>) {
+        self.add(Severity::Note, shown, at, fault.into());
+    }
+
     /// A flaw of the finished server: stands where its key was written, or the nearest key around it.
     pub(super) fn flaw(&mut self, flaw: Flaw) {
         let mut path = flaw.key.as_str();

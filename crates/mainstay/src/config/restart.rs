@@ -1,8 +1,8 @@
 //! Reads how patiently a server is kept: `restart`, `probe`, `idle_stop`.
 
-use jsonc_parser::ast::Value;
 use mainstay_lifecycle::{Backoff, Policy, Probe, WhenSpent};
 
+use super::document::Value;
 use super::fields::{Field, Fields, Keys};
 use super::problem::quoted;
 use super::report::{Fault, Report};
@@ -30,7 +30,7 @@ pub(super) fn policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Policy {
     }
     if let Some(field) = fields.get("idle_stop") {
         policy.idle_stop = match field.value() {
-            Value::BooleanLit(flag) if !flag.value => None,
+            Value::Flag(false) => None,
             _ => field.duration(report),
         };
     }
@@ -38,7 +38,7 @@ pub(super) fn policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Policy {
 }
 
 fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
-    if matches!(field.value(), Value::StringLit(_)) {
+    if matches!(field.value(), Value::Text(_)) {
         when_spent(field, policy, report);
         return;
     }
@@ -148,8 +148,8 @@ fn bucket(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
 
 fn probe(field: &Field<'_>, report: &mut Report<'_>) -> Option<Probe> {
     let mut probe = Probe::default();
-    if let Value::BooleanLit(flag) = field.value() {
-        return flag.value.then_some(probe);
+    if let Value::Flag(flag) = field.value() {
+        return flag.then_some(probe);
     }
     let fields = Fields::of(field, field.object(report)?, &PROBE, report);
     if let Some(after_silence) = fields

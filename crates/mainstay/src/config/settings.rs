@@ -1,8 +1,7 @@
-//! Reads the settings of a server: everything but how it is reached.
-
-use jsonc_parser::ast::Value;
+//! Reads the settings of a server: everything but how it is reached and which tools are shown.
 
 use super::builder::ServerBuilder;
+use super::document::Value;
 use super::fields::{Field, Fields, Keys};
 use super::problem::quoted;
 use super::report::{Fault, Report};
@@ -63,9 +62,6 @@ pub(super) fn settings(
     }
     if let Some(replay) = fields.get("replay").and_then(|field| replay(field, report)) {
         server = server.replay(replay);
-    }
-    if let Some(tools) = fields.get("tools").and_then(|field| tools(field, report)) {
-        server = server.tools(tools);
     }
     server
 }
@@ -128,7 +124,8 @@ fn replay(field: &Field<'_>, report: &mut Report<'_>) -> Option<Replay> {
     }
 }
 
-fn tools(field: &Field<'_>, report: &mut Report<'_>) -> Option<ToolView> {
+/// Which tools are shown, and how.
+pub(super) fn tools(field: &Field<'_>, report: &mut Report<'_>) -> Option<ToolView> {
     let view = ToolView::default();
     if matches!(field.value(), Value::Array(_)) {
         return Some(included(view, field, report));

@@ -3,6 +3,7 @@
 mod bad_file;
 mod bad_server;
 mod good;
+mod hosts;
 mod http;
 mod limits;
 mod locating;
@@ -18,6 +19,7 @@ fn lookup(name: &str) -> Option<String> {
         "HOME" => Some("/home/ann".into()),
         "TOKEN" => Some("hunter2-token".into()),
         "EMPTY" => Some(String::new()),
+        "PATH" => Some("/usr/bin".into()),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 
 use super::{Fleet, Inner, Shared};
-use crate::catalog::{Publisher, Store};
+use crate::catalog::{Publisher, STORE_TARGET, Store};
 use crate::config::ServerConfig;
 use crate::event::EventLog;
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
@@ -144,7 +144,7 @@ fn open_store(directory: &Path) -> Option<Arc<Store>> {
     match Store::open(directory) {
         Ok(store) => Some(Arc::new(store)),
         Err(error) => {
-            tracing::warn!(directory = %directory.display(), %error, "catalogs are not kept on disk");
+            tracing::warn!(target: STORE_TARGET, directory = %directory.display(), %error, "catalogs are not kept on disk");
             None
         }
     }

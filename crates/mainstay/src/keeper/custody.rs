@@ -4,17 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::{Generation, Manner};
+use mainstay_lifecycle::Manner;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::dial::{Dial, DialError};
 use super::inbox::Report;
+use super::recovery;
 use super::tree::Tree;
 use crate::connection::Connection;
 use crate::event::Trouble;
 use crate::process::Process;
+use crate::protocol::INITIALIZE_NEXT;
 use crate::server::Slot;
 
 /// A process that closes its pipe mostly exits too, and one that exits closes its pipe: each is given this long to
@@ -77,7 +79,7 @@ async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiv
     let (connection, manner) = match opened {
         Err(manner) => (None, manner),
         Ok(Err(error)) => {
-            let trouble = failed_to_open(&slot, generation, &error, tree.process()).await;
+            let trouble = failed_to_open(&dial, &error, tree.process()).await;
             slot.inbox
                 .report(Report::OpenFailed(generation, Box::new(error), trouble));
             (None, told.await)
@@ -143,15 +145,12 @@ async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> A
     Arc::new(Trouble::new(slot, Some(connection.generation), message).with_exit(Some(exit)))
 }
 
-async fn failed_to_open(
-    slot: &Slot,
-    generation: Generation,
-    error: &DialError,
-    tree: Option<&Process>,
-) -> Arc<Trouble> {
+async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) -> Arc<Trouble> {
+    let (slot, generation) = (&dial.slot, dial.generation);
+    let recovery = recovery::of_dial(error);
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = tree.filter(|_| error.is_loss()) else {
-        let trouble = Trouble::new(slot, Some(generation), error.to_string());
+        let trouble = Trouble::new(slot, Some(generation), dial.explain(error)).mended_by(recovery);
         return Arc::new(trouble.asking_for(error.challenge()).over_http(error.http()));
     };
     let exit = timeout(TOGETHER, process.exited()).await.ok();
@@ -159,10 +158,14 @@ async fn failed_to_open(
         let _ = timeout(TOGETHER, process.last_words()).await;
     }
     let message = match &exit {
+        Some(exit) if error.blames_probe() => format!(
+            "the server's process ended while starting: {exit}; it was asked server/discover, {INITIALIZE_NEXT}"
+        ),
         Some(exit) => format!("the server's process ended while starting: {exit}"),
         None => error.to_string(),
     };
-    Arc::new(Trouble::new(slot, Some(generation), message).with_exit(exit))
+    let trouble = Trouble::new(slot, Some(generation), message).with_exit(exit);
+    Arc::new(trouble.mended_by(recovery))
 }
 
 /// Lets the running calls finish, as far as the deadline and the connection last.

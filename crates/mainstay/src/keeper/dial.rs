@@ -15,8 +15,8 @@ use super::tree::Tree;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
-use crate::process::{Ladder, Process, SpawnError, Spec};
-use crate::protocol::{Approach, Dialect, Era, HandshakeError, greet};
+use crate::process::{InputGauge, Ladder, Process, SpawnError, Spec};
+use crate::protocol::{Approach, Dialect, Era, Far, HandshakeError, INITIALIZE_NEXT, greet};
 use crate::server::{Settings, Slot};
 use crate::transport::http::{Challenge, HttpConfigError};
 use crate::transport::{HttpFailure, Limits, Lines, Transport};
@@ -24,6 +24,10 @@ use crate::wire::{Peer, RequestError};
 
 /// How long the restoration of all subscriptions and of the log level may take.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// With so many attempts left, what is remembered of a server's dialect is found out again: before the server is given up
+/// it has been asked in both ways. Not earlier, since such attempts are wasted if the server is merely ill.
+const LAST_ATTEMPTS: u32 = 2;
 
 /// Why a connection could not be opened. `recovery` says what can mend it.
 #[derive(Debug, thiserror::Error)]
@@ -76,8 +80,30 @@ pub(crate) enum Lesson {
     Forget,
     /// A server that fails again and again may have changed; one that fails once has mostly just failed.
     Doubt,
+    /// No way that was tried led to an answer. A server of unknown era is asked in the old way next; the era of any other
+    /// is found out again.
+    Unanswered,
+    /// The server is not ready yet. What is known of it stays; one of unknown era is asked in the old way next.
+    Unready,
     /// This is to be tried next.
     Try(Dialect),
+}
+
+impl Lesson {
+    /// What is taken to be the server's dialect from now on.
+    pub(crate) fn apply(self, known: Option<Dialect>, attempts_left: u32) -> Option<Dialect> {
+        match self {
+            Self::None => known,
+            Self::Forget => None,
+            Self::Doubt => known.filter(|_| attempts_left > LAST_ATTEMPTS),
+            Self::Unanswered => match known {
+                None => Some(Dialect::Legacy),
+                Some(_) => None,
+            },
+            Self::Unready => known.or(Some(Dialect::Legacy)),
+            Self::Try(dialect) => Some(dialect),
+        }
+    }
 }
 
 impl DialError {
@@ -98,12 +124,14 @@ impl DialError {
 
     pub(crate) fn lesson(&self) -> Lesson {
         match self {
-            Self::Handshake(HandshakeError::LostWhenProbed) => Lesson::Try(Dialect::Legacy),
+            Self::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
+                Lesson::Try(Dialect::Legacy)
+            }
             Self::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_))
             | Self::Spawn(_)
             | Self::Connect(_)
-            | Self::Config(_)
-            | Self::TooSlow(_) => Lesson::None,
+            | Self::Config(_) => Lesson::None,
+            Self::TooSlow(_) => Lesson::Unready,
             Self::Handshake(HandshakeError::Failed(error)) => match self.http() {
                 Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded) => Lesson::Doubt,
                 Some(
@@ -115,7 +143,30 @@ impl DialError {
                 None if matches!(error, RequestError::Lost { .. }) => Lesson::Doubt,
                 Some(_) | None => Lesson::Forget,
             },
-            Self::Handshake(_) | Self::Silent(_) => Lesson::Forget,
+            Self::Handshake(error @ HandshakeError::Refused(_)) if error.shows_modern() => Lesson::Forget,
+            Self::Handshake(HandshakeError::Refused(_) | HandshakeError::BadAnswer { .. })
+            | Self::Silent(_) => Lesson::Unanswered,
+        }
+    }
+
+    /// Whether the server may have ended because it does not know the modern way.
+    pub(super) fn blames_probe(&self) -> bool {
+        match self {
+            Self::Handshake(HandshakeError::LostWhenProbed) => true,
+            Self::Handshake(_)
+            | Self::Spawn(_)
+            | Self::Connect(_)
+            | Self::Config(_)
+            | Self::Silent(_)
+            | Self::TooSlow(_) => false,
+        }
+    }
+
+    /// Whether the server neither answered nor ended in its time.
+    fn is_silence(&self) -> bool {
+        match self {
+            Self::Silent(_) | Self::TooSlow(_) => true,
+            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Config(_) => false,
         }
     }
 
@@ -181,19 +232,52 @@ impl Dial {
     /// still owns what it started.
     pub(crate) async fn open(&self, tree: &mut Tree) -> Result<Connection, DialError> {
         let settings = self.slot.settings.load_full();
-        let remembered = self.dialect.map(Dialect::era);
-        let approach = settings
-            .era()
-            .map_or(Approach::FindOut(remembered), Approach::Pinned);
         let way = Way {
             settings: &settings,
-            approach,
+            approach: self.approach(&settings),
             sse: false,
         };
         match settings.target() {
             Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree).await,
             Target::Http(http) => self.open_http(http, &way, tree).await,
         }
+    }
+
+    /// The failure in words, with what the server was asked and, where the era may be to blame, the setting that pins it.
+    pub(super) fn explain(&self, error: &DialError) -> String {
+        if !error.is_silence() {
+            return error.to_string();
+        }
+        match self.approach(&self.slot.settings.load()) {
+            Approach::FindOut(None) => {
+                format!("{error}: it answered neither server/discover nor initialize; {INITIALIZE_NEXT}")
+            }
+            Approach::FindOut(Some(Era::Modern)) => format!(
+                "{error}: it answered neither server/discover nor initialize (\"era\": \"legacy\" in the server's \
+                 configuration skips the first)"
+            ),
+            Approach::FindOut(Some(Era::Legacy)) => format!(
+                "{error}: it did not answer initialize (\"era\": \"modern\" in the server's configuration begins with \
+                 server/discover)"
+            ),
+            Approach::Pinned(Era::Legacy) => {
+                format!(
+                    "{error}: it did not answer initialize, and \"era\": \"legacy\" rules out server/discover"
+                )
+            }
+            Approach::Pinned(Era::Modern) => {
+                format!(
+                    "{error}: it did not answer server/discover, and \"era\": \"modern\" rules out initialize"
+                )
+            }
+        }
+    }
+
+    fn approach(&self, settings: &Settings) -> Approach {
+        let remembered = self.dialect.map(Dialect::era);
+        settings
+            .era()
+            .map_or(Approach::FindOut(remembered), Approach::Pinned)
     }
 
     async fn open_http(
@@ -230,14 +314,28 @@ impl Dial {
         let settings = way.settings;
         let hard_limit = settings.policy().limits.open;
         let started = Instant::now();
-        let transport = self.transport(way, tree).await?;
+        let (transport, input) = self.transport(way, tree).await?;
         let reception = Arc::new(Reception::new(self.slot.clone(), self.generation));
         let peer = Peer::start(transport, Arc::new(FrontDesk(reception.clone())));
         let hanging_up = HangUp(Some(peer.clone()));
         let introduction = &self.slot.shared.introduction;
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
-        let greeting = greet(&peer, introduction, way.approach, last + Duration::from_secs(1));
+        let has_unread = || input.as_ref().is_some_and(InputGauge::has_unread);
+        let far = Far {
+            has_unread: &has_unread,
+            starts_anew: match settings.target() {
+                Target::Stdio(_) | Target::Custom(_) => true,
+                Target::Http(_) => false,
+            },
+        };
+        let greeting = greet(
+            &peer,
+            introduction,
+            way.approach,
+            far,
+            last + Duration::from_secs(1),
+        );
         let mut signs = Signs::new(self, settings, tree.process());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
@@ -268,23 +366,33 @@ impl Dial {
         Ok(connection)
     }
 
-    async fn transport(&self, way: &Way<'_>, tree: &mut Tree) -> Result<Box<dyn Transport>, DialError> {
+    /// The transport, and a look at the server's input where there is one to see.
+    async fn transport(
+        &self,
+        way: &Way<'_>,
+        tree: &mut Tree,
+    ) -> Result<(Box<dyn Transport>, Option<InputGauge>), DialError> {
         match way.settings.target() {
             Target::Stdio(stdio) => {
                 let (generation, ring) = (self.generation.0, self.slot.stderr.clone());
                 let (stdin, stdout) = tree.start(spec(stdio), generation, ring).await?;
-                Ok(Box::new(Lines::new(stdout, stdin, Limits::default())))
+                let gauge = InputGauge::of(&stdin);
+                Ok((
+                    Box::new(Lines::new(stdout, stdin, Limits::default())),
+                    Some(gauge),
+                ))
             }
             Target::Http(target) => {
                 let endpoint = way.settings.endpoint(target).map_err(DialError::Config)?;
-                Ok(if way.sse {
+                let transport = if way.sse {
                     endpoint.sse()
                 } else {
                     let headers = CallHeaders::of(self.slot.catalog.clone());
                     endpoint.showing(Arc::new(headers)).streamable()
-                })
+                };
+                Ok((transport, None))
             }
-            Target::Custom(custom) => Ok(custom.connector().connect().await?),
+            Target::Custom(custom) => Ok((custom.connector().connect().await?, None)),
         }
     }
 }

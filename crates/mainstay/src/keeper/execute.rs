@@ -8,7 +8,7 @@ use mainstay_lifecycle::{
 };
 
 use super::custody::Custody;
-use super::dial::{Dial, DialError, TooSlow};
+use super::dial::{Dial, DialError, Lesson, TooSlow};
 use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
 use super::{Keeper, Report, draw, listing};
@@ -137,6 +137,10 @@ impl Keeper {
             | State::Disabling
             | State::PermanentlyFailed => None,
         };
+        if cause == Cause::OpenTimedOut {
+            // The dial was cut before it could say so itself.
+            self.learn(Lesson::Unready);
+        }
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a wish is either in here, or finds the connection itself.
@@ -145,15 +149,7 @@ impl Keeper {
             }
         }
         let error = self.blame(cause, generation);
-        match &error {
-            Some(error) => {
-                tracing::warn!(server = %self.slot.name, ?generation, %from, %to, %cause, %error, "state changed");
-            }
-            None => {
-                tracing::info!(server = %self.slot.name, ?generation, %from, %to, %cause, "state changed");
-            }
-        }
-        self.slot.shared.events.emit(Event {
+        let event = Event {
             sequence: 0,
             at: self.since,
             server: self.slot.name.clone(),
@@ -164,7 +160,9 @@ impl Keeper {
             error,
             attempt: self.machine.failures(),
             next_retry: self.next_retry(),
-        });
+        };
+        event.log(reason(self.machine.state()), self.machine.policy().budget.get());
+        self.slot.shared.events.emit(event);
     }
 
     /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.

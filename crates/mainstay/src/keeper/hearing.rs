@@ -6,12 +6,8 @@ use std::sync::Arc;
 use mainstay_lifecycle::{Generation, Input, Listing};
 
 use super::dial::Lesson;
-use super::{Keeper, Report, recovery};
+use super::{Keeper, Report, listing, recovery};
 use crate::event::Trouble;
-
-/// With so many attempts left, what is remembered of a server's dialect is found out anew: before it is given up it has been asked
-/// in both ways. Not earlier, since that costs attempts in vain where only the server is ill.
-const LAST_ATTEMPTS: u32 = 2;
 
 impl Keeper {
     /// Takes a report. What it carries counts only if its generation is the current one; the machine sees it either way.
@@ -23,6 +19,9 @@ impl Keeper {
                 if current == Some(generation) {
                     self.dialect = Some(connection.dialect);
                     self.absent_since = None;
+                    self.slot
+                        .about
+                        .store(Some(Arc::new(listing::about(&connection.greeting))));
                     self.connection = Some(connection);
                 }
                 Input::Opened(generation)
@@ -31,20 +30,7 @@ impl Keeper {
                 let recovery = recovery::of_dial(&error);
                 if current == Some(generation) {
                     self.hear_trouble(trouble);
-                    match error.lesson() {
-                        Lesson::None => {}
-                        Lesson::Forget => self.dialect = None,
-                        Lesson::Doubt => {
-                            let left = self
-                                .machine
-                                .policy()
-                                .budget
-                                .get()
-                                .saturating_sub(self.machine.failures() + 1);
-                            self.dialect.take_if(|_| left <= LAST_ATTEMPTS);
-                        }
-                        Lesson::Try(dialect) => self.dialect = Some(dialect),
-                    }
+                    self.learn(error.lesson());
                 }
                 Input::OpenFailed(generation, recovery)
             }
@@ -109,6 +95,13 @@ impl Keeper {
         {
             self.take(Input::CallAnswered(generation));
         }
+    }
+
+    /// Takes what a failed dial teaches about the server's dialect.
+    pub(super) fn learn(&mut self, lesson: Lesson) {
+        let budget = self.machine.policy().budget.get();
+        let attempts_left = budget.saturating_sub(self.machine.failures() + 1);
+        self.dialect = lesson.apply(self.dialect, attempts_left);
     }
 
     fn hear_trouble(&mut self, trouble: Arc<Trouble>) {

@@ -13,7 +13,7 @@ use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step
 use crate::config::Target;
 use crate::connection::{Asking, Connection};
 use crate::handler::METHOD_NOT_FOUND;
-use crate::protocol::Era;
+use crate::protocol::{Era, Greeting};
 use crate::server::Slot;
 use crate::transport::http::{Challenge, HttpFailure};
 use crate::wire::{RawJson, RequestError};
@@ -67,18 +67,23 @@ pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle
     task.abort_handle()
 }
 
+/// What is kept of a server's introduction for as long as the server is known.
+pub(super) fn about(greeting: &Greeting) -> About {
+    About {
+        protocol_version: Some(greeting.version.clone()),
+        server_info: greeting.server_info.clone(),
+        capabilities: Some(greeting.capabilities.clone()),
+        instructions: greeting.instructions.clone(),
+    }
+}
+
 async fn list_all(
     slot: &Slot,
     connection: &Connection,
     deadline: Instant,
 ) -> Result<ServerCatalog, ListError> {
     let greeting = &connection.greeting;
-    let about = About {
-        protocol_version: Some(greeting.version.clone()),
-        server_info: greeting.server_info.clone(),
-        capabilities: Some(greeting.capabilities.clone()),
-        instructions: greeting.instructions.clone(),
-    };
+    let about = about(greeting);
     let mut listings = Vec::new();
     for kind in Kind::ALL {
         let offered = match kind {

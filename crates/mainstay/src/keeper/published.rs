@@ -7,7 +7,7 @@ use mainstay_lifecycle::Listing;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::catalog::{Doubt, Freshness, Publisher, Replacement, ServerCatalog, Stored};
+use crate::catalog::{Doubt, Freshness, Publisher, Replacement, STORE_TARGET, ServerCatalog, Stored};
 use crate::protocol::Dialect;
 use crate::server::Slot;
 
@@ -34,7 +34,7 @@ impl LastGood {
         let stored = match stored {
             Some(Ok(stored)) => stored,
             Some(Err(error)) => {
-                tracing::warn!(server = %slot.name, %error, "the stored catalog could not be read");
+                tracing::warn!(target: STORE_TARGET, server = %slot.name, %error, "the stored catalog could not be read");
                 None
             }
             None => None,
@@ -44,6 +44,7 @@ impl LastGood {
         };
         let dialect = stored.era.as_deref().and_then(Dialect::from_word);
         let catalog = Arc::new(stored.catalog);
+        slot.about.store(Some(Arc::new(catalog.about().clone())));
         slot.catalog.store(Some(catalog.clone()));
         let last_good = Self {
             catalog: Some(catalog),
@@ -116,6 +117,7 @@ impl LastGood {
     /// Another server goes by this name from now on.
     pub(super) fn forget(&mut self, slot: &Slot) {
         self.withdraw(slot);
+        slot.about.store(None);
         slot.catalog.store(None);
         *self = Self {
             saving: self.saving.take(),
@@ -156,7 +158,7 @@ impl LastGood {
             }
             let saved = tokio::task::spawn_blocking(move || store.save(&stored)).await;
             if let Ok(Err(error)) = saved {
-                tracing::warn!(%error, "the catalog could not be stored");
+                tracing::warn!(target: STORE_TARGET, %error, "the catalog could not be stored");
             }
         }));
     }

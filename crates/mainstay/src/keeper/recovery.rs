@@ -31,7 +31,9 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
         DialError::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_)) => {
             Recovery::GiveUp
         }
-        DialError::Handshake(HandshakeError::LostWhenProbed) => Recovery::RetryOtherwise,
+        DialError::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
+            Recovery::RetryOtherwise
+        }
         DialError::Handshake(HandshakeError::Failed(error)) if finds_nobody(error) => Recovery::RetryOnReturn,
         DialError::Handshake(HandshakeError::Failed(error)) => of_opening(error),
         DialError::Spawn(_)

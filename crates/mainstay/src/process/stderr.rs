@@ -4,14 +4,18 @@
 //! server writes, and a server that writes faster than anyone reads is never blocked: old lines make room.
 
 mod drain;
+mod follow;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 pub(super) use drain::{Drain, drain};
+use follow::Followers;
+pub use follow::{Followed, StderrFollower};
 
 /// Enough for the longest stack trace a person reads.
 const MAX_LINES: usize = 200;
@@ -36,6 +40,10 @@ pub struct StderrLine {
 #[derive(Default)]
 pub(crate) struct StderrRing {
     kept: Mutex<Kept>,
+    /// Who reads along what is written, as it is written.
+    bytes: Followers<Bytes>,
+    /// Who reads along the lines that are kept.
+    lines: Followers<StderrLine>,
 }
 
 #[derive(Default)]
@@ -71,11 +79,23 @@ impl StderrRing {
         self.kept().last_activity
     }
 
-    fn note_activity(&self) {
+    /// Reads along what is written from now on, byte for byte.
+    pub(crate) fn follow_bytes(&self) -> StderrFollower<Bytes> {
+        self.bytes.join()
+    }
+
+    /// Reads along the lines that are kept from now on.
+    pub(crate) fn follow_lines(&self) -> StderrFollower<StderrLine> {
+        self.lines.join()
+    }
+
+    fn note_written(&self, bytes: &[u8]) {
         self.kept().last_activity = Some(Instant::now());
+        self.bytes.tell(|| Bytes::copy_from_slice(bytes));
     }
 
     fn push(&self, line: StderrLine) {
+        self.lines.tell(|| line.clone());
         let mut kept = self.kept();
         kept.bytes += line.text.len();
         kept.lines.push_back(line);

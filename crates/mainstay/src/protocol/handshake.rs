@@ -3,19 +3,27 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::greeting::{Era, Greeting, Offers};
 use super::introduction::Introduction;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
 use crate::handler::METHOD_NOT_FOUND;
 use crate::transport::http::Step;
-use crate::transport::{HttpFailure, SendFailure};
+use crate::transport::{End, HttpFailure, SendFailure};
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
 
-/// How long a server may be silent on the modern question before it is spoken to in the old way as well. A server that
-/// is still starting answers both; one that ignores unknown methods would never answer the first.
-const PROBE_SILENCE: Duration = Duration::from_secs(2);
+/// How long a server may have the modern question without an answer before the client sends `initialize` as well. A
+/// server that ignores unknown methods would never answer the first.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a server of unknown era may have `initialize` without an answer after it was probed. Some servers answer
+/// nothing more once they have read a request that they do not know; only a new process helps them. A server that is
+/// merely slow loses one start, once.
+const PROBED_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// How often the client looks whether the server has read its input: short beside both timeouts.
+const READ_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// "Unsupported protocol version", with the supported ones in its data.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -26,13 +34,19 @@ const HEADER_MISMATCH: i64 = -32020;
 /// "The client lacks a capability that this needs".
 const MISSING_CAPABILITY: i64 = -32021;
 
+/// What becomes of a server that did not survive the probe, and how a person can spare it the probe.
+pub(crate) const INITIALIZE_NEXT: &str = "the next attempt begins with initialize (\"era\": \"legacy\" in the server's configuration skips server/discover)";
+
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    /// Many servers exit when they are first asked in the modern way; they want to be started again and spoken to in the
-    /// old way.
-    #[error("the connection ended when the server was asked for its era")]
+    /// Many servers exit when they are first asked in the modern way, or when they are asked anything after that. They
+    /// want to be started again and spoken to in the old way.
+    #[error("the connection ended after server/discover, the modern era's first request; {INITIALIZE_NEXT}")]
     LostWhenProbed,
+    /// Some servers live on, and answer nothing once they were asked in the modern way.
+    #[error("no answer to initialize within {0:?}, which followed server/discover; {INITIALIZE_NEXT}")]
+    SilentWhenProbed(Duration),
     #[error(
         "the server speaks protocol version {offered}, and Mainstay speaks {}",
         known_versions()
@@ -44,8 +58,30 @@ pub(crate) enum HandshakeError {
     Refused(RpcError),
     #[error("the answer to {method} is not valid: {reason}")]
     BadAnswer { method: &'static str, reason: String },
-    #[error("the handshake did not complete: {0}")]
+    #[error("{}", incomplete(.0))]
     Failed(RequestError),
+}
+
+impl HandshakeError {
+    /// Whether the server answered as no server of the legacy era would.
+    pub(crate) fn shows_modern(&self) -> bool {
+        matches!(self, Self::Refused(error) if is_only_modern(error))
+    }
+}
+
+/// A handshake that could not even begin is not to blame for that.
+fn incomplete(error: &RequestError) -> String {
+    let failure = match error {
+        RequestError::Send(failure) => failure.error().downcast_ref(),
+        RequestError::Rpc(_)
+        | RequestError::Lost { .. }
+        | RequestError::TimedOut { .. }
+        | RequestError::BadAnswer(_) => None,
+    };
+    match failure {
+        Some(failure @ HttpFailure::ConnectFailed { .. }) => failure.to_string(),
+        Some(_) | None => format!("the handshake did not complete: {error}"),
+    }
 }
 
 /// What is known of a server's era before the conversation.
@@ -57,6 +93,16 @@ pub(crate) enum Approach {
     Pinned(Era),
 }
 
+/// The server, as far as a client can see it from outside.
+#[derive(Clone, Copy)]
+pub(crate) struct Far<'a> {
+    /// Whether the server has yet to read a part of what was written to it. One that is still starting reads nothing.
+    /// `false` where that cannot be seen.
+    pub(crate) has_unread: &'a (dyn Fn() -> bool + Sync),
+    /// Whether the next connection meets a new process, which never saw the questions that this one was asked.
+    pub(crate) starts_anew: bool,
+}
+
 /// Opens the conversation.
 ///
 /// Cancel safety: dropping it leaves the peer with an answer that nobody wants; the connection must then be closed.
@@ -64,52 +110,197 @@ pub(crate) async fn greet(
     peer: &Peer,
     introduction: &Introduction,
     approach: Approach,
+    far: Far<'_>,
     deadline: Instant,
 ) -> Result<Greeting, HandshakeError> {
+    let handshake = Handshake {
+        peer,
+        introduction,
+        far,
+        deadline,
+    };
     match approach {
-        Approach::FindOut(Some(Era::Legacy)) => {
-            return initialize(peer, introduction, deadline).await;
-        }
-        Approach::Pinned(Era::Legacy) => {
-            return match initialize(peer, introduction, deadline).await {
-                Err(HandshakeError::Refused(error)) if is_of_modern(&error) => {
-                    Err(HandshakeError::NotOfEra(Era::Legacy))
-                }
-                done => done,
-            };
-        }
-        Approach::Pinned(Era::Modern) => {
-            return match discover(peer, introduction, deadline).await? {
-                Discovered::Modern(greeting) => Ok(greeting),
-                Discovered::NotModern => Err(HandshakeError::NotOfEra(Era::Modern)),
-                Discovered::Unclear(failure) => Err(HandshakeError::Failed(RequestError::Send(failure))),
-                Discovered::Lost(error) => Err(HandshakeError::Failed(error)),
-            };
-        }
-        Approach::FindOut(None | Some(Era::Modern)) => {}
-    }
-    let probe = discover(peer, introduction, deadline);
-    tokio::pin!(probe);
-    if let Ok(answer) = timeout(PROBE_SILENCE, probe.as_mut()).await {
-        return match answer? {
-            Discovered::Modern(greeting) => Ok(greeting),
-            Discovered::NotModern | Discovered::Unclear(_) => initialize(peer, introduction, deadline).await,
-            Discovered::Lost(error) => Err(match approach {
-                // It has answered this before: there is nothing to learn from its end.
-                Approach::FindOut(Some(_)) | Approach::Pinned(_) => HandshakeError::Failed(error),
-                Approach::FindOut(None) => HandshakeError::LostWhenProbed,
-            }),
-        };
-    }
-    // Both questions stand now. The old one decides; if it is refused, a late modern answer still counts.
-    match initialize(peer, introduction, deadline).await {
-        Err(HandshakeError::Refused(error)) => match probe.await {
-            Ok(Discovered::Modern(greeting)) => Ok(greeting),
-            Ok(Discovered::NotModern | Discovered::Unclear(_) | Discovered::Lost(_)) | Err(_) => {
-                Err(HandshakeError::Refused(error))
+        Approach::FindOut(Some(Era::Legacy)) => handshake.resume_legacy().await,
+        Approach::FindOut(known @ (None | Some(Era::Modern))) => handshake.find_out(known).await,
+        Approach::Pinned(Era::Legacy) => match handshake.initialize().await {
+            Err(HandshakeError::Refused(error)) if is_of_modern(&error) => {
+                Err(HandshakeError::NotOfEra(Era::Legacy))
             }
+            done => done,
         },
-        done => done,
+        Approach::Pinned(Era::Modern) => match handshake.discover().await? {
+            Discovered::Modern(greeting) => Ok(greeting),
+            Discovered::NotModern => Err(HandshakeError::NotOfEra(Era::Modern)),
+            Discovered::Unclear(failure) => Err(HandshakeError::Failed(RequestError::Send(failure))),
+            Discovered::Lost(error) => Err(HandshakeError::Failed(error)),
+        },
+    }
+}
+
+/// What every question of one handshake needs.
+struct Handshake<'a> {
+    peer: &'a Peer,
+    introduction: &'a Introduction,
+    far: Far<'a>,
+    deadline: Instant,
+}
+
+impl Handshake<'_> {
+    /// Greets a server that is taken to be of the legacy era. One that has become modern refuses `initialize`, and is then
+    /// asked in the modern way.
+    async fn resume_legacy(&self) -> Result<Greeting, HandshakeError> {
+        let refusal = match self.initialize().await {
+            Err(HandshakeError::Refused(refusal)) => refusal,
+            done => return done,
+        };
+        match timeout(PROBE_TIMEOUT, self.discover()).await {
+            Ok(Ok(Discovered::Modern(greeting))) => Ok(greeting),
+            Ok(Ok(Discovered::NotModern | Discovered::Unclear(_) | Discovered::Lost(_)) | Err(_))
+            | Err(_) => Err(HandshakeError::Refused(refusal)),
+        }
+    }
+
+    /// Asks in the modern way first, and in the old way where that has no modern answer.
+    async fn find_out(&self, known: Option<Era>) -> Result<Greeting, HandshakeError> {
+        let mut probe = std::pin::pin!(self.discover());
+        tokio::select! {
+            biased;
+            answer = probe.as_mut() => return match answer? {
+                Discovered::Modern(greeting) => Ok(greeting),
+                Discovered::NotModern | Discovered::Unclear(_) => {
+                    self.initialize_probed(known, self.far.starts_anew).await
+                }
+                Discovered::Lost(error) => Err(match known {
+                    // It has answered this before: there is nothing to learn from its end.
+                    Some(_) => HandshakeError::Failed(error),
+                    None => HandshakeError::LostWhenProbed,
+                }),
+            },
+            () = self.unanswered_for(PROBE_TIMEOUT) => {}
+        }
+        // Both questions stand now. The modern answer still counts if it comes first, or if the old question is refused.
+        let mut late = std::pin::pin!(async {
+            match probe.await {
+                Ok(Discovered::Modern(greeting)) => greeting,
+                Ok(Discovered::NotModern | Discovered::Unclear(_) | Discovered::Lost(_)) | Err(_) => {
+                    std::future::pending().await
+                }
+            }
+        });
+        tokio::select! {
+            biased;
+            greeting = late.as_mut() => Ok(greeting),
+            done = self.initialize_probed(known, true) => match done {
+                Err(HandshakeError::Refused(refusal)) => match timeout(PROBE_TIMEOUT, late).await {
+                    Ok(greeting) => Ok(greeting),
+                    Err(_) => Err(HandshakeError::Refused(refusal)),
+                },
+                done => done,
+            },
+        }
+    }
+
+    /// Sends `initialize` to a server that was probed and did not answer as a modern one. If its era is unknown and it does
+    /// not stand that, the probe is to blame.
+    async fn initialize_probed(
+        &self,
+        known: Option<Era>,
+        blames_probe: bool,
+    ) -> Result<Greeting, HandshakeError> {
+        if known.is_some() {
+            return self.initialize().await;
+        }
+        let done = tokio::select! {
+            biased;
+            done = self.initialize() => done,
+            () = self.unanswered_for(PROBED_TIMEOUT), if self.far.starts_anew => {
+                return Err(HandshakeError::SilentWhenProbed(PROBED_TIMEOUT));
+            }
+        };
+        match done {
+            Err(HandshakeError::Failed(error)) if blames_probe && is_loss(&error) => {
+                Err(HandshakeError::LostWhenProbed)
+            }
+            done => done,
+        }
+    }
+
+    /// Comes back when the server has had the last question for this long. The time in which it lies unread does not count:
+    /// the server is still starting.
+    async fn unanswered_for(&self, limit: Duration) {
+        let mut since = Instant::now();
+        loop {
+            let now = Instant::now();
+            if (self.far.has_unread)() {
+                since = now;
+            }
+            let due = since + limit;
+            if due <= now {
+                return;
+            }
+            sleep_until(due.min(now + READ_CHECK_INTERVAL)).await;
+        }
+    }
+
+    async fn discover(&self) -> Result<Discovered, HandshakeError> {
+        let [version] = MODERN_VERSIONS;
+        let params = self.introduction.to_meta().stamp(None);
+        let ask = || {
+            self.peer
+                .request("server/discover", Some(params.clone()), opening(self.deadline))
+        };
+        let mut answer = ask().await;
+        // Of several servers behind one address some may not be upgraded yet: one that refuses a version and offers the same
+        // is asked once more.
+        if matches!(&answer, Err(RequestError::Rpc(error)) if offered(error).iter().any(|offered| offered == version))
+        {
+            answer = ask().await;
+        }
+        match answer {
+            Ok(result) => discovered(&result),
+            Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => none_of(&offered(&error)),
+            // It would not know `initialize`, and what it has against this client is said.
+            Err(RequestError::Rpc(error)) if is_only_modern(&error) => Err(HandshakeError::Refused(error)),
+            Err(error @ RequestError::Lost { .. }) => Ok(Discovered::Lost(error)),
+            Err(RequestError::Send(failure)) => not_carried(failure),
+            Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
+                Ok(Discovered::NotModern)
+            }
+        }
+    }
+
+    async fn initialize(&self) -> Result<Greeting, HandshakeError> {
+        let params = Some(self.introduction.to_params());
+        let result = match self
+            .peer
+            .request("initialize", params, opening(self.deadline))
+            .await
+        {
+            Ok(result) => result,
+            Err(RequestError::Rpc(error)) => return Err(HandshakeError::Refused(error)),
+            Err(error) => return Err(HandshakeError::Failed(error)),
+        };
+        let answer: InitializeResult = result.parse().map_err(|error| HandshakeError::BadAnswer {
+            method: "initialize",
+            reason: error.to_string(),
+        })?;
+        if !LEGACY_VERSIONS.contains(&answer.protocol_version.as_str()) {
+            return Err(HandshakeError::UnsupportedVersion {
+                offered: answer.protocol_version,
+            });
+        }
+        self.peer
+            .notify("notifications/initialized", None, self.deadline)
+            .await
+            .map_err(HandshakeError::Failed)?;
+        Ok(Greeting {
+            era: Era::Legacy,
+            version: answer.protocol_version,
+            offers: Offers::of(&answer.capabilities),
+            capabilities: answer.capabilities,
+            server_info: answer.server_info,
+            instructions: answer.instructions,
+        })
     }
 }
 
@@ -121,36 +312,6 @@ enum Discovered {
     Unclear(SendFailure),
     /// The connection ended before the answer.
     Lost(RequestError),
-}
-
-async fn discover(
-    peer: &Peer,
-    introduction: &Introduction,
-    deadline: Instant,
-) -> Result<Discovered, HandshakeError> {
-    let [version] = MODERN_VERSIONS;
-    let params = introduction.to_meta().stamp(None);
-    let ask = || peer.request("server/discover", Some(params.clone()), opening(deadline));
-    let mut answer = ask().await;
-    // Of several servers behind one address some may not be upgraded yet: one that refuses a version and offers the same
-    // is asked once more.
-    if matches!(&answer, Err(RequestError::Rpc(error)) if offered(error).iter().any(|offered| offered == version))
-    {
-        answer = ask().await;
-    }
-    match answer {
-        Ok(result) => discovered(&result),
-        Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => none_of(&offered(&error)),
-        // Only a modern server knows these. It would not know `initialize`, and what it has against this client is said.
-        Err(RequestError::Rpc(error)) if [HEADER_MISMATCH, MISSING_CAPABILITY].contains(&error.code()) => {
-            Err(HandshakeError::Refused(error))
-        }
-        Err(error @ RequestError::Lost { .. }) => Ok(Discovered::Lost(error)),
-        Err(RequestError::Send(failure)) => not_carried(failure),
-        Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
-            Ok(Discovered::NotModern)
-        }
-    }
 }
 
 /// What became of a question that a transport over HTTP could not carry: whatever the server says to it, but for what
@@ -226,37 +387,25 @@ fn none_of(supported: &[String]) -> Result<Discovered, HandshakeError> {
     })
 }
 
-async fn initialize(
-    peer: &Peer,
-    introduction: &Introduction,
-    deadline: Instant,
-) -> Result<Greeting, HandshakeError> {
-    let params = Some(introduction.to_params());
-    let result = match peer.request("initialize", params, opening(deadline)).await {
-        Ok(result) => result,
-        Err(RequestError::Rpc(error)) => return Err(HandshakeError::Refused(error)),
-        Err(error) => return Err(HandshakeError::Failed(error)),
-    };
-    let answer: InitializeResult = result.parse().map_err(|error| HandshakeError::BadAnswer {
-        method: "initialize",
-        reason: error.to_string(),
-    })?;
-    if !LEGACY_VERSIONS.contains(&answer.protocol_version.as_str()) {
-        return Err(HandshakeError::UnsupportedVersion {
-            offered: answer.protocol_version,
-        });
+/// Whether the server, or its connection, ended before the answer.
+fn is_loss(error: &RequestError) -> bool {
+    match error {
+        RequestError::Lost {
+            end: End::NotOpened(_),
+            ..
+        } => false,
+        RequestError::Lost { .. } => true,
+        RequestError::Send(failure) => matches!(
+            failure.error().downcast_ref(),
+            Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded)
+        ),
+        RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. } => false,
     }
-    peer.notify("notifications/initialized", None, deadline)
-        .await
-        .map_err(HandshakeError::Failed)?;
-    Ok(Greeting {
-        era: Era::Legacy,
-        version: answer.protocol_version,
-        offers: Offers::of(&answer.capabilities),
-        capabilities: answer.capabilities,
-        server_info: answer.server_info,
-        instructions: answer.instructions,
-    })
+}
+
+/// Whether only a server of the modern era answers so.
+fn is_only_modern(error: &RpcError) -> bool {
+    matches!(error.code(), HEADER_MISMATCH | MISSING_CAPABILITY)
 }
 
 /// Whether this is how a server of the modern era refuses `initialize`.

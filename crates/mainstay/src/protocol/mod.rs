@@ -2,7 +2,8 @@
 //!
 //! Legacy servers open with `initialize` and keep a session; modern ones are stateless and describe themselves when
 //! asked with `server/discover`. A server that is not known yet is asked in the modern way first; any answer but a
-//! modern one, and silence too, means that it is spoken to in the old way.
+//! modern one, and silence too, means that it is spoken to in the old way. If it ends or falls silent meanwhile, a new
+//! connection begins in the old way.
 
 mod dialect;
 mod greeting;
@@ -13,7 +14,7 @@ mod meta;
 pub(crate) use dialect::Dialect;
 pub use greeting::Era;
 pub(crate) use greeting::Greeting;
-pub(crate) use handshake::{Approach, HandshakeError, greet};
+pub(crate) use handshake::{Approach, Far, HandshakeError, INITIALIZE_NEXT, greet};
 pub use introduction::Introduction;
 pub(crate) use introduction::named;
 pub(crate) use meta::{LOG_LEVEL_KEY, RequestMeta};

@@ -75,8 +75,8 @@ pub enum CallError {
         /// Whether it may have run.
         outcome: Outcome,
     },
-    /// The server lets in only who has logged in, or who may do more; the call did not run.
-    #[error("server {server} asks for a login{}; the call did not run", scopes(.challenge))]
+    /// The server lets in only who has logged in, or who may do more.
+    #[error("server {server} asks for a login{}; the call {}", scopes(.challenge), may_have_run(*.outcome))]
     AuthRequired {
         /// Which server.
         server: Arc<str>,
@@ -84,9 +84,11 @@ pub enum CallError {
         generation: Generation,
         /// What a login needs.
         challenge: Box<Challenge>,
+        /// Whether it may have run: an earlier round of it may have been let in.
+        outcome: Outcome,
     },
-    /// The server has too much to do; the call did not run.
-    #[error("server {server} asks to be left alone{}; the call did not run", pause(*.retry_after))]
+    /// The server has too much to do.
+    #[error("server {server} asks to be left alone{}; the call {}", pause(*.retry_after), may_have_run(*.outcome))]
     Throttled {
         /// Which server.
         server: Arc<str>,
@@ -94,6 +96,8 @@ pub enum CallError {
         generation: Generation,
         /// For how long, where it says so.
         retry_after: Option<Duration>,
+        /// Whether it may have run: an earlier round of it may have been let in.
+        outcome: Outcome,
     },
     /// The server answered with an error.
     #[error("server {server} answered with an error: {error}")]
@@ -105,8 +109,8 @@ pub enum CallError {
         /// The error, as it came.
         error: RpcError,
     },
-    /// The server answered with something that is no answer.
-    #[error("the answer of server {server} cannot be used: {what}")]
+    /// The server answered with something that cannot be used. The call has run.
+    #[error("the answer of server {server} cannot be used: {what}; the call has run")]
     BadAnswer {
         /// Which server.
         server: Arc<str>,
@@ -166,6 +170,10 @@ pub struct NotConnected {
     pub last_error: Option<Arc<Trouble>>,
 }
 
+/// The errors of JSON-RPC for a request that was not begun: parse error, invalid request, method not found, invalid
+/// parameters.
+const NEVER_BEGAN: [i64; 4] = [-32700, -32600, -32601, -32602];
+
 impl CallError {
     /// What is known of the call.
     pub fn outcome(&self) -> Outcome {
@@ -180,9 +188,20 @@ impl CallError {
             | Self::BadArguments(_) => Outcome::NotSent,
             Self::TimedOut { outcome, .. }
             | Self::Lost { outcome, .. }
-            | Self::NotCarried { outcome, .. } => *outcome,
-            Self::AuthRequired { .. } | Self::Throttled { .. } => Outcome::Refused,
+            | Self::NotCarried { outcome, .. }
+            | Self::AuthRequired { outcome, .. }
+            | Self::Throttled { outcome, .. } => *outcome,
             Self::Rpc { .. } | Self::BadAnswer { .. } => Outcome::Answered,
+        }
+    }
+
+    /// Whether the call may have had effects at the server. An answered one has run, unless the server answered with an error
+    /// that says that it never began: the request was not understood, its method is not known, or its parameters are wrong.
+    pub fn may_have_run(&self) -> bool {
+        match (self.outcome(), self) {
+            (Outcome::NotSent | Outcome::Refused, _) => false,
+            (Outcome::Answered, Self::Rpc { error, .. }) => !NEVER_BEGAN.contains(&error.code()),
+            (Outcome::Unknown | Outcome::Answered, _) => true,
         }
     }
 
@@ -268,11 +287,18 @@ impl CallError {
                 server,
                 generation,
                 challenge: Box::new(challenge.clone()),
+                outcome: failure.outcome(),
             },
             Some(HttpFailure::Throttled { retry_after, .. }) => Self::Throttled {
                 server,
                 generation,
                 retry_after: *retry_after,
+                outcome: failure.outcome(),
+            },
+            Some(HttpFailure::BodyTooLarge { limit }) => Self::BadAnswer {
+                server,
+                generation,
+                what: BadAnswer::LongerThan { limit: *limit },
             },
             Some(_) | None => Self::NotCarried {
                 server,

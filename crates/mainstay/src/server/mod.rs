@@ -13,6 +13,7 @@ mod options;
 mod ping;
 mod settings;
 mod slot;
+mod starting;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -34,10 +35,10 @@ pub(crate) use settings::Settings;
 pub(crate) use slot::Slot;
 pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
-use crate::catalog::ServerCatalog;
+use crate::catalog::{About, ServerCatalog};
 use crate::config::ToolView;
 use crate::keeper::{Command, Refusal, Taken};
-use crate::process::StderrLine;
+use crate::process::{StderrFollower, StderrLine};
 
 /// A server of a fleet. Clones are handles of the same server.
 #[derive(Clone)]
@@ -78,6 +79,12 @@ impl Server {
         self.0.status.subscribe()
     }
 
+    /// What the server said of itself when it was last connected, in this process or, as the store has it, in an earlier one.
+    /// `None` where it never was.
+    pub fn about(&self) -> Option<Arc<About>> {
+        self.0.about.load_full()
+    }
+
     /// What the server offered when it was last listed with success.
     pub fn catalog(&self) -> Option<Arc<ServerCatalog>> {
         self.0.catalog.load_full()
@@ -88,9 +95,25 @@ impl Server {
         self.0.settings.load().view.clone()
     }
 
+    /// How long a call waits for the server's connection, where the call does not say otherwise.
+    pub fn wait_timeout(&self) -> Duration {
+        self.0.settings.load().wait_timeout()
+    }
+
     /// The last lines that the server wrote to stderr, oldest first.
     pub fn stderr_tail(&self, lines: usize) -> Vec<StderrLine> {
         self.0.stderr.tail(lines)
+    }
+
+    /// Follows what the server writes to stderr from now on, byte for byte and across restarts. A follower that does not read in
+    /// time misses some of it and is told so; it never holds the server up.
+    pub fn follow_stderr(&self) -> StderrFollower<bytes::Bytes> {
+        self.0.stderr.follow_bytes()
+    }
+
+    /// The same line by line, as [`stderr_tail`](Self::stderr_tail) has them: cut to a bound, without control characters.
+    pub fn follow_stderr_lines(&self) -> StderrFollower<StderrLine> {
+        self.0.stderr.follow_lines()
     }
 
     /// Waits until the server is connected. Fails at once where waiting is in vain: disabled, given up, out of budget.

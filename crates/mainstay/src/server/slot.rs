@@ -9,14 +9,14 @@ use mainstay_lifecycle::{Desired, StateKind};
 use tokio::sync::watch;
 
 use super::{Settings, Status};
-use crate::catalog::ServerCatalog;
+use crate::catalog::{About, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Interests};
 use crate::fleet::Shared;
 use crate::keeper::Inbox;
 use crate::process::StderrRing;
 
-/// The stable slot of one server. Only its keeper writes `current`, `status`, `settings` and `catalog`.
+/// The stable slot of one server. Only its keeper writes `current`, `status`, `settings`, `about` and `catalog`.
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
     pub(crate) shared: Arc<Shared>,
@@ -25,6 +25,8 @@ pub(crate) struct Slot {
     /// The live generation: what a call leases.
     pub(crate) current: ArcSwapOption<Connection>,
     pub(crate) status: watch::Sender<Arc<Status>>,
+    /// What the server last said of itself, on a live connection or on disk.
+    pub(crate) about: ArcSwapOption<About>,
     /// Shared with the transport, which reads there what a call shows in headers.
     pub(crate) catalog: Arc<ArcSwapOption<ServerCatalog>>,
     pub(crate) stderr: Arc<StderrRing>,
@@ -70,6 +72,7 @@ impl Slot {
             settings: ArcSwap::from_pointee(Settings::new(config.clone())),
             current: ArcSwapOption::empty(),
             status: watch::Sender::new(Arc::new(status)),
+            about: ArcSwapOption::empty(),
             catalog: Arc::default(),
             stderr: Arc::default(),
             waiting: AtomicUsize::new(0),

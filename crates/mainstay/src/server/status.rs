@@ -187,6 +187,22 @@ impl Reason {
 }
 
 impl Status {
+    /// Whether the server is on its way up: being started, introducing itself, or listed. It is not while it waits for its next
+    /// attempt after one that failed, nor while nothing is under way.
+    pub fn is_starting(&self) -> bool {
+        match self.state {
+            StateKind::Connecting | StateKind::Reconnecting => {
+                let failed = self.last_error.as_ref().filter(|error| !error.tried_otherwise);
+                self.next_retry.is_none() || failed.is_none()
+            }
+            StateKind::Connected
+            | StateKind::Disconnected
+            | StateKind::Disabled
+            | StateKind::Disabling
+            | StateKind::PermanentlyFailed => false,
+        }
+    }
+
     /// Whether a call that waits until this deadline may meet a connection: something is under way, or would be at the
     /// first use, and no attempt is known to start only later.
     pub(crate) fn may_come_by(&self, deadline: Instant) -> bool {

@@ -58,6 +58,12 @@ pub enum BadAnswer {
         /// The length of the answer.
         length: u64,
     },
+    /// It is longer than the longest message accepted, and was not read to its end.
+    #[error("longer than the limit of {limit} bytes")]
+    LongerThan {
+        /// The longest message accepted.
+        limit: usize,
+    },
     /// It is not a JSON-RPC answer.
     #[error("not a valid message")]
     Malformed,

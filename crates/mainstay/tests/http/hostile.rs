@@ -209,7 +209,8 @@ async fn an_answer_past_the_bound_is_given_up_and_nothing_else_is() {
         let stage = stage(Speaks::Legacy, fault.clone()).await;
         let generation = connected(&stage.server).await;
         let met = crate::support::call(&stage.server, "append", json!({})).await;
-        assert_eq!(Ending::of(&met), NotCarried, "{fault:?}: {met:?}");
+        assert_eq!(Ending::of(&met), BadAnswer, "{fault:?}: {met:?}");
+        assert!(met.unwrap_err().may_have_run(), "it was answered");
         stage.far.edit_http(|http| http.rules.clear());
         assert_eq!(echo(&stage.server).await.unwrap().generation.0, generation);
         assert!(echo(&stage.bystander).await.is_ok());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay::{CallOptions, Era, Fleet, Policy, ServerConfig, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Occurrence, Script, Speaks, Step};
+use mainstay_testkit::{BadAnswer, Fault, FaultyServer, Garbage, Ledger, Occurrence, Script, Speaks, Step};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::Instant;
@@ -225,7 +225,11 @@ async fn an_era_that_no_longer_holds_is_relearnt() {
     server.restart().await.expect("taken");
     connected(&server).await;
     assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
-    assert_eq!(memory.attempts(), 3, "one attempt in the old way failed");
+    assert_eq!(
+        memory.attempts(),
+        2,
+        "it refuses the old way, and is asked in the modern one"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,4 +281,208 @@ async fn an_era_in_which_a_server_only_ever_dies_is_relearnt() {
     connected(&server).await;
     assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
     assert_eq!(memory.attempts(), 10, "eight in the old way failed");
+}
+
+/// What a legacy server may do when it is first asked in the modern way, after which it is of no more use.
+fn breaks_when_probed() -> [(&'static str, Script); 8] {
+    let probed = |fault: Fault| Script::new().on(Step::Discover, fault);
+    let slow = |script: Script| script.on(Step::Start, Fault::Delay { ms: 5_000 });
+    let dies_at_next = |script: Script| script.on(Step::Discover, Fault::ExitAtNext(1));
+    let dead_loop = || dies_at_next(Script::new()).on(Step::Discover, Fault::NoAnswer);
+    [
+        ("exits", probed(Fault::Exit(1))),
+        ("starts slowly and exits", slow(probed(Fault::Exit(1)))),
+        ("answers nothing more", probed(Fault::Hang)),
+        ("reads nothing more", probed(Fault::Deaf)),
+        (
+            "starts slowly and answers nothing more",
+            slow(probed(Fault::Hang)),
+        ),
+        ("exits at the next message", dead_loop()),
+        ("starts slowly and exits at the next message", slow(dead_loop())),
+        (
+            "refuses, and exits at the next message",
+            dies_at_next(Script::new()),
+        ),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_a_probe_breaks_is_initialized_by_the_second_attempt_without_any_setting() {
+    for (how, script) in breaks_when_probed() {
+        let memory = InMemory::playing(script);
+        let policy = Policy {
+            backoff: Backoff::new(LONG, LONG),
+            ..Policy::default()
+        };
+        let (_fleet, server) = keep(memory.config("broken").policy(policy));
+        let began = Instant::now();
+        connected(&server).await;
+        echo(&server, CallOptions::default()).await.expect("answered");
+        assert_eq!(memory.attempts(), 2, "one for each way: {how}");
+        assert_eq!(memory.last().count("server/discover"), 0, "{how}");
+        assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Legacy), "{how}");
+        assert!(
+            began.elapsed() < Duration::from_secs(25),
+            "{how}: {:?}",
+            began.elapsed()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_a_probe_with_noise_is_initialized_on_the_same_connection() {
+    let without_id = Fault::Answer(BadAnswer::ErrorWithoutId);
+    let text = Script::new()
+        .on(
+            Step::Discover,
+            Fault::Garbage(Garbage::Text("unknown command".to_owned())),
+        )
+        .on(Step::Discover, Fault::NoAnswer);
+    for (how, script) in [
+        (
+            "an error without an id",
+            Script::new().on(Step::Discover, without_id),
+        ),
+        ("text", text),
+    ] {
+        let memory = InMemory::playing(script);
+        let (_fleet, server) = keep(memory.config("noisy"));
+        connected(&server).await;
+        assert_eq!(memory.attempts(), 1, "{how}");
+        assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Legacy), "{how}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_probe_broke_is_remembered_on_disk_so_that_the_next_fleet_begins_with_initialize() {
+    let slowly = Fault::Delay { ms: 2_500 };
+    let faults = [
+        FaultyServer::new()
+            .on(Step::Discover, Fault::ExitAtNext(1))
+            .on(Step::Discover, Fault::NoAnswer),
+        FaultyServer::new()
+            .on(Step::Start, slowly)
+            .on(Step::Discover, Fault::Exit(1)),
+    ];
+    for faulty in faults {
+        let (ledger, store) = (Ledger::temporary(), tempfile::tempdir().expect("a directory"));
+        let faulty = faulty.ledger(&ledger);
+        for (starts, asked) in [(2, 1), (3, 1)] {
+            let fleet = Fleet::builder()
+                .store(store.path())
+                .start(built([stdio("broken", &faulty)]));
+            connected(&fleet.server("broken").unwrap()).await;
+            fleet.close(SOON).await;
+            assert_eq!((ledger.pids().len(), ledger.count("discover")), (starts, asked));
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_server_that_is_still_starting_is_not_sent_a_second_question() {
+    let ledger = Ledger::temporary();
+    let slow = FaultyServer::new()
+        .script(|script| script.speaks(Speaks::Both))
+        .ledger(&ledger)
+        .on(Step::Start, Fault::Delay { ms: 3_000 });
+    let (_fleet, server) = keep(stdio("slow", &slow));
+    connected(&server).await;
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
+    assert_eq!((ledger.count("initialize"), ledger.pids().len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_of_both_eras_is_spoken_to_in_the_modern_one() {
+    let slow = Script::new()
+        .speaks(Speaks::Both)
+        .on(Step::Start, Fault::Delay { ms: 6_000 });
+    let memory = InMemory::playing(slow);
+    let (_fleet, server) = keep(memory.config("slow"));
+    connected(&server).await;
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
+    assert_eq!(memory.attempts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_a_handshake_without_an_answer_says_what_was_tried_and_names_the_setting() {
+    let first_error = async |script: Script, pinned: Option<Era>| {
+        let memory = InMemory::playing(script);
+        let mut config = memory.config("mute");
+        if let Some(era) = pinned {
+            config = config.era(era);
+        }
+        let (_fleet, server) = keep(config);
+        let failed = server
+            .wait_until(LONG, |status| status.last_error.is_some())
+            .await;
+        failed
+            .expect("it fails")
+            .last_error
+            .expect("it says why")
+            .message
+            .clone()
+    };
+    let mute = || Script::new().on(Step::Start, Fault::Deaf);
+    let dies = Script::new().on(Step::Discover, Fault::Exit(1));
+    for (script, pinned, words) in [
+        (
+            dies,
+            None,
+            ["server/discover", "begins with initialize", "\"era\": \"legacy\""],
+        ),
+        (
+            mute(),
+            None,
+            ["server/discover", "begins with initialize", "\"era\": \"legacy\""],
+        ),
+        (
+            mute(),
+            Some(Era::Legacy),
+            [
+                "no sign of life",
+                "did not answer initialize",
+                "\"era\": \"legacy\"",
+            ],
+        ),
+        (
+            mute(),
+            Some(Era::Modern),
+            [
+                "no sign of life",
+                "did not answer server/discover",
+                "\"era\": \"modern\"",
+            ],
+        ),
+    ] {
+        let message = first_error(script, pinned).await;
+        for word in words {
+            assert!(message.contains(word), "{word}: {message}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_unknown_era_that_is_cut_by_a_limit_is_initialized_by_the_next_attempt() {
+    let falls_silent = || InMemory::playing(Script::new().on(Step::Discover, Fault::Hang));
+    let mut policy = Policy::default();
+    policy.limits.open = Duration::from_secs(4);
+    let by_the_hard_limit = falls_silent();
+    let by_silence = falls_silent();
+    for (memory, config) in [
+        (
+            &by_the_hard_limit,
+            by_the_hard_limit.config("slow").policy(policy),
+        ),
+        (
+            &by_silence,
+            by_silence.config("slow").startup_timeout(Duration::from_secs(4)),
+        ),
+    ] {
+        let (_fleet, server) = keep(config);
+        connected(&server).await;
+        assert_eq!(memory.attempts(), 2);
+        assert_eq!(memory.last().count("server/discover"), 0);
+    }
 }

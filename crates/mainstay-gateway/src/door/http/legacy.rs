@@ -20,6 +20,7 @@ use super::session::{InUse, Way};
 use super::stream::Stream;
 use crate::client::{Busy, Line, Run};
 use crate::desk::Request;
+use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -80,8 +81,11 @@ impl Entrance {
         let Some(mut answered) = answered else {
             return Ok(empty(StatusCode::NO_CONTENT));
         };
-        if answered.error().is_some() {
-            answered.status = StatusCode::BAD_REQUEST;
+        if let Some(error) = answered.error() {
+            // Clients show the message of an answer, and of a refusal only its status.
+            if error.code() != SERVER_UNAVAILABLE {
+                answered.status = StatusCode::BAD_REQUEST;
+            }
             return Ok(answered.response());
         }
         let mut response = answered.response();

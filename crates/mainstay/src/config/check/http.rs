@@ -80,6 +80,10 @@ fn url(target: &HttpTarget, flaws: &mut Vec<Flaw>) -> Option<Url> {
         Err(HttpConfigError::NotAnAddress { reason, .. }) => {
             Fault::new(format!("not an address: {reason}"), "write https://HOST/PATH")
         }
+        Err(HttpConfigError::CredentialInAddress) => Fault::new(
+            "holds a user name or a password, which would be shown wherever the address is",
+            r#"send it in "headers" as Authorization, or name its variable in "bearer_token_env""#,
+        ),
         Err(error) => Fault::from(error.to_string()),
     };
     flaws.push(Flaw::error("url", fault));
@@ -194,8 +198,7 @@ fn file_flaw(key: &'static str, file: &FilePath, checked: Result<(), HttpConfigE
 /// Whoever listens on the way can read what a credential is sent in without encryption.
 fn clear_text(target: &HttpTarget, url: &Url, flaws: &mut Vec<Flaw>) {
     let names = target.headers.iter().map(|(name, _)| name);
-    let sends_credential =
-        has_token(target) || names.into_iter().any(|name| is_credential(name)) || url.password().is_some();
+    let sends_credential = has_token(target) || names.into_iter().any(|name| is_credential(name));
     let is_local = target.unix_socket.is_some() || http::is_loopback(url);
     if url.scheme() == "http" && !is_local && sends_credential {
         let fault = Fault::new(

@@ -1,14 +1,19 @@
 //! Reads how a server over HTTP is reached.
 
-use super::{Scope, expanded, path};
+use std::collections::BTreeMap;
+
+use super::{Scope, expanded, path_from_folder};
 use crate::config::builder::ServerBuilder;
 use crate::config::fields::{Field, Fields, Keys};
-use crate::config::paths;
+use crate::config::host::Host;
 use crate::config::report::{Fault, Report};
 use crate::config::server::ServerConfig;
 use crate::config::target::{FilePath, HttpKind, Text};
 
 const TLS: Keys = Keys::only(&["ca", "cert", "key"]);
+
+/// Continue's options of requests.
+const REQUEST_OPTIONS: Keys = Keys::only(&["headers"]);
 
 /// The longest name of a variable that is repeated in a message: what is longer may be a token that was written in its
 /// place.
@@ -31,7 +36,7 @@ pub(super) fn read(
             // Whatever the key is called, the checks call it so.
             report.saw("url", &field.shown, field.at);
             let written = field.text(report);
-            written.and_then(|written| expanded(field, written, scope, report))
+            written.and_then(|written| expanded(field, written, &scope.variables, report))
         }
         None => {
             let fault = Fault::new("there is no `url`", "write where the server is: https://…");
@@ -42,11 +47,21 @@ pub(super) fn read(
     let address = address.unwrap_or_else(|| Text::from(UNREADABLE));
     let mut server = ServerConfig::http(name, address).http_kind(kind);
     server = headers(server, fields, scope, report);
-    if let Some(token) = fields
-        .get("bearer_token_env")
-        .and_then(|field| token(field, scope, report))
-    {
-        server = server.bearer_token(token);
+    let token = ["bearer_token_env", "bearer_token_env_var"]
+        .iter()
+        .find_map(|key| fields.get(key));
+    if let Some(field) = token {
+        report.saw("bearer_token", &field.shown, field.at);
+        if let Some(token) = from_variable(field, "the token", scope, report) {
+            server = server.bearer_token(token);
+        }
+    }
+    if let Some(field) = fields.get("bearer_token") {
+        let fault = Fault::new(
+            "a token does not belong in a file that others may read, so it is not used",
+            r#"put it in a variable, and name that in "bearer_token_env""#,
+        );
+        field.error(report, fault);
     }
     if let Some(path) = fields
         .get("unix_socket")
@@ -75,12 +90,13 @@ fn headers(
     scope: &Scope<'_>,
     report: &mut Report<'_>,
 ) -> ServerBuilder {
+    let own = of_extension(fields, scope, report);
+    let lookup = |name: &str| own.get(name).cloned().or_else(|| (scope.variables.lookup)(name));
+    let mut variables = scope.variables;
+    variables.lookup = &lookup;
+    variables.bare_names |= scope.host() == Host::Goose;
     let mut seen: Vec<String> = Vec::new();
-    for (name, field) in fields
-        .get("headers")
-        .and_then(|field| field.entries(report))
-        .unwrap_or_default()
-    {
+    let mut is_new = |name: &str, field: &Field<'_>, report: &mut Report<'_>| {
         let canonical = name.to_ascii_lowercase();
         if seen.contains(&canonical) {
             let fault = Fault::new(
@@ -88,25 +104,67 @@ fn headers(
                 "keep one",
             );
             field.error(report, fault);
-            continue;
+            return false;
         }
         seen.push(canonical);
-        let value = field
-            .scalar(report)
-            .and_then(|written| expanded(&field, written, scope, report));
-        if let Some(value) = value {
-            server = server.header(name, value.value());
+        true
+    };
+    let options = fields.get("request_options").and_then(|field| {
+        let object = field.object(report)?;
+        Some(Fields::of(field, object, &REQUEST_OPTIONS, report))
+    });
+    let of_options = options.as_ref().and_then(|options| options.get("headers"));
+    let all = [fields.get("headers"), fields.get("http_headers"), of_options];
+    for field in all.into_iter().flatten() {
+        for (name, field) in field.entries(report).unwrap_or_default() {
+            if !is_new(name, &field, report) {
+                continue;
+            }
+            let value = field
+                .scalar(report)
+                .and_then(|written| expanded(&field, written, &variables, report));
+            if let Some(value) = value {
+                server = server.header(name, value.value());
+            }
+        }
+    }
+    let from_variables = fields
+        .get("env_http_headers")
+        .and_then(|field| field.entries(report));
+    for (name, field) in from_variables.unwrap_or_default() {
+        if is_new(name, &field, report)
+            && let Some(value) = from_variable(&field, "the value", scope, report)
+        {
+            server = server.header(name, value);
         }
     }
     server
 }
 
-/// The token in the variable of this name.
-fn token(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<String> {
+/// The variables of one of Goose's extensions: its headers may use them.
+fn of_extension(fields: &Fields<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> BTreeMap<String, String> {
+    let envs = fields.get("envs").filter(|_| scope.host() == Host::Goose);
+    let envs = envs.and_then(|field| field.entries(report)).unwrap_or_default();
+    let read = envs.into_iter().filter_map(|(name, field)| {
+        let value = field.scalar(report)?;
+        Some((name.to_owned(), value.to_owned()))
+    });
+    read.collect()
+}
+
+/// What the variable of this name holds.
+fn from_variable(
+    field: &Field<'_>,
+    what: &str,
+    scope: &Scope<'_>,
+    report: &mut Report<'_>,
+) -> Option<String> {
     let name = field.text(report)?;
-    report.saw("bearer_token", &field.shown, field.at);
     // The line end of a file it was read from is no part of it.
-    let value = (scope.lookup)(name).unwrap_or_default().trim().to_owned();
+    let value = (scope.variables.lookup)(name)
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
     if !value.is_empty() {
         return Some(value);
     }
@@ -114,12 +172,12 @@ fn token(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Optio
     let fault = if name.is_empty() || !name.chars().all(is_name) || name.len() > MAX_NAME_SHOWN {
         Fault::new(
             "not a name of a variable that is set",
-            r#"write the name of the variable that holds the token, such as "GITHUB_TOKEN""#,
+            format!(r#"write the name of the variable that holds {what}, such as "GITHUB_TOKEN""#),
         )
     } else {
         Fault::new(
             format!("the variable {name} is not set, or empty"),
-            "set it to the token, or remove the key",
+            format!("set it to {what}, or remove the key"),
         )
     };
     field.error(report, fault);
@@ -167,12 +225,6 @@ fn tls(
     }
 }
 
-/// A path, made absolute.
 fn file(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<FilePath> {
-    let path = path(field, scope, report)?;
-    let absolute = paths::from_folder(path, scope.folder);
-    absolute
-        .map(FilePath::from)
-        .map_err(|fault| field.error(report, fault))
-        .ok()
+    path_from_folder(field, scope, report).map(FilePath::from)
 }

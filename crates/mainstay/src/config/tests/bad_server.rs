@@ -8,13 +8,12 @@ use crate::config::{ServerConfig, ToolView};
 #[test]
 fn an_unknown_key_is_a_warning_that_names_the_nearest_known_one() {
     warned(
-        r#""command": "x", "Args": [], "zebra": 1, "timeout": 5, "disabledTools": ["x"], "envFile": ".env""#,
+        r#""command": "x", "Args": [], "zebra": 1, "enviroment": {}, "headersHelper": "x""#,
         &[
             r#"3:19: mcpServers.s.Args: unknown key; did you mean "args"?"#,
             r#"3:31: mcpServers.s.zebra: unknown key"#,
-            r#"3:43: mcpServers.s.timeout: this key of other programs is not heeded; set "call_timeout" or "startup_timeout""#,
-            r#"3:57: mcpServers.s.disabledTools: this key of other programs is not heeded; list them in "tools": {"exclude": […]}"#,
-            r#"3:81: mcpServers.s.envFile: this key of other programs is not heeded; set the variables in "env""#,
+            r#"3:43: mcpServers.s.enviroment: unknown key"#,
+            r#"3:61: mcpServers.s.headersHelper: this key of other programs is not heeded; write the headers in "headers", with variables: ${NAME}"#,
         ],
     );
 }
@@ -57,12 +56,25 @@ fn a_missing_empty_or_unusable_command_is_refused() {
 }
 
 #[test]
-fn a_whole_command_line_in_command_is_a_warning() {
+fn a_whole_command_line_in_command_is_a_warning_unless_there_is_such_a_program() {
+    let said = r#"3:14: mcpServers.s.command: the command holds a space, and there is no program of that name; name only the program, and put its arguments in "args""#;
+    warned(r#""command": "npx -y server""#, &[said]);
+    warned(r#""command": "npx -y", "args": ["server"]"#, &[said]);
+    warned(r#""command": "/bin/sh server.sh""#, &[said]);
+    // A path with a space in it is no command line.
+    warned(r#""command": "/opt/my tools/server""#, &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("my server");
+    std::fs::write(&program, "").unwrap();
+    warned(&format!(r#""command": "{}""#, program.display()), &[]);
+    let path = folder.path().display();
     warned(
-        r#""command": "npx -y server""#,
-        &[
-            r#"3:14: mcpServers.s.command: the command holds a space; name only the program, and put its arguments in "args""#,
-        ],
+        &format!(r#""command": "my server", "env": {{ "PATH": "{path}" }}"#),
+        &[],
+    );
+    warned(
+        &format!(r#""command": "your server", "env": {{ "PATH": "{path}" }}"#),
+        &[said],
     );
 }
 
@@ -138,7 +150,7 @@ fn a_variable_that_is_not_set_names_itself_its_place_and_the_mend() {
     refused(
         r#""command": "x", "args": ["\\${NOPE}"]"#,
         &[
-            r#"3:28: mcpServers.s.args[0]: the variable NOPE is not set; set it, or give it a default: ${NOPE:-default}"#,
+            r#"3:31: mcpServers.s.args[0]: the variable NOPE is not set; set it, or give it a default: ${NOPE:-default}"#,
         ],
     );
 }
@@ -150,11 +162,11 @@ fn a_variable_that_cannot_be_read_is_refused() {
         &[r#"3:31: mcpServers.s.args[0]: `${` without its `}`; close it, or write `$${` for a plain `${`"#],
     );
     refused(
-        r#""command": "x", "args": ["${}", "${input:key}", "${workspaceFolder}"]"#,
+        r#""command": "x", "args": ["${}", "${input:key}", "${fileBasename}"]"#,
         &[
             r#"3:29: mcpServers.s.args[0]: `${` is not followed by the name of a variable; use letters, digits and `_`, or write `$${` for a plain `${`"#,
-            r#"3:36: mcpServers.s.args[1]: `${input:…}` asks a person, which only editors do; use a variable: ${NAME}"#,
-            r#"3:52: mcpServers.s.args[2]: the variable workspaceFolder is known to editors only; write what it stands for"#,
+            r#"3:36: mcpServers.s.args[1]: VS Code asks a person for the input "key", which `inputs` does not declare; set the variable MAINSTAY_INPUT_KEY to the answer"#,
+            r#"3:52: mcpServers.s.args[2]: the variable fileBasename is known to editors only; write what it stands for"#,
         ],
     );
 }

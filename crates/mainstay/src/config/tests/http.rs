@@ -34,7 +34,7 @@ fn the_files_of_other_programs_name_an_address_in_their_own_way() {
         ),
         (
             r#""httpUrl": "https://mcp.example/mcp", "command": null"#,
-            HttpKind::Auto,
+            HttpKind::Streamable,
         ),
         (
             r#""type": "remote", "url": "https://mcp.example/mcp""#,
@@ -263,7 +263,6 @@ fn a_credential_in_clear_text_is_a_warning_unless_it_stays_on_this_machine() {
         ("http://mcp.example/", r#""bearer_token_env": "TOKEN""#),
         ("http://10.0.0.1/", r#""headers": { "Authorization": "x" }"#),
         ("http://mcp.example/", r#""headers": { "x-api-key": "x" }"#),
-        ("http://ann:hush@mcp.example/", r#""lazy": true"#),
     ] {
         warned(&format!(r#""url": "{url}", {credential}"#), &[said]);
     }
@@ -278,6 +277,18 @@ fn a_credential_in_clear_text_is_a_warning_unless_it_stays_on_this_machine() {
         ("http://mcp.example/", r#""headers": { "X-Trace": "1" }"#),
     ] {
         accepted(&format!(r#""url": "{url}", {rest}"#));
+    }
+}
+
+#[test]
+fn a_credential_in_an_address_is_refused_with_a_remedy() {
+    for credential in ["hush", "ann:hush", ":hush", "ann:${TOKEN}"] {
+        refused(
+            &format!(r#""url": "https://{credential}@mcp.example/mcp""#),
+            &[
+                r#"3:10: mcpServers.s.url: holds a user name or a password, which would be shown wherever the address is; send it in "headers" as Authorization, or name its variable in "bearer_token_env""#,
+            ],
+        );
     }
 }
 
@@ -316,7 +327,7 @@ fn no_secret_of_an_address_is_shown() {
     let configuration = read(
         r#"{ "mcpServers": {
           "good": {
-            "url": "https://ann:hunter2@mcp.example/${TOKEN}?key=hunter2&other=${TOKEN}",
+            "url": "https://mcp.example/${TOKEN}?key=hunter2&other=${TOKEN}",
             "headers": { "X-Key": "hunter2", "X-Other": "${TOKEN}" }, "unix_socket": "/${TOKEN}"
           },
           "token": { "url": "https://x", "bearer_token_env": "TOKEN" },
@@ -325,7 +336,9 @@ fn no_secret_of_an_address_is_shown() {
             "headers": { "X-A": "hunter2\n", "X-B": "${TOKEN} ${NOPE}", "X-C": ["hunter2"] },
             "tls": { "ca": "/${TOKEN}/ca.pem", "cert": "/${TOKEN}/c.pem" }
           },
-          "worse": { "url": "hunter2 ${TOKEN}" }
+          "worse": { "url": "hunter2 ${TOKEN}" },
+          "named": { "url": "https://hunter2@mcp.example/" },
+          "both": { "url": "https://ann:${TOKEN}@mcp.example/" }
         } }"#,
     );
     let said = rendered(&configuration);
@@ -340,9 +353,9 @@ fn no_secret_of_an_address_is_shown() {
             .contains("hunter2"),
         "{shown}"
     );
-    assert_eq!((configuration.servers.len(), said.len()), (2, 8), "{said:#?}");
+    assert_eq!((configuration.servers.len(), said.len()), (2, 10), "{said:#?}");
     assert!(
-        shown.contains("https://***@mcp.example/${TOKEN}?key=***&other=${TOKEN}"),
+        shown.contains("https://mcp.example/${TOKEN}?key=***&other=${TOKEN}"),
         "{shown}"
     );
 }

@@ -15,7 +15,7 @@ const GOOD: &str = r#"// head
       "tools": { "include": ["a*", "b"], "exclude": ["*c"], "rename": { "a": "b" }, "describe": { "a": "text" } },
     },
     "remote": {
-      "type": "http", "url": "https://a:b@example.org/mcp?k=${HOME}#f", "headers": { "X-Key": "${HOME}", "n": 1 }, "era": "legacy",
+      "type": "http", "url": "https://example.org/mcp?k=${HOME}#f", "headers": { "X-Key": "${HOME}", "n": 1 }, "era": "legacy",
       "unix_socket": "~/s", "connect_timeout": 5, "firstByteTimeout": "1m", "bearer_token_env": "HOME",
     },
   },

@@ -71,7 +71,7 @@ impl Intake {
     async fn read(mut self, mut pipe: impl AsyncRead + Unpin) {
         let mut chunk = vec![0; CHUNK];
         while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
-            self.ring.note_activity();
+            self.ring.note_written(&chunk[..read]);
             self.take_in(&chunk[..read]);
         }
     }

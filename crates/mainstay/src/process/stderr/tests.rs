@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-use super::{MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, StderrRing, drain};
+use super::{Followed, MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, StderrRing, drain};
 
 /// Lets a ring read `bytes`, as if generation `generation` had written them and ended.
 async fn read_into(ring: &Arc<StderrRing>, generation: u64, bytes: impl Into<Vec<u8>>) {
@@ -97,4 +97,52 @@ async fn a_single_byte_is_a_sign_of_life() {
         assert_eq!(ring.last_activity(), Some(tokio::time::Instant::now()));
         before = ring.last_activity();
     }
+}
+
+#[tokio::test]
+async fn who_follows_is_given_what_is_written_byte_for_byte_and_the_lines_without_control_characters() {
+    let ring = Arc::new(StderrRing::default());
+    read_into(&ring, 1, "before\n").await;
+    let (mut bytes, mut lines) = (ring.follow_bytes(), ring.follow_lines());
+    let written: &[u8] = b"\x1b[31mred\x1b[0m \xff\r\nhalf";
+    read_into(&ring, 1, written).await;
+    read_into(&ring, 2, "again\n").await;
+
+    let mut read = Vec::new();
+    while read.len() < written.len() + "again\n".len() {
+        match bytes.next().await {
+            Some(Followed::Wrote(piece)) => read.extend_from_slice(&piece),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(read, [written, b"again\n"].concat());
+    for expected in ["red \u{fffd}", "half", "again"] {
+        match lines.next().await {
+            Some(Followed::Wrote(line)) => assert_eq!(line.text, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_follower_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+    let ring = Arc::new(StderrRing::default());
+    let mut lines = ring.follow_lines();
+    let written = 10 * MAX_LINES;
+    let flood: String = (0..written).map(|n| format!("line {n}\n")).collect();
+    read_into(&ring, 1, flood).await;
+
+    let Some(Followed::Missed(missed)) = lines.next().await else {
+        panic!("not told");
+    };
+    let Some(Followed::Wrote(line)) = lines.next().await else {
+        panic!("nothing left");
+    };
+    assert_eq!(line.text, format!("line {missed}"));
+    drop(ring);
+    let mut left = 1;
+    while lines.next().await.is_some() {
+        left += 1;
+    }
+    assert_eq!(missed + left, written as u64);
 }

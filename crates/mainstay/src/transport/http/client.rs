@@ -9,12 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use percent_encoding::percent_decode_str;
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use url::{Position, Url};
@@ -58,12 +55,9 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
         let url = address(url)?;
-        let dialling = Dialling::new(&url, &options)?;
         let mut headers = options.header_map()?;
+        let dialling = Dialling::new(&url, &options, &headers)?;
         headers.entry(HOST).or_insert(authority(&url)?);
-        if let Some(authorization) = userinfo(&url) {
-            headers.insert(AUTHORIZATION, authorization);
-        }
         if let Some(authorization) = dialling.of_proxy() {
             headers.insert(PROXY_AUTHORIZATION, authorization.clone());
         }
@@ -251,7 +245,7 @@ impl std::fmt::Debug for Endpoint {
 /// The address in this text, if it is one of HTTP.
 pub(crate) fn address(text: &str) -> Result<Url, HttpConfigError> {
     let refused = |reason: String| HttpConfigError::NotAnAddress {
-        url: text.to_owned(),
+        url: without_credential(text),
         reason,
     };
     let url = Url::parse(text).map_err(|error| refused(error.to_string()))?;
@@ -266,27 +260,24 @@ pub(crate) fn address(text: &str) -> Result<Url, HttpConfigError> {
     if url.host_str().is_none_or(str::is_empty) {
         return Err(refused("it names no host".to_owned()));
     }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(HttpConfigError::CredentialInAddress);
+    }
     Ok(url)
+}
+
+/// What was meant to be an address, without what may be a secret in front of its host.
+fn without_credential(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((_credential, rest)) => format!("***@{rest}"),
+        None => text.to_owned(),
+    }
 }
 
 /// The authority of an address, as the header `Host` names it.
 fn authority(url: &Url) -> Result<HeaderValue, HttpConfigError> {
     let authority = &url[Position::BeforeHost..Position::AfterPort];
     HeaderValue::from_str(authority).map_err(|error| HttpConfigError::Client(error.to_string()))
-}
-
-/// What an address itself is let in with.
-fn userinfo(url: &Url) -> Option<HeaderValue> {
-    let (user, password) = (url.username(), url.password().unwrap_or_default());
-    if user.is_empty() && password.is_empty() {
-        return None;
-    }
-    let mut plain: Vec<u8> = percent_decode_str(user).collect();
-    plain.push(b':');
-    plain.extend(percent_decode_str(password));
-    let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(plain))).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// How a request names an address: its path, or the whole of it where a proxy passes it on.

@@ -2,21 +2,18 @@
 //! says so.
 
 use std::error::Error;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HOST, PROXY_AUTHORIZATION};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::Empty;
-use hyper::body::Bytes;
-use hyper::client::conn::http1;
+use http::header::{PROXY_AUTHORIZATION, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::proxy::matcher::Matcher;
-use hyper_util::rt::TokioIo;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
@@ -25,14 +22,35 @@ use url::Url;
 use super::client::is_loopback;
 use super::door::not_to_itself;
 use super::options::{HttpConfigError, HttpOptions};
+use super::pulse::{Pulse, Watched};
+use super::socks::Socks;
 
 /// Finds out, on a quiet connection, that the far side is gone.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// The longest head of a proxy's answer.
+const PROXY_HEAD_LIMIT: u64 = 64 * 1024;
 
 /// What a connection is made of, whatever is below it.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection that was made, and its pulse where it has one.
+pub(super) struct Dialled {
+    pub(super) stream: Box<dyn Stream>,
+    pub(super) pulse: Option<Arc<Pulse>>,
+}
+
+impl Dialled {
+    fn over(socket: impl AsyncRead + AsyncWrite + AsFd + Send + Unpin + 'static) -> Self {
+        let (watched, pulse) = Watched::new(socket);
+        Self {
+            stream: Box::new(watched),
+            pulse: Some(pulse),
+        }
+    }
+}
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -40,6 +58,8 @@ pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 pub(super) struct Dialling {
     origin: Uri,
     route: Route,
+    /// What a proxy is told of its client.
+    user_agent: Option<HeaderValue>,
 }
 
 /// What the first step of a connection leads to.
@@ -54,17 +74,42 @@ enum Route {
         proxy: Uri,
         authorization: Option<HeaderValue>,
     },
+    /// A SOCKS proxy.
+    Socks(Socks),
+}
+
+impl Route {
+    /// The way through a proxy that the environment names.
+    fn through(proxy: &Intercept) -> Result<Self, HttpConfigError> {
+        if let Some(socks) = Socks::of(proxy) {
+            return Ok(Self::Socks(socks));
+        }
+        match proxy.uri().scheme_str() {
+            Some("http" | "https") => Ok(Self::Proxy {
+                proxy: proxy.uri().clone(),
+                authorization: proxy.basic_auth().cloned(),
+            }),
+            other => Err(HttpConfigError::UnsupportedProxy {
+                scheme: other.unwrap_or_default().to_owned(),
+            }),
+        }
+    }
 }
 
 impl Dialling {
     /// To this address, as the options and the environment say.
-    pub(super) fn new(url: &Url, options: &HttpOptions) -> Result<Self, HttpConfigError> {
-        Self::by(url, options, Matcher::from_env)
+    pub(super) fn new(
+        url: &Url,
+        options: &HttpOptions,
+        headers: &HeaderMap,
+    ) -> Result<Self, HttpConfigError> {
+        Self::by(url, options, headers, Matcher::from_env)
     }
 
     fn by(
         url: &Url,
         options: &HttpOptions,
+        headers: &HeaderMap,
         proxies: impl FnOnce() -> Matcher,
     ) -> Result<Self, HttpConfigError> {
         let origin: Uri = url
@@ -79,20 +124,21 @@ impl Dialling {
         } else {
             match proxies().intercept(&origin) {
                 None => Route::Direct,
-                Some(proxy) => Route::Proxy {
-                    proxy: proxy.uri().clone(),
-                    authorization: proxy.basic_auth().cloned(),
-                },
+                Some(proxy) => Route::through(&proxy)?,
             }
         };
-        Ok(Self { origin, route })
+        Ok(Self {
+            origin,
+            route,
+            user_agent: headers.get(USER_AGENT).cloned(),
+        })
     }
 
     /// The header that a proxy wants to see on each request that it passes on itself.
     pub(super) fn of_proxy(&self) -> Option<&HeaderValue> {
         match &self.route {
             Route::Proxy { authorization, .. } if !is_encrypted(&self.origin) => authorization.as_ref(),
-            Route::Proxy { .. } | Route::Direct | Route::Socket(_) => None,
+            Route::Proxy { .. } | Route::Direct | Route::Socket(_) | Route::Socks(_) => None,
         }
     }
 
@@ -104,20 +150,30 @@ impl Dialling {
     /// Makes a connection.
     ///
     /// Cancel safety: dropping it ends the attempt.
-    pub(super) async fn dial(&self, tls: &Arc<ClientConfig>) -> Result<Box<dyn Stream>, BoxError> {
-        let stream: Box<dyn Stream> = match &self.route {
+    pub(super) async fn dial(&self, tls: &Arc<ClientConfig>) -> Result<Dialled, BoxError> {
+        let Dialled { stream, pulse } = match &self.route {
             Route::Direct => tcp(&self.origin).await?,
-            Route::Socket(path) => Box::new(UnixStream::connect(path).await?),
+            Route::Socket(path) => Dialled::over(UnixStream::connect(path).await?),
             Route::Proxy { proxy, authorization } => {
-                let stream = encrypted(tcp(proxy).await?, proxy, tls).await?;
+                let Dialled { stream, pulse } = tcp(proxy).await?;
+                let mut stream = encrypted(stream, proxy, tls).await?;
                 if is_encrypted(&self.origin) {
-                    tunnel(stream, &self.origin, authorization.clone()).await?
-                } else {
-                    stream
+                    let headers = [
+                        (PROXY_AUTHORIZATION, authorization.clone()),
+                        (USER_AGENT, self.user_agent.clone()),
+                    ];
+                    stream = tunnel(stream, &self.origin, headers).await?;
                 }
+                Dialled { stream, pulse }
+            }
+            Route::Socks(socks) => {
+                let Dialled { stream, pulse } = tcp(&socks.proxy).await?;
+                let stream = socks.connect(stream, &self.origin).await?;
+                Dialled { stream, pulse }
             }
         };
-        encrypted(stream, &self.origin, tls).await
+        let stream = encrypted(stream, &self.origin, tls).await?;
+        Ok(Dialled { stream, pulse })
     }
 
     /// The socket that stands in for the server, or none where the server itself is dialled; `Err` where a proxy is.
@@ -125,7 +181,7 @@ impl Dialling {
         match &self.route {
             Route::Direct => Ok(None),
             Route::Socket(path) => Ok(Some(path.clone())),
-            Route::Proxy { .. } => Err(Proxied),
+            Route::Proxy { .. } | Route::Socks(_) => Err(Proxied),
         }
     }
 }
@@ -138,13 +194,18 @@ fn is_encrypted(origin: &Uri) -> bool {
     origin.scheme() == Some(&http::uri::Scheme::HTTPS)
 }
 
-async fn tcp(origin: &Uri) -> Result<Box<dyn Stream>, BoxError> {
+/// The port of an address that names none.
+pub(super) fn default_port(origin: &Uri) -> u16 {
+    if is_encrypted(origin) { 443 } else { 80 }
+}
+
+async fn tcp(origin: &Uri) -> Result<Dialled, BoxError> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_keepalive(Some(TCP_KEEPALIVE));
     let stream = connector.call(origin.clone()).await?.into_inner();
-    Ok(Box::new(not_to_itself(stream)?))
+    Ok(Dialled::over(not_to_itself(stream)?))
 }
 
 async fn encrypted(
@@ -163,30 +224,54 @@ async fn encrypted(
     ))
 }
 
-/// Asks a proxy for a way to the server that it does not look into.
+/// Asks a proxy for a way to the server that it does not look into. Any success opens it: the client of hyper knows 200 only.
 async fn tunnel(
     stream: Box<dyn Stream>,
     origin: &Uri,
-    authorization: Option<HeaderValue>,
+    headers: [(HeaderName, Option<HeaderValue>); 2],
 ) -> Result<Box<dyn Stream>, BoxError> {
     let host = origin.host().unwrap_or_default();
-    let authority = format!("{host}:{}", origin.port_u16().unwrap_or(443));
-    let mut request = Request::new(Empty::<Bytes>::new());
-    *request.method_mut() = Method::CONNECT;
-    request
-        .headers_mut()
-        .insert(HOST, HeaderValue::from_str(&authority)?);
-    if let Some(authorization) = authorization {
-        request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+    let authority = format!("{host}:{}", origin.port_u16().unwrap_or(default_port(origin)));
+    let mut request = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n").into_bytes();
+    for (name, value) in headers {
+        if let Some(value) = value {
+            request.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+        }
     }
-    *request.uri_mut() = authority.parse()?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends when the proxy has answered: with the stream, or with its failure, which the sender hears too.
-    tokio::spawn(connection.with_upgrades());
-    let answer = sender.send_request(request).await?;
-    match answer.status() {
-        StatusCode::OK => Ok(Box::new(TokioIo::new(hyper::upgrade::on(answer).await?))),
+    request.extend(b"\r\n");
+    let mut stream = BufReader::new(stream);
+    stream.write_all(&request).await?;
+    stream.flush().await?;
+    match status(&mut stream).await? {
+        200..=299 if stream.buffer().is_empty() => Ok(stream.into_inner()),
+        200..=299 => Ok(Box::new(stream)),
         refused => Err(format!("the proxy refused the way to the server (status {refused})").into()),
+    }
+}
+
+/// Reads the head of a proxy's answer; gives its status.
+async fn status(stream: &mut BufReader<Box<dyn Stream>>) -> Result<u16, BoxError> {
+    let mut head = stream.take(PROXY_HEAD_LIMIT);
+    let mut status = None;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        head.read_until(b'\n', &mut line).await?;
+        match (line.trim_ascii_end(), status) {
+            (_, _) if !line.ends_with(b"\n") => {
+                return Err("the answer of the proxy cannot be read".into());
+            }
+            (b"", Some(status @ 200..)) => return Ok(status),
+            // The head of the answer proper follows.
+            (b"", Some(_interim)) => status = None,
+            (first, None) => {
+                let text = std::str::from_utf8(first)?;
+                let code = text.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
+                let code = code.and_then(|code| code.parse().ok());
+                status = Some(code.ok_or("the proxy does not speak HTTP/1")?);
+            }
+            (_header, Some(_)) => {}
+        }
     }
 }
 

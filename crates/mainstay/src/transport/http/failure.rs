@@ -67,7 +67,7 @@ pub enum HttpFailure {
         limit: usize,
     },
     /// No connection could be made.
-    #[error("no connection: {message}")]
+    #[error("{}", not_connected(*kind, message))]
     ConnectFailed {
         /// The kind of failure.
         kind: io::ErrorKind,
@@ -150,6 +150,16 @@ impl HttpFailure {
             | Self::NoCredential { .. }
             | Self::Aborted => None,
         }
+    }
+}
+
+/// One fact, said once: that nothing could be connected to is what the kinds of the system say themselves.
+fn not_connected(kind: io::ErrorKind, message: &str) -> String {
+    match kind {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset while connecting".to_owned(),
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => kind.to_string(),
+        _ => format!("cannot connect: {message}"),
     }
 }
 

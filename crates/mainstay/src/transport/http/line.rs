@@ -18,8 +18,10 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use super::dialling::Stream;
+use super::dialling::{Dialled, Stream};
+use super::keeping::kept;
 use super::pool::Pool;
+use super::pulse::Pulse;
 
 pub(super) type Request = http::Request<Full<Bytes>>;
 type Wire = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
@@ -29,34 +31,62 @@ pub(super) struct Line {
     sender: SendRequest<Full<Bytes>>,
     /// `None` when it is over.
     wire: Option<Wire>,
+    pulse: Option<Arc<Pulse>>,
+}
+
+/// Why a request on a line has no answer.
+pub(super) enum Unanswered {
+    /// The line was closed before anything was written; here is the request again.
+    Returned(Box<Request>, hyper::Error),
+    /// The system took no byte of the request.
+    NotWritten(hyper::Error),
+    /// The line broke while the answer was awaited.
+    Broken(hyper::Error),
 }
 
 impl Line {
-    pub(super) async fn open(stream: Box<dyn Stream>) -> Result<Self, hyper::Error> {
+    pub(super) async fn open(dialled: Dialled) -> Result<Self, hyper::Error> {
+        let Dialled { stream, pulse } = dialled;
         let (sender, wire) = http1::handshake(TokioIo::new(stream)).await?;
         Ok(Self {
             sender,
             wire: Some(wire),
+            pulse,
         })
     }
 
-    /// Sends a request and waits for the head of its answer. A request that no byte was written of comes back.
+    /// Sends a request and waits for the head of its answer.
     ///
     /// Cancel safety: dropping it, and then the line, closes the connection.
-    pub(super) async fn ask(
-        &mut self,
-        request: Request,
-    ) -> Result<http::Response<Incoming>, Box<TrySendError<Request>>> {
+    pub(super) async fn ask(&mut self, request: Request) -> Result<http::Response<Incoming>, Unanswered> {
+        let written = self.written();
         let mut answer = pin!(self.sender.try_send_request(request));
         let answer = poll_fn(|cx| {
             drive(&mut self.wire, cx);
             answer.as_mut().poll(cx)
         });
-        answer.await.map_err(Box::new)
+        answer
+            .await
+            .map_err(|mut failed: TrySendError<Request>| match failed.take_message() {
+                Some(request) => Unanswered::Returned(Box::new(request), failed.into_error()),
+                None if written.is_some() && self.written() == written => {
+                    Unanswered::NotWritten(failed.into_error())
+                }
+                None => Unanswered::Broken(failed.into_error()),
+            })
     }
 
-    /// Whether it can carry another request: the far side may have closed it while nobody looked.
-    pub(super) fn is_ready(&mut self) -> bool {
+    /// How many bytes the system has taken so far, where that is known.
+    fn written(&self) -> Option<u64> {
+        self.pulse.as_ref().map(|pulse| pulse.written())
+    }
+
+    /// Whether it can carry another request: the far side may have closed it while nobody looked. After some idle time the
+    /// system itself is asked.
+    pub(super) fn is_ready(&mut self, ask_the_system: bool) -> bool {
+        if let (Some(pulse), true) = (&self.pulse, ask_the_system) {
+            pulse.look();
+        }
         self.is_open(&mut Context::from_waker(Waker::noop()))
     }
 
@@ -154,7 +184,7 @@ impl Response {
     /// Gives the connection back: the answer has come.
     fn hang_up(&mut self) {
         if let Some((line, pool)) = self.line.take() {
-            pool.keep(line);
+            pool.keep(line, kept(&self.head.headers));
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) mod events;
 mod failure;
 mod headline;
 mod inquiry;
+mod keeping;
 pub(super) mod line;
 mod listen;
 mod options;
@@ -28,8 +29,10 @@ mod pace;
 mod params;
 pub(super) mod pool;
 mod post;
+mod pulse;
 pub(super) mod refusal;
 mod session;
+mod socks;
 mod tls;
 
 use std::sync::Arc;

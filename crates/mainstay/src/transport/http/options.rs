@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::credentials::Credentials;
 use super::params::ParamHeaders;
 use crate::transport::Limits;
+
+/// What every request says of its sender, unless the configuration says something else. Gateways and firewalls refuse
+/// requests that say nothing.
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("mainstay/", env!("CARGO_PKG_VERSION")));
 
 /// How long making a connection may take: a few lost packets, no more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,6 +59,12 @@ pub enum HttpConfigError {
         /// What was given.
         scheme: String,
     },
+    /// The address holds a user name or a password, which is not shown here.
+    #[error(
+        "the address holds a user name or a password, which would be shown wherever the address is: send it in the header \
+         Authorization instead"
+    )]
+    CredentialInAddress,
     /// A header cannot be sent so. Its value may be a secret, and is not shown.
     #[error("the {part} of the header {name:?} holds a character that no header may hold")]
     BadHeader {
@@ -82,6 +92,15 @@ pub enum HttpConfigError {
     /// TLS cannot be set up so.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
+    /// The proxy that the environment names is of a kind that is not supported.
+    #[error(
+        "the environment names a proxy of the kind {scheme:?}, which is not supported: name one that begins with \
+         socks5h://, socks5://, http:// or https://, or exempt the host in NO_PROXY"
+    )]
+    UnsupportedProxy {
+        /// The scheme of its address.
+        scheme: String,
+    },
     /// The client cannot be set up so.
     #[error("the HTTP client cannot be set up: {0}")]
     Client(String),
@@ -181,6 +200,7 @@ impl HttpOptions {
             let (name, value) = header(name, value)?;
             map.append(name, value);
         }
+        map.entry(header::USER_AGENT).or_insert(USER_AGENT);
         Ok(map)
     }
 }

@@ -1,7 +1,8 @@
 //! The connections to one server that wait for their next request.
 //!
 //! Each request takes one of them or makes its own, so one slow answer never holds another back. The one that was used last
-//! is taken first; one that nobody has used for a while is closed, and one that its server closes is let go. Both are the
+//! is taken first; one that nobody has used for as long as its server keeps it is closed, and one that its server closes is
+//! let go. Both are the
 //! business of one task, which is there as long as anything waits: see `sweeping`.
 
 mod sweeping;
@@ -14,8 +15,12 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, timeout};
 
 use super::dialling::{BoxError, Dialling};
-use super::line::{Line, Request, Response};
+use super::line::{Line, Request, Response, Unanswered};
 use sweeping::Sweeper;
+
+/// A connection that was idle for so long may have been closed without this process having heard of it; the system is asked,
+/// which costs a system call. Busy connections are spared it.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
 
 pub(super) struct Pool {
     pub(super) dialling: Dialling,
@@ -26,10 +31,19 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    /// With the moment since which each is unused, the latest last.
-    lines: Vec<(Line, Instant)>,
+    /// The one that was used last is the last.
+    lines: Vec<Kept>,
     /// Who closes those that nobody uses, and lets go of those that are closed, while there are any.
     sweeper: Option<Sweeper>,
+}
+
+/// A connection that waits for its next request.
+struct Kept {
+    line: Line,
+    /// Since when nobody uses it.
+    since: Instant,
+    /// When it is closed.
+    until: Instant,
 }
 
 /// Why a request has no answer.
@@ -67,25 +81,31 @@ impl Pool {
             match line.ask(request).await {
                 Ok(answer) => return Ok(Response::new(answer, line, self.clone())),
                 // It was closed by the far side just now, and nothing was written: another will carry the request.
-                Err(mut unsent) => match unsent.take_message() {
-                    Some(again) => request = again,
-                    None => return Err(Mishap::Broken(unsent.into_error())),
-                },
+                Err(Unanswered::Returned(again, _)) => request = *again,
+                Err(Unanswered::NotWritten(error)) => return Err(Mishap::NotWritten(error)),
+                Err(Unanswered::Broken(error)) => return Err(Mishap::Broken(error)),
             }
         }
         // Boxed: few requests make a connection, and those that do not should not carry room for it.
         let mut line = Box::pin(self.connect()).await?;
         match line.ask(request).await {
             Ok(answer) => Ok(Response::new(answer, line, self.clone())),
-            Err(failed) if failed.message().is_some() => Err(Mishap::NotWritten(failed.into_error())),
-            Err(failed) => Err(Mishap::Broken(failed.into_error())),
+            Err(Unanswered::Returned(_, error) | Unanswered::NotWritten(error)) => {
+                Err(Mishap::NotWritten(error))
+            }
+            Err(Unanswered::Broken(error)) => Err(Mishap::Broken(error)),
         }
     }
 
-    /// Keeps a connection for the next request.
-    pub(super) fn keep(self: &Arc<Self>, line: Line) {
+    /// Keeps a connection for the next request, for so long at most.
+    pub(super) fn keep(self: &Arc<Self>, line: Line, kept: Duration) {
+        if kept.is_zero() {
+            return;
+        }
+        let since = Instant::now();
+        let until = since + kept;
         let mut idle = self.idle();
-        idle.lines.push((line, Instant::now()));
+        idle.lines.push(Kept { line, since, until });
         match &mut idle.sweeper {
             Some(sweeper) => sweeper.line_came(),
             none => *none = Sweeper::start(self),
@@ -111,10 +131,12 @@ impl Pool {
     }
 
     fn take(&self) -> Option<Line> {
+        let now = Instant::now();
         loop {
-            let (mut line, _) = self.idle().lines.pop()?;
-            if line.is_ready() {
-                return Some(line);
+            let mut kept = self.idle().lines.pop()?;
+            let was_idle = now.saturating_duration_since(kept.since) >= LOOK_AFTER;
+            if now < kept.until && kept.line.is_ready(was_idle) {
+                return Some(kept.line);
             }
         }
     }

@@ -36,6 +36,34 @@ async fn a_request_is_answered_by_json() {
 }
 
 #[tokio::test]
+async fn every_request_says_who_sends_it_unless_the_configuration_says_something_else() {
+    let own = concat!("mainstay/", env!("CARGO_PKG_VERSION"));
+    let named = HttpOptions::new().header("User-Agent", "curl/8");
+    for (options, expected) in [(HttpOptions::new(), own), (named, "curl/8")] {
+        let (far, mut owner) = Owner::start(options.clone()).await;
+        let standing = Owner::session(&far, &mut owner).await;
+        assert_eq!(standing.header("user-agent"), Some(expected));
+        standing.answer(405, "", "").await;
+        owner.ask(2, "a");
+        let asked = far.next_of("POST").await;
+        assert_eq!(asked.header("user-agent"), Some(expected));
+        owner.outbound.close();
+        let farewell = far.next_of("DELETE").await;
+        assert_eq!(farewell.header("user-agent"), Some(expected));
+
+        let far = Far::start().await;
+        let owner = Owner::over(crate::transport::Sse::new(far.url(), options).unwrap());
+        let mut stream = far.next_of("GET").await;
+        assert_eq!(stream.header("user-agent"), Some(expected));
+        stream.events("").await;
+        stream.event("event: endpoint\ndata: /messages\n\n").await;
+        owner.ask(1, "a");
+        let asked = far.next_of("POST").await;
+        assert_eq!(asked.header("user-agent"), Some(expected));
+    }
+}
+
+#[tokio::test]
 async fn requests_run_side_by_side_and_share_connections() {
     let (far, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");

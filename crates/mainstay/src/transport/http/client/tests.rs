@@ -97,10 +97,25 @@ fn a_door_is_where_the_address_or_the_socket_is() {
 }
 
 #[test]
-fn what_an_address_holds_for_its_own_is_sent_as_a_credential_and_not_as_a_part_of_it() {
-    let url = "http://us%65r:p%40ss@mcp.example:81/mcp?a=b#c";
-    let endpoint = Endpoint::new(url, HttpOptions::new()).unwrap();
-    assert_eq!(endpoint.headers[AUTHORIZATION], "Basic dXNlcjpwQHNz");
+fn a_credential_in_an_address_is_refused_and_not_shown() {
+    for url in [
+        "http://hush@mcp.example/mcp",
+        "http://ann:hush@mcp.example/mcp",
+        "https://:hush@mcp.example/mcp",
+        "http://hush@/mcp",
+        "http://hush@ mcp.example",
+        "ann:hush@mcp.example",
+    ] {
+        let error = refused(url, HttpOptions::new());
+        assert!(!format!("{error} {error:?}").contains("hush"), "{url}: {error:?}");
+    }
+    let error = refused("http://hush@mcp.example/mcp", HttpOptions::new());
+    assert!(error.to_string().contains("header Authorization"), "{error}");
+}
+
+#[test]
+fn a_request_names_the_path_and_the_host_of_the_address() {
+    let endpoint = Endpoint::new("http://mcp.example:81/mcp?a=b#c", HttpOptions::new()).unwrap();
     assert_eq!(endpoint.headers[HOST], "mcp.example:81");
     assert_eq!(endpoint.target, "/mcp?a=b");
     let plain = Endpoint::new("http://mcp.example:80", HttpOptions::new()).unwrap();

@@ -1,4 +1,6 @@
+use mainstay_testkit::http::{Port, SocksProxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::TcpListener;
 
 use super::*;
 
@@ -8,7 +10,7 @@ fn by_proxy(url: &str) -> Dialling {
         let proxies = Matcher::builder().all("http://user:pass@proxy.example:3128");
         proxies.no("inside.example").build()
     };
-    Dialling::by(&url, &HttpOptions::new(), proxies).unwrap()
+    Dialling::by(&url, &HttpOptions::new(), &HeaderMap::new(), proxies).unwrap()
 }
 
 #[test]
@@ -50,11 +52,15 @@ async fn a_proxy_is_asked_for_a_way_that_it_does_not_look_into() {
         (head, far)
     });
     let origin = "https://mcp.example".parse().unwrap();
-    let credential = HeaderValue::from_static("Basic eA==");
-    let mut stream = tunnel(Box::new(near), &origin, Some(credential)).await.unwrap();
+    let headers = [
+        (PROXY_AUTHORIZATION, Some(HeaderValue::from_static("Basic eA=="))),
+        (USER_AGENT, Some(HeaderValue::from_static("mainstay/1"))),
+    ];
+    let mut stream = tunnel(Box::new(near), &origin, headers).await.unwrap();
     let (head, mut far) = proxy.await.unwrap();
     assert!(head.starts_with("CONNECT mcp.example:443 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("proxy-authorization: Basic eA==\r\n"), "{head}");
+    assert!(head.contains("user-agent: mainstay/1\r\n"), "{head}");
     let mut heard = [0; 7];
     stream.read_exact(&mut heard).await.unwrap();
     assert_eq!(&heard, b"through");
@@ -71,7 +77,150 @@ async fn a_proxy_that_refuses_says_so() {
         answer(&mut far, "HTTP/1.1 407 Who are you\r\ncontent-length: 0\r\n\r\n").await
     });
     let origin = "https://mcp.example".parse().unwrap();
-    let refused = tunnel(Box::new(near), &origin, None).await.err().unwrap();
+    let refused = tunnel(
+        Box::new(near),
+        &origin,
+        [(PROXY_AUTHORIZATION, None), (USER_AGENT, None)],
+    )
+    .await
+    .err()
+    .unwrap();
     assert!(refused.to_string().contains("status 407"), "{refused}");
     proxy.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_proxy_that_answers_with_any_success_has_opened_the_way() {
+    for head in [
+        "201 Created",
+        "204 No Content\r\nvia: x",
+        "299",
+        "100 Wait\r\n\r\nHTTP/1.0 200 OK",
+    ] {
+        let (near, mut far) = duplex(1024);
+        let proxy = tokio::spawn(async move {
+            answer(&mut far, &format!("HTTP/1.1 {head}\r\n\r\nthrough")).await;
+            far
+        });
+        let origin = "https://mcp.example".parse().unwrap();
+        let headers = [(PROXY_AUTHORIZATION, None), (USER_AGENT, None)];
+        let mut stream = tunnel(Box::new(near), &origin, headers).await.unwrap();
+        let mut heard = [0; 7];
+        stream.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"through", "{head}");
+        proxy.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_does_not_speak_http_or_never_ends_its_head_fails_the_dial() {
+    let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(70 * 1024));
+    for said in ["SSH-2.0-x\r\n", "HTTP/1.1 2", "HTTP/1.1 abc\r\n\r\n", &endless] {
+        let (near, mut far) = duplex(128 * 1024);
+        let said = said.to_owned();
+        let proxy = tokio::spawn(async move { answer(&mut far, &said).await });
+        let origin = "https://mcp.example".parse().unwrap();
+        let headers = [(PROXY_AUTHORIZATION, None), (USER_AGENT, None)];
+        assert!(
+            tunnel(Box::new(near), &origin, headers).await.is_err(),
+            "accepted"
+        );
+        proxy.await.unwrap();
+    }
+}
+
+fn by(url: &str, proxy: &str) -> Result<Dialling, HttpConfigError> {
+    let url = Url::parse(url).unwrap();
+    let proxies = || Matcher::builder().all(proxy).build();
+    Dialling::by(&url, &HttpOptions::new(), &HeaderMap::new(), proxies)
+}
+
+async fn dial(dialling: &Dialling) -> Result<Box<dyn Stream>, BoxError> {
+    let url = Url::parse("http://mcp.example/").unwrap();
+    let tls = super::super::tls::config(&url, &HttpOptions::new()).unwrap();
+    dialling.dial(&Arc::new(tls)).await.map(|dialled| dialled.stream)
+}
+
+#[tokio::test]
+async fn a_socks_proxy_is_asked_for_the_server_and_passes_every_byte_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = listener.local_addr().unwrap().port();
+    let plain = SocksProxy::start(target, None).await.unwrap();
+    let guarded = SocksProxy::start(target, Some(("user", "p@ss"))).await.unwrap();
+    let plain_port = plain.port();
+    let guarded_port = guarded.port();
+    for (url, proxy) in [
+        (
+            "http://mcp.example:81/mcp",
+            format!("socks5h://127.0.0.1:{plain_port}"),
+        ),
+        (
+            "http://mcp.example/mcp",
+            format!("socks5h://us%65r:p%40ss@127.0.0.1:{guarded_port}"),
+        ),
+        ("http://192.0.2.1/mcp", format!("socks5://127.0.0.1:{plain_port}")),
+        (
+            "http://[2001:db8::1]:82/mcp",
+            format!("socks5h://127.0.0.1:{plain_port}"),
+        ),
+    ] {
+        let dialling = by(url, &proxy).unwrap();
+        assert!(dialling.socket().is_err(), "nobody knocks behind a proxy");
+        assert!(!dialling.names_the_origin() && dialling.of_proxy().is_none());
+        let mut near = dial(&dialling).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        near.write_all(b"GET / HTTP/1.1").await.unwrap();
+        let mut heard = [0; 14];
+        far.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"GET / HTTP/1.1", "the first byte that the server sees");
+        far.write_all(b"back").await.unwrap();
+        let mut heard = [0; 4];
+        near.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"back");
+    }
+    assert_eq!(
+        plain.asked(),
+        ["mcp.example:81", "192.0.2.1:80", "2001:db8::1:82"]
+    );
+    assert_eq!(guarded.asked(), ["mcp.example:80"]);
+}
+
+#[tokio::test]
+async fn a_socks_proxy_that_refuses_or_is_not_there_is_a_failure_that_says_so() {
+    let proxy = SocksProxy::start(1, Some(("user", "right"))).await.unwrap();
+    let wrong = format!("socks5h://user:wrong@127.0.0.1:{}", proxy.port());
+    let refused = dial(&by("http://mcp.example/", &wrong).unwrap())
+        .await
+        .err()
+        .unwrap();
+    assert!(refused.to_string().contains("SOCKS proxy"), "{refused}");
+    assert!(!refused.to_string().contains("wrong"), "{refused}");
+    let nobody = Port::free().unwrap();
+    let absent = format!("socks5h://127.0.0.1:{}", nobody.number());
+    let refused = dial(&by("http://mcp.example/", &absent).unwrap())
+        .await
+        .err()
+        .unwrap();
+    let mishap = crate::transport::http::pool::Mishap::NotConnected(refused);
+    let refusal = crate::transport::http::refusal::Refusal::of_mishap(&mishap, &HttpOptions::new());
+    let crate::transport::HttpFailure::ConnectFailed { kind, .. } = refusal.failure else {
+        panic!("{refusal:?}");
+    };
+    assert_eq!(kind, std::io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_proxy_of_an_unknown_kind_is_refused_with_a_remedy() {
+    let refused = by("http://mcp.example/", "socks4://127.0.0.1:1080")
+        .err()
+        .unwrap();
+    assert!(
+        refused.to_string().contains("\"socks4\"") && refused.to_string().contains("socks5h://"),
+        "{refused}"
+    );
+    let near = by("http://localhost/", "socks4://127.0.0.1:1080").unwrap();
+    assert!(
+        near.socket().is_ok(),
+        "a proxy never stands between this machine and itself"
+    );
 }

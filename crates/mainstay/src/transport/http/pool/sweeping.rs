@@ -14,11 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Pool;
-
-/// How long an unused connection is kept. Shorter than servers and balancers commonly keep theirs, so that a request
-/// seldom meets one that is just being closed.
-pub(super) const KEPT: Duration = Duration::from_secs(45);
+use super::{Kept, Pool};
 
 /// How long a connection that came back may be closed before anybody notices.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -86,9 +82,9 @@ impl Pool {
     fn let_go(&self, cx: &mut Context<'_>) -> Option<Instant> {
         let mut idle = self.idle();
         let now = Instant::now();
-        let is_over = |line: &mut (super::Line, Instant)| line.1 + KEPT <= now || !line.0.is_open(cx);
+        let is_over = |kept: &mut Kept| kept.until <= now || !kept.line.is_open(cx);
         let over: Vec<_> = idle.lines.extract_if(.., is_over).collect();
-        let next = idle.lines.first().map(|(_, since)| *since + KEPT);
+        let next = idle.lines.iter().map(|kept| kept.until).min();
         let done = match &mut idle.sweeper {
             Some(sweeper) if next.is_some() => {
                 sweeper.rests = true;

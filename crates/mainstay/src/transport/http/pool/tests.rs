@@ -1,17 +1,21 @@
+use http::HeaderMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use super::sweeping::KEPT;
 use super::*;
 use crate::transport::http::HttpOptions;
+use crate::transport::http::dialling::Dialled;
 use crate::transport::http::tls;
+
+/// How long connections are kept here.
+const KEPT: Duration = Duration::from_secs(40);
 
 const SOON: Duration = Duration::from_secs(10);
 
 fn pool(url: &str) -> Arc<Pool> {
     let (url, options) = (Url::parse(url).unwrap(), HttpOptions::new());
-    let dialling = Dialling::new(&url, &options).unwrap();
+    let dialling = Dialling::new(&url, &options, &HeaderMap::new()).unwrap();
     Arc::new(Pool::new(dialling, tls::config(&url, &options).unwrap(), SOON))
 }
 
@@ -76,7 +80,11 @@ async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
 
 async fn line() -> (Line, DuplexStream) {
     let (near, far) = duplex(64);
-    (Line::open(Box::new(near)).await.unwrap(), far)
+    let dialled = Dialled {
+        stream: Box::new(near),
+        pulse: None,
+    };
+    (Line::open(dialled).await.unwrap(), far)
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,12 +93,12 @@ async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
     let (early, mut early_far) = line().await;
     let (late, mut late_far) = line().await;
     let start = Instant::now();
-    pool.keep(early);
+    pool.keep(early, KEPT);
     tokio::time::sleep(KEPT / 2).await;
-    pool.keep(late);
+    pool.keep(late, KEPT);
     assert_eq!(early_far.read(&mut [0]).await.unwrap(), 0);
     assert_eq!(start.elapsed().as_secs(), KEPT.as_secs());
-    assert!(pool.take().is_some_and(|mut late| late.is_ready()));
+    assert!(pool.take().is_some_and(|mut late| late.is_ready(false)));
     assert_eq!(
         late_far.read(&mut [0]).await.unwrap(),
         0,
@@ -107,14 +115,14 @@ async fn a_connection_that_its_server_closes_is_let_go_at_once_or_within_a_secon
     let (later, mut later_far) = line().await;
     let (other, mut other_far) = line().await;
     let start = Instant::now();
-    pool.keep(at_once);
-    pool.keep(later);
+    pool.keep(at_once, KEPT);
+    pool.keep(later, KEPT);
     at_once_far.shutdown().await.unwrap();
     assert_eq!(at_once_far.read(&mut [0]).await.unwrap(), 0, "closed here too");
     assert_eq!(start.elapsed().as_secs(), 1);
 
     tokio::time::sleep(KEPT / 4).await;
-    pool.keep(other);
+    pool.keep(other, KEPT);
     tokio::time::sleep(KEPT / 4).await;
     let closed = Instant::now();
     later_far.shutdown().await.unwrap();
@@ -149,7 +157,7 @@ async fn nothing_is_left_of_a_pool_that_is_gone() {
     let pool = pool("http://127.0.0.1:1");
     let before = tasks();
     let (kept, _far) = line().await;
-    pool.keep(kept);
+    pool.keep(kept, KEPT);
     assert!(tasks() > before, "somebody sweeps");
     drop(pool);
     // No time passes: it ends with the pool, and not when it would have had something to sweep.
@@ -171,4 +179,98 @@ async fn a_connection_to_nobody_is_told_from_one_that_broke() {
     far.await.unwrap();
     let nobody = pool.send(Request::default()).await.err().unwrap();
     assert!(matches!(nobody, Mishap::NotConnected(_)), "{nobody:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_not_used_any_more_when_its_time_is_over() {
+    let pool = pool("http://127.0.0.1:1");
+    let (short, _short_far) = line().await;
+    let (long, _long_far) = line().await;
+    let (never, mut never_far) = line().await;
+    pool.keep(long, KEPT);
+    pool.keep(short, Duration::from_millis(500));
+    pool.keep(never, Duration::ZERO);
+    assert_eq!(never_far.read(&mut [0]).await.unwrap(), 0, "closed at once");
+    // Before the sweeper has looked: it does so a second after the first one came.
+    tokio::time::advance(Duration::from_millis(600)).await;
+    assert_eq!(pool.idle().lines.len(), 2);
+    assert!(pool.take().is_some());
+    assert!(pool.take().is_none(), "that was the long one");
+}
+
+/// A server that answers one request and closes, in a thread, so that it needs nothing of this test's runtime.
+fn answers_once(
+    listener: std::net::TcpListener,
+    closes: std::sync::mpsc::Receiver<()>,
+) -> std::thread::JoinHandle<std::net::TcpListener> {
+    use std::io::{Read as _, Write as _};
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none")
+            .unwrap();
+        closes.recv().unwrap();
+        drop(stream);
+        listener
+    })
+}
+
+#[tokio::test]
+async fn a_close_that_this_machine_has_received_is_seen_before_the_next_request_is_written() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let pool = pool(&format!("http://{}", listener.local_addr().unwrap()));
+    let (close, closes) = std::sync::mpsc::channel();
+    let far = answers_once(listener, closes);
+    let one = pool.send(Request::default()).await.unwrap();
+    assert_eq!(body(one).await, "one");
+    // The close comes while the thread of the runtime is busy: the runtime cannot have heard of it.
+    close.send(()).unwrap();
+    let listener = far.join().unwrap();
+    std::thread::sleep(2 * LOOK_AFTER);
+    let (close, closes) = std::sync::mpsc::channel();
+    let far = answers_once(listener, closes);
+    let again = pool
+        .send(Request::default())
+        .await
+        .expect("on another connection");
+    assert_eq!(body(again).await, "one");
+    close.send(()).unwrap();
+    far.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_of_which_the_system_took_no_byte_was_not_sent() {
+    let (listener, pool) = listening().await;
+    let (mut line, stream) = tokio::join!(pool.connect(), listener.accept());
+    let line = line.as_mut().unwrap();
+    let (stream, _) = stream.unwrap();
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(20));
+    let failed = line.ask(Request::default()).await.err().unwrap();
+    assert!(matches!(
+        failed,
+        Unanswered::NotWritten(_) | Unanswered::Returned(..)
+    ));
+}
+
+#[tokio::test]
+async fn a_request_that_was_written_to_a_connection_that_is_then_closed_may_have_run() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
+        answer(&mut stream, "").await;
+    });
+    let one = pool.send(Request::default()).await.unwrap();
+    assert_eq!(body(one).await, "one");
+    let broken = pool.send(Request::default()).await.err().unwrap();
+    assert!(matches!(broken, Mishap::Broken(_)), "{broken:?}");
+    far.await.unwrap();
 }
