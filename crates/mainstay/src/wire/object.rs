@@ -115,7 +115,7 @@ impl Object {
 
     /// Writes it with a member of this name: its value is written by `write`, where the member stands, or at the end. There
     /// is one of that name then.
-    pub(super) fn write_with(&self, text: &mut Vec<u8>, member: Option<(&str, &dyn Fn(&mut Vec<u8>))>) {
+    pub(super) fn write_with(&self, text: &mut Vec<u8>, member: Option<(&str, WriteValue<'_>)>) {
         text.push(b'{');
         if self.members.is_empty() {
             text.extend_from_slice(&self.blank);
@@ -147,6 +147,9 @@ impl Object {
         text.push(b'}');
     }
 }
+
+/// Writes the value of a member.
+pub(super) type WriteValue<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 /// Merges entries into `params._meta`. Keys that are not named stay byte-equal; a `_meta` that is no object is
 /// replaced; parameters that are no object have no room for one and stay as they are.
