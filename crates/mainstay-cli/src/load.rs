@@ -131,7 +131,7 @@ impl Setup {
             match problem.severity {
                 Severity::Error => screen.error(said),
                 Severity::Warning => screen.warning(said),
-                Severity::Note => screen.note(said),
+                Severity::Note => screen.note(text!("note: {}", said)),
             }
         }
     }

@@ -61,7 +61,7 @@ pub use plain_text::PlainText;
 pub use process::{Exit, Followed, StderrFollower, StderrLine};
 pub use protocol::{Era, Introduction};
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server,
-    StartProgress, StartStage, Status, TransportKind, Waiting, WishError,
+    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, RefreshError, Reply,
+    Server, StartProgress, StartStage, Status, TransportKind, Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

@@ -31,7 +31,7 @@ impl Step<'_> {
             Timer::Start => self.start_if_due(),
             Timer::Open => self.open_failed(Cause::OpenTimedOut, Recovery::Retry),
             Timer::List => self.list_failed(Recovery::Retry),
-            Timer::Relist => self.relist(),
+            Timer::Relist | Timer::Expiry => self.relist(),
             Timer::Proof => self.prove(),
             Timer::Silence => self.look(vitals),
             Timer::Answer => self.unanswered(vitals),

@@ -2,6 +2,7 @@
 
 mod listing;
 mod losing;
+mod resting;
 mod returning;
 mod server;
 mod watching;

@@ -9,6 +9,7 @@
 //! whatever order they were listed in; the revision grows only when content changes; one bad item costs none of its neighbours;
 //! a reader never waits and never sees a half-built catalog.
 
+mod addresses;
 mod caching;
 mod diagnostic;
 mod hash;

@@ -75,6 +75,7 @@ pub(crate) struct Keeper {
     draining: Option<Arc<Connection>>,
     /// The listing that runs, or ran last.
     listing: Option<AbortHandle>,
+    listings: Listings,
     last_good: LastGood,
     /// How the server was last spoken to with success.
     dialect: Option<Dialect>,
@@ -99,6 +100,17 @@ pub(crate) struct Keeper {
     aborted: bool,
 }
 
+/// The listings of a server, by their numbers from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listings {
+    /// The last one that was started.
+    pub(crate) started: u64,
+    /// The last one whose content is published.
+    pub(crate) done: u64,
+    /// The last one that failed.
+    pub(crate) failed: u64,
+}
+
 impl Keeper {
     /// Starts to keep a server. The first step is taken before this returns: what the disk remembers of the server is
     /// published, and its state is no longer the one before its birth.
@@ -114,6 +126,7 @@ impl Keeper {
             connection: None,
             draining: None,
             listing: None,
+            listings: Listings::default(),
             last_good,
             dialect,
             login: None,
@@ -249,6 +262,15 @@ impl Keeper {
                 self.configure(*config);
                 Some((taken, Ok(())))
             }
+            Command::Refresh(reply) => {
+                let number = if self.stopping.is_empty() {
+                    Ok(self.refresh())
+                } else {
+                    Err(Refusal::Leaving)
+                };
+                let _ = reply.send(number);
+                None
+            }
             Command::Demand => {
                 self.take(Input::Demand);
                 None
@@ -281,6 +303,17 @@ impl Keeper {
         let input = input(self);
         self.take(input);
         Ok(())
+    }
+
+    /// Asks for a listing that begins from now on, and returns its number. Any number of requests may share one; a server that
+    /// rests is started for it.
+    fn refresh(&mut self) -> u64 {
+        let before = self.listings.started;
+        match self.machine.state().generation() {
+            Some(generation) => self.take(Input::ListChanged(generation)),
+            None => self.take(Input::Demand),
+        }
+        self.listings.started.max(before + 1)
     }
 
     fn enable(&self) -> Input {
@@ -376,6 +409,7 @@ fn what_hangs(timer: Timer) -> Option<Cause> {
         Timer::Close
         | Timer::Start
         | Timer::Relist
+        | Timer::Expiry
         | Timer::Proof
         | Timer::Silence
         | Timer::Idle

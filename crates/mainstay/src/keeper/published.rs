@@ -86,7 +86,7 @@ impl LastGood {
         slot.catalog.store(Some(catalog.clone()));
         self.publish(slot);
         self.save(slot, &catalog, dialect);
-        Listing::Good
+        Listing::Good { ttl: catalog.ttl() }
     }
 
     /// The last-good catalog is published, and stale.

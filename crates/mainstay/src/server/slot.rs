@@ -8,12 +8,13 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use mainstay_lifecycle::{Desired, StateKind};
 use tokio::sync::watch;
 
+use super::noise::StdoutNoise;
 use super::{Settings, Status};
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Interests};
 use crate::fleet::Shared;
-use crate::keeper::Inbox;
+use crate::keeper::{Inbox, Listings};
 use crate::process::StderrRing;
 
 /// The stable slot of one server. Only its keeper writes `current`, `status`, `settings`, `about` and `catalog`.
@@ -30,6 +31,7 @@ pub(crate) struct Slot {
     /// Shared with the transport, which reads there what a call shows in headers.
     pub(crate) catalog: Arc<ArcSwapOption<ServerCatalog>>,
     pub(crate) stderr: Arc<StderrRing>,
+    pub(crate) noise: StdoutNoise,
     /// Calls that wait for a connection.
     pub(crate) waiting: AtomicUsize,
     stale: AtomicU64,
@@ -62,6 +64,7 @@ impl Slot {
             stale_since: None,
             transport: None,
             stale_reports: 0,
+            listings: Listings::default(),
             starts: 0,
             keeper_failures: 0,
         };
@@ -75,6 +78,7 @@ impl Slot {
             about: ArcSwapOption::empty(),
             catalog: Arc::default(),
             stderr: Arc::default(),
+            noise: StdoutNoise::default(),
             waiting: AtomicUsize::new(0),
             stale: AtomicU64::new(0),
             interests: Mutex::default(),
