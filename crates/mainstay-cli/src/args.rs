@@ -452,4 +452,59 @@ mod tests {
             "a misspelt option is no command"
         );
     }
+
+    const DOCUMENT: &str = include_str!("../../../docs/cli.md");
+
+    /// The part of the document below this heading.
+    fn section(heading: &str) -> Option<&'static str> {
+        let (_, rest) = DOCUMENT.split_once(&format!("\n## {heading}\n"))?;
+        Some(rest.split("\n## ").next().unwrap_or(rest))
+    }
+
+    #[test]
+    fn the_document_has_every_command_and_every_option() {
+        let program = <Arguments as clap::CommandFactory>::command();
+        let everywhere = section("Options of every command").expect("it is there");
+        for option in program.get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(
+                everywhere.contains(&format!("`--{option}")),
+                "--{option} of every command"
+            );
+        }
+        for command in program.get_subcommands() {
+            let name = command.get_name();
+            assert!(
+                DOCUMENT.contains(&format!("\nmainstay {name} ")),
+                "{name} is in the list"
+            );
+            let options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+            let Some(section) = section(&format!("`mainstay {name}`")) else {
+                assert!(options.is_empty(), "{name} has options and no section");
+                continue;
+            };
+            for option in options {
+                assert!(section.contains(&format!("--{option}")), "--{option} of {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_has_no_option_that_there_is_not() {
+        let program = <Arguments as clap::CommandFactory>::command();
+        let mut known: Vec<_> = program.get_arguments().filter_map(clap::Arg::get_long).collect();
+        for command in program.get_subcommands() {
+            known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
+        }
+        known.extend(["help", "version"]);
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+        for (at, _) in DOCUMENT.match_indices("--") {
+            let before = DOCUMENT[..at].chars().next_back();
+            let option: String = DOCUMENT[at + 2..].chars().take_while(|&c| is_name(c)).collect();
+            // Lines of tables, and `--` by itself.
+            if option.is_empty() || option.starts_with('-') || before == Some('-') {
+                continue;
+            }
+            assert!(known.contains(&option.as_str()), "--{option}");
+        }
+    }
 }
