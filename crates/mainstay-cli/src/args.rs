@@ -42,25 +42,28 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// The heading of the options that every command has.
+const EVERYWHERE: &str = "Options of every command";
+
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// The configuration: a file with `mcpServers`
-    #[arg(long, short, global = true, value_name = "FILE")]
+    #[arg(long, short, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Remember no catalogs from one run to the next, and use none remembered
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) no_cache: bool,
     /// Say nothing on stderr but what is wrong
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = EVERYWHERE)]
     pub(crate) quiet: bool,
-    /// How lines on stderr are written
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    /// How lines on stderr are written: `text`, or `json`, one object a line
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) log_format: LogFormat,
     /// How long the servers may take to end when the program does
     ///
     /// A server's input is closed, SIGTERM comes after three eighths of this time (2s at most), and SIGKILL after three
     /// quarters (4s at most).
-    #[arg(long, global = true, value_name = "DURATION", default_value = "800ms", value_parser = parse_duration)]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DURATION", default_value = "800ms", value_parser = parse_duration)]
     pub(crate) stop_within: Duration,
 }
 
