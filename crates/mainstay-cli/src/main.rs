@@ -71,7 +71,8 @@ fn main() -> ExitCode {
 fn logged(arguments: &Arguments) -> Logged {
     match &arguments.command {
         Command::Serve(_) if !arguments.common.quiet => Logged::Changes,
-        Command::Serve(_) | Command::Wrap(_) => Logged::Problems,
+        Command::Serve(_) => Logged::Problems,
+        Command::Wrap(_) => Logged::GivenUp,
         Command::Check(_)
         | Command::Tools(_)
         | Command::Describe(_)
