@@ -166,7 +166,7 @@ fn a_variable_that_cannot_be_read_is_refused() {
         &[
             r#"3:29: mcpServers.s.args[0]: `${` is not followed by the name of a variable; use letters, digits and `_`, or write `$${` for a plain `${`"#,
             r#"3:36: mcpServers.s.args[1]: VS Code asks a person for the input "key", which `inputs` does not declare; set the variable MAINSTAY_INPUT_KEY to the answer"#,
-            r#"3:52: mcpServers.s.args[2]: the variable fileBasename is known to editors only; write what it stands for"#,
+            r#"3:52: mcpServers.s.args[2]: `${fileBasename}` is known to editors only; write what it stands for"#,
         ],
     );
 }

@@ -113,7 +113,7 @@ const CASES: &[Case] = &[
             "old: old-server off",
         ],
         said: &[
-            "warning 9:74: mcpServers.python.env.OTHER: a `$NAME` in it is passed on as it is, since no such variable is set; set the variable",
+            "warning 9:74: mcpServers.python.env.OTHER: `$UNSET_NAME` is passed on as it is, since no such variable is set; set the variable",
             "note 21:5: mcpServers.old: disabled, since mcp.excluded names it",
         ],
     },
@@ -141,6 +141,15 @@ const CASES: &[Case] = &[
             "note 6:5: mcpServers.both: the server of the same name in this project is used instead",
             r#"note 7:5: mcpServers.quiet: disabled, since projects."/src/app".disabledMcpServers names it"#,
             "note 9:3: projects: 2 servers of other projects are not used; run mainstay in the directory of a project to use its servers",
+        ],
+    },
+    Case {
+        path: "/home/ann/.claude.json",
+        text: r#"{"projects": {"/else": {"mcpServers": {"a": {"command": "x"}}}}}"#,
+        host: Host::ClaudeCode,
+        servers: &[],
+        said: &[
+            "note 1:2: projects: 1 server of other projects is not used; run mainstay in the directory of a project to use its servers",
         ],
     },
     Case {
@@ -198,12 +207,13 @@ const CASES: &[Case] = &[
         text: include_str!("hosts/goose.yaml"),
         host: Host::Goose,
         servers: &[
-            "fetch: uvx mcp-server-fetch LEVEL=3 call<120s",
+            "fetch: uvx mcp-server-fetch $HOME LEVEL=3 call<120s",
             "remote: https://mcp.example.com/mcp (http) Authorization=Bearer of-extension",
         ],
         said: &[
             "note 4:3: extensions.developer: not started, since this extension is a part of Goose itself",
-            r#"error 32:16: extensions.locked.env_keys[0]: Goose keeps the value of "LOCKED_TOKEN" in its own store, and the variable is not set; set the variable in the environment of Mainstay"#,
+            "warning 18:9: extensions.fetch.args[1]: `$HOME` is no variable here and is passed on as it is; write ${HOME} for its value",
+            r#"error 33:16: extensions.locked.env_keys[0]: Goose keeps the value of LOCKED_TOKEN in its own store, and it is not set here; set it in the environment of Mainstay"#,
         ],
     },
     Case {
@@ -214,7 +224,10 @@ const CASES: &[Case] = &[
             "SQLite: npx -y mcp-sqlite /path/to/your/database.db TOKEN=hunter2-token start<15s",
             "Remote: https://mcp.example.com/mcp (http) Authorization=Bearer hunter2-token",
         ],
-        said: &["warning 23:5: mcpServers[2]: this server has no name, so it is not used; give it a `name`"],
+        said: &[
+            "warning 23:5: mcpServers[2]: this server has no name, so it is not used; give it a `name`",
+            "warning 24:5: mcpServers[3]: Continue takes this block from its hub, so it is not used here; write the server out, with its `command` or `url`",
+        ],
     },
     Case {
         path: "/home/ann/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
@@ -363,6 +376,63 @@ fn tools_that_a_program_hides_are_hidden() {
             shown(&configuration, server, tools),
             expected,
             "{server} of {path}"
+        );
+    }
+}
+
+#[test]
+fn an_agent_of_amazon_q_sees_the_tools_that_it_names() {
+    let text = r#"{"name": "a", "tools": ["fs_read", "@docs/search", "@docs/read_*", "@git", "@gitlab/list"],
+        "mcpServers": {"docs": {"command": "d"}, "git": {"command": "g"}, "time": {"command": "t"}}}"#;
+    let configuration = parse(text, "/home/ann/.aws/amazonq/cli-agents/a.json").unwrap();
+    assert_eq!(configuration.host, Host::AmazonQ);
+    let tools = ["search", "read_page", "write", "list"];
+    assert_eq!(shown(&configuration, "docs", &tools), ["search", "read_page"]);
+    assert_eq!(shown(&configuration, "git", &tools), tools);
+    assert_eq!(shown(&configuration, "time", &tools), Vec::<&str>::new());
+    assert!(configuration.problems.is_empty(), "{:?}", configuration.problems);
+}
+
+/// Every fixture, cut off at many of its characters and with many of them replaced. Steps keep the test short; with steps
+/// of one it passes, too.
+#[test]
+fn no_broken_file_brings_the_reader_down_or_a_secret_into_a_message() {
+    let secrets = ["hunter2-token", "abc-secret", "MY_ENV_VALUE", "of-extension"];
+    let check = |text: &str, path: &str| {
+        let said = match parse(text, path) {
+            Ok(configuration) => format!("{configuration:?}"),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        for secret in secrets {
+            assert!(!said.contains(secret), "{path}: {said}\n{text}");
+        }
+    };
+    for case in CASES {
+        for (at, _) in case.text.char_indices().step_by(5) {
+            check(&case.text[..at], case.path);
+        }
+        for (at, c) in case.text.char_indices().step_by(17) {
+            for other in ['"', '{', '\n', '$'] {
+                let mut text = case.text.to_owned();
+                text.replace_range(at..at + c.len_utf8(), other.encode_utf8(&mut [0; 4]));
+                check(&text, case.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_value_that_a_slip_makes_a_part_of_its_key_is_not_shown() {
+    for text in [
+        "mcpServers: {s: {command: x, env: {KEY:sesame}}}",
+        "mcpServers: {s: {command: x, env: {KEY sesame}}}",
+        "mcpServers: {s: {url: \"https://h/\", headers: {Authorization:sesame}}}",
+    ] {
+        let configuration = parse(text, "/m.yaml").unwrap();
+        assert!(configuration.refused.contains("s"));
+        assert!(
+            !format!("{configuration:?}").contains("sesame"),
+            "{configuration:?}"
         );
     }
 }
