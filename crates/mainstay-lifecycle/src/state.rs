@@ -203,6 +203,11 @@ impl State {
 }
 
 impl Live {
+    /// Calls that failed in transport or timed out, in a row.
+    pub const fn call_failures(&self) -> u32 {
+        self.call_failures
+    }
+
     /// Whether the connection has completed a call or lived through the stable period.
     pub const fn is_proven(&self) -> bool {
         self.proven_at.is_none()

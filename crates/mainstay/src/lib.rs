@@ -54,7 +54,7 @@ pub use catalog::{
 };
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
-pub use fleet::{Changes, CloseReport, ClosedServer, Fleet, FleetBuilder, StartupError};
+pub use fleet::{Changes, CloseReport, ClosedServer, DuplicateName, Fleet, FleetBuilder, StartupError};
 pub use handler::{Answer, ClientCapabilities, ClientHandler, Occasion, ServerNotification, ServerRequest};
 pub use lack::Lack;
 /// The pure machine, and every part of its [`Policy`].

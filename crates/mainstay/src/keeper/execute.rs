@@ -268,6 +268,20 @@ impl Keeper {
             }),
             transport: live
                 .map(|connection| TransportKind::of(self.slot.settings.load().target(), connection.dialect)),
+            session: live
+                .and_then(|connection| connection.peer.session())
+                .map(Arc::from),
+            last_success: self.slot.last_success(),
+            call_failures: match state {
+                State::Connected(live) => live.call_failures(),
+                State::Disabled
+                | State::Connecting(_)
+                | State::Reconnecting(_)
+                | State::Disabling
+                | State::Disconnected(_)
+                | State::PermanentlyFailed => 0,
+            },
+            removed: false,
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),

@@ -38,7 +38,8 @@ impl Keeper {
             }
             Report::Listed(generation, catalog) => {
                 let worth = if current == Some(generation) {
-                    self.last_good.take(&self.slot, *catalog, self.dialect)
+                    self.last_good
+                        .take(&self.slot, generation, *catalog, self.dialect)
                 } else {
                     Listing::Good { ttl: None }
                 };

@@ -180,6 +180,8 @@ impl Keeper {
         let ending = Ending {
             stopped: self.last_stop.take(),
         };
+        // Whoever learns of the end finds the keeper gone.
+        self.inbox.close();
         for reply in self.stopping.drain(..) {
             let _ = reply.send(ending.clone());
         }

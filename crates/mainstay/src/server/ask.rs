@@ -8,7 +8,7 @@ use super::call::{Call, Repeatable, Reply, named};
 use super::error::CallError;
 use super::options::CallOptions;
 use crate::connection::MAX_SUBSCRIPTIONS;
-use crate::protocol::Era;
+use crate::protocol::{Capability, Era};
 use crate::wire::{Params, RawJson, RequestError};
 
 /// A resource subscription or a log level could not be set.
@@ -55,13 +55,15 @@ impl Server {
                     method: "tools/call",
                     params: Some(params).into(),
                     repeatable: Repeatable::AsHinted(tool),
+                    needs: None,
                 },
                 &options,
             )
             .await
     }
 
-    /// Gets a prompt. Prompts only read, so a lost connection is answered by one replay.
+    /// Gets a prompt. Prompts only read, so a lost connection is answered by one replay. A server that says that it has none is
+    /// not asked.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub async fn prompt(
@@ -74,17 +76,26 @@ impl Server {
             name: prompt,
             arguments,
         };
-        self.read("prompts/get", &params, options).await
+        self.read("prompts/get", Capability::Prompts, &params, options)
+            .await
     }
 
-    /// Reads a resource. Reading only reads, so a lost connection is answered by one replay.
+    /// Reads a resource. Reading only reads, so a lost connection is answered by one replay. A server that says that it has
+    /// none is not asked.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub async fn read_resource(&self, uri: &str, options: CallOptions) -> Result<Reply, CallError> {
-        self.read("resources/read", &json!({ "uri": uri }), options).await
+        self.read(
+            "resources/read",
+            Capability::Resources,
+            &json!({ "uri": uri }),
+            options,
+        )
+        .await
     }
 
-    /// Completes an argument of a prompt or of a resource template; `reference` and `argument` as the protocol has them.
+    /// Completes an argument of a prompt or of a resource template; `reference` and `argument` as the protocol has them. A server
+    /// that says that it does not complete is not asked.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub async fn complete(
@@ -102,7 +113,8 @@ impl Server {
             r#ref: reference,
             argument,
         };
-        self.read("completion/complete", &params, options).await
+        self.read("completion/complete", Capability::Completions, &params, options)
+            .await
     }
 
     /// Makes any request; its parameters pass as they are. It is never replayed if it may have run.
@@ -120,14 +132,16 @@ impl Server {
                     method,
                     params: params.into(),
                     repeatable: Repeatable::Never,
+                    needs: None,
                 },
                 &options,
             )
             .await
     }
 
-    /// Passes a request on as it is, names and all. Its method tells whether it may be made again when it may have run:
-    /// what only lists, gets, reads or completes may; a tool may as it hints; nothing else.
+    /// Passes a request on as it is, names and all, whatever the server says that it can. Its method tells whether it may
+    /// be made again when it may have run: what only lists, gets, reads or completes may; a tool may as it hints; nothing
+    /// else.
     ///
     /// Parameters that were read on the way are not read again, and what was edited of them is put together as they are
     /// written.
@@ -161,6 +175,7 @@ impl Server {
             method,
             params,
             repeatable,
+            needs: None,
         };
         self.0.call(call, &options).await
     }
@@ -182,6 +197,7 @@ impl Server {
     async fn read(
         &self,
         method: &str,
+        needs: Capability,
         params: &impl Serialize,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
@@ -192,6 +208,7 @@ impl Server {
                     method,
                     params: Some(params).into(),
                     repeatable: Repeatable::Always,
+                    needs: Some(needs),
                 },
                 &options,
             )

@@ -18,6 +18,7 @@ use crate::config::Replay;
 use crate::connection::{Asking, Connection};
 use crate::event::Trouble;
 use crate::keeper::{Consequence, Report, recovery};
+use crate::protocol::Capability;
 use crate::transport::HttpFailure;
 use crate::wire::{Outcome, Params, RawJson, RequestError, with_meta};
 
@@ -72,6 +73,8 @@ pub(super) struct Call<'a> {
     pub(super) method: &'a str,
     pub(super) params: Params,
     pub(super) repeatable: Repeatable<'a>,
+    /// What the server must have said that it can. A request that is passed on needs nothing: its server decides.
+    pub(super) needs: Option<Capability>,
 }
 
 /// Whether a call that may have run can be made again without harm.
@@ -102,6 +105,13 @@ impl Slot {
             options,
         };
         let connection = making.lease(None).await?;
+        if let Some(capability) = call.needs.filter(|needed| connection.greeting.lacks(*needed)) {
+            return Err(CallError::NotOffered {
+                server: self.name.clone(),
+                method: call.method.to_owned(),
+                capability: capability.as_str(),
+            });
+        }
         let first = match making.attempt(&connection).await {
             Ok(reply) => return Ok(reply),
             Err(missed) => missed,
@@ -242,6 +252,7 @@ impl Making<'_> {
         let began = Instant::now();
         let error = match connection.request(self.method, &self.params, asking).await {
             Ok(result) => {
+                slot.note_success();
                 slot.answered(connection);
                 return Ok(Reply { generation, result });
             }

@@ -27,6 +27,9 @@ impl Slot {
         if let Some(connection) = self.usable(after) {
             return Ok(connection);
         }
+        if self.inbox.is_closed() {
+            return Err(self.gone());
+        }
         match waiting {
             Waiting::FailFast => Err(CallError::NotConnected(Box::new(self.not_connected()))),
             Waiting::Wait => {
@@ -69,7 +72,7 @@ impl Slot {
                 self.inbox.command(Command::Demand);
             }
             if status.changed().await.is_err() {
-                return Err(CallError::NotConnected(Box::new(self.not_connected())));
+                return Err(self.gone());
             }
         }
     }
@@ -85,6 +88,12 @@ impl Slot {
         let connection = self.current.load();
         let connection = connection.as_ref()?;
         (Some(connection.generation) > after).then(|| connection.clone())
+    }
+
+    fn gone(&self) -> CallError {
+        CallError::Gone {
+            server: self.name.clone(),
+        }
     }
 
     pub(super) fn not_connected(&self) -> NotConnected {

@@ -180,6 +180,11 @@ impl Peer {
         }
     }
 
+    /// The id of the session that the server opened for this connection, where it did.
+    pub(crate) fn session(&self) -> Option<String> {
+        self.shared().outbound.session()
+    }
+
     /// The signs of life.
     pub(crate) fn vitals(&self) -> Vitals {
         let shared = self.shared();
