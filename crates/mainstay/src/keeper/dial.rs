@@ -343,7 +343,7 @@ impl Dial {
         let has_unread = || input.as_ref().is_some_and(InputGauge::has_unread);
         let far = Far {
             has_unread: &has_unread,
-            starts_anew: match settings.target() {
+            starts_new_process: match settings.target() {
                 Target::Stdio(_) | Target::Custom(_) => true,
                 Target::Http(_) => false,
             },
