@@ -52,7 +52,7 @@ pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
 pub(super) fn restore(child: Pid) {
     if let Some(original) = ORIGINAL.get() {
         // A child that changed its user is not ours to limit, and keeps the higher limit.
-        let _ = rustix::process::prlimit(Some(child), Resource::Nofile, original.clone());
+        let _ = rustix::process::prlimit(Some(child), Resource::Nofile, *original);
     }
 }
 
