@@ -42,25 +42,28 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// The heading of the options that every command has.
+const EVERYWHERE: &str = "Options of every command";
+
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// The configuration: a file with `mcpServers`
-    #[arg(long, short, global = true, value_name = "FILE")]
+    #[arg(long, short, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Remember no catalogs from one run to the next, and use none remembered
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) no_cache: bool,
     /// Say nothing on stderr but what is wrong
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = EVERYWHERE)]
     pub(crate) quiet: bool,
-    /// How lines on stderr are written
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    /// How lines on stderr are written: `text`, or `json`, one object a line
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) log_format: LogFormat,
     /// How long the servers may take to end when the program does
     ///
     /// A server's input is closed, SIGTERM comes after three eighths of this time (2s at most), and SIGKILL after three
     /// quarters (4s at most).
-    #[arg(long, global = true, value_name = "DURATION", default_value = "800ms", value_parser = parse_duration)]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DURATION", default_value = "800ms", value_parser = parse_duration)]
     pub(crate) stop_within: Duration,
 }
 
@@ -451,5 +454,60 @@ mod tests {
             Arguments::try_parse_from(misspelt).is_err(),
             "a misspelt option is no command"
         );
+    }
+
+    const DOCUMENT: &str = include_str!("../../../docs/cli.md");
+
+    /// The part of the document below this heading.
+    fn section(heading: &str) -> Option<&'static str> {
+        let (_, rest) = DOCUMENT.split_once(&format!("\n## {heading}\n"))?;
+        Some(rest.split("\n## ").next().unwrap_or(rest))
+    }
+
+    #[test]
+    fn the_document_has_every_command_and_every_option() {
+        let program = <Arguments as clap::CommandFactory>::command();
+        let everywhere = section("Options of every command").expect("it is there");
+        for option in program.get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(
+                everywhere.contains(&format!("`--{option}")),
+                "--{option} of every command"
+            );
+        }
+        for command in program.get_subcommands() {
+            let name = command.get_name();
+            assert!(
+                DOCUMENT.contains(&format!("\nmainstay {name} ")),
+                "{name} is in the list"
+            );
+            let options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+            let Some(section) = section(&format!("`mainstay {name}`")) else {
+                assert!(options.is_empty(), "{name} has options and no section");
+                continue;
+            };
+            for option in options {
+                assert!(section.contains(&format!("--{option}")), "--{option} of {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_has_no_option_that_there_is_not() {
+        let program = <Arguments as clap::CommandFactory>::command();
+        let mut known: Vec<_> = program.get_arguments().filter_map(clap::Arg::get_long).collect();
+        for command in program.get_subcommands() {
+            known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
+        }
+        known.extend(["help", "version"]);
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+        for (at, _) in DOCUMENT.match_indices("--") {
+            let before = DOCUMENT[..at].chars().next_back();
+            let option: String = DOCUMENT[at + 2..].chars().take_while(|&c| is_name(c)).collect();
+            // Lines of tables, and `--` by itself.
+            if option.is_empty() || option.starts_with('-') || before == Some('-') {
+                continue;
+            }
+            assert!(known.contains(&option.as_str()), "--{option}");
+        }
     }
 }

@@ -45,6 +45,9 @@ fn main() -> ExitCode {
     let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));
+    if let Err(error) = mainstay::raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of open files is not raised");
+    }
     let done = match &arguments.command {
         Command::Check(check) => check::run(check, common, &screen),
         Command::Tools(tools) => tools::run(tools, common, &screen),
@@ -68,7 +71,8 @@ fn main() -> ExitCode {
 fn logged(arguments: &Arguments) -> Logged {
     match &arguments.command {
         Command::Serve(_) if !arguments.common.quiet => Logged::Changes,
-        Command::Serve(_) | Command::Wrap(_) => Logged::Problems,
+        Command::Serve(_) => Logged::Problems,
+        Command::Wrap(_) => Logged::GivenUp,
         Command::Check(_)
         | Command::Tools(_)
         | Command::Describe(_)

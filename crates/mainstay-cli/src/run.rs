@@ -39,23 +39,25 @@ async fn supervise(
     work: impl AsyncFnOnce(&Fleet) -> Done,
     interrupted: impl FnOnce(Exit) -> Done,
 ) -> Done {
+    // Before anything is started: a signal that comes then must end it.
+    let signals = Signals::listen()?;
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
     let fleet = builder.start(setup.servers.iter().cloned());
     let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
-    until_signalled(screen, work(&fleet), interrupted, close).await
+    until_signalled(screen, signals, work(&fleet), interrupted, close).await
 }
 
 /// Works until it is done or a signal comes, and closes the servers.
 async fn until_signalled(
     screen: &Screen,
+    mut signals: Signals,
     work: impl Future<Output = Done>,
     interrupted: impl FnOnce(Exit) -> Done,
     close: impl Future<Output = ()>,
 ) -> Done {
-    let mut signals = Signals::listen()?;
     let done = tokio::select! {
         done = work => done,
         exit = signals.next() => {

@@ -106,7 +106,7 @@ impl Page {
             }
         }
         if let Some(mend) = &server.mend {
-            text.push(self.prose("mend", Ink::None, &mend.advice));
+            text.push(self.prose("remedy", Ink::None, &mend.advice));
             // Not wrapped: it is to be copied.
             text.push(self.verbatim("", mend.command.as_slice()));
         }

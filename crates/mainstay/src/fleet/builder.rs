@@ -1,6 +1,7 @@
 //! How a fleet is made.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -12,6 +13,7 @@ use crate::catalog::{Publisher, STORE_TARGET, Store};
 use crate::config::ServerConfig;
 use crate::event::EventLog;
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
+use crate::keeper::turns::Turns;
 use crate::keeper::{Inbox, Keeper};
 use crate::process::Curfew;
 use crate::protocol::{Introduction, named};
@@ -25,6 +27,7 @@ pub struct FleetBuilder {
     client: Option<(String, String)>,
     introduction: Option<Introduction>,
     store: Option<PathBuf>,
+    turns: Option<Turns>,
 }
 
 impl FleetBuilder {
@@ -65,6 +68,15 @@ impl FleetBuilder {
         self
     }
 
+    /// How many servers start their processes at one time (default: two for each processor, at least four, for all fleets of
+    /// this process together). The others wait for their turn: those that a call waits for come first, lazy ones last. A turn
+    /// ends when its server is up or has failed, when its processes are idle, and after 10 s at the latest.
+    #[must_use]
+    pub fn starts_at_once(mut self, limit: NonZeroUsize) -> Self {
+        self.turns = Some(Turns::new(limit.get()));
+        self
+    }
+
     /// Keeps nothing on disk, and reads nothing from there.
     #[must_use]
     pub fn without_store(mut self) -> Self {
@@ -96,6 +108,7 @@ impl FleetBuilder {
             events: EventLog::new(),
             publisher: Mutex::new(publisher),
             store: self.store.as_deref().and_then(open_store),
+            turns: self.turns.unwrap_or_else(Turns::of_this_process),
             curfew: Curfew::default(),
         });
         let mut kept = BTreeMap::new();

@@ -6,6 +6,7 @@ use crate::catalog::{Publisher, Store};
 use crate::config::Identity;
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
+use crate::keeper::turns::Turns;
 use crate::process::Curfew;
 use crate::protocol::Introduction;
 
@@ -18,6 +19,8 @@ pub(crate) struct Shared {
     /// Writers of the published catalog take turns; readers never come here.
     pub(crate) publisher: Mutex<Publisher>,
     pub(crate) store: Option<Arc<Store>>,
+    /// Who may start a process now.
+    pub(crate) turns: Turns,
     /// Called when the fleet is closed.
     pub(crate) curfew: Curfew,
 }

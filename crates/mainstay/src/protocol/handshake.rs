@@ -341,6 +341,7 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
         | HttpFailure::ForeignAddress { .. }
         | HttpFailure::Compressed { .. }
         | HttpFailure::ConnectFailed { .. }
+        | HttpFailure::LocalLack { .. }
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }
         | HttpFailure::Aborted => Err(HandshakeError::Failed(RequestError::Send(failure))),

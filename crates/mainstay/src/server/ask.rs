@@ -9,7 +9,7 @@ use super::error::CallError;
 use super::options::CallOptions;
 use crate::connection::MAX_SUBSCRIPTIONS;
 use crate::protocol::Era;
-use crate::wire::{RawJson, RequestError};
+use crate::wire::{Params, RawJson, RequestError};
 
 /// A resource subscription or a log level could not be set.
 pub type WishError = CallError;
@@ -53,7 +53,7 @@ impl Server {
             .call(
                 Call {
                     method: "tools/call",
-                    params: Some(params),
+                    params: Some(params).into(),
                     repeatable: Repeatable::AsHinted(tool),
                 },
                 &options,
@@ -118,7 +118,7 @@ impl Server {
             .call(
                 Call {
                     method,
-                    params,
+                    params: params.into(),
                     repeatable: Repeatable::Never,
                 },
                 &options,
@@ -129,15 +129,19 @@ impl Server {
     /// Passes a request on as it is, names and all. Its method tells whether it may be made again when it may have run:
     /// what only lists, gets, reads or completes may; a tool may as it hints; nothing else.
     ///
+    /// Parameters that were read on the way are not read again, and what was edited of them is put together as they are
+    /// written.
+    ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub async fn forward(
         &self,
         method: &str,
-        params: Option<RawJson>,
+        params: impl Into<Params>,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
+        let params = params.into();
         if method == "tools/call" {
-            self.check_shown(params.as_ref())?;
+            self.check_shown(&params)?;
         }
         let repeatable = match method {
             "tools/call" => Repeatable::AsNamedHints,
@@ -162,7 +166,7 @@ impl Server {
     }
 
     /// Refuses a call of a tool that is hidden. Where none is, nobody looks at the name.
-    fn check_shown(&self, params: Option<&RawJson>) -> Result<(), CallError> {
+    fn check_shown(&self, params: &Params) -> Result<(), CallError> {
         let settings = self.0.settings.load();
         if !settings.view.hides() {
             return Ok(());
@@ -186,7 +190,7 @@ impl Server {
             .call(
                 Call {
                     method,
-                    params: Some(params),
+                    params: Some(params).into(),
                     repeatable: Repeatable::Always,
                 },
                 &options,

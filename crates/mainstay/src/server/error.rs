@@ -286,6 +286,7 @@ impl CallError {
             Some(
                 HttpFailure::SessionLost { .. }
                 | HttpFailure::ConnectFailed { .. }
+                | HttpFailure::LocalLack { .. }
                 | HttpFailure::Broken { .. },
             ) => Self::Lost {
                 server,

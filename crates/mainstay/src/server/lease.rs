@@ -52,6 +52,7 @@ impl Slot {
     async fn wait(&self, after: Option<Generation>, deadline: Instant) -> Result<Arc<Connection>, CallError> {
         let mut status = self.status.subscribe();
         let wait = Wait::begun(&status.borrow());
+        let mut promoted = None;
         loop {
             let seen = status.borrow_and_update().clone();
             if let Some(connection) = self.usable(after) {
@@ -62,6 +63,11 @@ impl Slot {
                 return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
             }
             self.wake_if_resting(&seen);
+            // Once for each generation: what the keeper makes of it is a change of the status, too.
+            if seen.is_queued() && promoted != seen.generation {
+                promoted = seen.generation;
+                self.inbox.command(Command::Demand);
+            }
             if status.changed().await.is_err() {
                 return Err(CallError::NotConnected(Box::new(self.not_connected())));
             }

@@ -192,6 +192,12 @@ impl Reason {
 }
 
 impl Status {
+    /// Whether it waits for its turn to start. A server that a call waits for comes before those that nobody waits for.
+    pub(crate) fn is_queued(&self) -> bool {
+        let start = self.start.as_ref();
+        start.is_some_and(|start| start.stage == StartStage::Waiting)
+    }
+
     /// Whether the server is on its way up: being started, introducing itself, or listed. It is not while it waits for its next
     /// attempt after one that failed, nor while nothing is under way.
     pub fn is_starting(&self) -> bool {

@@ -89,6 +89,11 @@ impl HttpTarget {
         &self.headers
     }
 
+    /// The token that every request carries.
+    pub(crate) fn bearer_token(&self) -> Option<&Secret> {
+        self.bearer_token.as_ref()
+    }
+
     /// The unix-domain socket that is connected to instead of the host of the address.
     pub fn unix_socket(&self) -> Option<&Path> {
         self.unix_socket.as_ref().map(FilePath::path)
