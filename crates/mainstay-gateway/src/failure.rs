@@ -90,11 +90,13 @@ fn words(error: &CallError) -> String {
             server,
             kind,
             outcome,
+            noise,
             ..
         } => format!(
-            "Server {server} did not answer in time ({}). {}",
+            "Server {server} did not answer in time ({}). {}{}",
             late(*kind),
-            ran(*outcome)
+            ran(*outcome),
+            misplaced(noise.as_deref())
         ),
         CallError::Lost {
             server,
@@ -277,6 +279,16 @@ fn advice(now: &NotConnected) -> String {
             "Call it again in a moment.".to_owned()
         }
     }
+}
+
+/// Text of the server where only messages may be.
+fn misplaced(noise: Option<&str>) -> String {
+    noise.map_or_else(String::new, |example| {
+        format!(
+            " Meanwhile the server wrote text to stdout that is no JSON-RPC message (\"{example}\"); it must write it to \
+             stderr."
+        )
+    })
 }
 
 fn late(kind: TimeoutKind) -> &'static str {

@@ -48,7 +48,7 @@ mod wire;
 
 pub use catalog::{
     About, CacheScope, Caching, Catalog, CatalogHash, CatalogReader, Diagnostic, Fault, Freshness, Hints,
-    Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog,
+    Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog, public_name,
 };
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};

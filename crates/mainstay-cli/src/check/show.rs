@@ -117,7 +117,7 @@ impl Page {
     fn login(&self, challenge: &Challenge) -> Text {
         let mut text = self.verbatim("login", challenge.resource_metadata.as_slice());
         if !challenge.scopes.is_empty() {
-            text.push(self.prose("scopes", Ink::None, &challenge.scopes.join(" ")));
+            text.push(self.prose("scopes", Ink::None, challenge.scopes.join(" ")));
         }
         text
     }

@@ -105,17 +105,10 @@ fn named_in(catalog: &Catalog, request: &Request<'_>) -> Result<(String, RawJson
     Ok((server, params.to_raw()))
 }
 
-/// The server that a resource belongs to: the one that lists it, or that has a template for it.
+/// The server that a resource belongs to.
 fn owner(catalog: &Catalog, uri: &str, era: Era) -> Result<String, RpcError> {
-    if let Some(resource) = catalog.resource(uri) {
-        return Ok(resource.server().to_owned());
-    }
-    let template = catalog
-        .templates()
-        .iter()
-        .find(|template| fits(template.original(), uri));
-    if let Some(template) = template {
-        return Ok(template.server().to_owned());
+    if let Some(server) = catalog.owner(uri) {
+        return Ok(server.to_owned());
     }
     let code = match era {
         Era::Legacy => RESOURCE_NOT_FOUND,
@@ -169,48 +162,4 @@ pub(super) fn string(object: &Object, field: &str) -> Result<String, RpcError> {
 
 pub(super) fn unknown(what: &str, name: &str) -> RpcError {
     invalid_params(format!("there is no {what} {name}"))
-}
-
-/// Whether a uri can be an expansion of a template: its fixed parts come in their order, with something between them.
-fn fits(template: &str, uri: &str) -> bool {
-    let Some((head, mut parts)) = template.split_once('{') else {
-        return template == uri;
-    };
-    let Some(mut rest) = uri.strip_prefix(head) else {
-        return false;
-    };
-    loop {
-        let Some((_variable, fixed)) = parts.split_once('}') else {
-            return false;
-        };
-        match fixed.split_once('{') {
-            None => return rest.ends_with(fixed),
-            Some((fixed, more)) => {
-                let Some(at) = rest.find(fixed) else { return false };
-                rest = &rest[at + fixed.len()..];
-                parts = more;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fits;
-
-    #[test]
-    fn a_uri_fits_the_template_it_can_come_from() {
-        for (template, uri, expected) in [
-            ("file:///{path}", "file:///a/b", true),
-            ("db://{table}/rows/{id}", "db://users/rows/7", true),
-            ("db://{table}/rows/{id}", "db://users/cols/7", false),
-            ("note://{name}.txt", "note://a.txt", true),
-            ("note://{name}.txt", "note://a.txt.bak", false),
-            ("static://x", "static://x", true),
-            ("static://x", "static://xy", false),
-            ("{+whole}", "anything:at/all", true),
-        ] {
-            assert_eq!(fits(template, uri), expected, "{template} {uri}");
-        }
-    }
 }

@@ -181,6 +181,10 @@ impl<T> Table<T> {
         self.index.get(name).map(|&at| &self.list[at])
     }
 
+    pub(super) fn list(&self) -> &[Offer<T>] {
+        &self.list
+    }
+
     pub(super) fn push(&mut self, offer: Offer<T>) {
         let name = Arc::clone(offer.shared_name());
         self.index.entry(name).or_insert(self.list.len());

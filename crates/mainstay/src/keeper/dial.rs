@@ -250,24 +250,24 @@ impl Dial {
         }
         match self.approach(&self.slot.settings.load()) {
             Approach::FindOut(None) => {
-                format!("{error}: it answered neither server/discover nor initialize; {INITIALIZE_NEXT}")
+                format!("{error}; it answered neither server/discover nor initialize; {INITIALIZE_NEXT}")
             }
             Approach::FindOut(Some(Era::Modern)) => format!(
-                "{error}: it answered neither server/discover nor initialize (\"era\": \"legacy\" in the server's \
+                "{error}; it answered neither server/discover nor initialize (\"era\": \"legacy\" in the server's \
                  configuration skips the first)"
             ),
             Approach::FindOut(Some(Era::Legacy)) => format!(
-                "{error}: it did not answer initialize (\"era\": \"modern\" in the server's configuration begins with \
+                "{error}; it did not answer initialize (\"era\": \"modern\" in the server's configuration begins with \
                  server/discover)"
             ),
             Approach::Pinned(Era::Legacy) => {
                 format!(
-                    "{error}: it did not answer initialize, and \"era\": \"legacy\" rules out server/discover"
+                    "{error}; it did not answer initialize, and \"era\": \"legacy\" rules out server/discover"
                 )
             }
             Approach::Pinned(Era::Modern) => {
                 format!(
-                    "{error}: it did not answer server/discover, and \"era\": \"modern\" rules out initialize"
+                    "{error}; it did not answer server/discover, and \"era\": \"modern\" rules out initialize"
                 )
             }
         }

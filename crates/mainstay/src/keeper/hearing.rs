@@ -8,6 +8,7 @@ use mainstay_lifecycle::{Generation, Input, Listing};
 use super::dial::Lesson;
 use super::{Keeper, Report, listing, recovery};
 use crate::event::Trouble;
+use crate::server::noise;
 
 impl Keeper {
     /// Takes a report. What it carries counts only if its generation is the current one; the machine sees it either way.
@@ -48,10 +49,11 @@ impl Keeper {
             Report::ListFailed(generation, error) => {
                 if current == Some(generation) {
                     tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
-                    let trouble =
-                        Trouble::new(&self.slot, Some(generation), format!("listing failed: {error}"))
-                            .asking_for(error.challenge())
-                            .over_http(error.http());
+                    let noise = noise::say(self.slot.noise.of(generation).as_deref());
+                    let message = format!("listing failed: {error}{noise}");
+                    let trouble = Trouble::new(&self.slot, Some(generation), message)
+                        .asking_for(error.challenge())
+                        .over_http(error.http());
                     self.listings.failed = self.listings.started;
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);

@@ -339,6 +339,7 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
         | HttpFailure::Throttled { .. }
         | HttpFailure::Redirect { .. }
         | HttpFailure::ForeignAddress { .. }
+        | HttpFailure::Compressed { .. }
         | HttpFailure::ConnectFailed { .. }
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }

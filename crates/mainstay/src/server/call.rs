@@ -241,6 +241,7 @@ impl Making<'_> {
             hold: None,
         };
         let generation = connection.generation;
+        let began = Instant::now();
         let error = match connection.request(self.method, self.params.clone(), asking).await {
             Ok(result) => {
                 slot.answered(connection);
@@ -257,7 +258,8 @@ impl Making<'_> {
             | RequestError::Send(_) => None,
         };
         let broke = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
-        let error = CallError::of(error, slot.name.clone(), generation, trouble);
+        let error = CallError::of(error, slot.name.clone(), generation, trouble)
+            .amid(slot.noise.since(generation, began));
         Err(Missed { error, broke })
     }
 

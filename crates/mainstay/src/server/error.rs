@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Generation, StateKind};
 
-use super::{Reason, Status};
+use super::{Reason, Status, noise};
 use crate::PlainText;
 use crate::event::Trouble;
 use crate::transport::http::Challenge;
@@ -37,7 +37,7 @@ pub enum CallError {
         now: Box<NotConnected>,
     },
     /// The server did not answer in time. It was told to cancel, and the connection is kept.
-    #[error("server {server} did not answer in time ({kind}); the call {}", may_have_run(*.outcome))]
+    #[error("server {server} did not answer in time ({kind}); the call {}{}", may_have_run(*.outcome), noise::say(.noise.as_deref()))]
     TimedOut {
         /// Which server.
         server: Arc<str>,
@@ -47,6 +47,8 @@ pub enum CallError {
         kind: TimeoutKind,
         /// Whether it may have run.
         outcome: Outcome,
+        /// What the server wrote to stdout meanwhile that is no message: cleaned, shortened, one line of it.
+        noise: Option<Arc<str>>,
     },
     /// The connection was lost while the call was pending. Over HTTP that may be the call's own connection alone.
     #[error("the connection to server {server} was lost ({}); the call {}", why(.reason, .trouble.as_deref()), may_have_run(*.outcome))]
@@ -227,6 +229,14 @@ impl CallError {
         Some(at.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
+    /// The same failure of a call during which the server wrote this to its output.
+    pub(super) fn amid(mut self, heard: Option<Arc<str>>) -> Self {
+        if let Self::TimedOut { noise, .. } = &mut self {
+            *noise = heard;
+        }
+        self
+    }
+
     pub(super) fn of(
         error: RequestError,
         server: Arc<str>,
@@ -250,6 +260,7 @@ impl CallError {
                 generation,
                 kind,
                 outcome,
+                noise: None,
             },
             RequestError::Send(failure) => Self::of_send(&failure, server, generation, trouble),
             RequestError::Lost { end, .. } => Self::Lost {

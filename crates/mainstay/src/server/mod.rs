@@ -8,6 +8,7 @@ mod call;
 mod error;
 mod following;
 mod lease;
+pub(crate) mod noise;
 mod notify;
 mod options;
 mod ping;

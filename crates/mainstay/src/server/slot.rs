@@ -8,6 +8,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use mainstay_lifecycle::{Desired, StateKind};
 use tokio::sync::watch;
 
+use super::noise::StdoutNoise;
 use super::{Settings, Status};
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ServerConfig;
@@ -30,6 +31,7 @@ pub(crate) struct Slot {
     /// Shared with the transport, which reads there what a call shows in headers.
     pub(crate) catalog: Arc<ArcSwapOption<ServerCatalog>>,
     pub(crate) stderr: Arc<StderrRing>,
+    pub(crate) noise: StdoutNoise,
     /// Calls that wait for a connection.
     pub(crate) waiting: AtomicUsize,
     stale: AtomicU64,
@@ -76,6 +78,7 @@ impl Slot {
             about: ArcSwapOption::empty(),
             catalog: Arc::default(),
             stderr: Arc::default(),
+            noise: StdoutNoise::default(),
             waiting: AtomicUsize::new(0),
             stale: AtomicU64::new(0),
             interests: Mutex::default(),

@@ -79,6 +79,7 @@ fn every_error() -> Vec<CallError> {
                 generation,
                 kind: TimeoutKind::Total,
                 outcome,
+                noise: None,
             },
             CallError::Lost {
                 server: server.clone(),

@@ -33,6 +33,11 @@ pub(crate) trait Handler: Send + Sync + 'static {
 
     /// Notifications may have gone unheard.
     fn missed(&self) {}
+
+    /// The far side wrote this, which is no message; a long line may be cut.
+    fn noise(&self, text: &[u8]) {
+        let _ = text;
+    }
 }
 
 /// A handle to one end of a connection. Clones are the same end.
@@ -114,6 +119,7 @@ impl Peer {
             (&shared.telling, Purpose::Notification)
         };
         let line = write::notification(method, params);
+        shared.pending.tell();
         let sending = async {
             let room = telling.room(line.len()).await;
             let frame = Frame::new(line, purpose);
@@ -139,6 +145,7 @@ impl Peer {
     /// Tells if there is room in the queue now; `false` when it was dropped.
     pub(crate) fn try_notify(&self, method: &str, params: Option<&RawJson>) -> bool {
         let frame = Frame::new(write::notification(method, params), Purpose::Notification);
+        self.shared().pending.tell();
         self.shared().send_or_drop(frame)
     }
 
