@@ -20,12 +20,16 @@ pub enum Timer {
     Close,
     /// The end of a pause: the next dial.
     Start,
+    /// A turn to start that must come.
+    Turn,
     /// A dial and handshake that must not hang.
     Open,
     /// A listing that must not hang.
     List,
     /// A listing that is due: something changed, failed, or wants to be confirmed.
     Relist,
+    /// A listing that has lived its time.
+    Expiry,
     /// Living this long proves a connection.
     Proof,
     /// Time to see whether the server was silent.
@@ -39,7 +43,8 @@ pub enum Timer {
 }
 
 impl Machine {
-    /// The next deadline. `None` only where there is nothing to wait for: at rest, or live with nothing left to prove.
+    /// The next deadline. `None` only where there is nothing to wait for: at rest, or live with nothing left to prove and
+    /// nothing that expires.
     pub fn deadline(&self) -> Option<Deadline> {
         let close = self.closing.as_ref().map(|closing| Deadline {
             at: closing.by,
@@ -53,7 +58,7 @@ impl Machine {
             State::Connecting(attempt) | State::Reconnecting(attempt) => self.of_attempt(attempt),
             State::Connected(live) => of_live(live),
             State::Disconnected(Rest::BudgetSpent(at, _)) => deadline(*at, Timer::SlowProbe),
-            State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
             | State::Disabled
             | State::Disabling
             | State::PermanentlyFailed => None,
@@ -65,6 +70,7 @@ impl Machine {
             // While the old connection closes, its deadline is the one to wait for.
             Attempt::Pausing(..) if self.closing.is_some() => None,
             Attempt::Pausing(at, _) => deadline(*at, Timer::Start),
+            Attempt::Queued(_, by) => deadline(*by, Timer::Turn),
             Attempt::Opening(_, by) => deadline(*by, Timer::Open),
             Attempt::Listing(opened) => {
                 let soonest = [of_refresh(&opened.refresh), of_watch(&opened.watch)];
@@ -100,7 +106,7 @@ fn of_watch(watch: &Watch) -> Option<Deadline> {
 
 fn of_refresh(refresh: &Refresh) -> Option<Deadline> {
     match refresh.step {
-        RefreshStep::Fresh => None,
+        RefreshStep::Fresh { until, .. } => until.and_then(|at| deadline(at, Timer::Expiry)),
         RefreshStep::Due(at) => deadline(at, Timer::Relist),
         RefreshStep::Running { by, .. } => deadline(by, Timer::List),
     }

@@ -1,6 +1,7 @@
 //! Where a server is in its life. Data lives in the state that owns it; every state that waits names its deadline.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::time::{Generation, Moment};
 
@@ -29,6 +30,8 @@ pub enum State {
 pub enum Attempt {
     /// The next dial starts at this moment, or when the old connection is closed, whichever is later.
     Pausing(Moment, Pause),
+    /// Waiting for its turn to start, among other servers; over at the deadline.
+    Queued(Generation, Moment),
     /// Dialling; over at the deadline.
     Opening(Generation, Moment),
     /// Open, and being listed.
@@ -47,6 +50,8 @@ pub enum Pause {
     Absent(Generation),
     /// The bucket of starts is empty.
     Token,
+    /// This machine lacked something that a start needs.
+    Lack,
 }
 
 /// A connection that is open, and whose first listing is not done.
@@ -83,8 +88,11 @@ pub struct Refresh {
 /// Where a listing is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RefreshStep {
-    /// What was listed is current.
-    Fresh,
+    /// What was listed is current; it expires at this moment, if ever. `ttl` is what the server said of that.
+    Fresh {
+        ttl: Option<Duration>,
+        until: Option<Moment>,
+    },
     /// A listing is due at this moment.
     Due(Moment),
     /// A listing runs, until this deadline; `again` when something changed meanwhile.
@@ -112,6 +120,8 @@ pub enum Rest {
     Idle,
     /// The server wants a login.
     AuthRequired,
+    /// Lost, and not to be started again unaided: the next call starts it, but not before this moment.
+    Lost(Moment),
     /// The budget of failures in a row is spent; the next slow probe comes at this moment, after this kind of pause.
     BudgetSpent(Moment, Pause),
 }
@@ -153,10 +163,14 @@ impl State {
     pub const fn generation(&self) -> Option<Generation> {
         match self {
             Self::Connecting(
-                Attempt::Opening(generation, _) | Attempt::Listing(Opened { generation, .. }),
+                Attempt::Queued(generation, _)
+                | Attempt::Opening(generation, _)
+                | Attempt::Listing(Opened { generation, .. }),
             )
             | Self::Reconnecting(
-                Attempt::Opening(generation, _) | Attempt::Listing(Opened { generation, .. }),
+                Attempt::Queued(generation, _)
+                | Attempt::Opening(generation, _)
+                | Attempt::Listing(Opened { generation, .. }),
             )
             | Self::Connected(Live { generation, .. }) => Some(*generation),
             Self::Connecting(Attempt::Pausing(..))
@@ -175,20 +189,25 @@ impl State {
             | Self::Reconnecting(Attempt::Pausing(_, pause))
             | Self::Disconnected(Rest::BudgetSpent(_, pause)) => match pause {
                 Pause::Absent(generation) => Some(*generation),
-                Pause::None | Pause::Backoff | Pause::Token => None,
+                Pause::None | Pause::Backoff | Pause::Token | Pause::Lack => None,
             },
-            Self::Connecting(Attempt::Opening(..) | Attempt::Listing(..))
-            | Self::Reconnecting(Attempt::Opening(..) | Attempt::Listing(..))
+            Self::Connecting(Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..))
+            | Self::Reconnecting(Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..))
             | Self::Connected(_)
             | Self::Disabled
             | Self::Disabling
-            | Self::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | Self::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
             | Self::PermanentlyFailed => None,
         }
     }
 }
 
 impl Live {
+    /// Calls that failed in transport or timed out, in a row.
+    pub const fn call_failures(&self) -> u32 {
+        self.call_failures
+    }
+
     /// Whether the connection has completed a call or lived through the stable period.
     pub const fn is_proven(&self) -> bool {
         self.proven_at.is_none()

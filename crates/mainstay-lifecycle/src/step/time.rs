@@ -29,9 +29,11 @@ impl Step<'_> {
                 self.close_ended();
             }
             Timer::Start => self.start_if_due(),
+            // It is the others here that keep it from starting, not the server.
+            Timer::Turn => self.open_failed(Cause::OpenTimedOut, Recovery::RetryLack),
             Timer::Open => self.open_failed(Cause::OpenTimedOut, Recovery::Retry),
             Timer::List => self.list_failed(Recovery::Retry),
-            Timer::Relist => self.relist(),
+            Timer::Relist | Timer::Expiry => self.relist(),
             Timer::Proof => self.prove(),
             Timer::Silence => self.look(vitals),
             Timer::Answer => self.unanswered(vitals),

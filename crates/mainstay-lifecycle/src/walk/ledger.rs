@@ -10,7 +10,7 @@ pub(super) use current::{Current, Phase};
 
 use crate::effect::{Effect, Manner};
 use crate::input::{Input, Recovery, Vitals};
-use crate::policy::{Bucket, Policy};
+use crate::policy::{Bucket, Policy, WhenLost};
 use crate::state::{Rest, State, StateKind};
 use crate::time::{Generation, Moment};
 use crate::walk::broken::Broken;
@@ -23,12 +23,16 @@ pub(super) struct Ledger {
     pub(super) closing: Option<Closing>,
     pub(super) wanted: bool,
     pub(super) failures: u32,
+    /// Somebody asked for the next dial, or the policy asked for it when the connection was lost.
+    pub(super) asked_for: bool,
     /// No dial before this moment: the pause that was announced.
     pub(super) not_before: Moment,
     /// The generation that found nobody there, until its pause is over or nobody cares any more.
     pub(super) absent: Option<Generation>,
     /// When the bucket will be full again: tokens and refill time in one number, by other arithmetic than the machine's.
     pub(super) full_at: Moment,
+    /// The next start is the first, which is free: none was made, or this machine lacked something for it.
+    pub(super) first_is_free: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,9 +70,11 @@ impl Ledger {
             closing: None,
             wanted: false,
             failures: 0,
+            asked_for: false,
             not_before: now,
             absent: None,
             full_at: now,
+            first_is_free: true,
         }
     }
 
@@ -86,15 +92,22 @@ impl Ledger {
     /// Takes note of an input that met the state `kind`.
     pub(super) fn hear(&mut self, input: &Input, now: Moment, policy: &Policy, kind: StateKind) -> Verdict {
         match input {
-            Input::Enable { .. } => self.enable(now, kind),
+            Input::Enable { dormant } => {
+                self.asked_for |= !dormant || kind == StateKind::PermanentlyFailed;
+                self.enable(now, kind)
+            }
             Input::Disable => {
                 self.wanted = false;
+                self.asked_for = false;
                 self.pause_ends(now);
                 Verdict::ends(End::Wish(Manner::Cut))
             }
             Input::Restart => self.renew(now, Manner::Cut),
             Input::Replace => self.renew(now, Manner::Drain),
-            Input::Demand | Input::Login => Verdict::default(),
+            Input::Demand | Input::Login => {
+                self.asked_for = true;
+                Verdict::default()
+            }
             Input::Timer(vitals) => self.time(*vitals, now, policy),
             Input::Closed(_) => {
                 self.closing = None;
@@ -104,9 +117,13 @@ impl Ledger {
                 self.pause_ends(now);
                 Verdict::default()
             }
-            Input::Adjust(_) => self.report(Current::watched_anew),
+            Input::Adjust(_) => self.report(|current| current.adjusted(now, policy)),
+            Input::Begun(_) => self.report(|current| current.begun(now, policy)),
             Input::Opened(_) => self.report(Current::opened),
-            Input::OpenFailed(_, recovery) => self.report(|current| current.open_failed(*recovery)),
+            Input::OpenFailed(_, recovery) => {
+                let verdict = self.report(|current| current.open_failed(*recovery));
+                self.forgive_lack(verdict, now, policy)
+            }
             Input::Listed(_, listing) => self.report(|current| current.listed(*listing, now, policy)),
             Input::ListFailed(_, recovery) => {
                 self.report(|current| current.list_failed(*recovery, now, policy))
@@ -117,9 +134,7 @@ impl Ledger {
                 if let Some(current) = self.current.as_mut().filter(|current| current.is_listed()) {
                     self.failures = 0;
                     if std::mem::take(&mut current.costs_token) {
-                        let full_at = self.full_at.since_origin();
-                        let sooner = full_at.saturating_sub(policy.bucket.refill_every);
-                        self.full_at = Moment::new(sooner).max(now);
+                        self.give_token_back(now, &policy.bucket);
                     }
                 }
                 self.report(Current::call_answered)
@@ -144,6 +159,7 @@ impl Ledger {
             return Verdict::default();
         }
         self.failures = 0;
+        self.asked_for = true;
         self.pause_ends(now);
         self.full_at = now;
         Verdict::ends(End::Wish(manner))
@@ -161,10 +177,30 @@ impl Ledger {
         if verdict.proof_due && verdict.end.is_none() {
             self.failures = 0;
         }
+        let verdict = self.forgive_lack(verdict, now, policy);
         Verdict {
             abandon: overdue.map(|closing| closing.generation),
             ..verdict
         }
+    }
+
+    /// A start that this machine lacked something for costs nothing: it gives its token back, or is still the first.
+    fn forgive_lack(&mut self, verdict: Verdict, now: Moment, policy: &Policy) -> Verdict {
+        if verdict.end == Some(End::Loss(Recovery::RetryLack))
+            && let Some(current) = &mut self.current
+        {
+            if std::mem::take(&mut current.costs_token) {
+                self.give_token_back(now, &policy.bucket);
+            } else {
+                self.first_is_free = true;
+            }
+        }
+        verdict
+    }
+
+    fn give_token_back(&mut self, now: Moment, bucket: &Bucket) {
+        let sooner = self.full_at.since_origin().saturating_sub(bucket.refill_every);
+        self.full_at = Moment::new(sooner).max(now);
     }
 
     /// Books what a report does to the current connection. A loss is a failure if a retry may mend it, and if the
@@ -181,7 +217,8 @@ impl Ledger {
                 | Recovery::RetryAfter(_)
                 | Recovery::RetryOnReturn,
             )) => !current.is_proven(),
-            Some(End::Loss(Recovery::Login | Recovery::GiveUp) | End::Wish(_)) | None => false,
+            Some(End::Loss(Recovery::RetryLack | Recovery::Login | Recovery::GiveUp) | End::Wish(_))
+            | None => false,
         };
         self.failures += u32::from(counts);
         verdict
@@ -240,10 +277,13 @@ impl Ledger {
         if !self.wanted {
             return Err(Broken::OpenedUnwanted);
         }
+        if !self.asked_for {
+            return Err(Broken::OpenedUnasked);
+        }
         if now < self.not_before {
             return Err(Broken::OpenedTooSoon);
         }
-        let costs_token = self.opened > 0;
+        let costs_token = !std::mem::take(&mut self.first_is_free);
         if costs_token {
             if now < self.token_at(&policy.bucket) {
                 return Err(Broken::BucketIgnored);
@@ -268,8 +308,14 @@ impl Ledger {
     ) -> Result<(), Broken> {
         let due = match verdict.end {
             Some(End::Wish(manner)) => manner,
-            Some(End::Loss(_)) => Manner::Cut,
-            None if verdict.may_stop => Manner::Cut,
+            Some(End::Loss(recovery)) => {
+                self.asked_for = self.goes_on(recovery, policy);
+                Manner::Cut
+            }
+            None if verdict.may_stop => {
+                self.asked_for = false;
+                Manner::Cut
+            }
             None => return Err(Broken::CloseUndue),
         };
         if self.generation() != Some(generation) {
@@ -289,6 +335,17 @@ impl Ledger {
             by: now + patience,
         });
         Ok(())
+    }
+
+    /// Whether a loss is followed by a dial that nobody has to ask for.
+    fn goes_on(&self, recovery: Recovery, policy: &Policy) -> bool {
+        match (recovery, policy.when_lost) {
+            (Recovery::Login | Recovery::GiveUp, _) => false,
+            (Recovery::RetryOtherwise, WhenLost::Rest) => self.failures < policy.budget.get(),
+            (Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryOnReturn, WhenLost::Rest) => false,
+            // What this machine lacked is no loss of the server: the start that was asked for goes on.
+            (Recovery::RetryLack, WhenLost::Rest) | (_, WhenLost::Restart) => true,
+        }
     }
 
     /// A wish cuts what was draining.

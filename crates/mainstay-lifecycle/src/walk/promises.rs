@@ -3,7 +3,7 @@
 use crate::effect::{Effect, Transition};
 use crate::input::{Input, Recovery};
 use crate::machine::{Desired, Machine};
-use crate::policy::WhenSpent;
+use crate::policy::{WhenLost, WhenSpent};
 use crate::state::{Attempt, Live, Pause, Refresh, RefreshStep, Rest, State, StateKind, Watch};
 use crate::time::Moment;
 use crate::walk::broken::Broken;
@@ -79,6 +79,7 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
     let wanted = match verdict.end {
         Some(End::Loss(Recovery::Retry | Recovery::RetryOtherwise | Recovery::RetryOnReturn)) => now,
         Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause,
+        Some(End::Loss(Recovery::RetryLack)) => return lack_judged(next, now),
         Some(End::Loss(Recovery::Login)) => {
             let asks = next.machine.state == State::Disconnected(Rest::AuthRequired);
             return ensure(asks, Broken::LossMisjudged);
@@ -91,6 +92,13 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
         }
         Some(End::Wish(_)) | None => return Ok(()),
     };
+    let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherwise));
+    if policy.when_lost == WhenLost::Rest && !(otherwise && failures < policy.budget.get()) {
+        next.ledger.not_before = wanted;
+        next.ledger.absent = None;
+        let rests = next.machine.state == State::Disconnected(Rest::Lost(wanted));
+        return ensure(rests, Broken::LossMisjudged);
+    }
     let (earliest, latest, at) = match (&next.machine.state, policy.when_spent) {
         (State::PermanentlyFailed, WhenSpent::GiveUp) => {
             return ensure(failures >= policy.budget.get(), Broken::LossMisjudged);
@@ -101,7 +109,6 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
         }
         (State::Reconnecting(Attempt::Pausing(at, _)), _) => {
             ensure(failures < policy.budget.get(), Broken::LossMisjudged)?;
-            let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherwise));
             let latest = if otherwise {
                 now
             } else {
@@ -116,6 +123,17 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
     next.ledger.absent = next.ledger.lost().filter(|_| awaited);
     let bounded = earliest.max(wanted) <= at && at <= latest.max(wanted);
     ensure(bounded, Broken::LossMisjudged)
+}
+
+/// A lack of this machine leads to another attempt after its own pause, whatever became of the budget.
+fn lack_judged(next: &mut World, now: Moment) -> Result<(), Broken> {
+    let State::Reconnecting(Attempt::Pausing(at, Pause::Lack)) = next.machine.state else {
+        return Err(Broken::LossMisjudged);
+    };
+    next.ledger.not_before = at;
+    next.ledger.absent = None;
+    let pause = next.machine.policy.lack_pause;
+    ensure(now + pause / 2 <= at && at <= now + pause, Broken::LossMisjudged)
 }
 
 /// The machine is where the effects left it, and where the latest wish wants it.
@@ -170,10 +188,16 @@ fn attempt_agrees(
             let token_at = ledger.token_at(&next.machine.policy.bucket);
             let honest = match pause {
                 Pause::Token => *at == token_at && *at >= ledger.not_before,
-                Pause::None | Pause::Backoff | Pause::Absent(_) => *at <= ledger.not_before.max(now),
+                Pause::None | Pause::Backoff | Pause::Lack | Pause::Absent(_) => {
+                    *at <= ledger.not_before.max(now)
+                }
             };
             ensure(honest, Broken::BucketIgnored)
         }
+        (Attempt::Queued(_, by), Some(current)) => ensure(
+            current.phase == Phase::Queued { by: *by },
+            Broken::GenerationsDiffer,
+        ),
         (Attempt::Opening(_, by), Some(current)) => ensure(
             current.phase == Phase::Dialling { by: *by },
             Broken::GenerationsDiffer,
@@ -181,13 +205,14 @@ fn attempt_agrees(
         (Attempt::Listing(opened), Some(current)) => {
             ensure(current.phase == Phase::Open, Broken::GenerationsDiffer)?;
             ensure(
-                opened.refresh.step != RefreshStep::Fresh,
+                !matches!(opened.refresh.step, RefreshStep::Fresh { .. }),
                 Broken::ListingForgotten,
             )?;
             watch_agrees(next, &opened.watch, current, now)?;
             refresh_agrees(next, &opened.refresh, current, now)
         }
-        (Attempt::Pausing(..), Some(_)) | (Attempt::Opening(..) | Attempt::Listing(..), None) => {
+        (Attempt::Pausing(..), Some(_))
+        | (Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..), None) => {
             Err(Broken::GenerationsDiffer)
         }
     }
@@ -236,7 +261,14 @@ fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Momen
         Broken::HealthMiscounted,
     )?;
     let kept = match &refresh.step {
-        RefreshStep::Fresh => current.listing.is_none() && !current.owed,
+        RefreshStep::Fresh { until, .. } => {
+            let expires = match (until, current.expires) {
+                (Some(at), Some((earliest, latest))) => earliest <= *at && *at <= latest,
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            current.listing.is_none() && !current.owed && expires
+        }
         RefreshStep::Due(at) => {
             let soon = *at <= current.list_from.max(now + next.machine.policy.relist_pause);
             current.listing.is_none() && current.owed && soon
@@ -252,7 +284,7 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
     let deadline = subject.deadline(&next.machine).map(|deadline| deadline.at);
     let current = ledger.current.as_ref();
     let of_phase = current.and_then(|current| match current.phase {
-        Phase::Dialling { by } => Some(by),
+        Phase::Queued { by } | Phase::Dialling { by } => Some(by),
         Phase::Open => current.listing,
         Phase::Listed { proof_at } => proof_at,
     });
@@ -267,13 +299,14 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         State::Connecting(_)
         | State::Reconnecting(_)
         | State::Connected(_)
-        | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+        | State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
         | State::Disabled
         | State::Disabling
         | State::PermanentlyFailed => None,
     };
     let connected = matches!(next.machine.state, State::Connected(_));
-    let open = current.is_some_and(|current| !matches!(current.phase, Phase::Dialling { .. }));
+    let open = current
+        .is_some_and(|current| !matches!(current.phase, Phase::Queued { .. } | Phase::Dialling { .. }));
     let probe = policy.probe.as_ref().filter(|_| open);
     let idle = policy.idle_stop.filter(|_| connected);
     let awaited = [
@@ -282,6 +315,9 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         current.and_then(|current| current.listing),
         current.and_then(|current| current.asked).map(|(_, by)| by),
         relist,
+        current
+            .and_then(|current| current.expires)
+            .map(|(_, latest)| latest),
         dial,
         probe.map(|probe| now + probe.after_silence.max(probe.timeout)),
         idle.map(|idle| now + idle),

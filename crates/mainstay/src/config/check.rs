@@ -173,12 +173,14 @@ fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
 
 fn policy_durations(policy: &Policy) -> Vec<(&'static str, Duration)> {
     let mut durations = vec![
+        ("limits.turn", policy.limits.turn),
         ("limits.open", policy.limits.open),
         ("limits.list", policy.limits.list),
         ("limits.close", policy.limits.close),
         ("limits.drain", policy.limits.drain),
         ("restart.bucket.refill_every", policy.bucket.refill_every),
         ("restart.stable_after", policy.stable_after),
+        ("lack_pause", policy.lack_pause),
         ("restart.backoff.ceiling", policy.backoff.ceiling()),
     ];
     // The first pause is never above the ceiling, so a zero ceiling is one mistake, not two.
@@ -193,6 +195,7 @@ fn policy_durations(policy: &Policy) -> Vec<(&'static str, Duration)> {
         durations.push(("probe.after_silence", probe.after_silence));
         durations.push(("probe.timeout", probe.timeout));
     }
+    durations.extend(policy.expiry.every.map(|every| ("refresh_interval", every)));
     durations.extend(policy.idle_stop.map(|idle_stop| ("idle_stop", idle_stop)));
     durations
 }

@@ -1,6 +1,7 @@
 //! The effects of the machine, started one by one. Nothing here waits.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use mainstay_lifecycle::{
@@ -11,10 +12,12 @@ use super::custody::Custody;
 use super::dial::{Dial, DialError, Lesson, TooSlow};
 use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
+use super::turns::{Rank, Waiter};
 use super::{Keeper, Report, draw, listing};
+use crate::config::Target;
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
-use crate::server::{Reason, StartProgress, Status, TransportKind};
+use crate::server::{Reason, StartProgress, StartStage, Status, TransportKind};
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
@@ -33,6 +36,7 @@ impl Keeper {
                 }
             }
             Effect::List(generation) => {
+                self.listings.started += 1;
                 if let Some(connection) = self.connection_of(generation) {
                     let listing = listing::start(self.slot.clone(), connection);
                     // One at a time: a listing that was given up must not answer for the next.
@@ -55,8 +59,13 @@ impl Keeper {
     fn open(&mut self, generation: Generation) {
         self.spare = draw();
         self.starts += 1;
+        let place = self.enter_queue();
+        self.ticket = place.as_ref().map(Waiter::ticket);
+        let waits = place.as_ref().is_some_and(|place| !place.is_first());
+        self.start = waits.then(|| (generation, StartProgress::new(StartStage::Waiting)));
         let dial = Dial {
             slot: self.slot.clone(),
+            place,
             generation,
             clock: self.clock,
             dialect: self.dialect,
@@ -64,6 +73,23 @@ impl Keeper {
         };
         let before = std::mem::take(&mut self.abandoned);
         self.custodies.insert(generation, Custody::start(dial, before));
+    }
+
+    /// A place among the servers that want to start a process. An address that is reached takes none: it costs nothing here.
+    fn enter_queue(&self) -> Option<Waiter> {
+        let settings = self.slot.settings.load();
+        match settings.target() {
+            Target::Stdio(_) => {}
+            Target::Http(_) | Target::Custom(_) => return None,
+        }
+        let rank = if self.slot.waiting.load(Ordering::Relaxed) > 0 {
+            Rank::Demanded
+        } else if settings.lazy() || settings.policy().idle_stop.is_some() {
+            Rank::Lazy
+        } else {
+            Rank::Wanted
+        };
+        Some(self.slot.shared.turns.enter(rank))
     }
 
     /// Detach, then close: callers lose the connection before its teardown begins.
@@ -129,7 +155,7 @@ impl Keeper {
         self.since = SystemTime::now();
         self.login = match self.machine.state() {
             State::Disconnected(Rest::AuthRequired) => LoginWatch::start(&self.slot),
-            State::Disconnected(Rest::Idle | Rest::BudgetSpent(..))
+            State::Disconnected(Rest::Idle | Rest::Lost(_) | Rest::BudgetSpent(..))
             | State::Disabled
             | State::Connecting(_)
             | State::Connected(_)
@@ -172,9 +198,16 @@ impl Keeper {
         let message = match cause {
             Cause::OpenFailed => "the connection could not be opened".to_owned(),
             Cause::OpenTimedOut => {
-                let doing = self.start.as_ref().filter(|(of, _)| Some(*of) == generation);
-                let doing = doing.and_then(|(_, progress)| progress.program.as_deref());
-                DialError::TooSlow(TooSlow::new(policy.limits.open, doing)).to_string()
+                let start = self.start.as_ref().filter(|(of, _)| Some(*of) == generation);
+                match start.map(|(_, progress)| progress) {
+                    Some(progress) if progress.stage == StartStage::Waiting => {
+                        format!("its turn to start did not come within {:?}", policy.limits.turn)
+                    }
+                    progress => {
+                        let program = progress.and_then(|progress| progress.program.as_deref());
+                        DialError::TooSlow(TooSlow::new(policy.limits.open, program)).to_string()
+                    }
+                }
             }
             Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
             Cause::Lost => "the connection ended".to_owned(),
@@ -235,9 +268,24 @@ impl Keeper {
             }),
             transport: live
                 .map(|connection| TransportKind::of(self.slot.settings.load().target(), connection.dialect)),
+            session: live
+                .and_then(|connection| connection.peer.session())
+                .map(Arc::from),
+            last_success: self.slot.last_success(),
+            call_failures: match state {
+                State::Connected(live) => live.call_failures(),
+                State::Disabled
+                | State::Connecting(_)
+                | State::Reconnecting(_)
+                | State::Disabling
+                | State::Disconnected(_)
+                | State::PermanentlyFailed => 0,
+            },
+            removed: false,
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),
+            listings: self.listings,
             starts: self.starts,
             keeper_failures: u64::from(self.panics),
         };
@@ -248,8 +296,8 @@ impl Keeper {
     fn start_progress(&self) -> Option<&StartProgress> {
         let (generation, progress) = self.start.as_ref()?;
         match self.machine.state() {
-            State::Connecting(Attempt::Opening(current, _))
-            | State::Reconnecting(Attempt::Opening(current, _)) => {
+            State::Connecting(Attempt::Queued(current, _) | Attempt::Opening(current, _))
+            | State::Reconnecting(Attempt::Queued(current, _) | Attempt::Opening(current, _)) => {
                 (current == generation).then_some(progress)
             }
             State::Connecting(Attempt::Pausing(..) | Attempt::Listing(_))
@@ -275,7 +323,7 @@ impl Keeper {
             | State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
             State::Connecting(_)
             | State::Reconnecting(_)
-            | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
             | State::Disabled
             | State::Connected(_)
             | State::Disabling
@@ -288,6 +336,7 @@ fn reason(state: &State) -> Option<Reason> {
     match state {
         State::Disconnected(Rest::Idle) => Some(Reason::Idle),
         State::Disconnected(Rest::AuthRequired) => Some(Reason::AuthRequired),
+        State::Disconnected(Rest::Lost(_)) => Some(Reason::Lost),
         State::Disconnected(Rest::BudgetSpent(..)) => Some(Reason::BudgetSpent),
         State::Disabled
         | State::Connecting(_)

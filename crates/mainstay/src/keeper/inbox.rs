@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Restart(Taken),
     Configure(Box<ServerConfig>, Taken),
     Demand,
+    /// A new listing; answered with its number.
+    Refresh(oneshot::Sender<Result<u64, Refusal>>),
     /// The login that the server asked for took place.
     Login,
     /// End for good; answered when nothing is left.
@@ -66,6 +68,8 @@ pub(crate) struct Ending {
 
 /// What happened to a connection.
 pub(crate) enum Report {
+    /// Its turn to start has come.
+    Begun(Generation),
     Opened(Arc<Connection>),
     OpenFailed(Generation, Box<DialError>, Arc<Trouble>),
     Listed(Generation, Box<ServerCatalog>),
@@ -124,6 +128,7 @@ impl Inbox {
 impl std::fmt::Debug for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, generation) = match self {
+            Self::Begun(generation) => ("begun", *generation),
             Self::Opened(connection) => ("opened", connection.generation),
             Self::OpenFailed(generation, ..) => ("open_failed", *generation),
             Self::Listed(generation, _) => ("listed", *generation),

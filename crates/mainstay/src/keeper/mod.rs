@@ -18,6 +18,7 @@ mod signs;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub(crate) mod turns;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +44,7 @@ use custody::Custody;
 use knocking::Knocking;
 use login::LoginWatch;
 use published::LastGood;
+use turns::Ticket;
 
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
@@ -75,6 +77,7 @@ pub(crate) struct Keeper {
     draining: Option<Arc<Connection>>,
     /// The listing that runs, or ran last.
     listing: Option<AbortHandle>,
+    listings: Listings,
     last_good: LastGood,
     /// How the server was last spoken to with success.
     dialect: Option<Dialect>,
@@ -89,6 +92,8 @@ pub(crate) struct Keeper {
     /// What the report that is being handled says went wrong.
     told: Option<Arc<Trouble>>,
     last_stop: Option<Stopped>,
+    /// The place of the generation that waits for its turn to start.
+    ticket: Option<Ticket>,
     /// What the generation does that was started last.
     start: Option<(Generation, StartProgress)>,
     since: SystemTime,
@@ -97,6 +102,17 @@ pub(crate) struct Keeper {
     stopping: Vec<oneshot::Sender<Ending>>,
     /// The fleet's patience is over: end now.
     aborted: bool,
+}
+
+/// The listings of a server, by their numbers from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listings {
+    /// The last one that was started.
+    pub(crate) started: u64,
+    /// The last one whose content is published.
+    pub(crate) done: u64,
+    /// The last one that failed.
+    pub(crate) failed: u64,
 }
 
 impl Keeper {
@@ -114,6 +130,7 @@ impl Keeper {
             connection: None,
             draining: None,
             listing: None,
+            listings: Listings::default(),
             last_good,
             dialect,
             login: None,
@@ -122,6 +139,7 @@ impl Keeper {
             trouble: None,
             told: None,
             last_stop: None,
+            ticket: None,
             start: None,
             since: SystemTime::now(),
             starts: 0,
@@ -162,6 +180,8 @@ impl Keeper {
         let ending = Ending {
             stopped: self.last_stop.take(),
         };
+        // Whoever learns of the end finds the keeper gone.
+        self.inbox.close();
         for reply in self.stopping.drain(..) {
             let _ = reply.send(ending.clone());
         }
@@ -249,7 +269,19 @@ impl Keeper {
                 self.configure(*config);
                 Some((taken, Ok(())))
             }
+            Command::Refresh(reply) => {
+                let number = if self.stopping.is_empty() {
+                    Ok(self.refresh())
+                } else {
+                    Err(Refusal::Leaving)
+                };
+                let _ = reply.send(number);
+                None
+            }
             Command::Demand => {
+                if let Some(ticket) = self.ticket {
+                    self.slot.shared.turns.promote(ticket);
+                }
                 self.take(Input::Demand);
                 None
             }
@@ -281,6 +313,17 @@ impl Keeper {
         let input = input(self);
         self.take(input);
         Ok(())
+    }
+
+    /// Asks for a listing that begins from now on, and returns its number. Any number of requests may share one; a server that
+    /// rests is started for it.
+    fn refresh(&mut self) -> u64 {
+        let before = self.listings.started;
+        match self.machine.state().generation() {
+            Some(generation) => self.take(Input::ListChanged(generation)),
+            None => self.take(Input::Demand),
+        }
+        self.listings.started.max(before + 1)
     }
 
     fn enable(&self) -> Input {
@@ -374,8 +417,10 @@ fn what_hangs(timer: Timer) -> Option<Cause> {
         Timer::List => Some(Cause::ListingFailed),
         Timer::Answer => Some(Cause::ProbesMissed),
         Timer::Close
+        | Timer::Turn
         | Timer::Start
         | Timer::Relist
+        | Timer::Expiry
         | Timer::Proof
         | Timer::Silence
         | Timer::Idle

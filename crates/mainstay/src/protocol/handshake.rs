@@ -339,7 +339,9 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
         | HttpFailure::Throttled { .. }
         | HttpFailure::Redirect { .. }
         | HttpFailure::ForeignAddress { .. }
+        | HttpFailure::Compressed { .. }
         | HttpFailure::ConnectFailed { .. }
+        | HttpFailure::LocalLack { .. }
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }
         | HttpFailure::Aborted => Err(HandshakeError::Failed(RequestError::Send(failure))),

@@ -1,5 +1,7 @@
 //! The connection that was opened and not closed yet, as a watcher sees it.
 
+use std::time::Duration;
+
 use super::{End, Verdict};
 use crate::input::{Listing, Recovery, Vitals};
 use crate::policy::Policy;
@@ -18,6 +20,9 @@ pub(in crate::walk) struct Current {
     pub(in crate::walk) owed: bool,
     /// No listing before this moment.
     pub(in crate::walk) list_from: Moment,
+    /// What the server said of how long its list is current, and when the list expires, at the earliest and at the latest.
+    pub(in crate::walk) ttl: Option<Duration>,
+    pub(in crate::walk) expires: Option<(Moment, Moment)>,
     pub(in crate::walk) list_failures: u32,
     pub(in crate::walk) call_failures: u32,
     /// A probe is out: since when, and until when.
@@ -27,6 +32,7 @@ pub(in crate::walk) struct Current {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::walk) enum Phase {
+    Queued { by: Moment },
     Dialling { by: Moment },
     Open,
     Listed { proof_at: Option<Moment> },
@@ -36,13 +42,15 @@ impl Current {
     pub(super) fn dialled(generation: Generation, now: Moment, policy: &Policy) -> Self {
         Self {
             generation,
-            phase: Phase::Dialling {
-                by: now + policy.limits.open,
+            phase: Phase::Queued {
+                by: now + policy.limits.turn,
             },
             costs_token: false,
             listing: None,
             owed: false,
             list_from: now,
+            ttl: None,
+            expires: None,
             list_failures: 0,
             call_failures: 0,
             asked: None,
@@ -59,7 +67,17 @@ impl Current {
     }
 
     fn is_dialling(&self) -> bool {
-        matches!(self.phase, Phase::Dialling { .. })
+        matches!(self.phase, Phase::Queued { .. } | Phase::Dialling { .. })
+    }
+
+    /// The time of a start begins with its turn.
+    pub(super) fn begun(&mut self, now: Moment, policy: &Policy) -> Verdict {
+        if let Phase::Queued { .. } = self.phase {
+            self.phase = Phase::Dialling {
+                by: now + policy.limits.open,
+            };
+        }
+        Verdict::default()
     }
 
     pub(super) fn opened(&mut self) -> Verdict {
@@ -80,7 +98,11 @@ impl Current {
     pub(super) fn listed(&mut self, listing: Listing, now: Moment, policy: &Policy) -> Verdict {
         if self.listing.take().is_some() {
             self.list_failures = 0;
-            self.owed |= listing == Listing::Unconfirmed;
+            match listing {
+                Listing::Good { ttl } => self.ttl = ttl,
+                Listing::Unconfirmed => self.owed = true,
+            }
+            self.expire(now, policy);
             if self.phase == Phase::Open {
                 let proof_at = Some(now + policy.stable_after);
                 self.watched_anew();
@@ -94,10 +116,16 @@ impl Current {
         if self.listing.take().is_none() {
             return Verdict::default();
         }
-        self.list_failures += 1;
+        self.list_failures += u32::from(recovery != Recovery::RetryLack);
         self.owed = true;
-        if let Recovery::RetryAfter(pause) = recovery {
-            self.list_from = self.list_from.max(now + pause);
+        match recovery {
+            Recovery::RetryAfter(pause) => self.list_from = self.list_from.max(now + pause),
+            Recovery::RetryLack => self.list_from = self.list_from.max(now + policy.lack_pause),
+            Recovery::Retry
+            | Recovery::RetryOtherwise
+            | Recovery::RetryOnReturn
+            | Recovery::Login
+            | Recovery::GiveUp => {}
         }
         let condemned = self.list_failures >= policy.discovery_failures.get();
         Verdict::lost_until(condemned || is_hopeless(recovery), recovery)
@@ -106,6 +134,9 @@ impl Current {
     pub(super) fn list_changed(&mut self) -> Verdict {
         // A change that comes before the first listing is seen by it.
         self.owed |= !self.is_dialling();
+        if self.owed {
+            self.expires = None;
+        }
         Verdict::default()
     }
 
@@ -118,6 +149,9 @@ impl Current {
     }
 
     pub(super) fn call_failed(&mut self, recovery: Recovery, policy: &Policy) -> Verdict {
+        if recovery == Recovery::RetryLack {
+            return Verdict::default();
+        }
         self.call_failures += u32::from(self.is_listed());
         let condemned = self.call_failures >= policy.call_failures.get();
         let hopeless = self.is_listed() && is_hopeless(recovery);
@@ -134,6 +168,23 @@ impl Current {
         }
     }
 
+    /// The rules changed.
+    pub(super) fn adjusted(&mut self, now: Moment, policy: &Policy) -> Verdict {
+        if self.is_listed() && self.listing.is_none() {
+            self.expire(now, policy);
+        }
+        self.watched_anew()
+    }
+
+    /// When what was listed expires, unless it is to be listed again anyway.
+    fn expire(&mut self, now: Moment, policy: &Policy) {
+        let period = policy.expiry.period(self.ttl).filter(|_| !self.owed);
+        self.expires = period.map(|period| {
+            let latest = now + period + period / 10;
+            ((now + period).max(self.list_from), latest.max(self.list_from))
+        });
+    }
+
     /// The examination begins anew: the server gave a sign of life, or the rules changed.
     pub(super) fn watched_anew(&mut self) -> Verdict {
         self.asked = None;
@@ -142,8 +193,10 @@ impl Current {
     }
 
     pub(super) fn time(&mut self, vitals: Vitals, now: Moment, policy: &Policy) -> Verdict {
-        if let Phase::Dialling { by } = self.phase {
-            return Verdict::lost(by <= now);
+        match self.phase {
+            Phase::Queued { by } => return Verdict::lost_until(by <= now, Recovery::RetryLack),
+            Phase::Dialling { by } => return Verdict::lost(by <= now),
+            Phase::Open | Phase::Listed { .. } => {}
         }
         let mut verdict = if self.listing.is_some_and(|by| by <= now) {
             self.list_failed(Recovery::Retry, now, policy)
@@ -187,6 +240,10 @@ impl Current {
         if self.is_dialling() || self.listing.is_some() || now < self.list_from {
             return Err(Broken::ListingUndue);
         }
+        let expired = self.expires.take().is_some_and(|(earliest, _)| earliest <= now);
+        if self.is_listed() && !self.owed && !expired {
+            return Err(Broken::ListingUndue);
+        }
         self.listing = Some(now + policy.limits.list);
         self.list_from = now + policy.relist_pause;
         self.owed = false;
@@ -205,6 +262,7 @@ impl Current {
 
     pub(super) fn shift(&mut self, shift: &impl Fn(Moment) -> Moment, now: Moment) {
         self.phase = match self.phase {
+            Phase::Queued { by } => Phase::Queued { by: shift(by) },
             Phase::Dialling { by } => Phase::Dialling { by: shift(by) },
             Phase::Open => Phase::Open,
             Phase::Listed { proof_at } => Phase::Listed {
@@ -212,6 +270,7 @@ impl Current {
             },
         };
         self.listing = self.listing.map(shift);
+        self.expires = self.expires.map(|(from, to)| (shift(from), shift(to)));
         self.list_from = shift(self.list_from).max(now);
         self.asked = self.asked.map(|(at, by)| (shift(at), shift(by)));
     }

@@ -4,7 +4,8 @@ use crate::deadline::Timer;
 use crate::effect::{Effect, Manner};
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::{Desired, Machine};
-use crate::state::{Attempt, Live, Refresh, RefreshStep, State, StateKind, Watch};
+use crate::policy::WhenLost;
+use crate::state::{Attempt, Live, Refresh, RefreshStep, Rest, State, StateKind, Watch};
 use crate::time::{Generation, Moment};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +20,12 @@ pub(in crate::walk) enum Fault {
     AbandonsInSilence,
     AbandonsAtOnce,
     ForgetsTheCloseDeadline,
+    ForgetsTheTurn,
     ForgetsTheOpenDeadline,
     ForgetsTheListDeadline,
     ForgetsTheRelist,
     ForgetsTheStart,
+    ForgetsTheExpiry,
     ForgetsTheProof,
     ForgetsTheSlowProbe,
     ForgetsTheSilence,
@@ -51,6 +54,13 @@ pub(in crate::walk) enum Fault {
     IgnoresRetryAfter,
     PausesBeforeTheOtherWay,
     IgnoresTheLoginOfACall,
+    BlamesTheServerForALack,
+    BlamesTheServerForItsTurn,
+    KeepsTheTokenOfALack,
+    ForgetsTheFirstStartOfALack,
+    HasNoPauseAfterALack,
+    CountsAListingOfALack,
+    TimesAStartFromItsQueue,
     ListsBeforeItsTime,
     HasNoDoubts,
     IgnoresChangesWhileListing,
@@ -66,6 +76,12 @@ pub(in crate::walk) enum Fault {
     NeverStops,
     SleepsThroughAStart,
     SleepsThroughARelist,
+    SleepsThroughAnExpiry,
+    IgnoresTheTimeToLive,
+    ExpiresAtOnce,
+    RestartsAgainstThePolicy,
+    IgnoresADemandWhenLost,
+    IgnoresRetryAfterOnDemand,
     IgnoresARestartWhenFailed,
     IgnoresAnEnableWhileDisabling,
     DialsTheDormant,
@@ -103,10 +119,12 @@ impl Fault {
     pub(super) fn hides(self) -> Option<Timer> {
         match self {
             Self::ForgetsTheCloseDeadline => Some(Timer::Close),
+            Self::ForgetsTheTurn => Some(Timer::Turn),
             Self::ForgetsTheOpenDeadline => Some(Timer::Open),
             Self::ForgetsTheListDeadline => Some(Timer::List),
             Self::ForgetsTheRelist => Some(Timer::Relist),
             Self::ForgetsTheStart => Some(Timer::Start),
+            Self::ForgetsTheExpiry => Some(Timer::Expiry),
             Self::ForgetsTheProof => Some(Timer::Proof),
             Self::ForgetsTheSlowProbe => Some(Timer::SlowProbe),
             Self::ForgetsTheSilence => Some(Timer::Silence),
@@ -162,6 +180,21 @@ impl Fault {
             | (Self::IgnoresRetryAfter, Input::OpenFailed(generation, Recovery::RetryAfter(_))) => {
                 Some(Input::OpenFailed(generation, Recovery::Retry))
             }
+            (Self::BlamesTheServerForALack, Input::OpenFailed(generation, Recovery::RetryLack)) => {
+                Some(Input::OpenFailed(generation, Recovery::Retry))
+            }
+            (Self::BlamesTheServerForItsTurn, Input::Timer(vitals)) => match machine.state {
+                State::Connecting(Attempt::Queued(generation, by))
+                | State::Reconnecting(Attempt::Queued(generation, by))
+                    if by <= now =>
+                {
+                    Some(Input::OpenFailed(generation, Recovery::Retry))
+                }
+                _ => Some(Input::Timer(vitals)),
+            },
+            (Self::CountsAListingOfALack, Input::ListFailed(generation, Recovery::RetryLack)) => {
+                Some(Input::ListFailed(generation, Recovery::Retry))
+            }
             (Self::IgnoresTheLoginOfACall, Input::CallFailed(generation, Recovery::Login)) => {
                 Some(Input::CallFailed(generation, Recovery::Retry))
             }
@@ -186,7 +219,7 @@ impl Fault {
                 None
             }
             (Self::TrustsAnEmptyListing, Input::Listed(generation, Listing::Unconfirmed)) => {
-                Some(Input::Listed(generation, Listing::Good))
+                Some(Input::Listed(generation, Listing::Good { ttl: None }))
             }
             (Self::ListsEveryChangeAtOnce, Input::ListChanged(generation))
                 if machine.state.generation() == Some(generation) =>
@@ -217,6 +250,25 @@ impl Fault {
             }
             (Self::SleepsThroughAStart, Input::Timer(_)) if is_due(machine, Timer::Start) => None,
             (Self::SleepsThroughARelist, Input::Timer(_)) if is_due(machine, Timer::Relist) => None,
+            (Self::SleepsThroughAnExpiry, Input::Timer(_)) if is_due(machine, Timer::Expiry) => None,
+            (Self::IgnoresTheTimeToLive, Input::Listed(generation, Listing::Good { .. })) => {
+                Some(Input::Listed(generation, Listing::Good { ttl: None }))
+            }
+            (Self::RestartsAgainstThePolicy, input) => {
+                machine.policy.when_lost = WhenLost::Restart;
+                Some(input)
+            }
+            (Self::IgnoresADemandWhenLost, Input::Demand)
+                if matches!(machine.state, State::Disconnected(Rest::Lost(_))) =>
+            {
+                None
+            }
+            (Self::IgnoresRetryAfterOnDemand, Input::Demand) => {
+                if let State::Disconnected(Rest::Lost(at)) = &mut machine.state {
+                    *at = now;
+                }
+                Some(Input::Demand)
+            }
             (Self::IgnoresARestartWhenFailed, Input::Restart) if kind == StateKind::PermanentlyFailed => None,
             (Self::IgnoresAnEnableWhileDisabling, Input::Enable { .. }) if kind == StateKind::Disabling => {
                 None
@@ -297,6 +349,25 @@ impl Fault {
             Self::GivesATokenForAStableTime if is_proven(machine) && !is_proven(before) => {
                 give_token_back(machine, now);
             }
+            Self::KeepsTheTokenOfALack if current && is_lack(input) => {
+                machine.tokens = before.tokens.clone();
+            }
+            Self::ForgetsTheFirstStartOfALack if current && is_lack(input) => machine.started = true,
+            Self::HasNoPauseAfterALack if current && is_lack(input) => {
+                if let State::Reconnecting(Attempt::Pausing(at, _)) = &mut machine.state {
+                    *at = now;
+                }
+            }
+            Self::TimesAStartFromItsQueue if current && matches!(input, Input::Begun(_)) => {
+                if let (
+                    State::Connecting(Attempt::Queued(_, from))
+                    | State::Reconnecting(Attempt::Queued(_, from)),
+                    State::Connecting(Attempt::Opening(_, by)) | State::Reconnecting(Attempt::Opening(_, by)),
+                ) = (&before.state, &mut machine.state)
+                {
+                    *by = *from;
+                }
+            }
             Self::RenewsTheBudgetOnConnect
                 if before.state.kind() != machine.state.kind()
                     && machine.state.kind() == StateKind::Connected =>
@@ -312,6 +383,14 @@ impl Fault {
                     .is_some_and(|absent| *input == Input::Returned(absent)) =>
             {
                 machine.failures = 0;
+            }
+            Self::RestartsAgainstThePolicy => machine.policy.when_lost = before.policy.when_lost,
+            Self::ExpiresAtOnce if current && matches!(input, Input::Listed(..)) => {
+                if let Some(refresh) = refresh(machine)
+                    && let RefreshStep::Fresh { until: Some(at), .. } = &mut refresh.step
+                {
+                    *at = now.max(refresh.not_before);
+                }
             }
             Self::KeepsTheBudgetOnRestart if restarted => machine.failures = before.failures,
             Self::KeepsTheBucketOnRestart if restarted => machine.tokens = before.tokens.clone(),
@@ -332,6 +411,7 @@ impl Fault {
 
 fn renumbered(input: Input, generation: Generation) -> Input {
     match input {
+        Input::Begun(_) => Input::Begun(generation),
         Input::Opened(_) => Input::Opened(generation),
         Input::OpenFailed(_, recovery) => Input::OpenFailed(generation, recovery),
         Input::Listed(_, listing) => Input::Listed(generation, listing),
@@ -372,6 +452,10 @@ fn give_token_back(machine: &mut Machine, now: Moment) {
     if std::mem::take(&mut machine.owes_work) {
         machine.tokens.give_back(&machine.policy.bucket, now);
     }
+}
+
+fn is_lack(input: &Input) -> bool {
+    matches!(input, Input::OpenFailed(_, Recovery::RetryLack))
 }
 
 fn asks_for_login(input: &Input) -> bool {

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::challenge::Challenge;
+use crate::lack::Lack;
 
 /// Why a request over HTTP has no answer. It is what [`SendFailure::error`](crate::transport::SendFailure::error) of the
 /// HTTP transports is, to be downcast.
@@ -60,6 +61,15 @@ pub enum HttpFailure {
         /// What it is.
         content_type: String,
     },
+    /// The answer is compressed in a way that cannot be read, and that was not asked for.
+    #[error(
+        "the answer is compressed with {encoding:?}, though it was asked for without: switch compression off for this path, at \
+         the server or at the proxy before it (gzip and deflate can be read)"
+    )]
+    Compressed {
+        /// The content of `Content-Encoding`.
+        encoding: String,
+    },
     /// The answer is longer than is accepted.
     #[error("the answer is longer than {limit} bytes")]
     BodyTooLarge {
@@ -73,6 +83,12 @@ pub enum HttpFailure {
         kind: io::ErrorKind,
         /// The failure in words.
         message: String,
+    },
+    /// This machine lacks something that a connection needs.
+    #[error("no connection: {lack}")]
+    LocalLack {
+        /// What is lacking.
+        lack: Lack,
     },
     /// A step took too long.
     #[error("{step} took longer than {limit:?}")]
@@ -141,8 +157,10 @@ impl HttpFailure {
             | Self::Redirect { .. }
             | Self::ForeignAddress { .. }
             | Self::WrongContentType { .. }
+            | Self::Compressed { .. }
             | Self::BodyTooLarge { .. }
             | Self::ConnectFailed { .. }
+            | Self::LocalLack { .. }
             | Self::TimedOut { .. }
             | Self::Broken { .. }
             | Self::Malformed { .. }
