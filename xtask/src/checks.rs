@@ -9,8 +9,9 @@ use crate::arguments::TestOptions;
 use crate::project::Project;
 use crate::{child, conformance, partners, purity, tools};
 
-/// No step should come near this, not even on a cold and busy machine; it is there so that nothing hangs for ever.
-const STEP_WITHIN: Duration = Duration::from_secs(2400);
+/// How long a step may write nothing. Compiling and testing take as long as they take, on a cold and busy machine too, and
+/// say something meanwhile: a crate, a test, a test that is slow. What is silent for so long hangs.
+const STEP_SILENCE: Duration = Duration::from_secs(15 * 60);
 const QUICK_STEP_WITHIN: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(project: &Project, options: &TestOptions) -> Result<()> {
@@ -130,17 +131,19 @@ fn attempt(step: Step, project: &Project, options: &TestOptions) -> Result<()> {
                 "--deny",
                 "warnings",
             ]);
-            child::run(clippy, STEP_WITHIN)
+            child::run_while_it_speaks(clippy, STEP_SILENCE)
         }
         // In the workspace the library gets every feature that any crate asks of its dependencies; its users build it
         // with what it asks for itself.
-        Step::Alone => child::run(cargo.args(["check", "--package", "mainstay"]), STEP_WITHIN),
+        Step::Alone => {
+            child::run_while_it_speaks(cargo.args(["check", "--package", "mainstay"]), STEP_SILENCE)
+        }
         // Libraries only: the program and the library share a name, and with it a page.
         Step::Docs => {
             let doc = cargo
                 .args(["doc", "--workspace", "--no-deps", "--lib"])
                 .env("RUSTDOCFLAGS", "--deny warnings");
-            child::run(doc, STEP_WITHIN)
+            child::run_while_it_speaks(doc, STEP_SILENCE)
         }
         Step::Tests => {
             // This also builds the rmcp server, which a test of its own crate needs, before any test runs.
@@ -157,12 +160,14 @@ fn attempt(step: Step, project: &Project, options: &TestOptions) -> Result<()> {
             } else {
                 partners::file(project).into()
             };
-            child::run(
+            child::run_while_it_speaks(
                 cargo.args(&options.passed_on).env("MAINSTAY_PARTNERS", partners),
-                STEP_WITHIN,
+                STEP_SILENCE,
             )
         }
-        Step::Doctests => child::run(cargo.args(["test", "--workspace", "--doc"]), STEP_WITHIN),
+        Step::Doctests => {
+            child::run_while_it_speaks(cargo.args(["test", "--workspace", "--doc"]), STEP_SILENCE)
+        }
         Step::Conformance => conformance::run(project),
         Step::Purity => purity::check(project),
     }

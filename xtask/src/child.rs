@@ -1,5 +1,7 @@
 //! Running other programs, none of them for ever.
 //!
+//! Work of unknown length is bounded by silence: a child may take as long as it says something. The rest has a time limit.
+//!
 //! A child shares xtask's process group, so that Ctrl-C reaches it too. When its time is up it is ended together with
 //! all its descendants, found by parentage: SIGTERM first, because a test runner then stops its tests; SIGKILL to what
 //! is left.
@@ -7,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{self, IsTerminal as _, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,83 @@ pub(crate) fn run(command: &mut Command, within: Duration) -> Result<()> {
     let child = spawn(command.stdin(Stdio::null()))?;
     let status = in_time(command, wait(child, within)?)?;
     succeeded(command, status)
+}
+
+/// Runs a command with our own output and no input for as long as it keeps writing: it is ended when it has written nothing
+/// for `silence`. Its output passes through us.
+pub(crate) fn run_while_it_speaks(command: &mut Command, silence: Duration) -> Result<()> {
+    if io::stderr().is_terminal() {
+        // Cargo sees a pipe, and a person sees what comes out of it.
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    let piped = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = spawn(piped)?;
+    let heard = Heard::default();
+    let stdout = child.stdout.take().context("stdout is piped")?;
+    let stderr = child.stderr.take().context("stderr is piped")?;
+    // They end with the last process that holds the pipes; that may be one which outlives the child.
+    pass_on(stdout, io::stdout(), heard.clone());
+    pass_on(stderr, io::stderr(), heard.clone());
+    let status = loop {
+        if let Some(status) = poll(&mut child, POLL_EVERY)? {
+            break status;
+        }
+        if heard.silent_for() >= silence {
+            end(&mut child)?;
+            bail!(
+                "`{}`: wrote nothing for {} s and was ended",
+                line(command),
+                silence.as_secs()
+            );
+        }
+    };
+    heard.wait_until_quiet();
+    succeeded(command, status)
+}
+
+/// When a child last wrote something, and how many of its pipes are still open.
+#[derive(Clone)]
+struct Heard(Arc<Mutex<(Instant, usize)>>);
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new((Instant::now(), 0))))
+    }
+}
+
+impl Heard {
+    fn locked(&self) -> MutexGuard<'_, (Instant, usize)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn silent_for(&self) -> Duration {
+        self.locked().0.elapsed()
+    }
+
+    /// Waits until all that was written is passed on; what a process left behind may hold the pipe for longer.
+    fn wait_until_quiet(&self) {
+        let deadline = Instant::now() + GRACE;
+        while self.locked().1 > 0 && Instant::now() < deadline {
+            thread::sleep(POLL_EVERY);
+        }
+    }
+}
+
+/// Passes a pipe on to its end, in a thread.
+fn pass_on(mut from: impl Read + Send + 'static, mut to: impl Write + Send + 'static, heard: Heard) {
+    heard.locked().1 += 1;
+    thread::spawn(move || {
+        let mut buffer = vec![0; 16 * 1024];
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            heard.locked().0 = Instant::now();
+            // A reader of ours that has left is no reason to end the child.
+            let _ = to.write_all(&buffer[..read]).and_then(|()| to.flush());
+        }
+        heard.locked().1 -= 1;
+    });
 }
 
 /// Like [`run`], but tries again when it fails: for commands that need the network.
@@ -209,7 +289,7 @@ fn state_and_parent(pid: u32) -> Option<(String, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, Duration, Instant, is_alive, output, run, succeeds};
+    use super::{Command, Duration, Instant, is_alive, output, run, run_while_it_speaks, succeeds};
 
     fn shell(script: &str) -> Command {
         let mut shell = Command::new("sh");
@@ -239,6 +319,29 @@ mod tests {
             &mut Command::new("mainstay-no-such-command"),
             Duration::from_secs(10)
         ));
+    }
+
+    #[test]
+    fn a_command_that_keeps_writing_may_take_as_long_as_it_needs() {
+        let silence = Duration::from_millis(1000);
+        let started = Instant::now();
+        let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i; echo $i >&2; sleep 0.1; done";
+        run_while_it_speaks(&mut shell(script), silence).unwrap();
+        assert!(
+            started.elapsed() > silence,
+            "it took longer than it may be silent"
+        );
+        assert!(run_while_it_speaks(&mut shell("exit 3"), silence).is_err());
+    }
+
+    #[test]
+    fn a_command_that_falls_silent_is_ended() {
+        let started = Instant::now();
+        let error = run_while_it_speaks(&mut shell("echo begun; sleep 600"), Duration::from_millis(300))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("wrote nothing"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(60));
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, and the real clients, pinned in
-//! `tests/clients`, installed below `target/partners`.
+//! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, old releases of the SDKs, pinned in
+//! `tests/old-sdks`, and the real clients, pinned in `tests/clients`, installed below `target/partners`.
 //!
 //! `partners.json` says how each partner is started; the crate `mainstay-partner` reads it.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use crate::{child, npm, python, tools};
 
 const SOURCE: &str = "tests/partners";
 const CLIENTS: &str = "tests/clients";
+const OLD_SDKS: &str = "tests/old-sdks";
+const OLD_PYTHON_SDKS: &str = "python-sdks.txt";
 const LOCAL_WITHIN: Duration = Duration::from_secs(120);
 const BUILD_WITHIN: Duration = Duration::from_secs(1200);
 
@@ -27,9 +30,18 @@ pub(crate) fn install(project: &Project) -> Result<()> {
         .context("cannot install the clients from npm")?;
     python::install(project, SOURCE, &project.built("partners/python"))
         .context("cannot install the partners from PyPI")?;
+    npm::install(project, OLD_SDKS, &project.built("partners/old/npm"))
+        .context("cannot install the old releases of the TypeScript SDK")?;
+    python::install_releases(
+        project,
+        OLD_SDKS,
+        &project.built("partners/old/python"),
+        OLD_PYTHON_SDKS,
+    )
+    .context("cannot install the old releases of the Python SDK")?;
     prepare_files(project).context("cannot prepare what the partners serve")?;
     let file = file(project);
-    write(&file, &describe(project))?;
+    write(&file, &describe(project, &old_sdks(project)?))?;
     println!("partners are ready: {}", file.display());
     Ok(())
 }
@@ -93,7 +105,7 @@ fn prepare_files(project: &Project) -> Result<()> {
 }
 
 /// The text of `partners.json`.
-fn describe(project: &Project) -> String {
+fn describe(project: &Project, old_sdks: &str) -> String {
     let built = |path: &str| project.built(path).to_string_lossy().into_owned();
     let source = |path: &str| project.source(path).to_string_lossy().into_owned();
     let npm = |program: &str| built(&format!("partners/npm/node_modules/.bin/{program}"));
@@ -127,6 +139,7 @@ fn describe(project: &Project) -> String {
             None,
         ),
         entry("rmcp", &built("debug/rmcp-server"), &[], None),
+        format!("  \"old_sdks\": {{\n{old_sdks}\n  }}"),
         clients(
             &npm::node(&project.built("partners/clients")).to_string_lossy(),
             &python("python"),
@@ -135,6 +148,46 @@ fn describe(project: &Project) -> String {
         ),
     ];
     format!("{{\n{}\n}}\n", entries.join(",\n"))
+}
+
+/// How the servers on old releases of the SDKs are started, each under the name of its release.
+fn old_sdks(project: &Project) -> Result<String> {
+    let source = |path: &str| project.source(OLD_SDKS).join(path).to_string_lossy().into_owned();
+    let python_home = project.built("partners/old/python");
+    let python = python_home.join("bin/python").to_string_lossy().into_owned();
+    let mut entries = Vec::new();
+    for release in python::releases(project, OLD_SDKS, OLD_PYTHON_SDKS)? {
+        let home = python::release_home(&python_home, &release);
+        let path = ("PYTHONPATH", home.to_string_lossy().into_owned());
+        let version = release.rsplit("==").next().unwrap_or(&release);
+        let name = format!("python-sdk-{version}");
+        entries.push(entry(&name, &python, &[&source("python_server.py")], Some(path)));
+    }
+    // They run on the Node of the clients: every machine has that one.
+    let node = npm::node(&project.built("partners/clients"));
+    let packages = project.built("partners/old/npm/node_modules");
+    for name in installed_as(&packages, "typescript-sdk-")? {
+        let sdk = packages.join(&name).to_string_lossy().into_owned();
+        let server = source("typescript_server.mjs");
+        entries.push(entry(&name, &node.to_string_lossy(), &[&server, &sdk], None));
+    }
+    Ok(entries.join(",\n"))
+}
+
+/// The packages in this `node_modules` whose names begin so.
+fn installed_as(packages: &Path, prefix: &str) -> Result<Vec<String>> {
+    let context = || format!("cannot read {}", packages.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(packages).with_context(context)? {
+        let name = entry
+            .with_context(context)?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        names.extend(Some(name).filter(|name| name.starts_with(prefix)));
+    }
+    names.sort();
+    Ok(names)
 }
 
 fn entry(name: &str, command: &str, args: &[&str], env: Option<(&str, String)>) -> String {

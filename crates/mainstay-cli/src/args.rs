@@ -42,25 +42,28 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// The heading of the options that every command has.
+const EVERYWHERE: &str = "Options of every command";
+
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// The configuration: a file with `mcpServers`
-    #[arg(long, short, global = true, value_name = "FILE")]
+    #[arg(long, short, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Remember no catalogs from one run to the next, and use none remembered
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) no_cache: bool,
     /// Say nothing on stderr but what is wrong
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = EVERYWHERE)]
     pub(crate) quiet: bool,
-    /// How lines on stderr are written
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    /// How lines on stderr are written: `text`, or `json`, one object a line
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) log_format: LogFormat,
     /// How long the servers may take to end when the program does
     ///
     /// A server's input is closed, SIGTERM comes after three eighths of this time (2s at most), and SIGKILL after three
     /// quarters (4s at most).
-    #[arg(long, global = true, value_name = "DURATION", default_value = "800ms", value_parser = parse_duration)]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DURATION", default_value = "800ms", value_parser = parse_duration)]
     pub(crate) stop_within: Duration,
 }
 
@@ -68,7 +71,10 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     Check(Check),
     Tools(Tools),
+    Describe(Describe),
     Call(Call),
+    Read(Read),
+    Prompt(Prompt),
     Serve(Serve),
     Wrap(Wrap),
     Ping(Ping),
@@ -76,28 +82,59 @@ pub(crate) enum Command {
     DemoServer,
 }
 
+/// A server that no configuration knows, in place of those that one does.
+#[derive(Debug, Default, Args)]
+pub(crate) struct AdHoc {
+    /// A server by its address, in place of a configured one
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) url: Option<String>,
+    /// The variable that holds the bearer token of the address
+    #[arg(long, value_name = "VARIABLE", requires = "url")]
+    pub(crate) bearer_token_env: Option<String>,
+    /// A server by its command, behind `--`, in place of a configured one
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
 /// Start every server, show what each offers and what is wrong with the rest
 ///
 /// A server is given three attempts, within the timeout. The exit code is 0 if every server marked `required` is up; where
 /// none is marked, every enabled server counts. A configuration with errors is exit code 2, whatever is up.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay check --server files --server web
+  mainstay check --no-start
+  mainstay check -- npx -y @modelcontextprotocol/server-everything")]
 pub(crate) struct Check {
+    /// Only this server; may be given more than once
+    #[arg(long, short, value_name = "SERVER", conflicts_with_all = ["url", "command"])]
+    pub(crate) server: Vec<String>,
+    /// Only read the configuration, and start nothing
+    #[arg(long)]
+    pub(crate) no_start: bool,
     /// How long the servers may take to come up
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) timeout: Duration,
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) adhoc: AdHoc,
 }
 
 /// List the tools, prompts and resources of all servers
 ///
-/// What a server offered last is shown, marked stale, while it cannot be asked. The exit code is 1 if nothing is known of
-/// a server that is not up.
+/// While a server cannot be asked, its last known offers are shown and marked stale. The exit code is 1 if nothing is known
+/// of a server that is not up.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay tools --server files
+  mainstay tools --url https://example.com/mcp --bearer-token-env TOKEN")]
 pub(crate) struct Tools {
     /// Only this server; may be given more than once
-    #[arg(long, short, value_name = "SERVER")]
+    #[arg(long, short, value_name = "SERVER", conflicts_with_all = ["url", "command"])]
     pub(crate) server: Vec<String>,
     /// How long the servers may take to come up
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
@@ -105,38 +142,118 @@ pub(crate) struct Tools {
     /// Print one JSON document, with the whole definition of everything
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) adhoc: AdHoc,
+}
+
+/// Show what a tool does and which arguments it takes
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "mainstay describe [OPTIONS] TOOL\n       mainstay describe [OPTIONS] SERVER TOOL\n       \
+                            mainstay describe [OPTIONS] TOOL [--url URL | -- COMMAND...]",
+    after_help = "\
+Examples:
+  mainstay describe demo__echo
+  mainstay describe demo echo
+  mainstay describe echo -- npx -y @modelcontextprotocol/server-everything"
+)]
+pub(crate) struct Describe {
+    /// The tool's public name, such as `server__tool`; or the server's name and its own name for the tool
+    #[arg(value_name = "TOOL", required = true, num_args = 1..=2)]
+    pub(crate) words: Vec<String>,
+    /// How long the server may take to come up
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Print one JSON document, with the whole definition
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) adhoc: AdHoc,
 }
 
 /// Call a tool
 ///
-/// Only the server that is called is started. What the tool answers is printed; if the call fails, the message and the
-/// exit code say whether it may have run.
+/// Only the server that is called is started. The tool's answer is printed; if the call fails, the message and the exit
+/// code say whether it may have run.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "mainstay call [OPTIONS] TOOL [ARGUMENTS]\n       mainstay call [OPTIONS] SERVER TOOL [ARGUMENTS]\n       \
+                            mainstay call [OPTIONS] TOOL [ARGUMENTS] [--url URL | -- COMMAND...]",
+    after_help = "\
 Examples:
+  mainstay call demo__echo text=hello
   mainstay call demo echo '{\"text\": \"hello\"}'
-  mainstay call demo echo text=hello
-  jq -n '{text: \"hello\"}' | mainstay call demo echo -")]
+  jq -n '{text: \"hello\"}' | mainstay call demo echo -
+  mainstay call get_current_time timezone=UTC -- uvx mcp-server-time"
+)]
 pub(crate) struct Call {
-    /// The server's name
-    #[arg(value_name = "SERVER")]
-    pub(crate) server: String,
-    /// The tool's name: the server's own, or the public one
-    #[arg(value_name = "TOOL")]
-    pub(crate) tool: String,
-    /// A JSON object; `-` to read one from stdin; or KEY=VALUE pairs
+    /// The tool and its arguments
     ///
-    /// The value of a pair is text where the tool's schema says so; otherwise JSON if it is JSON, and text if not.
-    #[arg(value_name = "ARGUMENTS")]
-    pub(crate) arguments: Vec<String>,
+    /// The tool is given by its public name, such as `server__tool`, or by the server's name and its own name for the tool.
+    /// The arguments are a JSON object, `-` to read one from stdin, or KEY=VALUE pairs. The value of a pair is text where the
+    /// tool's schema says so; otherwise JSON if it is JSON, and text if not.
+    #[arg(value_name = "TOOL", required = true)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) request: Request,
+}
+
+/// Read a resource
+///
+/// Its text is printed as it is. Where several servers are configured, the one that offers the URI is asked.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "mainstay read [OPTIONS] URI\n       mainstay read [OPTIONS] SERVER URI\n       \
+                            mainstay read [OPTIONS] URI [--url URL | -- COMMAND...]",
+    after_help = "\
+Examples:
+  mainstay read demo://about
+  mainstay read demo demo://square/7"
+)]
+pub(crate) struct Read {
+    /// The resource's URI, behind the server's name where it is to be asked
+    #[arg(value_name = "URI", required = true, num_args = 1..=2)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) request: Request,
+}
+
+/// Get a prompt
+///
+/// Its messages are printed, each behind its role.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "mainstay prompt [OPTIONS] NAME [KEY=VALUE]...\n       mainstay prompt [OPTIONS] SERVER NAME [KEY=VALUE]...\n       \
+                            mainstay prompt [OPTIONS] NAME [KEY=VALUE]... [--url URL | -- COMMAND...]",
+    after_help = "\
+Examples:
+  mainstay prompt demo__summarize text='A long text'
+  mainstay prompt demo summarize '{\"text\": \"A long text\"}'"
+)]
+pub(crate) struct Prompt {
+    /// The prompt and its arguments
+    ///
+    /// The prompt is given by its public name, such as `server__prompt`, or by the server's name and its own name for the
+    /// prompt. The arguments are KEY=VALUE pairs, a JSON object, or `-` to read one from stdin. All values are text.
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) request: Request,
+}
+
+/// How one request to one server is made.
+#[derive(Debug, Args)]
+pub(crate) struct Request {
     /// How long it may take in all, the start of the server included
     ///
-    /// By default the server has a minute to come up, and the call the time that its configuration gives it.
+    /// By default the server has a minute to come up, and the request the time that its configuration gives it.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Print one JSON document, with the result as the server sent it
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) adhoc: AdHoc,
 }
 
 /// Serve all servers as one MCP server
@@ -214,16 +331,18 @@ pub(crate) struct Serve {
 
 /// Serve one server under its own names on stdin and stdout, supervised
 ///
-/// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "--", "npx",
-/// …]`. The server is started when the host first asks for something, and meets the host as its client. What it writes to
-/// stderr goes to the program's own, as it is. It ends when the host closes stdin, and leaves nothing behind.
+/// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["wrap", "npx", …]`. The
+/// first word that is no option of its own begins the command; `--` may stand before it. The server is started when the
+/// host first asks for something, and meets the host as its client. What it writes to stderr goes to the program's own, as
+/// it is. It ends when the host closes stdin, and leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  mainstay wrap -- npx -y @modelcontextprotocol/server-everything
+  mainstay wrap npx -y @modelcontextprotocol/server-everything
+  mainstay wrap --name time -- uvx mcp-server-time
   mainstay wrap --url https://example.com/mcp --bearer-token-env TOKEN")]
 pub(crate) struct Wrap {
-    /// The server's name in messages [default: from its command or address]
+    /// The server's name in messages [default: from its program or package, or the host of its address]
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// The address of a server over HTTP, in place of a command
@@ -239,7 +358,11 @@ pub(crate) struct Wrap {
     #[arg(long, conflicts_with = "stderr_prefix")]
     pub(crate) no_stderr: bool,
     /// The server's command and its arguments
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    #[arg(
+        trailing_var_arg = true,
+        value_name = "COMMAND",
+        required_unless_present = "url"
+    )]
     pub(crate) command: Vec<String>,
 }
 
@@ -250,11 +373,12 @@ pub(crate) struct Wrap {
 #[command(after_help = "\
 Examples:
   mainstay ping demo
-  mainstay ping http://localhost:3000/mcp --count 10 --interval 100ms")]
+  mainstay ping http://localhost:3000/mcp --count 10 --interval 100ms
+  mainstay ping -- uvx mcp-server-time")]
 pub(crate) struct Ping {
     /// The server's name, or an address: http://… or https://…
-    #[arg(value_name = "SERVER|URL")]
-    pub(crate) server: String,
+    #[arg(value_name = "SERVER|URL", required_unless_present_any = ["url", "command"], conflicts_with_all = ["url", "command"])]
+    pub(crate) server: Option<String>,
     /// How often it is asked
     #[arg(long, short = 'n', value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=MAX_PINGS))]
     pub(crate) count: u32,
@@ -267,6 +391,8 @@ pub(crate) struct Ping {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) adhoc: AdHoc,
 }
 
 #[cfg(test)]
@@ -294,6 +420,94 @@ mod tests {
         for timeout in ["0", "soon", "-1s"] {
             let line = ["mainstay", "check", &format!("--timeout={timeout}")].map(str::to_owned);
             assert!(Arguments::try_parse_from(line).is_err(), "{timeout}");
+        }
+    }
+
+    #[test]
+    fn the_first_word_that_is_no_option_of_wrap_begins_the_command() {
+        for line in [
+            &["mainstay", "wrap", "python3", "x.py", "--quiet", "--name", "y"][..],
+            &[
+                "mainstay", "wrap", "--", "python3", "x.py", "--quiet", "--name", "y",
+            ],
+        ] {
+            let arguments = Arguments::try_parse_from(line).unwrap();
+            assert!(!arguments.common.quiet);
+            let Command::Wrap(wrap) = arguments.command else {
+                panic!("it is wrap");
+            };
+            assert_eq!(wrap.command, ["python3", "x.py", "--quiet", "--name", "y"]);
+            assert_eq!(wrap.name, None);
+        }
+        let line = ["mainstay", "wrap", "--name", "n", "-q", "npx", "--", "pkg"];
+        let arguments = Arguments::try_parse_from(line).unwrap();
+        assert!(arguments.common.quiet);
+        let Command::Wrap(wrap) = arguments.command else {
+            panic!("it is wrap");
+        };
+        assert_eq!(
+            (wrap.name.as_deref(), &wrap.command[..]),
+            (Some("n"), &["npx", "--", "pkg"].map(str::to_owned)[..])
+        );
+        let misspelt = ["mainstay", "wrap", "--nmae", "n", "npx"];
+        assert!(
+            Arguments::try_parse_from(misspelt).is_err(),
+            "a misspelt option is no command"
+        );
+    }
+
+    const DOCUMENT: &str = include_str!("../../../docs/cli.md");
+
+    /// The part of the document below this heading.
+    fn section(heading: &str) -> Option<&'static str> {
+        let (_, rest) = DOCUMENT.split_once(&format!("\n## {heading}\n"))?;
+        Some(rest.split("\n## ").next().unwrap_or(rest))
+    }
+
+    #[test]
+    fn the_document_has_every_command_and_every_option() {
+        let program = <Arguments as clap::CommandFactory>::command();
+        let everywhere = section("Options of every command").expect("it is there");
+        for option in program.get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(
+                everywhere.contains(&format!("`--{option}")),
+                "--{option} of every command"
+            );
+        }
+        for command in program.get_subcommands() {
+            let name = command.get_name();
+            assert!(
+                DOCUMENT.contains(&format!("\nmainstay {name} ")),
+                "{name} is in the list"
+            );
+            let options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+            let Some(section) = section(&format!("`mainstay {name}`")) else {
+                assert!(options.is_empty(), "{name} has options and no section");
+                continue;
+            };
+            for option in options {
+                assert!(section.contains(&format!("--{option}")), "--{option} of {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_has_no_option_that_there_is_not() {
+        let program = <Arguments as clap::CommandFactory>::command();
+        let mut known: Vec<_> = program.get_arguments().filter_map(clap::Arg::get_long).collect();
+        for command in program.get_subcommands() {
+            known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
+        }
+        known.extend(["help", "version"]);
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+        for (at, _) in DOCUMENT.match_indices("--") {
+            let before = DOCUMENT[..at].chars().next_back();
+            let option: String = DOCUMENT[at + 2..].chars().take_while(|&c| is_name(c)).collect();
+            // Lines of tables, and `--` by itself.
+            if option.is_empty() || option.starts_with('-') || before == Some('-') {
+                continue;
+            }
+            assert!(known.contains(&option.as_str()), "--{option}");
         }
     }
 }

@@ -9,15 +9,13 @@ use anyhow::{Context as _, anyhow};
 use mainstay::config::{Host, Origin, Problem, Severity, locate, nearest};
 use mainstay::{Configuration, ServerConfig};
 
-use crate::args::Common;
+use crate::adhoc;
+use crate::args::{AdHoc, Common};
 use crate::exit::Failure;
 use crate::output::{Screen, Text, plain, text};
 
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
-
-/// The name of a server that was given by its address alone.
-const ADDRESSED: &str = "server";
 
 /// The servers to supervise, and where they come from.
 #[derive(Debug)]
@@ -51,6 +49,16 @@ pub(crate) enum Source {
     Arguments,
     /// An address on the command line.
     Address,
+}
+
+/// The servers that a command is about: the one on the command line, or those of the configuration, which is announced.
+pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result<Setup, Failure> {
+    if let Some(setup) = adhoc::setup(adhoc, common)? {
+        return Ok(setup);
+    }
+    let setup = load(common)?;
+    setup.announce(screen);
+    Ok(setup)
 }
 
 /// Finds and reads the configuration.
@@ -90,31 +98,6 @@ pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
     })
 }
 
-/// One server, by its address. Nothing is remembered of it.
-pub(crate) fn of_address(url: &str, common: &Common) -> Result<Setup, Failure> {
-    let server = ServerConfig::http(ADDRESSED, url).build().map_err(|invalid| {
-        let said: Vec<_> = invalid.problems().iter().map(in_words).collect();
-        Failure::usage(anyhow!(said.join("\n")))
-    })?;
-    Ok(Setup {
-        source: Source::Address,
-        servers: vec![server],
-        problems: Vec::new(),
-        refused: BTreeSet::new(),
-        mentioned: Vec::new(),
-        store: None,
-        stop_within: common.stop_within,
-    })
-}
-
-/// A problem without the key, which nobody wrote.
-fn in_words(problem: &Problem) -> String {
-    match &problem.mend {
-        Some(mend) => format!("{}; {mend}", problem.message),
-        None => problem.message.clone(),
-    }
-}
-
 impl Setup {
     /// Says what is used, what is not, and what is wrong with it.
     pub(crate) fn announce(&self, screen: &Screen) {
@@ -148,7 +131,7 @@ impl Setup {
             match problem.severity {
                 Severity::Error => screen.error(said),
                 Severity::Warning => screen.warning(said),
-                Severity::Note => screen.note(said),
+                Severity::Note => screen.note(text!("note: {}", said)),
             }
         }
     }
@@ -175,7 +158,8 @@ impl Setup {
         }
     }
 
-    fn unknown(&self, name: &str) -> anyhow::Error {
+    /// Says that no server has this name, and which one may be meant.
+    pub(crate) fn unknown(&self, name: &str) -> anyhow::Error {
         if self.refused.contains(name) {
             return anyhow!("server {name:?} is not used, for the errors in its configuration");
         }

@@ -1,20 +1,28 @@
 //! The program: reads its arguments and hands over to one command.
 //!
-//! `args` says what can be asked; `load` finds the configuration; `run` supervises the servers for as long as a command
-//! lasts and leaves nothing behind; `check`, `tools`, `call` and `ping` are the commands; `output` is what a person sees,
-//! `json` what a script sees. Results go to stdout, everything else to stderr.
+//! `args` says what can be asked; `load` finds the configuration, `adhoc` takes a server from the command line; `run`
+//! supervises the servers for as long as a command lasts and leaves nothing behind. Each command has a module of its name;
+//! `pick` and `ask` are what those share that ask one server for one thing. `output` is what a person sees, `json` what a
+//! script sees, `log` what an operator sees. Results go to stdout, everything else to stderr.
 
+mod adhoc;
 mod args;
+mod ask;
 mod call;
 mod check;
 mod demo;
+mod describe;
 mod exit;
 mod json;
 mod load;
 mod log;
+mod naming;
 mod output;
+mod pick;
 mod ping;
+mod prompt;
 mod reach;
+mod read;
 mod run;
 mod serve;
 mod server_stderr;
@@ -43,7 +51,10 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Check(check) => check::run(check, common, &screen),
         Command::Tools(tools) => tools::run(tools, common, &screen),
+        Command::Describe(describe) => describe::run(describe, common, &screen),
         Command::Call(call) => call::run(call, common, &screen),
+        Command::Read(read) => read::run(read, common, &screen),
+        Command::Prompt(prompt) => prompt::run(prompt, common, &screen),
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
@@ -60,9 +71,15 @@ fn main() -> ExitCode {
 fn logged(arguments: &Arguments) -> Logged {
     match &arguments.command {
         Command::Serve(_) if !arguments.common.quiet => Logged::Changes,
-        Command::Serve(_) | Command::Wrap(_) => Logged::Problems,
-        Command::Check(_) | Command::Tools(_) | Command::Call(_) | Command::Ping(_) | Command::DemoServer => {
-            Logged::Cache
-        }
+        Command::Serve(_) => Logged::Problems,
+        Command::Wrap(_) => Logged::GivenUp,
+        Command::Check(_)
+        | Command::Tools(_)
+        | Command::Describe(_)
+        | Command::Call(_)
+        | Command::Read(_)
+        | Command::Prompt(_)
+        | Command::Ping(_)
+        | Command::DemoServer => Logged::Cache,
     }
 }

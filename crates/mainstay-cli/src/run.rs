@@ -15,36 +15,54 @@ use crate::output::{Screen, Text, plain, text};
 
 /// Starts the servers, does the work, and closes them.
 pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
+    with_fleet_or(setup, screen, work, Ok)
+}
+
+/// The same; where a signal comes before the work is done, `interrupted` says what is to be said of it.
+pub(crate) fn with_fleet_or(
+    setup: &Setup,
+    screen: &Screen,
+    work: impl AsyncFnOnce(&Fleet) -> Done,
+    interrupted: impl FnOnce(Exit) -> Done,
+) -> Done {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::failed)?;
-    let done = runtime.block_on(supervise(setup, screen, work));
+    let done = runtime.block_on(supervise(setup, screen, work, interrupted));
     // Whatever still runs belongs to nobody.
     runtime.shutdown_background();
     done
 }
 
-async fn supervise(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
+async fn supervise(
+    setup: &Setup,
+    screen: &Screen,
+    work: impl AsyncFnOnce(&Fleet) -> Done,
+    interrupted: impl FnOnce(Exit) -> Done,
+) -> Done {
+    // Before anything is started: a signal that comes then must end it.
+    let signals = Signals::listen()?;
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
     let fleet = builder.start(setup.servers.iter().cloned());
     let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
-    until_signalled(screen, work(&fleet), close).await
+    until_signalled(screen, signals, work(&fleet), interrupted, close).await
 }
 
 /// Works until it is done or a signal comes, and closes the servers.
 async fn until_signalled(
     screen: &Screen,
+    mut signals: Signals,
     work: impl Future<Output = Done>,
+    interrupted: impl FnOnce(Exit) -> Done,
     close: impl Future<Output = ()>,
 ) -> Done {
-    let mut signals = Signals::listen()?;
     let done = tokio::select! {
         done = work => done,
         exit = signals.next() => {
             screen.note("stopping the servers; interrupt once more to force");
-            Ok(exit)
+            interrupted(exit)
         }
     };
     tokio::select! {

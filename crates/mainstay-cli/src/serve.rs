@@ -13,6 +13,7 @@ use mainstay_gateway::{Arrival, Gateway, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use crate::args::{Common, Serve};
 use crate::exit::{Done, Exit, Failure};
@@ -24,6 +25,10 @@ use crate::standard::{self, EndsEarly, Input};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
 const MAX_WORKERS: usize = 8;
+
+/// How long the end by a signal may take on stdin and stdout until a word is said of it: longer than the last answers and the
+/// servers take by default.
+const SILENT_END_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     if arguments.stdio {
@@ -125,7 +130,6 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     };
     let closing = async {
         if exit.is_some() {
-            // Nothing is said of it: hosts end their servers so, and put what those say into their logs as errors.
             let _ = told.send(());
             served.await;
         }
@@ -135,10 +139,21 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         }
         say_late(&report, screen);
     };
-    tokio::select! {
-        () = closing => Ok(exit.unwrap_or(Exit::Success)),
-        exit = signals.next() => Ok(exit),
+    let mut closing = pin!(closing);
+    // Hosts end their servers so, and put what those say into their logs as errors: only an end that takes long is worth a word.
+    let closed = tokio::select! {
+        () = &mut closing => true,
+        () = sleep(SILENT_END_LIMIT), if exit.is_some() => false,
+        exit = signals.next() => return Ok(exit),
+    };
+    if !closed {
+        screen.note("stopping the servers; interrupt once more to force");
+        tokio::select! {
+            () = closing => {}
+            exit = signals.next() => return Ok(exit),
+        }
     }
+    Ok(exit.unwrap_or(Exit::Success))
 }
 
 /// Passes the wrapped server's stderr on. It is asked for before anything is awaited, so that nothing is missed.

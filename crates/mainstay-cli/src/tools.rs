@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::args::{Common, Tools};
 use crate::exit::{Done, Exit};
 use crate::json;
-use crate::load::load;
+use crate::load::servers;
 use crate::output::{Cell, Ink, Screen, Text, cut, first_line, plain, span, table, text, width};
 use crate::run::with_fleet;
 use crate::startup::{Progress, Standing, Startup};
@@ -19,8 +19,7 @@ const INDENT: usize = 2;
 const KINDS: usize = "resource".len();
 
 pub(crate) fn run(tools: &Tools, common: &Common, screen: &Screen) -> Done {
-    let mut setup = load(common)?;
-    setup.announce(screen);
+    let mut setup = servers(&tools.adhoc, common, screen)?;
     setup.keep(&tools.server)?;
     with_fleet(&setup, screen, async |fleet| {
         let startup = Startup::of(fleet);
@@ -122,7 +121,8 @@ fn aligned(lines: &[Line], screen: &Screen) -> Text {
         |measure: fn(&Line) -> &Text| lines.iter().map(|line| width(measure(line))).max().unwrap_or(0);
     let gaps = 3 * 2;
     let taken = INDENT + KINDS + gaps + widest(|line| &line.name) + widest(|line| &line.hints);
-    let room = screen.width.saturating_sub(taken);
+    // A pipe has no width: what reads it may want all of it.
+    let room = screen.is_terminal().then(|| screen.width.saturating_sub(taken));
     let rows: Vec<_> = lines.iter().map(|line| line.cells(room)).collect();
     let mut text = Text::default();
     for line in table(screen.out, &rows) {
@@ -149,11 +149,12 @@ impl Line {
         }
     }
 
-    fn cells(&self, room: usize) -> Vec<Cell> {
-        let description = if room < LEAST_DESCRIPTION {
-            Text::default()
-        } else {
-            cut(&self.description, room)
+    /// `room` is how wide a description may be; `None` where nothing is cut.
+    fn cells(&self, room: Option<usize>) -> Vec<Cell> {
+        let description = match room {
+            None => self.description.clone(),
+            Some(room) if room < LEAST_DESCRIPTION => Text::default(),
+            Some(room) => cut(&self.description, room),
         };
         vec![
             Cell::new(Ink::Dim, format!("{:KINDS$}", self.kind)),
@@ -162,6 +163,16 @@ impl Line {
             Cell::new(Ink::None, description),
         ]
     }
+}
+
+/// What a published tool says of its effects, in words.
+pub(crate) fn hints(published: &mainstay::RawJson) -> Text {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Read {
+        annotations: Said,
+    }
+    published.parse::<Read>().unwrap_or_default().annotations.words()
 }
 
 /// What a tool says of its effects. What it leaves unsaid is not shown, although a cautious caller assumes the worst.

@@ -90,11 +90,13 @@ fn words(error: &CallError) -> String {
             server,
             kind,
             outcome,
+            noise,
             ..
         } => format!(
-            "Server {server} did not answer in time ({}). {}",
+            "Server {server} did not answer in time ({}). {}{}",
             late(*kind),
-            ran(*outcome)
+            ran(*outcome),
+            misplaced(noise.as_deref())
         ),
         CallError::Lost {
             server,
@@ -171,6 +173,12 @@ fn how(now: &NotConnected) -> String {
         (StateKind::Disconnected, Some(Reason::Idle)) => {
             format!("Server {server} was stopped since nobody used it (disconnected)")
         }
+        (StateKind::Disconnected, Some(Reason::Lost)) => {
+            format!(
+                "Server {server} stopped, and is started again by calls alone (disconnected{failures}){}",
+                trouble()
+            )
+        }
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
             let challenge = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
             let scopes = challenge.map_or_else(String::new, |challenge| scopes(&challenge.scopes));
@@ -194,12 +202,13 @@ fn how(now: &NotConnected) -> String {
 fn how_it_starts(now: &NotConnected) -> String {
     match (now.state, &now.last_error) {
         (StateKind::Connecting | StateKind::Reconnecting, Some(error)) => {
-            format!(
-                "Server {} did not start ({}{}): {error}",
-                now.server,
-                now.state,
-                failures(now)
-            )
+            let how = if error.tried_otherwise {
+                "is starting"
+            } else {
+                "did not start"
+            };
+            let (server, state, failures) = (&now.server, now.state, failures(now));
+            format!("Server {server} {how} ({state}{failures}): {error}")
         }
         (StateKind::PermanentlyFailed, Some(error)) => {
             format!("Server {} cannot be started ({}): {error}", now.server, now.state)
@@ -222,6 +231,7 @@ fn remedy(now: &NotConnected) -> String {
             Some(pause) => format!("It is tried again in {pause}, or when a person restarts it."),
             None => "A person must restart it.".to_owned(),
         },
+        (StateKind::Disconnected, Some(Reason::Lost)) => "A call starts it again, or a person.".to_owned(),
         (StateKind::Connecting | StateKind::Reconnecting, _) => match next_try(now) {
             Some(pause) => format!("It is tried again in {pause}: ask again then."),
             None => "Ask again in a moment.".to_owned(),
@@ -266,10 +276,20 @@ fn advice(now: &NotConnected) -> String {
             Some(pause) => format!("The server is tried again in {pause}: call it again then."),
             None => "Call it again in a moment.".to_owned(),
         },
-        (StateKind::Disconnected, Some(Reason::Idle)) | (StateKind::Connected, _) => {
+        (StateKind::Disconnected, Some(Reason::Idle | Reason::Lost)) | (StateKind::Connected, _) => {
             "Call it again in a moment.".to_owned()
         }
     }
+}
+
+/// Text of the server where only messages may be.
+fn misplaced(noise: Option<&str>) -> String {
+    noise.map_or_else(String::new, |example| {
+        format!(
+            " Meanwhile the server wrote text to stdout that is no JSON-RPC message (\"{example}\"); it must write it to \
+             stderr."
+        )
+    })
 }
 
 fn late(kind: TimeoutKind) -> &'static str {

@@ -28,6 +28,8 @@ pub enum Timer {
     List,
     /// A listing that is due: something changed, failed, or wants to be confirmed.
     Relist,
+    /// A listing that has lived its time.
+    Expiry,
     /// Living this long proves a connection.
     Proof,
     /// Time to see whether the server was silent.
@@ -41,7 +43,8 @@ pub enum Timer {
 }
 
 impl Machine {
-    /// The next deadline. `None` only where there is nothing to wait for: at rest, or live with nothing left to prove.
+    /// The next deadline. `None` only where there is nothing to wait for: at rest, or live with nothing left to prove and
+    /// nothing that expires.
     pub fn deadline(&self) -> Option<Deadline> {
         let close = self.closing.as_ref().map(|closing| Deadline {
             at: closing.by,
@@ -55,7 +58,7 @@ impl Machine {
             State::Connecting(attempt) | State::Reconnecting(attempt) => self.of_attempt(attempt),
             State::Connected(live) => of_live(live),
             State::Disconnected(Rest::BudgetSpent(at, _)) => deadline(*at, Timer::SlowProbe),
-            State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
             | State::Disabled
             | State::Disabling
             | State::PermanentlyFailed => None,
@@ -103,7 +106,7 @@ fn of_watch(watch: &Watch) -> Option<Deadline> {
 
 fn of_refresh(refresh: &Refresh) -> Option<Deadline> {
     match refresh.step {
-        RefreshStep::Fresh => None,
+        RefreshStep::Fresh { until, .. } => until.and_then(|at| deadline(at, Timer::Expiry)),
         RefreshStep::Due(at) => deadline(at, Timer::Relist),
         RefreshStep::Running { by, .. } => deadline(by, Timer::List),
     }

@@ -59,7 +59,10 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Listing {
     /// Its content is published.
-    Good,
+    Good {
+        /// How long the server says that it is current.
+        ttl: Option<Duration>,
+    },
     /// It came back empty where there was something before: a second listing decides.
     Unconfirmed,
 }

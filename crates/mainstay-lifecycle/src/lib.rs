@@ -43,6 +43,6 @@ pub use deadline::{Deadline, Timer};
 pub use effect::{Cause, Effect, Effects, Manner, Transition};
 pub use input::{Input, Listing, Recovery, Vitals};
 pub use machine::{Desired, Machine};
-pub use policy::{Backoff, Bucket, Limits, Policy, Probe, WhenSpent};
+pub use policy::{Backoff, Bucket, Expiry, Limits, Policy, Probe, WhenLost, WhenSpent};
 pub use state::{Attempt, Live, Opened, Pause, Refresh, Rest, State, StateKind};
 pub use time::{Generation, Moment};

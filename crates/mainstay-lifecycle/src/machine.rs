@@ -2,8 +2,8 @@
 
 use crate::effect::{Effects, Manner};
 use crate::input::Input;
-use crate::policy::Policy;
-use crate::state::{Attempt, Pause, State};
+use crate::policy::{Policy, WhenLost};
+use crate::state::{Attempt, Pause, Rest, State};
 use crate::step::Step;
 use crate::time::{Generation, Moment};
 use crate::tokens::Tokens;
@@ -60,12 +60,16 @@ impl Machine {
         }
     }
 
-    /// A server whose machine was lost: it is wanted, and dialled at this moment. Its past is forgotten, but for having
+    /// A server whose machine was lost: it is wanted, and dialled at this moment, or when it is asked for. Its past is forgotten, but for having
     /// one: its next start is not the first.
     pub fn resumed(policy: Policy, at: Moment) -> Self {
+        let state = match policy.when_lost {
+            WhenLost::Restart => State::Reconnecting(Attempt::Pausing(at, Pause::Backoff)),
+            WhenLost::Rest => State::Disconnected(Rest::Lost(at)),
+        };
         Self {
             desired: Desired::Enabled,
-            state: State::Reconnecting(Attempt::Pausing(at, Pause::Backoff)),
+            state,
             started: true,
             ..Self::new(policy)
         }

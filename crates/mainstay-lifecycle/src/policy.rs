@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Policy {
     /// The pauses between failures in a row.
     pub backoff: Backoff,
+    /// Whether a server that was lost is started again unaided.
+    pub when_lost: WhenLost,
     /// How many failures in a row are answered with backoff, before `when_spent`.
     pub budget: NonZeroU32,
     /// What happens when the budget is spent.
@@ -27,6 +29,8 @@ pub struct Policy {
     pub discovery_failures: NonZeroU32,
     /// The shortest time from one listing to the next: a burst of changes costs one listing at once and one later.
     pub relist_pause: Duration,
+    /// How long a listing counts as current.
+    pub expiry: Expiry,
     /// How a silent connection is examined; `None` never probes.
     pub probe: Option<Probe>,
     /// Stop a server that nobody has used for this long; `None` keeps it running.
@@ -40,6 +44,15 @@ pub struct Policy {
 pub struct Backoff {
     first: Duration,
     ceiling: Duration,
+}
+
+/// What follows a loss that time may mend. The policy at the moment of the loss counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WhenLost {
+    /// The server is started again, within its budget.
+    Restart,
+    /// The server stays away until a call or a person wants it.
+    Rest,
 }
 
 /// What a server gets when its budget of failures in a row is spent.
@@ -59,6 +72,20 @@ pub struct Bucket {
     pub size: NonZeroU32,
     /// One token comes back in each period.
     pub refill_every: Duration,
+}
+
+/// How long a listing counts as current when nothing says that it changed. It is made again then, while the server is
+/// connected.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Expiry {
+    /// List again this often, whatever the server says; `None` leaves it to the server.
+    pub every: Option<Duration>,
+    /// The shortest time to live that is believed: a server that says less would be listed without end.
+    pub shortest: Duration,
+    /// The longest time to live that is believed.
+    pub longest: Duration,
+    /// What a time to live of zero counts as: the server promises nothing, and asks for nothing.
+    pub of_zero: Duration,
 }
 
 /// The examination of a silent connection.
@@ -85,6 +112,17 @@ pub struct Limits {
     pub close: Duration,
     /// How long a replaced connection may finish its running calls.
     pub drain: Duration,
+}
+
+impl Expiry {
+    /// How long a listing counts as current, if it expires at all; `ttl` is what the server says.
+    pub fn period(&self, ttl: Option<Duration>) -> Option<Duration> {
+        let of_server = ttl.map(|ttl| match ttl {
+            Duration::ZERO => self.of_zero,
+            ttl => ttl.min(self.longest).max(self.shortest),
+        });
+        of_server.into_iter().chain(self.every).min()
+    }
 }
 
 impl Backoff {
@@ -126,6 +164,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             backoff: Backoff::default(),
+            when_lost: WhenLost::Restart,
             budget: count(10),
             when_spent: WhenSpent::ProbeEvery(Duration::from_secs(300)),
             bucket: Bucket::default(),
@@ -134,6 +173,7 @@ impl Default for Policy {
             call_failures: count(3),
             discovery_failures: count(3),
             relist_pause: Duration::from_secs(1),
+            expiry: Expiry::default(),
             probe: Some(Probe::default()),
             idle_stop: None,
             limits: Limits::default(),
@@ -152,6 +192,17 @@ impl Default for Bucket {
         Self {
             size: count(10),
             refill_every: Duration::from_secs(6),
+        }
+    }
+}
+
+impl Default for Expiry {
+    fn default() -> Self {
+        Self {
+            every: None,
+            shortest: Duration::from_secs(1),
+            longest: Duration::from_secs(24 * 60 * 60),
+            of_zero: Duration::from_secs(60),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Where a server is in its life. Data lives in the state that owns it; every state that waits names its deadline.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::time::{Generation, Moment};
 
@@ -87,8 +88,11 @@ pub struct Refresh {
 /// Where a listing is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RefreshStep {
-    /// What was listed is current.
-    Fresh,
+    /// What was listed is current; it expires at this moment, if ever. `ttl` is what the server said of that.
+    Fresh {
+        ttl: Option<Duration>,
+        until: Option<Moment>,
+    },
     /// A listing is due at this moment.
     Due(Moment),
     /// A listing runs, until this deadline; `again` when something changed meanwhile.
@@ -116,6 +120,8 @@ pub enum Rest {
     Idle,
     /// The server wants a login.
     AuthRequired,
+    /// Lost, and not to be started again unaided: the next call starts it, but not before this moment.
+    Lost(Moment),
     /// The budget of failures in a row is spent; the next slow probe comes at this moment, after this kind of pause.
     BudgetSpent(Moment, Pause),
 }
@@ -190,13 +196,18 @@ impl State {
             | Self::Connected(_)
             | Self::Disabled
             | Self::Disabling
-            | Self::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | Self::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
             | Self::PermanentlyFailed => None,
         }
     }
 }
 
 impl Live {
+    /// Calls that failed in transport or timed out, in a row.
+    pub const fn call_failures(&self) -> u32 {
+        self.call_failures
+    }
+
     /// Whether the connection has completed a call or lived through the stable period.
     pub const fn is_proven(&self) -> bool {
         self.proven_at.is_none()

@@ -12,7 +12,7 @@ mod wishes;
 use crate::effect::{Cause, Effect, Effects, Manner, Transition};
 use crate::input::{Input, Recovery};
 use crate::machine::Machine;
-use crate::state::{Rest, State, StateKind};
+use crate::state::{State, StateKind};
 use crate::time::{Generation, Moment};
 
 pub(crate) struct Step<'a> {
@@ -47,8 +47,8 @@ impl<'a> Step<'a> {
             Input::Restart => self.redial(Manner::Cut, Cause::Restarted),
             Input::Replace => self.redial(Manner::Drain, Cause::Replaced),
             Input::Adjust(policy) => self.adjust(*policy),
-            Input::Demand => self.wake(Rest::Idle, Cause::Demanded),
-            Input::Login => self.wake(Rest::AuthRequired, Cause::LoggedIn),
+            Input::Demand => self.demand(),
+            Input::Login => self.logged_in(),
             Input::Begun(generation) => self.if_current(generation, Self::begun),
             Input::Opened(generation) => self.if_current(generation, Self::opened),
             Input::OpenFailed(generation, recovery) => {

@@ -36,19 +36,24 @@ fn tours() -> Vec<Tour> {
         policies,
         generations: GENERATIONS,
         pace: Pace::Deadlines,
+        ttl: false,
     };
     let by_ticks = |name, policies| Tour {
         name,
         policies,
         generations: GENERATIONS_BY_TICKS,
         pace: Pace::Ticks,
+        ttl: false,
     };
+    // Beside probes, times to live are more than a test run has time for: they are walked without.
+    let with_ttl = |tour| Tour { ttl: true, ..tour };
     vec![
-        by_deadlines("strict", vec![policies::strict()]),
+        with_ttl(by_deadlines("strict", vec![policies::strict()])),
         by_deadlines("watchful", vec![policies::watchful()]),
+        with_ttl(by_deadlines("resting", vec![policies::resting()])),
         by_deadlines("adjusted", vec![policies::patient(), policies::strict()]),
         by_ticks("patient, by ticks", vec![policies::patient()]),
-        by_ticks("strict, by ticks", vec![policies::strict()]),
+        with_ttl(by_ticks("strict, by ticks", vec![policies::strict()])),
     ]
 }
 

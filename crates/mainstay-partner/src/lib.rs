@@ -38,6 +38,9 @@ pub struct Partners {
     pub python: Partner,
     /// This crate's own program on rmcp, both eras.
     pub rmcp: Partner,
+    /// Small servers on old releases of the SDKs, legacy era alone, with a tool `echo`: by the name of the release, such as
+    /// `python-sdk-1.6.0`.
+    pub old_sdks: BTreeMap<String, Partner>,
     /// The real clients.
     pub clients: Clients,
 }
@@ -60,7 +63,7 @@ pub struct Clients {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partner {
-    /// The program, as an absolute path.
+    /// The program, as an absolute path, or a name to look up in `PATH`.
     pub command: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
@@ -108,8 +111,11 @@ fn read(file: &Path) -> Result<Partners, String> {
         fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let partners: Partners = serde_json::from_str(&text)
         .map_err(|error| format!("{} is not understood: {error}", file.display()))?;
-    for (name, partner) in partners.each() {
-        if !partner.command.is_file() {
+    let old_sdks = partners.old_sdks.iter();
+    let old_sdks = old_sdks.map(|(name, partner)| (name.as_str(), partner));
+    for (name, partner) in partners.each().into_iter().chain(old_sdks) {
+        let is_path = partner.command.components().count() > 1;
+        if is_path && !partner.command.is_file() {
             return Err(format!(
                 "partner {name} is missing at {}",
                 partner.command.display()
@@ -120,7 +126,7 @@ fn read(file: &Path) -> Result<Partners, String> {
 }
 
 impl Partners {
-    /// Every partner with its name.
+    /// Every partner with its name, but for those on old SDKs.
     #[must_use]
     pub fn each(&self) -> [(&'static str, &Partner); 7] {
         let Self {
@@ -131,6 +137,7 @@ impl Partners {
             git,
             python,
             rmcp,
+            old_sdks: _,
             clients: _,
         } = self;
         [

@@ -29,7 +29,7 @@ fn a_partner_whose_program_is_gone_is_named() {
         let clients = r#"{"node":"node","python":"","packages":"","scripts":""}"#;
         let fine = partner(here.to_str().unwrap());
         format!(
-            r#"{{"everything":{fine},"filesystem":{fine},"memory":{fine},"time":{fine},"git":{},"python":{fine},"rmcp":{fine},"clients":{clients}}}"#,
+            r#"{{"everything":{fine},"filesystem":{fine},"memory":{fine},"time":{fine},"git":{},"python":{fine},"rmcp":{fine},"old_sdks":{{"python-sdk-1.6.0":{fine}}},"clients":{clients}}}"#,
             partner(git)
         )
     };

@@ -132,6 +132,8 @@ pub enum BadAnswer {
 pub enum Garbage {
     /// A line of plain text, as a stray `print` leaves behind.
     Text(String),
+    /// Plain text without a line break: what follows is on the same line.
+    Unbroken(String),
     /// An object that is cut off.
     HalfJson,
     /// Bytes that are not UTF-8.

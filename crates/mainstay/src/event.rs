@@ -106,12 +106,12 @@ const MAX_MESSAGE_CHARS: usize = 4096;
 
 impl Trouble {
     /// What went wrong, with the last that this connection's process had to say.
-    pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: String) -> Self {
+    pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: impl Into<String>) -> Self {
         let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, LAST_LINES));
         let lines = lines.unwrap_or_default().into_iter();
         Self {
             generation,
-            message: PlainText::line(&slot.settings.load().redaction().apply(message))
+            message: PlainText::line(&slot.settings.load().redaction().apply(message.into()))
                 .cut(MAX_MESSAGE_CHARS)
                 .into_string(),
             exit: None,

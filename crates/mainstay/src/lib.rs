@@ -50,11 +50,11 @@ mod wire;
 
 pub use catalog::{
     About, CacheScope, Caching, Catalog, CatalogHash, CatalogReader, Diagnostic, Fault, Freshness, Hints,
-    Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog,
+    Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog, public_name,
 };
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
-pub use fleet::{Changes, CloseReport, ClosedServer, Fleet, FleetBuilder, StartupError};
+pub use fleet::{Changes, CloseReport, ClosedServer, DuplicateName, Fleet, FleetBuilder, StartupError};
 pub use handler::{Answer, ClientCapabilities, ClientHandler, Occasion, ServerNotification, ServerRequest};
 pub use lack::Lack;
 /// The pure machine, and every part of its [`Policy`].
@@ -64,7 +64,7 @@ pub use plain_text::PlainText;
 pub use process::{Exit, Followed, StderrFollower, StderrLine, raise_descriptor_limit};
 pub use protocol::{Era, Introduction};
 pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, Reply, Server,
-    StartProgress, StartStage, Status, TransportKind, Waiting, WishError,
+    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, RefreshError, Reply,
+    Server, StartProgress, StartStage, Status, TransportKind, Waiting, WishError,
 };
 pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};

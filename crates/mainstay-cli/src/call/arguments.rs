@@ -13,7 +13,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The arguments as far as they can be read before the tool's schema is known.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Arguments {
+pub(crate) enum Arguments {
     /// JSON, sent byte for byte.
     Json(RawJson),
     Pairs(Vec<(String, String)>),
@@ -21,7 +21,7 @@ pub(super) enum Arguments {
 
 impl Arguments {
     /// Reads what was written. Blocks while it reads stdin.
-    pub(super) fn read(written: &[String], stdin: impl Read) -> anyhow::Result<Self> {
+    pub(crate) fn read(written: &[String], stdin: impl Read) -> anyhow::Result<Self> {
         match written {
             [] => Ok(Self::Json(RawJson::EMPTY_OBJECT)),
             [dash] if dash == "-" => {
@@ -44,8 +44,22 @@ impl Arguments {
         }
     }
 
+    /// The arguments of a prompt, which are all text.
+    pub(crate) fn all_text(&self) -> anyhow::Result<RawJson> {
+        let Self::Pairs(pairs) = self else {
+            return self.fit(None);
+        };
+        let mut object = Map::new();
+        for (key, text) in pairs {
+            if object.insert(key.clone(), Value::from(text.as_str())).is_some() {
+                bail!("the argument {key:?} is given twice");
+            }
+        }
+        Ok(RawJson::from_value(&object)?)
+    }
+
     /// The arguments as they are sent. `schema` is the tool's `inputSchema`; the server judges whether they fit it.
-    pub(super) fn fit(&self, schema: Option<&Schema>) -> anyhow::Result<RawJson> {
+    pub(crate) fn fit(&self, schema: Option<&Schema>) -> anyhow::Result<RawJson> {
         let pairs = match self {
             Self::Json(json) => return Ok(json.clone()),
             Self::Pairs(pairs) => pairs,
@@ -67,7 +81,7 @@ impl Arguments {
 
 /// What is read of a tool's `inputSchema`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Schema {
+pub(crate) struct Schema {
     #[serde(default)]
     properties: Map<String, Value>,
 }

@@ -40,7 +40,8 @@ impl Answer {
     }
 }
 
-fn shown(block: &Value) -> String {
+/// A block of content as text.
+pub(crate) fn shown(block: &Value) -> String {
     let field = |name: &str| block.get(name).and_then(Value::as_str);
     match field("type") {
         Some("text") => field("text").unwrap_or_default().to_owned(),
@@ -52,7 +53,7 @@ fn shown(block: &Value) -> String {
                 field("mimeType").unwrap_or("of unknown type")
             )
         }
-        Some("resource") => resource(block.get("resource").unwrap_or(&Value::Null)),
+        Some("resource") => shown_resource(block.get("resource").unwrap_or(&Value::Null)),
         Some("resource_link") => {
             let name = field("title").or(field("name")).unwrap_or_default();
             format!("[resource {name}: {}]", field("uri").unwrap_or_default())
@@ -61,7 +62,8 @@ fn shown(block: &Value) -> String {
     }
 }
 
-fn resource(resource: &Value) -> String {
+/// An embedded resource as text.
+pub(crate) fn shown_resource(resource: &Value) -> String {
     let field = |name: &str| resource.get(name).and_then(Value::as_str);
     let uri = field("uri").unwrap_or_default();
     match field("text") {

@@ -48,7 +48,8 @@ pub(crate) fn mend(status: &Status, config: &ServerConfig, file: Option<&Path>) 
     }
     let advice = match (status.state, &error.exit) {
         (StateKind::PermanentlyFailed, None) => {
-            let advice = file.map(|file| format!("mend its entry in {}, then check again", file.display()));
+            let advice =
+                file.map(|file| format!("correct its entry in {}, then check again", file.display()));
             return advice.map(Mend::plain);
         }
         (_, Some(_)) => "run it by hand to see why it ends",

@@ -1,5 +1,6 @@
 //! `mainstay check`: starts every server, shows what each offers and what is wrong with the rest.
 
+mod configured;
 mod mend;
 mod report;
 mod show;
@@ -7,7 +8,7 @@ mod show;
 use crate::args::{Check, Common};
 use crate::exit::{Done, Exit};
 use crate::json;
-use crate::load::load;
+use crate::load::servers;
 use crate::output::{Screen, Text};
 use crate::run::with_fleet;
 use crate::startup::{Progress, Startup};
@@ -16,8 +17,11 @@ pub(crate) use report::{Report, ServerReport};
 pub(crate) use show::server as show_server;
 
 pub(crate) fn run(check: &Check, common: &Common, screen: &Screen) -> Done {
-    let setup = load(common)?;
-    setup.announce(screen);
+    let mut setup = servers(&check.adhoc, common, screen)?;
+    setup.keep(&check.server)?;
+    if check.no_start {
+        return configured::run(&setup, check.json, screen);
+    }
     with_fleet(&setup, screen, async |fleet| {
         let startup = Startup::of(fleet);
         // Scripts that read JSON are told nothing on the way.

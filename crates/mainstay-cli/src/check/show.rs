@@ -106,7 +106,7 @@ impl Page {
             }
         }
         if let Some(mend) = &server.mend {
-            text.push(self.prose("mend", Ink::None, &mend.advice));
+            text.push(self.prose("remedy", Ink::None, &mend.advice));
             // Not wrapped: it is to be copied.
             text.push(self.verbatim("", mend.command.as_slice()));
         }
@@ -117,7 +117,7 @@ impl Page {
     fn login(&self, challenge: &Challenge) -> Text {
         let mut text = self.verbatim("login", challenge.resource_metadata.as_slice());
         if !challenge.scopes.is_empty() {
-            text.push(self.prose("scopes", Ink::None, &challenge.scopes.join(" ")));
+            text.push(self.prose("scopes", Ink::None, challenge.scopes.join(" ")));
         }
         text
     }

@@ -1,11 +1,13 @@
 //! The document of `mainstay check --json`.
 
+use mainstay::ServerConfig;
 use serde::Serialize;
 
 use super::{Configuration, Server, VERSION, ms};
 use crate::check::{Report, ServerReport};
 use crate::exit::Exit;
 use crate::load::Setup;
+use crate::reach;
 
 #[derive(Serialize)]
 pub(crate) struct Check {
@@ -40,6 +42,50 @@ impl Check {
             ok: report.exit() == Exit::Success,
             configuration: Configuration::of(setup),
             servers: report.servers.iter().map(Checked::of).collect(),
+        }
+    }
+}
+
+/// The document of `mainstay check --no-start --json`.
+#[derive(Serialize)]
+pub(crate) struct Configured {
+    version: u32,
+    ok: bool,
+    configuration: Configuration,
+    servers: Vec<Entry>,
+}
+
+/// One server as it is configured; variables stay variables.
+#[derive(Serialize)]
+struct Entry {
+    server: String,
+    enabled: bool,
+    required: bool,
+    lazy: bool,
+    address: Option<String>,
+    command: Option<String>,
+}
+
+impl Configured {
+    pub(crate) fn of(setup: &Setup, ok: bool) -> Self {
+        Self {
+            version: VERSION,
+            ok,
+            configuration: Configuration::of(setup),
+            servers: setup.servers.iter().map(Entry::of).collect(),
+        }
+    }
+}
+
+impl Entry {
+    fn of(server: &ServerConfig) -> Self {
+        Self {
+            server: server.name().to_owned(),
+            enabled: server.enabled(),
+            required: server.required(),
+            lazy: server.lazy(),
+            address: reach::address(server),
+            command: reach::command_line(server),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What a script sees. These types are the interface, not the library's: a field may be added within a version, and is
 //! never renamed, removed or given another meaning. Absent values are `null`.
 
-mod call;
+mod answer;
 mod check;
+mod describe;
 mod ping;
 mod tools;
 
@@ -12,8 +13,9 @@ use mainstay::Status;
 use mainstay::config::Origin;
 use serde::Serialize;
 
-pub(crate) use call::Call;
-pub(crate) use check::Check;
+pub(crate) use answer::{Answer, Asked};
+pub(crate) use check::{Check, Configured};
+pub(crate) use describe::Described;
 pub(crate) use ping::Ping;
 pub(crate) use tools::Tools;
 

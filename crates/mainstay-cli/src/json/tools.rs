@@ -1,6 +1,6 @@
 //! The document of `mainstay tools --json`.
 
-use mainstay::{Catalog, Hints, RawJson, Status};
+use mainstay::{Catalog, Hints, PublicTool, RawJson, Status};
 use serde::Serialize;
 
 use super::{Configuration, Server, VERSION};
@@ -17,8 +17,9 @@ pub(crate) struct Tools {
     templates: Vec<Offer>,
 }
 
+/// One tool.
 #[derive(Serialize)]
-struct Tool {
+pub(super) struct Tool {
     #[serde(flatten)]
     offer: Offer,
     hints: Effects,
@@ -52,19 +53,13 @@ impl Tools {
         };
         macro_rules! offer {
             ($offer:expr) => {
-                Offer {
-                    name: $offer.name().to_owned(),
-                    server: $offer.server().to_owned(),
-                    original: $offer.original().to_owned(),
-                    stale: stale($offer.server()),
-                    definition: $offer.published().clone(),
-                }
+                Offer::of($offer, stale($offer.server()))
             };
         }
-        let tools = catalog.tools().iter().map(|tool| Tool {
-            offer: offer!(tool),
-            hints: Effects::of(tool.hints()),
-        });
+        let tools = catalog
+            .tools()
+            .iter()
+            .map(|tool| Tool::of(tool, stale(tool.server())));
         Self {
             version: VERSION,
             configuration: Configuration::of(setup),
@@ -81,6 +76,27 @@ impl Tools {
                 .iter()
                 .map(|template| offer!(template))
                 .collect(),
+        }
+    }
+}
+
+impl Tool {
+    pub(super) fn of(tool: &PublicTool, stale: bool) -> Self {
+        Self {
+            offer: Offer::of(tool, stale),
+            hints: Effects::of(tool.hints()),
+        }
+    }
+}
+
+impl Offer {
+    fn of<T>(offer: &mainstay::Offer<T>, stale: bool) -> Self {
+        Self {
+            name: offer.name().to_owned(),
+            server: offer.server().to_owned(),
+            original: offer.original().to_owned(),
+            stale,
+            definition: offer.published().clone(),
         }
     }
 }

@@ -32,6 +32,8 @@ const VARIABLE: &str = "MAINSTAY_LOG";
 pub(crate) enum Logged {
     /// That the cache cannot be used, once, at the end: the command reports everything else itself.
     Cache,
+    /// Why the server cannot be had. A host reads it among what the server writes itself.
+    GivenUp,
     /// What is wrong.
     Problems,
     /// What is wrong, every change of a server's state, and every request that was refused.
@@ -42,6 +44,7 @@ impl Logged {
     fn filter(self) -> &'static str {
         match self {
             Self::Cache => "off,mainstay::store=warn",
+            Self::GivenUp => "off,mainstay::state=warn",
             Self::Problems => "warn",
             Self::Changes => "warn,mainstay=info,mainstay_gateway=info",
         }
@@ -95,17 +98,27 @@ pub(crate) fn init(screen: &Screen, logged: Logged) -> Log {
     };
     let is_deferred = logged == Logged::Cache && !wanted();
     let repeats = Repeats::start(*screen, is_deferred);
-    let lines = Lines(repeats.clone());
+    let lines = Lines {
+        repeats: repeats.clone(),
+        only_given_up: logged == Logged::GivenUp && !wanted(),
+    };
     // It fails only where another subscriber is there already, and there is none.
     let _ = Registry::default().with(filter).with(lines).try_init();
     Log(Some(repeats))
 }
 
 /// Makes a line of each event.
-struct Lines(Arc<Repeats>);
+struct Lines {
+    repeats: Arc<Repeats>,
+    /// Whether a server that is being restarted is none of the reader's concern.
+    only_given_up: bool,
+}
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        self.0.offer(Record::of(event));
+        let record = Record::of(event);
+        if !self.only_given_up || state::is_given_up(&record) {
+            self.repeats.offer(record);
+        }
     }
 }

@@ -44,6 +44,15 @@ pub(super) fn words(record: &Record) -> Text {
     line
 }
 
+/// Whether the server cannot be had: its first start failed, or it is down until its next slow attempt, or for good.
+pub(super) fn is_given_up(record: &Record) -> bool {
+    let is = |name: &str, words: &[&str]| {
+        let word = record.text(name).unwrap_or_default();
+        words.contains(&word.as_str())
+    };
+    is("from", &["connecting"]) || is("to", &["disconnected", "permanently_failed"])
+}
+
 fn starting(cause: &str) -> &'static str {
     match cause {
         "demanded" => "starting: a call needs it",

@@ -76,7 +76,7 @@ impl Screen {
 
     /// Prints what a server sent: a terminal is shown it cleaned, a file or a pipe gets every byte.
     pub(crate) fn print_payload(&self, payload: &str) -> Result<(), Failure> {
-        if io::stdout().is_terminal() {
+        if self.is_terminal() {
             self.print(Text::lines(payload))
         } else {
             write(payload.as_bytes())
@@ -86,23 +86,23 @@ impl Screen {
     /// Says what is going on.
     pub(crate) fn note(&self, text: impl Into<Text>) {
         if !self.quiet {
-            self.tell(Weight::Info, text.into());
+            self.tell(Weight::Info, &text.into());
         }
     }
 
     /// Says what is worth a look.
     pub(crate) fn warning(&self, text: impl Into<Text>) {
-        self.tell(Weight::Warning, text.into());
+        self.tell(Weight::Warning, &text.into());
     }
 
     /// Says what is wrong.
     pub(crate) fn error(&self, text: impl Into<Text>) {
-        self.tell(Weight::Error, text.into());
+        self.tell(Weight::Error, &text.into());
     }
 
     /// Adds a line to what is wrong.
     pub(crate) fn say(&self, text: impl Into<Text>) {
-        self.tell(Weight::Beside, text.into());
+        self.tell(Weight::Beside, &text.into());
     }
 
     /// Writes a line to stderr that is in its form already: behind those of the log, where there is one.
@@ -112,9 +112,9 @@ impl Screen {
         }
     }
 
-    fn tell(&self, weight: Weight, text: Text) {
+    fn tell(&self, weight: Weight, text: &Text) {
         let (level, line) = match weight {
-            Weight::Info => ("info", self.err.dim(&text)),
+            Weight::Info => ("info", self.err.dim(text)),
             Weight::Warning => {
                 let word = self.err.ink(Ink::Yellow, "warning:");
                 ("warn", text!("{} {}", word, text))
@@ -141,6 +141,11 @@ impl Screen {
         self.format == LogFormat::Json
     }
 
+    /// Whether results are read by a person at a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
     /// Whether progress is shown at all.
     pub(crate) fn shows_progress(&self) -> bool {
         !self.quiet
@@ -159,6 +164,7 @@ pub(crate) fn write_line(line: &Text) {
 }
 
 /// How much a line on stderr matters.
+#[derive(Clone, Copy)]
 enum Weight {
     Info,
     Warning,

@@ -40,7 +40,9 @@ pub(crate) fn table(paint: Paint, rows: &[Vec<Cell>]) -> Vec<Text> {
         .collect();
     let line = |row: &Vec<Cell>| {
         let mut line = Text::default();
-        for (n, (cell, column)) in row.iter().zip(&widths).enumerate() {
+        // A column in which nothing stands takes no place.
+        let cells = row.iter().zip(&widths).filter(|(_, column)| **column > 0);
+        for (n, (cell, column)) in cells.enumerate() {
             if n > 0 {
                 line.push("  ");
             }
@@ -58,6 +60,13 @@ pub(crate) fn table(paint: Paint, rows: &[Vec<Cell>]) -> Vec<Text> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_without_text_takes_no_place() {
+        let row = ["a", "", "b"].map(|text| Cell::new(Ink::None, text)).to_vec();
+        let lines = table(Paint::PLAIN, &[row]);
+        assert_eq!(lines[0].as_str(), "a  b");
+    }
 
     #[test]
     fn columns_align_and_no_line_ends_in_spaces() {

@@ -8,11 +8,11 @@ use anyhow::anyhow;
 use mainstay::{CallError, Fleet, Server};
 use tokio::time::sleep;
 
-use crate::args::{Common, Ping};
+use crate::args::{AdHoc, Common, Ping};
 use crate::check::{Report, ServerReport, show_server};
 use crate::exit::{Done, Exit, Failure};
 use crate::json;
-use crate::load::{Setup, load, of_address};
+use crate::load::{Setup, servers};
 use crate::output::{Ink, Screen, Text, fine_span, labelled, plain, span, text};
 use crate::reach;
 use crate::run::with_fleet;
@@ -43,12 +43,20 @@ pub(crate) fn run(ping: &Ping, common: &Common, screen: &Screen) -> Done {
 
 /// The server of the configuration that is meant, or one of which nothing but its address is known.
 fn setup(ping: &Ping, common: &Common, screen: &Screen) -> Result<Setup, Failure> {
-    if ping.server.contains("://") {
-        return of_address(&ping.server, common);
-    }
-    let mut setup = load(common)?;
-    setup.announce(screen);
-    setup.keep(std::slice::from_ref(&ping.server))?;
+    let mut adhoc = AdHoc {
+        url: ping.adhoc.url.clone(),
+        bearer_token_env: ping.adhoc.bearer_token_env.clone(),
+        command: ping.adhoc.command.clone(),
+    };
+    let named = match &ping.server {
+        Some(url) if url.contains("://") => {
+            adhoc.url = Some(url.clone());
+            None
+        }
+        other => other.clone(),
+    };
+    let mut setup = servers(&adhoc, common, screen)?;
+    setup.keep(named.as_slice())?;
     Ok(setup)
 }
 

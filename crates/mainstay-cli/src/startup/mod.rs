@@ -44,7 +44,10 @@ impl Standing {
             (StateKind::Connecting | StateKind::Reconnecting | StateKind::PermanentlyFailed, _) => Self::Down,
             (StateKind::Disconnected, Some(Reason::Idle)) if status.starts > 0 => Self::Up,
             (StateKind::Disconnected, Some(Reason::Idle)) => Self::Starting,
-            (StateKind::Disconnected, Some(Reason::AuthRequired | Reason::BudgetSpent) | None) => Self::Down,
+            (
+                StateKind::Disconnected,
+                Some(Reason::AuthRequired | Reason::BudgetSpent | Reason::Lost) | None,
+            ) => Self::Down,
             // Its keeper has not taken the first step yet.
             (StateKind::Disabled, _) if status.desired == Desired::Enabled => Self::Starting,
             (StateKind::Disabled | StateKind::Disabling, _) => Self::Off,

@@ -26,6 +26,11 @@ fn commands() -> Vec<(Vec<String>, i32)> {
     vec![
         (line(&["check"]), 1),
         (line(&["tools"]), 1),
+        (line(&["describe", "evil", "say"]), 0),
+        (line(&["describe", "dying", "say"]), 3),
+        (line(&["prompt", "evil", &format!("greet{HOSTILE_TEXT}")]), 0),
+        (line(&["prompt", "evil", "nothing"]), 2),
+        (line(&["read", "evil", &format!("mem://{HOSTILE_TEXT}")]), 0),
         (line(&["call", "evil", "say"]), 0),
         (line(&["call", "evil", "fails"]), 1),
         (line(&["call", "evil", "refuses"]), 1),
@@ -48,10 +53,12 @@ fn nothing_that_a_server_says_anywhere_drives_the_terminal() {
             !seen.replace("\r\n", "\n").contains('\r'),
             "{command:?}: {screen:?}"
         );
-        assert!(
-            seen.contains("after") || command[2..].contains(&"log".to_owned()),
-            "it is shown: {seen}"
-        );
+        let is_quoted = ["say", "fails", "refuses", "progress"]
+            .iter()
+            .any(|word| words.contains(word));
+        if is_quoted || words.len() == 1 {
+            assert!(seen.contains("after"), "it is shown: {seen}");
+        }
     }
 }
 
@@ -66,7 +73,9 @@ fn nothing_that_a_server_says_anywhere_is_hidden_in_a_log_file_or_a_document() {
         words.push("--json");
         let ran = sandbox.run(&words);
         assert_harmless(&ran.exits(code).stdout, &command);
-        ran.json();
+        if code != 2 {
+            ran.json();
+        }
     }
 }
 

@@ -74,6 +74,41 @@ fn with_quiet_only_what_is_wrong_is_said() {
 }
 
 #[test]
+fn a_host_reads_why_its_wrapped_server_cannot_be_had_and_nothing_of_one_that_is_restarted() {
+    let sandbox = Sandbox::new();
+    let mut absent = Host::silent(&sandbox, &["wrap", "no-such-program-anywhere"]);
+    absent.begin(
+        "initialize",
+        &json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {} }),
+    );
+    let mut stderr = BufReader::new(absent.child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(
+        line.contains("warning: no-such-program-anywhere: failed for good: command"),
+        "{line}"
+    );
+
+    let ledger = Ledger::temporary();
+    let server = FaultyServer::new().ledger(&ledger);
+    let mut arguments = vec!["wrap".to_owned(), server.command()];
+    arguments.extend(server.args());
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let mut host = Host::start(&sandbox, &arguments);
+    for round in 0..2 {
+        let result = host.call("echo", &json!({ "round": round }));
+        assert_eq!(result["structuredContent"]["round"], round);
+        kill_process(
+            Pid::from_raw(*ledger.pids().last().unwrap()).unwrap(),
+            Signal::KILL,
+        )
+        .unwrap();
+    }
+    let ran = host.leave();
+    assert_eq!(ran.exits(0).stderr, "");
+}
+
+#[test]
 fn a_log_for_programs_is_one_object_a_line() {
     let sandbox = Sandbox::with(&json!({ "well": good(), "dying": dying() }));
     let mut child = sandbox

@@ -20,6 +20,7 @@ mod call;
 mod check;
 mod configuration;
 mod draining;
+mod everyday;
 mod first_run;
 mod host;
 mod hostile;

@@ -14,7 +14,7 @@ fn a_server_that_is_alive_shows_its_times() {
     let sandbox = Sandbox::new();
     let ran = sandbox.run(&["ping", &far.url("/mcp"), "--count", "2", "--interval", "1ms"]);
     ran.exits(0)
-        .prints(&format!("server  {}\n", far.url("/mcp")))
+        .prints(&format!("127.0.0.1  {}\n", far.url("/mcp")))
         .prints("  connected  in ")
         .prints(", Streamable HTTP, 2025-11-25 (legacy era)\n")
         .prints("\n  1          ")
@@ -44,8 +44,7 @@ fn a_program_is_pinged_by_its_name() {
 fn json_has_the_documented_keys_alive_or_dead() {
     let far = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
     let sandbox = Sandbox::with(&json!({ "dying": dying() }));
-    let url = far.url("/mcp");
-    let ran = sandbox.run(&["ping", &format!("{url}?key=hush"), "--json"]);
+    let ran = sandbox.run(&["ping", &format!("{}?key=hush", far.url("/mcp")), "--json"]);
     let alive = ran.exits(0).json();
     assert!(!ran.stdout.contains("hush"), "{}", ran.stdout);
     let dead = sandbox.run(&["ping", "dying", "--json"]).exits(1).json();
@@ -101,10 +100,17 @@ fn one_question_without_an_answer_is_a_failure_that_shows_the_others() {
 
 #[test]
 fn an_address_that_is_none_is_wrong_usage_and_not_repeated() {
-    let ran = Sandbox::new().run(&["ping", "ftp://ann:hush@mcp.example/"]);
-    ran.exits(2)
-        .says("\"ftp\" is not a scheme of HTTP; use https:// or http://");
-    assert!(!ran.stderr.contains("hush"), "{}", ran.stderr);
+    for (address, said) in [
+        (
+            "ftp://mcp.example/?key=hush",
+            "\"ftp\" is not a scheme of HTTP; use https:// or http://",
+        ),
+        ("http://ann:hush@mcp.example/", "leave it out"),
+    ] {
+        let ran = Sandbox::new().run(&["ping", address]);
+        ran.exits(2).says(said);
+        assert!(!ran.stderr.contains("hush"), "{}", ran.stderr);
+    }
     for line in [["--count", "0"], ["--interval", "soon"], ["--timeout", "0"]] {
         Sandbox::new().run(&["ping", "demo", line[0], line[1]]).exits(2);
     }

@@ -174,9 +174,23 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
                 generation,
                 kind: TimeoutKind::Idle,
                 outcome: Outcome::Unknown,
+                noise: None,
             },
             "Server files did not answer in time (neither an answer nor progress). The call may have run: check its effects \
              before you call it again.",
+            "unknown",
+        ),
+        (
+            CallError::TimedOut {
+                server: server.clone(),
+                generation,
+                kind: TimeoutKind::Idle,
+                outcome: Outcome::Unknown,
+                noise: Some("loading".into()),
+            },
+            "Server files did not answer in time (neither an answer nor progress). The call may have run: check its effects \
+             before you call it again. Meanwhile the server wrote text to stdout that is no JSON-RPC message (\"loading\"); \
+             it must write it to stderr.",
             "unknown",
         ),
         (

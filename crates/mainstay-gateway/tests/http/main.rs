@@ -8,6 +8,7 @@ mod batches;
 mod bounds;
 mod closing;
 mod disturbing;
+mod first_run;
 mod flood;
 mod guarding;
 mod logging;

@@ -1,4 +1,4 @@
-//! Listing what a server offers: once after each connect, and again when it changed, failed or came back empty.
+//! Listing what a server offers: once after each connect, and again when it changed, expired, failed or came back empty.
 //!
 //! Invariants: one listing at a time, and never two within `relist_pause`; a change that arrives during a listing is
 //! listed after it.
@@ -9,7 +9,7 @@ use crate::effect::{Cause, Effect};
 use crate::input::{Listing, Recovery};
 use crate::state::{Attempt, Live, Refresh, RefreshStep, State};
 use crate::step::Step;
-use crate::time::Generation;
+use crate::time::{Generation, jittered};
 
 impl Step<'_> {
     /// Starts a listing; `failures` of its kind came before it in a row.
@@ -57,16 +57,18 @@ impl Step<'_> {
 
     pub(super) fn listed(&mut self, listing: Listing) {
         let now = self.now;
+        let fresh = match listing {
+            Listing::Good { ttl } => Some(self.fresh(ttl)),
+            Listing::Unconfirmed => None,
+        };
         let Some(refresh) = self.refresh() else { return };
         let RefreshStep::Running { again, .. } = refresh.step else {
             return;
         };
         refresh.failures = 0;
-        refresh.step = match (listing, again) {
-            (Listing::Good, false) => RefreshStep::Fresh,
-            (Listing::Good, true) | (Listing::Unconfirmed, _) => {
-                RefreshStep::Due(refresh.not_before.max(now))
-            }
+        refresh.step = match fresh {
+            Some(fresh) if !again => fresh,
+            Some(_) | None => RefreshStep::Due(refresh.not_before.max(now)),
         };
         let refresh = refresh.clone();
         if let Some(Attempt::Listing(opened)) = self.attempt() {
@@ -79,6 +81,30 @@ impl Step<'_> {
                 call_failures: 0,
             };
             self.enter(State::Connected(live), Cause::Listed);
+        }
+    }
+
+    /// Current from now on, until it expires: as late as a tenth of its time beyond it, so that a herd spreads.
+    fn fresh(&mut self, ttl: Option<Duration>) -> RefreshStep {
+        let (now, generation) = (self.now, self.machine.state.generation());
+        let period = self.machine.policy.expiry.period(ttl);
+        let not_before = self.refresh().map_or(now, |refresh| refresh.not_before);
+        let until = period.zip(generation).map(|(period, generation)| {
+            let spread = jittered(period / 10, now, generation);
+            (now + period.saturating_add(spread)).max(not_before)
+        });
+        RefreshStep::Fresh { ttl, until }
+    }
+
+    /// The policy changed, and with it how long what was listed counts as current.
+    pub(super) fn judge_expiry_again(&mut self) {
+        let ttl = match self.refresh().map(|refresh| &refresh.step) {
+            Some(RefreshStep::Fresh { ttl, .. }) => *ttl,
+            Some(RefreshStep::Due(_) | RefreshStep::Running { .. }) | None => return,
+        };
+        let fresh = self.fresh(ttl);
+        if let Some(refresh) = self.refresh() {
+            refresh.step = fresh;
         }
     }
 
@@ -114,8 +140,8 @@ impl Step<'_> {
         match &mut refresh.step {
             RefreshStep::Running { again, .. } => *again = true,
             RefreshStep::Due(_) => {}
-            RefreshStep::Fresh if refresh.not_before <= now => self.relist(),
-            RefreshStep::Fresh => refresh.step = RefreshStep::Due(refresh.not_before),
+            RefreshStep::Fresh { .. } if refresh.not_before <= now => self.relist(),
+            RefreshStep::Fresh { .. } => refresh.step = RefreshStep::Due(refresh.not_before),
         }
     }
 }

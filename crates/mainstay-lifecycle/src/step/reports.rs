@@ -2,7 +2,7 @@
 
 use crate::effect::{Cause, Effect, Manner};
 use crate::input::Recovery;
-use crate::policy::WhenSpent;
+use crate::policy::{WhenLost, WhenSpent};
 use crate::state::{Attempt, Opened, Pause, Rest, State};
 use crate::step::Step;
 use crate::time::{Generation, jittered};
@@ -71,7 +71,13 @@ impl Step<'_> {
             | Recovery::GiveUp => Pause::Backoff,
         };
         let policy = &self.machine.policy;
-        if self.machine.failures >= policy.budget.get() {
+        let spent = self.machine.failures >= policy.budget.get();
+        // The other way belongs to the same start, which somebody asked for.
+        let continues = recovery == Recovery::RetryOtherwise && !spent;
+        if policy.when_lost == WhenLost::Rest && !continues {
+            return self.enter(State::Disconnected(Rest::Lost(self.now + wanted_pause)), cause);
+        }
+        if spent {
             return match policy.when_spent {
                 WhenSpent::GiveUp => self.enter(State::PermanentlyFailed, cause),
                 WhenSpent::ProbeEvery(period) => {

@@ -33,7 +33,7 @@ impl Step<'_> {
             Timer::Turn => self.open_failed(Cause::OpenTimedOut, Recovery::RetryLack),
             Timer::Open => self.open_failed(Cause::OpenTimedOut, Recovery::Retry),
             Timer::List => self.list_failed(Recovery::Retry),
-            Timer::Relist => self.relist(),
+            Timer::Relist | Timer::Expiry => self.relist(),
             Timer::Proof => self.prove(),
             Timer::Silence => self.look(vitals),
             Timer::Answer => self.unanswered(vitals),

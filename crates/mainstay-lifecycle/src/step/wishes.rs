@@ -5,6 +5,7 @@ use crate::machine::Desired;
 use crate::policy::Policy;
 use crate::state::{Attempt, Pause, Rest, State};
 use crate::step::Step;
+use crate::time::Moment;
 use crate::tokens::Tokens;
 
 impl Step<'_> {
@@ -18,6 +19,9 @@ impl Step<'_> {
             State::Disabled | State::Disabling | State::PermanentlyFailed => {
                 self.machine.failures = 0;
                 self.enter(State::Connecting(self.start_now()), Cause::Enabled);
+            }
+            State::Disconnected(Rest::Lost(at)) if !dormant => {
+                self.enter(State::Reconnecting(self.start_from(at)), Cause::Enabled);
             }
             State::Connecting(_) | State::Connected(_) | State::Reconnecting(_) | State::Disconnected(_) => {}
         }
@@ -45,9 +49,9 @@ impl Step<'_> {
         self.detach(manner);
         let attempt = self.start_now();
         let next = match self.machine.state {
-            State::Connected(_) | State::Reconnecting(_) | State::Disconnected(Rest::BudgetSpent(..)) => {
-                State::Reconnecting(attempt)
-            }
+            State::Connected(_)
+            | State::Reconnecting(_)
+            | State::Disconnected(Rest::BudgetSpent(..) | Rest::Lost(_)) => State::Reconnecting(attempt),
             State::Disabled
             | State::Connecting(_)
             | State::Disabling
@@ -57,9 +61,29 @@ impl Step<'_> {
         self.enter(next, cause);
     }
 
-    pub(super) fn wake(&mut self, from: Rest, cause: Cause) {
-        if self.machine.state == State::Disconnected(from) {
-            self.enter(State::Connecting(self.start_now()), cause);
+    /// A call wants the server: one that nobody used is started, and one that was lost and not restarted is started again,
+    /// at the earliest when it wishes to be.
+    pub(super) fn demand(&mut self) {
+        match self.machine.state {
+            State::Disconnected(Rest::Idle) => {
+                self.enter(State::Connecting(self.start_now()), Cause::Demanded);
+            }
+            State::Disconnected(Rest::Lost(at)) => {
+                self.enter(State::Reconnecting(self.start_from(at)), Cause::Demanded);
+            }
+            State::Disconnected(Rest::AuthRequired | Rest::BudgetSpent(..))
+            | State::Disabled
+            | State::Connecting(_)
+            | State::Connected(_)
+            | State::Reconnecting(_)
+            | State::Disabling
+            | State::PermanentlyFailed => {}
+        }
+    }
+
+    pub(super) fn logged_in(&mut self) {
+        if self.machine.state == State::Disconnected(Rest::AuthRequired) {
+            self.enter(State::Connecting(self.start_now()), Cause::LoggedIn);
         }
     }
 
@@ -71,6 +95,16 @@ impl Step<'_> {
         }
         if let State::Connected(live) = &mut self.machine.state {
             live.idle_at = idle_at;
+        }
+        self.judge_expiry_again();
+    }
+
+    /// Starts at this moment, or at once if it is over.
+    fn start_from(&self, at: Moment) -> Attempt {
+        if at <= self.now {
+            self.start_now()
+        } else {
+            Attempt::Pausing(at, Pause::Backoff)
         }
     }
 

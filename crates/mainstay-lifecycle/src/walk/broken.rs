@@ -19,6 +19,8 @@ pub(super) enum Broken {
     OpenedBesideOld,
     /// A dial of a server that nobody wants.
     OpenedUnwanted,
+    /// A dial that neither a wish nor a call nor the policy asked for.
+    OpenedUnasked,
     /// A dial before the pause that was announced was over.
     OpenedTooSoon,
     /// A dial, or no dial, against what the bucket of starts allows: a start takes a token, and gives it back exactly once,
@@ -38,9 +40,9 @@ pub(super) enum Broken {
     LossMisjudged,
     /// A connection counts as proven that is not, or the other way round.
     ProofMisjudged,
-    /// A second listing beside the first, too soon after it, or of a connection that is not open.
+    /// A second listing beside the first, too soon after it, for no reason, or of a connection that is not open.
     ListingUndue,
-    /// A change, a failed listing or an unconfirmed one is not followed by another listing.
+    /// A change, a failed listing, an unconfirmed or an expired one is not followed by another listing.
     ListingForgotten,
     /// Failed listings, failed calls or missed probes in a row were miscounted.
     HealthMiscounted,

@@ -87,7 +87,7 @@ fn meaning(state: StateKind) -> &'static str {
         StateKind::Connected => "a generation is live and listed",
         StateKind::Reconnecting => "lost, and within the budget: pausing, waiting for a token, or dialling",
         StateKind::Disconnected => {
-            "nothing under way: idle, login wanted, or budget spent and slow probe to come"
+            "nothing under way: idle, login wanted, lost and not to be restarted, or budget spent and slow probe to come"
         }
         StateKind::PermanentlyFailed => "will not come back unless a person acts",
         StateKind::Disabling => "not wanted; what ran is being closed",

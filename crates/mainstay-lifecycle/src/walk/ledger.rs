@@ -10,7 +10,7 @@ pub(super) use current::{Current, Phase};
 
 use crate::effect::{Effect, Manner};
 use crate::input::{Input, Recovery, Vitals};
-use crate::policy::{Bucket, Policy};
+use crate::policy::{Bucket, Policy, WhenLost};
 use crate::state::{Rest, State, StateKind};
 use crate::time::{Generation, Moment};
 use crate::walk::broken::Broken;
@@ -23,6 +23,8 @@ pub(super) struct Ledger {
     pub(super) closing: Option<Closing>,
     pub(super) wanted: bool,
     pub(super) failures: u32,
+    /// Somebody asked for the next dial, or the policy asked for it when the connection was lost.
+    pub(super) asked_for: bool,
     /// No dial before this moment: the pause that was announced.
     pub(super) not_before: Moment,
     /// The generation that found nobody there, until its pause is over or nobody cares any more.
@@ -68,6 +70,7 @@ impl Ledger {
             closing: None,
             wanted: false,
             failures: 0,
+            asked_for: false,
             not_before: now,
             absent: None,
             full_at: now,
@@ -89,15 +92,22 @@ impl Ledger {
     /// Takes note of an input that met the state `kind`.
     pub(super) fn hear(&mut self, input: &Input, now: Moment, policy: &Policy, kind: StateKind) -> Verdict {
         match input {
-            Input::Enable { .. } => self.enable(now, kind),
+            Input::Enable { dormant } => {
+                self.asked_for |= !dormant || kind == StateKind::PermanentlyFailed;
+                self.enable(now, kind)
+            }
             Input::Disable => {
                 self.wanted = false;
+                self.asked_for = false;
                 self.pause_ends(now);
                 Verdict::ends(End::Wish(Manner::Cut))
             }
             Input::Restart => self.renew(now, Manner::Cut),
             Input::Replace => self.renew(now, Manner::Drain),
-            Input::Demand | Input::Login => Verdict::default(),
+            Input::Demand | Input::Login => {
+                self.asked_for = true;
+                Verdict::default()
+            }
             Input::Timer(vitals) => self.time(*vitals, now, policy),
             Input::Closed(_) => {
                 self.closing = None;
@@ -107,7 +117,7 @@ impl Ledger {
                 self.pause_ends(now);
                 Verdict::default()
             }
-            Input::Adjust(_) => self.report(Current::watched_anew),
+            Input::Adjust(_) => self.report(|current| current.adjusted(now, policy)),
             Input::Begun(_) => self.report(|current| current.begun(now, policy)),
             Input::Opened(_) => self.report(Current::opened),
             Input::OpenFailed(_, recovery) => {
@@ -149,6 +159,7 @@ impl Ledger {
             return Verdict::default();
         }
         self.failures = 0;
+        self.asked_for = true;
         self.pause_ends(now);
         self.full_at = now;
         Verdict::ends(End::Wish(manner))
@@ -266,6 +277,9 @@ impl Ledger {
         if !self.wanted {
             return Err(Broken::OpenedUnwanted);
         }
+        if !self.asked_for {
+            return Err(Broken::OpenedUnasked);
+        }
         if now < self.not_before {
             return Err(Broken::OpenedTooSoon);
         }
@@ -294,8 +308,14 @@ impl Ledger {
     ) -> Result<(), Broken> {
         let due = match verdict.end {
             Some(End::Wish(manner)) => manner,
-            Some(End::Loss(_)) => Manner::Cut,
-            None if verdict.may_stop => Manner::Cut,
+            Some(End::Loss(recovery)) => {
+                self.asked_for = self.goes_on(recovery, policy);
+                Manner::Cut
+            }
+            None if verdict.may_stop => {
+                self.asked_for = false;
+                Manner::Cut
+            }
             None => return Err(Broken::CloseUndue),
         };
         if self.generation() != Some(generation) {
@@ -315,6 +335,17 @@ impl Ledger {
             by: now + patience,
         });
         Ok(())
+    }
+
+    /// Whether a loss is followed by a dial that nobody has to ask for.
+    fn goes_on(&self, recovery: Recovery, policy: &Policy) -> bool {
+        match (recovery, policy.when_lost) {
+            (Recovery::Login | Recovery::GiveUp, _) => false,
+            (Recovery::RetryOtherwise, WhenLost::Rest) => self.failures < policy.budget.get(),
+            (Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryOnReturn, WhenLost::Rest) => false,
+            // What this machine lacked is no loss of the server: the start that was asked for goes on.
+            (Recovery::RetryLack, WhenLost::Rest) | (_, WhenLost::Restart) => true,
+        }
     }
 
     /// A wish cuts what was draining.

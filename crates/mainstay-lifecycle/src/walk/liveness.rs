@@ -19,6 +19,10 @@ pub(super) fn holds(world: &World, subject: Subject) -> Result<(), Broken> {
             connects(world.clone(), subject)?;
         }
         State::Disconnected(Rest::Idle) => connects_after(world, Input::Demand, subject)?,
+        State::Disconnected(Rest::Lost(_)) => {
+            connects_after(world, Input::Demand, subject)?;
+            connects_after(world, Input::Enable { dormant: false }, subject)?;
+        }
         State::Disconnected(Rest::AuthRequired) => connects_after(world, Input::Login, subject)?,
         State::PermanentlyFailed => {
             connects_after(world, Input::Restart, subject)?;
@@ -80,7 +84,10 @@ fn kindness(world: &World) -> Option<Event> {
         Phase::Dialling { .. } => Some(Event::at_once(Input::Opened(current.generation))),
         Phase::Open | Phase::Listed { .. } => {
             current.listing?;
-            Some(Event::at_once(Input::Listed(current.generation, Listing::Good)))
+            Some(Event::at_once(Input::Listed(
+                current.generation,
+                Listing::Good { ttl: None },
+            )))
         }
     }
 }

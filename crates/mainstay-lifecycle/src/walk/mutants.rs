@@ -45,7 +45,7 @@ impl Subject {
 }
 
 /// Each fault, and the promise by which the walk finds it.
-const FOUND_BY: [(Fault, Broken); 75] = [
+const FOUND_BY: [(Fault, Broken); 82] = [
     (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
     (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
     (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
@@ -61,6 +61,7 @@ const FOUND_BY: [(Fault, Broken); 75] = [
     (Fault::ForgetsTheListDeadline, Broken::DeadlineMissing),
     (Fault::ForgetsTheRelist, Broken::DeadlineMissing),
     (Fault::ForgetsTheStart, Broken::DeadlineMissing),
+    (Fault::ForgetsTheExpiry, Broken::DeadlineMissing),
     (Fault::ForgetsTheProof, Broken::DeadlineMissing),
     (Fault::ForgetsTheSlowProbe, Broken::DeadlineMissing),
     (Fault::ForgetsTheSilence, Broken::DeadlineMissing),
@@ -111,9 +112,15 @@ const FOUND_BY: [(Fault, Broken); 75] = [
     (Fault::NeverStops, Broken::IdlenessUnnoticed),
     (Fault::SleepsThroughAStart, Broken::DialStalled),
     (Fault::SleepsThroughARelist, Broken::DeadlineStuck),
+    (Fault::SleepsThroughAnExpiry, Broken::DeadlineStuck),
+    (Fault::IgnoresTheTimeToLive, Broken::ListingForgotten),
+    (Fault::ExpiresAtOnce, Broken::ListingForgotten),
+    (Fault::RestartsAgainstThePolicy, Broken::LossMisjudged),
+    (Fault::IgnoresADemandWhenLost, Broken::NeverConnects),
+    (Fault::IgnoresRetryAfterOnDemand, Broken::OpenedTooSoon),
     (Fault::IgnoresARestartWhenFailed, Broken::NeverConnects),
     (Fault::IgnoresAnEnableWhileDisabling, Broken::WishIgnored),
-    (Fault::DialsTheDormant, Broken::WishIgnored),
+    (Fault::DialsTheDormant, Broken::OpenedUnasked),
     (Fault::IgnoresAReturn, Broken::ReturnIgnored),
     (Fault::AwaitsNoReturn, Broken::ReturnIgnored),
     (Fault::BelievesAnyReturn, Broken::StaleReportMattered),
@@ -130,8 +137,13 @@ fn the_walk_finds_every_fault() {
         policies: vec![policy],
         generations: 4,
         pace: Pace::Deadlines,
+        ttl: true,
     };
-    let tours = [tour(policies::strict()), tour(policies::patient())];
+    let tours = [
+        tour(policies::strict()),
+        tour(policies::resting()),
+        tour(policies::patient()),
+    ];
     let mut wrong = Vec::new();
     for (fault, expected) in FOUND_BY {
         let found = tours

@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::policy::{Backoff, Bucket, Limits, Policy, Probe, WhenSpent};
+use crate::policy::{Backoff, Bucket, Expiry, Limits, Policy, Probe, WhenLost, WhenSpent};
 
-pub(super) fn all() -> [Policy; 3] {
-    [patient(), strict(), watchful()]
+pub(super) fn all() -> [Policy; 4] {
+    [patient(), strict(), watchful(), resting()]
 }
 
 /// Probes silent servers, keeps unused ones, and goes on for ever.
@@ -24,6 +24,13 @@ pub(super) fn patient() -> Policy {
         call_failures: count(2),
         discovery_failures: count(2),
         relist_pause: ticks(2),
+        when_lost: WhenLost::Restart,
+        expiry: Expiry {
+            every: None,
+            shortest: ticks(3),
+            longest: ticks(5),
+            of_zero: ticks(5),
+        },
         probe: Some(Probe {
             after_silence: ticks(2),
             timeout: ticks(1),
@@ -56,6 +63,20 @@ pub(super) fn watchful() -> Policy {
     Policy {
         probe: patient().probe,
         ..strict()
+    }
+}
+
+/// Starts nothing again that nobody asks for, and lists every now and then.
+pub(super) fn resting() -> Policy {
+    Policy {
+        when_lost: WhenLost::Rest,
+        expiry: Expiry {
+            every: Some(ticks(5)),
+            ..patient().expiry
+        },
+        probe: None,
+        idle_stop: Some(ticks(6)),
+        ..patient()
     }
 }
 

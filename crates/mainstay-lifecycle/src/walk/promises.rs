@@ -3,7 +3,7 @@
 use crate::effect::{Effect, Transition};
 use crate::input::{Input, Recovery};
 use crate::machine::{Desired, Machine};
-use crate::policy::WhenSpent;
+use crate::policy::{WhenLost, WhenSpent};
 use crate::state::{Attempt, Live, Pause, Refresh, RefreshStep, Rest, State, StateKind, Watch};
 use crate::time::Moment;
 use crate::walk::broken::Broken;
@@ -92,6 +92,13 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
         }
         Some(End::Wish(_)) | None => return Ok(()),
     };
+    let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherwise));
+    if policy.when_lost == WhenLost::Rest && !(otherwise && failures < policy.budget.get()) {
+        next.ledger.not_before = wanted;
+        next.ledger.absent = None;
+        let rests = next.machine.state == State::Disconnected(Rest::Lost(wanted));
+        return ensure(rests, Broken::LossMisjudged);
+    }
     let (earliest, latest, at) = match (&next.machine.state, policy.when_spent) {
         (State::PermanentlyFailed, WhenSpent::GiveUp) => {
             return ensure(failures >= policy.budget.get(), Broken::LossMisjudged);
@@ -102,7 +109,6 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
         }
         (State::Reconnecting(Attempt::Pausing(at, _)), _) => {
             ensure(failures < policy.budget.get(), Broken::LossMisjudged)?;
-            let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherwise));
             let latest = if otherwise {
                 now
             } else {
@@ -199,7 +205,7 @@ fn attempt_agrees(
         (Attempt::Listing(opened), Some(current)) => {
             ensure(current.phase == Phase::Open, Broken::GenerationsDiffer)?;
             ensure(
-                opened.refresh.step != RefreshStep::Fresh,
+                !matches!(opened.refresh.step, RefreshStep::Fresh { .. }),
                 Broken::ListingForgotten,
             )?;
             watch_agrees(next, &opened.watch, current, now)?;
@@ -255,7 +261,14 @@ fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Momen
         Broken::HealthMiscounted,
     )?;
     let kept = match &refresh.step {
-        RefreshStep::Fresh => current.listing.is_none() && !current.owed,
+        RefreshStep::Fresh { until, .. } => {
+            let expires = match (until, current.expires) {
+                (Some(at), Some((earliest, latest))) => earliest <= *at && *at <= latest,
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            current.listing.is_none() && !current.owed && expires
+        }
         RefreshStep::Due(at) => {
             let soon = *at <= current.list_from.max(now + next.machine.policy.relist_pause);
             current.listing.is_none() && current.owed && soon
@@ -286,7 +299,7 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         State::Connecting(_)
         | State::Reconnecting(_)
         | State::Connected(_)
-        | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+        | State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
         | State::Disabled
         | State::Disabling
         | State::PermanentlyFailed => None,
@@ -302,6 +315,9 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         current.and_then(|current| current.listing),
         current.and_then(|current| current.asked).map(|(_, by)| by),
         relist,
+        current
+            .and_then(|current| current.expires)
+            .map(|(_, latest)| latest),
         dial,
         probe.map(|probe| now + probe.after_silence.max(probe.timeout)),
         idle.map(|idle| now + idle),

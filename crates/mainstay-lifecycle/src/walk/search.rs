@@ -43,6 +43,8 @@ pub(super) struct Tour {
     /// How many connections to follow: a dial beyond is checked, and where it leads is not.
     pub(super) generations: u64,
     pub(super) pace: Pace,
+    /// Whether the server says how long its lists are current.
+    pub(super) ttl: bool,
 }
 
 /// Walks every interleaving, until a promise is broken or nothing is left to try.
@@ -67,7 +69,7 @@ pub(super) fn walk(tour: &Tour, subject: Subject) -> Result<Covered, Box<Breach>
             .map_err(|broken| breach(broken, None))?;
         liveness::holds(&world, subject).map_err(|broken| breach(broken, None))?;
         let mut found = Vec::new();
-        for event in world.events(&tour.policies, tour.pace, subject) {
+        for event in world.events(&tour.policies, tour.pace, tour.ttl, subject) {
             covered.steps += 1;
             let stepped = match world.step(&event, subject) {
                 Ok(stepped) => stepped,

@@ -33,7 +33,7 @@ fn stroll(policies: &[Policy]) -> (u64, Option<(Broken, Vec<Event>)>) {
     let mut dice = Dice(SEED);
     let mut way: Vec<Event> = Vec::new();
     for _ in 0..EVENTS {
-        let events = world.events(policies, Pace::Ticks, subject);
+        let events = world.events(policies, Pace::Ticks, true, subject);
         let event = dice.pick(&events).clone();
         way.push(event.clone());
         let next = world

@@ -32,6 +32,9 @@ const OLD: u64 = 5;
 /// How long a server that refuses a dial with a time of its own wants to be left alone.
 const RETRY_AFTER: Duration = Duration::from_nanos(7);
 
+/// How long a server says that its list is current.
+const TTL: Duration = Duration::from_nanos(4);
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct World {
     pub(super) machine: Machine,
@@ -138,13 +141,17 @@ impl World {
         }
     }
 
-    /// Everything that can happen next. `policies` are what the configuration may change to.
-    pub(super) fn events(&self, policies: &[Policy], pace: Pace, subject: Subject) -> Vec<Event> {
+    /// Everything that can happen next. `policies` are what the configuration may change to; `ttl` says whether the server
+    /// may say how long its lists are current.
+    pub(super) fn events(&self, policies: &[Policy], pace: Pace, ttl: bool, subject: Subject) -> Vec<Event> {
         let mut events: Vec<Event> = wishes().into_iter().map(Event::at_once).collect();
         let adjusted = policies.iter().filter(|policy| **policy != self.machine.policy);
         events.extend(adjusted.map(|policy| Event::at_once(Input::Adjust(Box::new(policy.clone())))));
         if let Some(current) = self.ledger.generation() {
-            events.extend(reports(current).into_iter().map(Event::at_once));
+            let said = Listing::Good { ttl: Some(TTL) };
+            let reports = reports(current).into_iter();
+            let reports = reports.filter(|report| ttl || *report != Input::Listed(current, said));
+            events.extend(reports.map(Event::at_once));
         }
         if let Some(closing) = self.machine.closing() {
             events.push(Event::at_once(Input::Closed(closing)));
@@ -201,6 +208,7 @@ impl World {
                 shift_watch(&mut live.watch, &shift);
             }
             State::Disconnected(Rest::BudgetSpent(at, _)) => *at = shift(*at),
+            State::Disconnected(Rest::Lost(at)) => *at = shift(*at).max(NOW),
             State::Disconnected(Rest::Idle | Rest::AuthRequired)
             | State::Disabled
             | State::Disabling
@@ -273,7 +281,7 @@ fn wishes() -> [Input; 7] {
 }
 
 /// Every report but `Closed` and `Returned`, plausible or not: the machine must have an answer to all.
-fn reports(generation: Generation) -> [Input; 24] {
+fn reports(generation: Generation) -> [Input; 25] {
     [
         Input::Begun(generation),
         Input::Opened(generation),
@@ -284,7 +292,8 @@ fn reports(generation: Generation) -> [Input; 24] {
         Input::OpenFailed(generation, Recovery::RetryLack),
         Input::OpenFailed(generation, Recovery::Login),
         Input::OpenFailed(generation, Recovery::GiveUp),
-        Input::Listed(generation, Listing::Good),
+        Input::Listed(generation, Listing::Good { ttl: None }),
+        Input::Listed(generation, Listing::Good { ttl: Some(TTL) }),
         Input::Listed(generation, Listing::Unconfirmed),
         Input::ListFailed(generation, Recovery::Retry),
         Input::ListFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
@@ -313,7 +322,7 @@ fn shift_watch(watch: &mut Watch, shift: &impl Fn(Moment) -> Moment) {
 fn shift_refresh(refresh: &mut Refresh, shift: &impl Fn(Moment) -> Moment) {
     refresh.not_before = shift(refresh.not_before).max(NOW);
     match &mut refresh.step {
-        RefreshStep::Fresh => {}
+        RefreshStep::Fresh { until, .. } => *until = until.map(shift),
         RefreshStep::Due(at) => *at = shift(*at),
         RefreshStep::Running { by, .. } => *by = shift(*by),
     }

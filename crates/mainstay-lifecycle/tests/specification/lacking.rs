@@ -67,7 +67,7 @@ fn a_listing_that_this_machine_lacked_something_for_condemns_nothing() {
         assert_eq!(effects, []);
         assert_eq!(server.pass(seconds(2)), [Effect::List(generation)]);
     }
-    server.give(Input::Listed(generation, Listing::Good));
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
     assert_eq!(server.kind(), StateKind::Connected);
 }
 

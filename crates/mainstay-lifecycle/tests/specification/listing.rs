@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::{Cause, Effect, Input, Listing, Manner, Policy, Recovery, StateKind};
 
-use crate::server::{Server, seconds};
+use crate::server::{Server, Signs, seconds};
 
 #[test]
 fn a_connection_is_connected_once_it_is_listed() {
@@ -13,7 +13,7 @@ fn a_connection_is_connected_once_it_is_listed() {
     let generation = server.generation();
     assert_eq!(server.give(Input::Opened(generation)), [Effect::List(generation)]);
     assert_eq!(server.kind(), StateKind::Connecting);
-    server.give(Input::Listed(generation, Listing::Good));
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
     assert_eq!(server.kind(), StateKind::Connected);
 }
 
@@ -24,11 +24,11 @@ fn a_burst_of_a_hundred_changes_costs_two_listings() {
     let (generation, before) = (server.generation(), server.listings());
     for _ in 0..100 {
         server.give(Input::ListChanged(generation));
-        server.give(Input::Listed(generation, Listing::Good));
+        server.give(Input::Listed(generation, Listing::Good { ttl: None }));
         server.pass(Duration::from_millis(9));
     }
     server.pass(seconds(1));
-    server.give(Input::Listed(generation, Listing::Good));
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
     server.pass(seconds(60));
     assert_eq!(server.listings(), before + 2);
 }
@@ -44,7 +44,10 @@ fn a_change_that_arrives_during_a_listing_is_listed_after_it() {
         [],
         "one listing at a time"
     );
-    assert_eq!(server.give(Input::Listed(generation, Listing::Good)), []);
+    assert_eq!(
+        server.give(Input::Listed(generation, Listing::Good { ttl: None })),
+        []
+    );
     assert_eq!(server.pass(seconds(1)), [Effect::List(generation)]);
 }
 
@@ -55,7 +58,7 @@ fn a_change_that_arrives_during_the_first_listing_is_not_lost() {
     let generation = server.generation();
     server.give(Input::Opened(generation));
     server.give(Input::ListChanged(generation));
-    server.give(Input::Listed(generation, Listing::Good));
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
     assert_eq!(server.kind(), StateKind::Connected);
     assert_eq!(server.pass(seconds(1)), [Effect::List(generation)]);
 }
@@ -68,7 +71,7 @@ fn an_unconfirmed_listing_is_listed_again() {
     server.give(Input::ListChanged(generation));
     server.give(Input::Listed(generation, Listing::Unconfirmed));
     assert_eq!(server.pass(seconds(1)), [Effect::List(generation)]);
-    server.give(Input::Listed(generation, Listing::Good));
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
     assert_eq!(server.pass(seconds(60)), []);
 }
 
@@ -110,7 +113,7 @@ fn a_listing_that_never_ends_fails_at_its_deadline() {
     server.give(Input::Opened(generation));
     assert_eq!(server.pass(seconds(60)), []);
     assert_eq!(server.pass(seconds(1)), [Effect::List(generation)]);
-    server.give(Input::Listed(generation, Listing::Good));
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
     assert_eq!(server.kind(), StateKind::Connected);
 }
 
@@ -138,4 +141,91 @@ fn a_listing_that_was_put_off_is_made_again_when_the_server_said_and_not_before(
     server.give(Input::ListFailed(generation, Recovery::RetryAfter(seconds(9))));
     assert_eq!(server.pass(seconds(8)), [], "too soon");
     assert_eq!(server.pass(seconds(1)), [Effect::List(generation)]);
+}
+
+fn listed_with(ttl: Duration, policy: Policy) -> Server {
+    let mut server = Server::new(policy);
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    server.give(Input::Opened(generation));
+    server.give(Input::Listed(generation, Listing::Good { ttl: Some(ttl) }));
+    server
+}
+
+/// Answers each listing at once, always with the same time to live, and counts them.
+fn listings_within(server: &mut Server, time: Duration, ttl: Option<Duration>) -> usize {
+    let before = server.listings();
+    let end = server.now + time;
+    while let Some(deadline) = server.deadline().filter(|deadline| deadline.at <= end) {
+        let effects = server.pass(deadline.at.since(server.now));
+        for effect in effects {
+            if let Effect::List(generation) = effect {
+                server.give(Input::Listed(generation, Listing::Good { ttl }));
+            }
+        }
+    }
+    server.listings() - before
+}
+
+#[test]
+fn a_list_is_made_again_when_its_time_to_live_is_over_and_not_before() {
+    let ttl = seconds(100);
+    let mut server = listed_with(ttl, Policy::default());
+    let generation = server.generation();
+    assert_eq!(server.listings(), 1);
+    server.pass(ttl - seconds(1));
+    assert_eq!(server.listings(), 1);
+    server.pass(seconds(1) + ttl / 10);
+    assert_eq!(server.listings(), 2);
+    assert_eq!(server.generation(), generation, "on the same connection");
+}
+
+#[test]
+fn a_time_to_live_is_bounded_in_both_directions() {
+    for (said, least, most) in [
+        (Duration::from_millis(1), 80, 100),
+        (seconds(1), 80, 100),
+        (Duration::MAX, 0, 0),
+        (Duration::ZERO, 1, 1),
+    ] {
+        let mut server = listed_with(said, Policy::default());
+        let listings = listings_within(&mut server, seconds(100), Some(said));
+        assert!((least..=most).contains(&listings), "{said:?}: {listings}");
+    }
+    let mut server = listed_with(Duration::MAX, Policy::default());
+    let day = seconds(24 * 60 * 60);
+    assert_eq!(
+        listings_within(&mut server, day + day / 5, Some(Duration::MAX)),
+        1
+    );
+}
+
+#[test]
+fn a_list_without_a_time_to_live_is_made_again_only_as_often_as_the_policy_says() {
+    let mut server = Server::connected(Policy::default());
+    assert_eq!(listings_within(&mut server, seconds(3_600), None), 0);
+    let mut policy = Policy::default();
+    policy.expiry.every = Some(seconds(60));
+    server.give(Input::Adjust(Box::new(policy)));
+    let listings = listings_within(&mut server, seconds(3_600), None);
+    assert!((54..=60).contains(&listings), "{listings}");
+}
+
+#[test]
+fn a_time_to_live_keeps_no_unused_server_running_and_wakes_none() {
+    let policy = Policy {
+        idle_stop: Some(seconds(600)),
+        ..Policy::default()
+    };
+    let mut server = listed_with(seconds(10), policy);
+    server.signs = Signs::Unused;
+    let listings = listings_within(&mut server, seconds(700), Some(seconds(10)));
+    assert!(listings > 50, "{listings}");
+    assert_eq!(server.kind(), StateKind::Disconnected);
+    server.close();
+    assert_eq!(
+        listings_within(&mut server, seconds(10_000), Some(seconds(10))),
+        0
+    );
+    assert_eq!(server.kind(), StateKind::Disconnected);
 }

@@ -3,6 +3,7 @@
 mod lacking;
 mod listing;
 mod losing;
+mod resting;
 mod returning;
 mod server;
 mod watching;

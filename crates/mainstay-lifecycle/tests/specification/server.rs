@@ -102,7 +102,7 @@ impl Server {
         self.close();
         let generation = self.generation();
         self.give(Input::Opened(generation));
-        self.give(Input::Listed(generation, Listing::Good));
+        self.give(Input::Listed(generation, Listing::Good { ttl: None }));
         assert_eq!(self.kind(), StateKind::Connected);
         generation
     }

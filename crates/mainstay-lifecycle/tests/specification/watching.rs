@@ -157,6 +157,6 @@ fn a_server_that_is_slow_to_list_and_answers_its_probes_is_left_alone() {
         assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
         server.give(Input::ProbeAnswered(generation));
     }
-    server.give(Input::Listed(generation, Listing::Good));
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
     assert_eq!(server.kind(), StateKind::Connected);
 }

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::coding::Compression;
 use super::script::Reply;
 
 /// What goes wrong. Where a fault takes the place of the answer, its text says whether the message was performed.
@@ -27,6 +28,12 @@ pub enum HttpFault {
     ContentType(String),
     /// Answers properly, in this form.
     Reply(Reply),
+    /// Answers properly, compressed, whatever the request says of that.
+    Compress(Compression),
+    /// Answers properly, with a byte order mark before the body.
+    ByteOrderMark,
+    /// Performs the message, and answers with a gzip body that stands for a result of so many bytes.
+    CompressedBomb(usize),
     /// Closes the connection after so many bytes of the body.
     DropAfter(usize),
     /// Closes the connection after so many events of a stream, without the end that chunked framing has.

@@ -8,6 +8,7 @@
 //! [`FaultyHttpProcess`] is the same in a process of its own. Everything is on 127.0.0.1. [`Proxy`] stands between a client and any port there,
 //! [`SocksProxy`] does so in the manner of SOCKS, and a [`Port`] is one where nobody need listen.
 
+mod coding;
 mod connection;
 mod era;
 mod exchange;
@@ -30,6 +31,7 @@ mod stream;
 mod traffic;
 mod wire;
 
+pub use coding::Compression;
 pub use fault::{BadStream, HttpFault, Redirect};
 pub use handle::FaultyHttpServer;
 pub use port::Port;

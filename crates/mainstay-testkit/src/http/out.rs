@@ -6,9 +6,13 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
 
+use super::coding::Encoder;
 use super::plan::Plan;
 use super::server::Server;
 use super::wire::{Head, chunk};
+
+/// What some servers write before a text.
+pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Why no further request is read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +27,17 @@ pub(super) enum End {
 pub(super) struct Out {
     server: Arc<Server>,
     writer: OwnedWriteHalf,
+    /// Compresses the body whose head was written last.
+    encoder: Option<Encoder>,
 }
 
 impl Out {
     pub(super) fn new(server: Arc<Server>, writer: OwnedWriteHalf) -> Self {
-        Self { server, writer }
+        Self {
+            server,
+            writer,
+            encoder: None,
+        }
     }
 
     /// Writes bytes as they are, unless the server is silent; then it never returns.
@@ -43,6 +53,11 @@ impl Out {
             Some(bytes) => head.with("X-Huge", "x".repeat(bytes)),
             None => head,
         };
+        let head = match plan.compression {
+            Some(compression) => head.with("Content-Encoding", compression.name()),
+            None => head,
+        };
+        self.encoder = plan.compression.map(Encoder::new);
         let bytes = head.bytes();
         let Some(whole) = plan.slow_head else {
             return self.send(&bytes).await;
@@ -58,6 +73,12 @@ impl Out {
 
     /// A complete answer with a length.
     pub(super) async fn whole(&mut self, head: Head, body: &[u8], plan: &Plan) -> Result<(), End> {
+        let marked = plan.byte_order_mark.then(|| [BYTE_ORDER_MARK, body].concat());
+        let body = marked.as_deref().unwrap_or(body);
+        let compressed = plan
+            .compression
+            .map(|compression| Encoder::new(compression).whole(body));
+        let body = compressed.as_deref().unwrap_or(body);
         self.head(head.with("Content-Length", body.len().to_string()), plan)
             .await?;
         if plan.silent {
@@ -98,6 +119,9 @@ pub(super) struct Chunks<'a> {
 
 impl Chunks<'_> {
     pub(super) async fn send(&mut self, payload: &[u8]) -> Result<(), End> {
+        let encoder = self.out.encoder.as_mut();
+        let compressed = encoder.map(|encoder| encoder.piece(payload));
+        let payload = compressed.as_deref().unwrap_or(payload);
         match &mut self.left {
             Some(left) if payload.len() > *left => {
                 let rest = &payload[..*left];

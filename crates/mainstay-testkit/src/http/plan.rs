@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::coding::Compression;
 use super::fault::{BadStream, HttpFault, Redirect};
 use super::script::Reply;
 
@@ -13,6 +14,8 @@ pub(super) struct Plan {
     pub(super) huge_header: Option<usize>,
     pub(super) content_type: Option<String>,
     pub(super) reply: Option<Reply>,
+    pub(super) compression: Option<Compression>,
+    pub(super) byte_order_mark: bool,
     pub(super) drop_after: Option<usize>,
     pub(super) drop_after_events: Option<usize>,
     pub(super) end_after_events: Option<usize>,
@@ -87,6 +90,12 @@ impl Plan {
             HttpFault::HugeHeader(bytes) => self.huge_header = Some(bytes),
             HttpFault::ContentType(content_type) => self.content_type = Some(content_type),
             HttpFault::Reply(reply) => self.reply = Some(reply),
+            HttpFault::ByteOrderMark => self.byte_order_mark = true,
+            HttpFault::Compress(compression) => self.compression = Some(compression),
+            HttpFault::CompressedBomb(bytes) => {
+                self.compression = Some(Compression::Gzip);
+                self.instead = Some(Instead::HugeBody(bytes));
+            }
             HttpFault::DropAfter(bytes) => self.drop_after = Some(bytes),
             HttpFault::DropAfterEvents(events) => self.drop_after_events = Some(events),
             HttpFault::EndAfterEvents(events) => self.end_after_events = Some(events),

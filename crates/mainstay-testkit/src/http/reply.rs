@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::fault::{BadStream, Redirect};
-use super::out::{End, Out, wait};
+use super::out::{BYTE_ORDER_MARK, End, Out, wait};
 use super::plan::{Instead, Plan};
 use super::server::Server;
 use super::stream::{Said, Stream};
@@ -71,6 +71,9 @@ impl Replier<'_> {
             return std::future::pending().await;
         }
         let mut chunks = self.out.chunks(self.plan.drop_after);
+        if self.plan.byte_order_mark {
+            chunks.send(BYTE_ORDER_MARK).await?;
+        }
         if !telling.opening.is_empty() {
             chunks.send(telling.opening.as_bytes()).await?;
         }

@@ -140,6 +140,7 @@ fn chatter(ms: u64, every_ms: u64) -> Vec<Action> {
 fn rubbish(garbage: &Garbage) -> Action {
     match garbage {
         Garbage::Text(text) => Action::line(text),
+        Garbage::Unbroken(text) => Action::Write(text.clone().into_bytes()),
         Garbage::HalfJson => Action::line(r#"{"jsonrpc":"2.0","id":1,"resu"#),
         Garbage::InvalidUtf8 => Action::Write([NOT_UTF8, b"\xc3\x28\n"].concat()),
         Garbage::WrongShape => Action::line("42\n[1,2]\n{}\n\"text\"\nnull"),

@@ -36,6 +36,8 @@ pub enum Fault {
     Duplicate,
     /// An item offered before it, perhaps by another server, has the same public name or uri.
     Collision,
+    /// A template fits addresses of another server, which are read from that server.
+    Overlap,
     /// The list was longer than its bounds, or its pages did not end.
     CutOff,
 }

@@ -9,6 +9,7 @@
 //! whatever order they were listed in; the revision grows only when content changes; one bad item costs none of its neighbours;
 //! a reader never waits and never sees a half-built catalog.
 
+mod addresses;
 mod caching;
 mod diagnostic;
 mod hash;
@@ -42,6 +43,7 @@ pub use self::server::{About, ServerCatalog};
 pub(crate) use self::view::View;
 
 pub(crate) use self::mirror::CallHeaders;
+pub use self::names::public_name;
 pub(crate) use self::pages::{Listing, PageError, Pager, Step};
 pub(crate) use self::publisher::Publisher;
 pub(crate) use self::replacement::{Doubt, Replacement};

@@ -13,8 +13,9 @@ pub(super) const MAX_NAME: usize = 64;
 const HASH_DIGITS: usize = 10;
 const SEPARATOR: &str = "__";
 
-/// The public name of what `server` calls `name`.
-pub(super) fn public_name(server: &str, name: &str) -> String {
+/// The public name of what `server` calls `name`: `server__name`, spelt so that every model API accepts it. With an empty name,
+/// how all names of the server begin that are not too long.
+pub fn public_name(server: &str, name: &str) -> String {
     let mut public = [server, SEPARATOR, name].concat().replace(|c| !is_plain(c), "_");
     if !public.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
         public.insert(0, '_');

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use mainstay_lifecycle::Generation;
+
 use super::hash::{CatalogHash, Hasher};
 use super::offer::{Offer, Section};
 use super::{Diagnostic, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog};
@@ -23,6 +25,8 @@ pub struct Freshness {
     pub listed_at: SystemTime,
     /// Since when the server cannot be asked; `None` while it can.
     pub stale_since: Option<SystemTime>,
+    /// The connection that listed it; `None` where it was listed by an earlier process and is known from disk.
+    pub generation: Option<Generation>,
 }
 
 impl Catalog {
@@ -179,6 +183,10 @@ pub(super) struct Table<T> {
 impl<T> Table<T> {
     pub(super) fn get(&self, name: &str) -> Option<&Offer<T>> {
         self.index.get(name).map(|&at| &self.list[at])
+    }
+
+    pub(super) fn list(&self) -> &[Offer<T>] {
+        &self.list
     }
 
     pub(super) fn push(&mut self, offer: Offer<T>) {

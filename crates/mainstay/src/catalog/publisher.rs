@@ -1,6 +1,6 @@
 //! The one writer of the published catalog, and its readers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::union::Input;
-use super::{Catalog, Freshness, ServerCatalog, View};
+use super::{Catalog, Fault, Freshness, ServerCatalog, View};
 
 /// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
 ///
@@ -100,7 +100,11 @@ impl Publisher {
     }
 
     fn publish_union(&self) -> bool {
-        let next = Catalog::union(&self.inputs, &self.current.load());
+        let current = self.current.load();
+        let next = Catalog::union(&self.inputs, &current);
+        if next.revision() > current.revision() {
+            warn_of_overlaps(&next, &current);
+        }
         self.publish(next)
     }
 
@@ -113,6 +117,18 @@ impl Publisher {
             *last = revision;
             grown
         })
+    }
+}
+
+/// Logs where resources are read from another server than a template's, once for as long as it is so.
+fn warn_of_overlaps(next: &Catalog, current: &Catalog) {
+    let overlaps = |catalog: &Catalog| -> BTreeSet<String> {
+        let found = catalog.diagnostics().iter();
+        let found = found.filter(|diagnostic| diagnostic.fault == Fault::Overlap);
+        found.map(ToString::to_string).collect()
+    };
+    for overlap in overlaps(next).difference(&overlaps(current)) {
+        tracing::warn!("{overlap}");
     }
 }
 

@@ -11,7 +11,7 @@ use super::diagnostic::{Diagnostic, Fault, Findings};
 use super::hash::Hasher;
 use super::offer::{Offer, Section};
 use super::published::{Content, Freshness, Listed, Table};
-use super::{Catalog, Kind, ServerCatalog, View};
+use super::{Catalog, Kind, ServerCatalog, View, addresses};
 
 /// One server's part of the union.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ impl Catalog {
         for (server, listed) in &servers {
             join.add(server, listed);
         }
+        join.diagnostics
+            .extend(addresses::overlaps(&join.resources, &join.templates));
         let content = Content {
             revision: 0,
             hash: join.hasher.finish(),

@@ -195,6 +195,7 @@ fn policy_durations(policy: &Policy) -> Vec<(&'static str, Duration)> {
         durations.push(("probe.after_silence", probe.after_silence));
         durations.push(("probe.timeout", probe.timeout));
     }
+    durations.extend(policy.expiry.every.map(|every| ("refresh_interval", every)));
     durations.extend(policy.idle_stop.map(|idle_stop| ("idle_stop", idle_stop)));
     durations
 }

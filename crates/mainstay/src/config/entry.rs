@@ -73,6 +73,7 @@ const SERVER: Keys = Keys {
         "replay",
         "probe",
         "idle_stop",
+        "refresh_interval",
         "waiters",
         "tools",
     ],
@@ -134,6 +135,7 @@ const SERVER: Keys = Keys {
         "auth",
         "authProviderType",
         "oauth",
+        "oauthScopes",
         "oauth_resource",
         "scopes",
         "targetAudience",
@@ -187,6 +189,11 @@ impl<'a> Scope<'a> {
     /// Patterns of `SERVER_TOOL` that are switched off.
     pub(super) fn hidden_tools(&self) -> &[&'a str] {
         &self.layout.hidden
+    }
+
+    /// The only tools that an agent sees, as `@SERVER`, `@SERVER/TOOL` or `*`; `None` for all of them.
+    pub(super) fn granted_tools(&self) -> Option<&[&'a str]> {
+        self.layout.granted.as_deref()
     }
 
     /// The project that the file belongs to, if its place says so.
@@ -468,9 +475,10 @@ fn say(field: &Field<'_>, remark: Remark, report: &mut Report<'_>) {
             );
             field.warning(report, fault);
         }
-        Remark::LiteralUnset => {
+        Remark::LiteralUnset(name) => {
+            let name = name.unwrap_or_else(|| "NAME".to_owned());
             let fault = Fault::new(
-                "a `$NAME` in it is passed on as it is, since no such variable is set",
+                format!("`${name}` is passed on as it is, since no such variable is set"),
                 "set the variable",
             );
             field.warning(report, fault);

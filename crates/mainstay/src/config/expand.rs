@@ -70,10 +70,10 @@ pub(super) struct Expanded {
 /// What a person should know of an expanded text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Remark {
-    /// `$NAME` stays as it is. The name is given if such a variable is set: otherwise it may be part of a password.
+    /// `$NAME` stays as it is. The name is given if it can be no part of a password.
     Literal(Option<String>),
     /// `$NAME` of a file that expands it stays as it is, since there is no such variable.
-    LiteralUnset,
+    LiteralUnset(Option<String>),
     /// The default of an input was taken.
     InputDefault(String),
     /// The working directory stands in for the workspace folder.
@@ -192,7 +192,7 @@ impl<'a> Expansion<'a> {
                 None => Kind::Unterminated,
                 Some((inside, _)) => match inside.split_once(':') {
                     Some((of, _)) if matches!(of, "command" | "config" | "workspaceFolder") => {
-                        Kind::OfEditors(of.to_owned())
+                        Kind::OfEditors(format!("{of}:…"))
                     }
                     Some(_) | None => Kind::NotAName,
                 },
@@ -226,16 +226,18 @@ impl<'a> Expansion<'a> {
             self.at = start + "${{".len() + reference.len() + "}}".len();
             let name = reference.trim().split_once('.');
             let name = name.filter(|(of, _)| matches!(*of, "secrets" | "inputs" | "env"));
-            let Some((_, name)) = name else {
+            let Some((_, name)) = name.filter(|(_, name)| is_name(name)) else {
                 return Some(Err(error(start, Kind::NotAName)));
             };
             let value = (self.variables.lookup)(name).or_else(|| (!wanted).then(String::new));
             return Some(value.ok_or_else(|| error(start, not_set(name))));
         }
         let (inside, _) = inside.split_once('}')?;
-        let value = if let Some(id) = inside.strip_prefix("input:") {
+        // `${file:-x}` is a variable with a default.
+        let after = |of: &str| inside.strip_prefix(of).filter(|rest| !rest.starts_with('-'));
+        let value = if let Some(id) = after("input:") {
             self.input(id, start)
-        } else if let Some(path) = inside.strip_prefix("file:") {
+        } else if let Some(path) = after("file:") {
             self.file(path, start)
         } else {
             let workspace = self.variables.workspace;
@@ -304,8 +306,9 @@ impl<'a> Expansion<'a> {
 
     /// What the `$NAME` that begins here stands for, which may be itself.
     fn bare_name(&mut self, wanted: bool) -> String {
-        let name = leading_name(&self.text[self.at + 1..]);
-        let literal = &self.text[self.at..=self.at + name.len()];
+        let (before, rest) = self.text.split_at(self.at);
+        let name = leading_name(&rest[1..]);
+        let (literal, after) = rest.split_at(1 + name.len());
         self.at += literal.len();
         let value = (self.variables.lookup)(name);
         // In a password, `$` may stand before any letter; a variable that is meant is set, or named like one.
@@ -318,8 +321,17 @@ impl<'a> Expansion<'a> {
             Some(_) if self.variables.is_shell => {}
             Some(_) => self.remark(Remark::Literal(Some(name.to_owned()))),
             None if !(wanted && looks_meant) => {}
-            None if self.variables.bare_names => self.remark(Remark::LiteralUnset),
-            None => self.remark(Remark::Literal(None)),
+            None => {
+                // A word of its own with a `_` in it is the name of a variable, not a piece of a password.
+                let stands_alone = (before.is_empty() || before.ends_with(' '))
+                    && (after.is_empty() || after.starts_with([' ', '/']));
+                let name = (stands_alone && name.contains('_')).then(|| name.to_owned());
+                self.remark(if self.variables.bare_names {
+                    Remark::LiteralUnset(name)
+                } else {
+                    Remark::Literal(name)
+                });
+            }
         }
         literal.to_owned()
     }
@@ -336,6 +348,9 @@ impl<'a> Expansion<'a> {
             return self.file(path, start);
         }
         let name = inside.strip_prefix("env:").unwrap_or_default().trim();
+        if !is_name(name) {
+            return Err(error(start, Kind::NotAName));
+        }
         let value = (self.variables.lookup)(name).or_else(|| (!wanted).then(String::new));
         value.ok_or_else(|| error(start, not_set(name)))
     }
@@ -368,6 +383,10 @@ fn name(inside: &str) -> (usize, &str) {
     }
 }
 
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && leading_name(text) == text
+}
+
 fn leading_name(text: &str) -> &str {
     let end = text
         .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
@@ -384,7 +403,7 @@ impl From<ExpandError> for Fault {
     fn from(error: ExpandError) -> Self {
         match error.kind {
             Kind::OfEditors(name) => Self::new(
-                format!("the variable {name} is known to editors only"),
+                format!("`${{{name}}}` is known to editors only"),
                 "write what it stands for",
             ),
             Kind::NotSet(name) => Self::new(
@@ -488,6 +507,7 @@ mod tests {
             ("${HOME:-${NOPE}}", "/home/ann"),
             ("${NOPE:-${ALSO:-${HOME}}/y}z", "/home/ann/yz"),
             ("${env:-x}", "x"),
+            ("${file:-x}${input:-y}", "xy"),
             ("$${HOME}", "${HOME}"),
             ("$$${HOME}", "$${HOME}"),
             ("${TRICK}", "${HOME}"),
@@ -521,6 +541,7 @@ mod tests {
         }
         assert_eq!(error("a${{ secrets.NOPE }}"), (1, Kind::NotSet("NOPE".into())));
         assert_eq!(error("${{ other.HOME }}").1, Kind::NotAName);
+        assert_eq!(error("${{ secrets.HO ME }}").1, Kind::NotAName);
         for of_editors in [
             "${config:a.b}",
             "${command:x}",
@@ -547,11 +568,16 @@ mod tests {
         let unset = gemini("pa$NOPE");
         assert_eq!(
             (unset.text.value(), &*unset.remarks),
-            ("pa$NOPE", &[Remark::LiteralUnset][..])
+            ("pa$NOPE", &[Remark::LiteralUnset(None)][..])
         );
         let plain = |written| expand(written).unwrap().remarks;
         assert_eq!(plain("a $HOME $HOME"), [Remark::Literal(Some("HOME".into()))]);
         assert_eq!(plain("$NOPE"), [Remark::Literal(None)]);
+        assert_eq!(plain("x$MY_TOKEN"), [Remark::Literal(None)]);
+        assert_eq!(
+            plain("Bearer $MY_TOKEN"),
+            [Remark::Literal(Some("MY_TOKEN".into()))]
+        );
         // A password, an end of a pattern, an amount.
         for innocent in ["pa$word", "^x$", "$5", "$$", "a$"] {
             assert_eq!(plain(innocent), [], "{innocent}");

@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
                 report.warning(
                     &shown,
                     name_at,
-                    Fault::new("this key of other programs is not heeded", *mend),
+                    Fault::new("this key of other programs is ignored", *mend),
                 );
             } else if !keys.foreign.contains(&written) {
                 let meant = nearest(written, keys.known.iter().copied());
@@ -250,9 +250,12 @@ impl<'a> Field<'a> {
         let mut first_at: HashMap<&'a str, usize> = HashMap::new();
         for property in &object.properties {
             let name = &*property.name;
+            // In YAML a slip such as `{KEY:value}` makes one key of a name and its value, which may be a secret.
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+            let may_be_both = matches!(property.node.value, Value::Null) && !name.chars().all(is_plain);
             let entry = Field {
                 path: dotted(&self.path, name),
-                shown: dotted(&self.shown, name),
+                shown: dotted(&self.shown, if may_be_both { "…" } else { name }),
                 at: property.node.start,
                 node: &property.node,
             };

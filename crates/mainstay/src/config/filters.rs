@@ -28,6 +28,12 @@ pub(super) fn tools(
         .and_then(|field| settings::tools(field, report))
         .unwrap_or_default();
     let mut hidden: Vec<Glob> = patterns_after(server, scope);
+    match granted(server, scope) {
+        None => {}
+        // Two lists of what is shown cannot both be honoured, so nothing is shown.
+        Some(names) if names.is_empty() || view.hides() => hidden.push(Glob::new("*")),
+        Some(names) => view = names.into_iter().fold(view, ToolView::include),
+    }
     for field in HIDDEN.iter().filter_map(|key| fields.get(key)) {
         report.saw("tools.exclude", &field.shown, field.at);
         hidden.extend(names(field, report).into_iter().map(Glob::new));
@@ -81,6 +87,26 @@ fn is_approval(field: &Field<'_>, host: Host) -> bool {
     let shows = |key: &str| ["include", "exclude", "rename", "describe"].contains(&key);
     let object = field.as_object();
     host == Host::Codex && object.is_some_and(|tools| !tools.properties.iter().any(|tool| shows(&tool.name)))
+}
+
+/// The tools of a server that an agent of Amazon Q or Kiro sees; `None` for all of them.
+fn granted<'a>(server: &str, scope: &Scope<'a>) -> Option<Vec<&'a str>> {
+    let granted = scope.granted_tools()?;
+    let of_server = granted
+        .iter()
+        .filter_map(|tool| tool.strip_prefix('@')?.strip_prefix(server));
+    let mut tools = Vec::new();
+    for tool in of_server {
+        match tool.strip_prefix('/') {
+            Some("*") => return None,
+            Some(name) => tools.push(name),
+            None if tool.is_empty() => return None,
+            // A server whose name begins with this one's.
+            None => {}
+        }
+    }
+    let all = granted.contains(&"*");
+    (!all).then_some(tools)
 }
 
 /// The patterns that opencode hides tools by, as patterns of this server's own tools.

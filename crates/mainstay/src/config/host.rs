@@ -79,27 +79,25 @@ impl Host {
     /// How many seconds a plain number in `timeout` counts; `None` where the program has no such key, or is not known.
     pub(super) fn timeout_unit(self) -> Option<f64> {
         match self {
-            Self::AmazonQ
-            | Self::ClaudeCode
-            | Self::CopilotCli
-            | Self::Gemini
-            | Self::Kiro
-            | Self::LmStudio
-            | Self::OpenCode => Some(0.001),
+            Self::AmazonQ | Self::ClaudeCode | Self::CopilotCli | Self::Gemini | Self::OpenCode => {
+                Some(0.001)
+            }
             Self::Cline | Self::Goose | Self::Roo | Self::Zed => Some(1.0),
             Self::Common
             | Self::ClaudeDesktop
             | Self::Codex
             | Self::Continue
             | Self::Cursor
+            | Self::Kiro
+            | Self::LmStudio
             | Self::VsCode
             | Self::Windsurf => None,
         }
     }
 
-    /// Whether `$NAME` stands for a variable.
+    /// Whether `$NAME` stands for a variable everywhere.
     pub(super) fn expands_bare_names(self) -> bool {
-        matches!(self, Self::Gemini | Self::Goose)
+        self == Self::Gemini
     }
 
     /// Whether `{env:NAME}` and `{file:PATH}` stand for something.
@@ -118,12 +116,12 @@ impl Host {
             | Self::OpenCode
             | Self::Zed
             | Self::AmazonQ
+            | Self::Kiro
             | Self::ClaudeDesktop => true,
             Self::Common
             | Self::Cline
             | Self::CopilotCli
             | Self::Cursor
-            | Self::Kiro
             | Self::LmStudio
             | Self::Roo
             | Self::VsCode
@@ -222,7 +220,7 @@ const FOLDERS: [(&str, Host); 14] = [
 ];
 
 /// Keys beside `mcpServers` that one program writes.
-const TOP_MARKS: [(&str, Host); 12] = [
+const TOP_MARKS: [(&str, Host); 11] = [
     ("allowMCPServers", Host::Gemini),
     ("excludeMCPServers", Host::Gemini),
     ("contextFileName", Host::Gemini),
@@ -233,7 +231,6 @@ const TOP_MARKS: [(&str, Host); 12] = [
     ("globalShortcut", Host::ClaudeDesktop),
     ("preferences", Host::ClaudeDesktop),
     ("numStartups", Host::ClaudeCode),
-    ("toolsSettings", Host::AmazonQ),
     ("useLegacyMcpJson", Host::AmazonQ),
 ];
 

@@ -23,6 +23,8 @@ pub(super) struct Layout<'a> {
     switches: Vec<Switch<'a>>,
     /// Patterns of `SERVER_TOOL` that are switched off.
     pub(super) hidden: Vec<&'a str>,
+    /// The only tools that an agent sees, as `@SERVER`, `@SERVER/TOOL` or `*`; `None` for all of them.
+    pub(super) granted: Option<Vec<&'a str>>,
 }
 
 /// A collection of servers.
@@ -56,6 +58,7 @@ impl<'a> Layout<'a> {
             inputs: Inputs::of(root.get("inputs")),
             switches: Vec::new(),
             hidden: Vec::new(),
+            granted: None,
         };
         if let Some(node) = root.get("context_servers") {
             layout.host = Host::Zed;
@@ -80,7 +83,8 @@ impl<'a> Layout<'a> {
         } else {
             layout.shared_form(root, file, directory, report);
         }
-        if layout.groups.is_empty() {
+        // Claude Code's file holds the servers of other projects, too.
+        if layout.groups.is_empty() && layout.host != Host::ClaudeCode {
             return Err(mend_missing_servers(root, syntax));
         }
         Ok(layout)
@@ -115,6 +119,10 @@ impl<'a> Layout<'a> {
         match self.host {
             Host::ClaudeCode => self.projects(root, directory, report),
             Host::Gemini => self.gemini(root),
+            Host::AmazonQ | Host::Kiro => {
+                let tools = root.get("tools").and_then(Node::as_array);
+                self.granted = tools.map(|tools| tools.iter().filter_map(Node::as_text).collect());
+            }
             _ => {}
         }
     }
@@ -160,9 +168,13 @@ impl<'a> Layout<'a> {
             self.switch(settings, &shown, "disabledMcpServers", false);
         }
         if others > 0 {
-            let what = if others == 1 { "a server" } else { "servers" };
+            let are = if others == 1 {
+                "server of other projects is"
+            } else {
+                "servers of other projects are"
+            };
             let fault = Fault::new(
-                format!("{others} {what} of other projects are not used"),
+                format!("{others} {are} not used"),
                 "run mainstay in the directory of a project to use its servers",
             );
             report.note("projects", property.name_at, fault);

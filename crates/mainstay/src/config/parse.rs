@@ -108,7 +108,10 @@ fn holds_servers(node: &Node<'_>) -> bool {
     match &node.value {
         Value::Object(_) => true,
         Value::Array(items) => {
-            let named = |item: &Node<'_>| item.as_object().is_some_and(|item| item.has("name"));
+            let named = |item: &Node<'_>| {
+                let item = item.as_object();
+                item.is_some_and(|item| item.has("name") || item.has("uses"))
+            };
             !items.is_empty() && items.iter().any(named)
         }
         Value::Null | Value::Flag(_) | Value::Number(_) | Value::Text(_) => false,
@@ -190,6 +193,14 @@ fn found<'a>(group: &Group<'a>, report: &mut Report<'_>) -> Vec<Found<'a>> {
             let named = servers.iter().enumerate().filter_map(|(n, node)| {
                 let shown = format!("{}[{n}]", group.shown);
                 let name = node.as_object().and_then(|server| server.get("name"));
+                if node.as_object().is_some_and(|server| server.has("uses")) {
+                    let fault = Fault::new(
+                        "Continue takes this block from its hub, so it is not used here",
+                        "write the server out, with its `command` or `url`",
+                    );
+                    report.warning(&shown, node.start, fault);
+                    return None;
+                }
                 let Some(text) = name.and_then(Node::as_text) else {
                     let fault = Fault::new("this server has no name, so it is not used", "give it a `name`");
                     report.warning(&shown, node.start, fault);

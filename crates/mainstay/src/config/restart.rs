@@ -1,6 +1,6 @@
-//! Reads how patiently a server is kept: `restart`, `probe`, `idle_stop`.
+//! Reads how patiently a server is kept: `restart`, `probe`, `idle_stop`, `refresh_interval`.
 
-use mainstay_lifecycle::{Backoff, Policy, Probe, WhenSpent};
+use mainstay_lifecycle::{Backoff, Policy, Probe, WhenLost, WhenSpent};
 
 use super::document::Value;
 use super::fields::{Field, Fields, Keys};
@@ -34,12 +34,19 @@ pub(super) fn policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Policy {
             _ => field.duration(report),
         };
     }
+    if let Some(field) = fields.get("refresh_interval") {
+        policy.expiry.every = field.duration(report);
+    }
     policy
 }
 
 fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
-    if matches!(field.value(), Value::Text(_)) {
-        when_spent(field, policy, report);
+    if let Value::Text(text) = field.value() {
+        if text.as_ref() == "never" {
+            policy.when_lost = WhenLost::Rest;
+        } else {
+            when_spent(field, policy, report, r#"write "probe", "give_up" or "never""#);
+        }
         return;
     }
     let Some(object) = field.object(report) else {
@@ -53,7 +60,7 @@ fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
         backoff(field, policy, report);
     }
     if let Some(field) = fields.get("when_spent") {
-        when_spent(field, policy, report);
+        when_spent(field, policy, report, r#"write "probe" or "give_up""#);
     }
     if let Some(field) = fields.get("slow_probe") {
         let period = field.duration(report);
@@ -80,23 +87,20 @@ fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
     }
 }
 
-fn when_spent(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
+fn when_spent(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>, mend: &str) {
     match field.text(report) {
         None | Some("probe") => {}
         Some("give_up" | "giveUp") => policy.when_spent = WhenSpent::GiveUp,
         Some("never") => field.error(
             report,
             Fault::new(
-                "a server that was lost is always started again",
-                r#"to give up early, write {"budget": 1, "when_spent": "give_up"}"#,
+                "says nothing of a budget that is spent",
+                r#"for a server that only a call or a person starts again, write "restart": "never""#,
             ),
         ),
         Some(other) => field.error(
             report,
-            Fault::new(
-                format!("{} is not understood", quoted(other)),
-                r#"write "probe" or "give_up""#,
-            ),
+            Fault::new(format!("{} is not understood", quoted(other)), mend),
         ),
     }
 }

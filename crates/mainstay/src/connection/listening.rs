@@ -145,7 +145,8 @@ fn how(answer: &Result<RawJson, RequestError>) -> Ended {
             Some(
                 HttpFailure::AuthRequired { status: 403, .. }
                 | HttpFailure::Redirect { .. }
-                | HttpFailure::WrongContentType { .. },
+                | HttpFailure::WrongContentType { .. }
+                | HttpFailure::Compressed { .. },
             ) => Ended::ForGood,
             // Whatever is asked next learns of a login that is wanted, too.
             Some(HttpFailure::Status { .. } | HttpFailure::AuthRequired { .. }) => Ended::Gracefully,

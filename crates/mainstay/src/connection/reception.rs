@@ -177,6 +177,11 @@ impl Handler for FrontDesk {
     fn missed(&self) {
         self.0.list_changed();
     }
+
+    fn noise(&self, text: &[u8]) {
+        let this = &self.0;
+        this.slot.noise.hear(&this.slot.name, this.generation, text);
+    }
 }
 
 impl Reception {

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use super::{Fleet, Inner, Shared};
 use crate::catalog::{Publisher, STORE_TARGET, Store};
 use crate::config::ServerConfig;
-use crate::event::EventLog;
+use crate::event::{EventLog, Events};
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
 use crate::keeper::turns::Turns;
 use crate::keeper::{Inbox, Keeper};
@@ -28,6 +28,25 @@ pub struct FleetBuilder {
     introduction: Option<Introduction>,
     store: Option<PathBuf>,
     turns: Option<Turns>,
+    early: EarlyEvents,
+}
+
+/// The events of the fleet to come, where somebody subscribed already. A clone makes another fleet, with events of its own.
+#[derive(Default)]
+struct EarlyEvents(Option<Arc<EventLog>>);
+
+impl Clone for EarlyEvents {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
+}
+
+/// Two servers of a fleet have the same name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("two servers have the name {name:?}")]
+pub struct DuplicateName {
+    /// The name.
+    pub name: String,
 }
 
 impl FleetBuilder {
@@ -84,8 +103,33 @@ impl FleetBuilder {
         self
     }
 
+    /// Every change of state from the birth of the fleet on: [`Fleet::events`] begins later, when the first servers have
+    /// changed their state already.
+    pub fn events(&mut self) -> Events {
+        self.early
+            .0
+            .get_or_insert_with(|| Arc::new(EventLog::new()))
+            .subscribe()
+    }
+
+    /// Starts the fleet, as [`start`](Self::start) does, unless two servers have the same name: then nothing is started.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn try_start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Result<Fleet, DuplicateName> {
+        let servers: Vec<ServerConfig> = servers.into_iter().collect();
+        let mut names = BTreeSet::new();
+        match servers.iter().find(|server| !names.insert(server.name())) {
+            Some(twice) => Err(DuplicateName {
+                name: twice.name().to_owned(),
+            }),
+            None => Ok(self.start(servers)),
+        }
+    }
+
     /// Starts the fleet. Returns at once: each server comes up in its own time and delays no other. Where two servers
-    /// have the same name, the first one counts.
+    /// have the same name, the first one counts and the other is an error in the log;
+    /// [`try_start`](Self::try_start) refuses both.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -105,7 +149,7 @@ impl FleetBuilder {
             introduction,
             is_for_another,
             handler,
-            events: EventLog::new(),
+            events: self.early.0.unwrap_or_else(|| Arc::new(EventLog::new())),
             publisher: Mutex::new(publisher),
             store: self.store.as_deref().and_then(open_store),
             turns: self.turns.unwrap_or_else(Turns::of_this_process),
@@ -115,6 +159,9 @@ impl FleetBuilder {
         let mut identities = BTreeSet::new();
         for config in servers {
             let name: Arc<str> = config.name().into();
+            if kept.contains_key(&name) {
+                tracing::error!(server = %name, "two servers have this name; the second one is not started");
+            }
             identities.insert(shared.stored_as(&config.identity()));
             kept.entry(name).or_insert_with(|| keep(&shared, &config));
         }

@@ -15,7 +15,7 @@ pub(crate) struct Shared {
     pub(crate) introduction: Introduction,
     /// Whether that is a client of somebody else's, which the servers may show other tools than they would show Mainstay.
     pub(crate) is_for_another: bool,
-    pub(crate) events: EventLog,
+    pub(crate) events: Arc<EventLog>,
     /// Writers of the published catalog take turns; readers never come here.
     pub(crate) publisher: Mutex<Publisher>,
     pub(crate) store: Option<Arc<Store>>,

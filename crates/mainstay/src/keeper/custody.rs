@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::event::Trouble;
 use crate::process::Process;
 use crate::protocol::INITIALIZE_NEXT;
-use crate::server::Slot;
+use crate::server::{Slot, noise};
 
 /// A process that closes its pipe mostly exits too, and one that exits closes its pipe: each is given this long to
 /// follow the other, so that the last answers are read and the exit status is known.
@@ -150,7 +150,8 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
     let recovery = recovery::of_dial(error);
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = tree.filter(|_| error.is_loss()) else {
-        let trouble = Trouble::new(slot, Some(generation), dial.explain(error)).mended_by(recovery);
+        let message = dial.explain(error) + &noise::say(slot.noise.of(generation).as_deref());
+        let trouble = Trouble::new(slot, Some(generation), message).mended_by(recovery);
         return Arc::new(
             trouble
                 .asking_for(error.challenge())
@@ -168,6 +169,7 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
         Some(exit) => format!("the server's process ended while starting: {exit}"),
         None => error.to_string(),
     };
+    let message = message + &noise::say(slot.noise.of(generation).as_deref());
     let trouble = Trouble::new(slot, Some(generation), message).with_exit(exit);
     Arc::new(trouble.mended_by(recovery))
 }

@@ -261,24 +261,24 @@ impl Dial {
         }
         match self.approach(&self.slot.settings.load()) {
             Approach::FindOut(None) => {
-                format!("{error}: it answered neither server/discover nor initialize; {INITIALIZE_NEXT}")
+                format!("{error}; it answered neither server/discover nor initialize; {INITIALIZE_NEXT}")
             }
             Approach::FindOut(Some(Era::Modern)) => format!(
-                "{error}: it answered neither server/discover nor initialize (\"era\": \"legacy\" in the server's \
+                "{error}; it answered neither server/discover nor initialize (\"era\": \"legacy\" in the server's \
                  configuration skips the first)"
             ),
             Approach::FindOut(Some(Era::Legacy)) => format!(
-                "{error}: it did not answer initialize (\"era\": \"modern\" in the server's configuration begins with \
+                "{error}; it did not answer initialize (\"era\": \"modern\" in the server's configuration begins with \
                  server/discover)"
             ),
             Approach::Pinned(Era::Legacy) => {
                 format!(
-                    "{error}: it did not answer initialize, and \"era\": \"legacy\" rules out server/discover"
+                    "{error}; it did not answer initialize, and \"era\": \"legacy\" rules out server/discover"
                 )
             }
             Approach::Pinned(Era::Modern) => {
                 format!(
-                    "{error}: it did not answer server/discover, and \"era\": \"modern\" rules out initialize"
+                    "{error}; it did not answer server/discover, and \"era\": \"modern\" rules out initialize"
                 )
             }
         }
@@ -343,7 +343,7 @@ impl Dial {
         let has_unread = || input.as_ref().is_some_and(InputGauge::has_unread);
         let far = Far {
             has_unread: &has_unread,
-            starts_anew: match settings.target() {
+            starts_new_process: match settings.target() {
                 Target::Stdio(_) | Target::Custom(_) => true,
                 Target::Http(_) => false,
             },

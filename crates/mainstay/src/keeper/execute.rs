@@ -36,6 +36,7 @@ impl Keeper {
                 }
             }
             Effect::List(generation) => {
+                self.listings.started += 1;
                 if let Some(connection) = self.connection_of(generation) {
                     let listing = listing::start(self.slot.clone(), connection);
                     // One at a time: a listing that was given up must not answer for the next.
@@ -154,7 +155,7 @@ impl Keeper {
         self.since = SystemTime::now();
         self.login = match self.machine.state() {
             State::Disconnected(Rest::AuthRequired) => LoginWatch::start(&self.slot),
-            State::Disconnected(Rest::Idle | Rest::BudgetSpent(..))
+            State::Disconnected(Rest::Idle | Rest::Lost(_) | Rest::BudgetSpent(..))
             | State::Disabled
             | State::Connecting(_)
             | State::Connected(_)
@@ -267,9 +268,24 @@ impl Keeper {
             }),
             transport: live
                 .map(|connection| TransportKind::of(self.slot.settings.load().target(), connection.dialect)),
+            session: live
+                .and_then(|connection| connection.peer.session())
+                .map(Arc::from),
+            last_success: self.slot.last_success(),
+            call_failures: match state {
+                State::Connected(live) => live.call_failures(),
+                State::Disabled
+                | State::Connecting(_)
+                | State::Reconnecting(_)
+                | State::Disabling
+                | State::Disconnected(_)
+                | State::PermanentlyFailed => 0,
+            },
+            removed: false,
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),
+            listings: self.listings,
             starts: self.starts,
             keeper_failures: u64::from(self.panics),
         };
@@ -307,7 +323,7 @@ impl Keeper {
             | State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
             State::Connecting(_)
             | State::Reconnecting(_)
-            | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
             | State::Disabled
             | State::Connected(_)
             | State::Disabling
@@ -320,6 +336,7 @@ fn reason(state: &State) -> Option<Reason> {
     match state {
         State::Disconnected(Rest::Idle) => Some(Reason::Idle),
         State::Disconnected(Rest::AuthRequired) => Some(Reason::AuthRequired),
+        State::Disconnected(Rest::Lost(_)) => Some(Reason::Lost),
         State::Disconnected(Rest::BudgetSpent(..)) => Some(Reason::BudgetSpent),
         State::Disabled
         | State::Connecting(_)

@@ -8,6 +8,7 @@ use mainstay_lifecycle::{Generation, Input, Listing};
 use super::dial::Lesson;
 use super::{Keeper, Report, listing, recovery};
 use crate::event::Trouble;
+use crate::server::noise;
 
 impl Keeper {
     /// Takes a report. What it carries counts only if its generation is the current one; the machine sees it either way.
@@ -37,19 +38,25 @@ impl Keeper {
             }
             Report::Listed(generation, catalog) => {
                 let worth = if current == Some(generation) {
-                    self.last_good.take(&self.slot, *catalog, self.dialect)
+                    self.last_good
+                        .take(&self.slot, generation, *catalog, self.dialect)
                 } else {
-                    Listing::Good
+                    Listing::Good { ttl: None }
                 };
+                if current == Some(generation) && matches!(worth, Listing::Good { .. }) {
+                    self.listings.done = self.listings.started;
+                }
                 Input::Listed(generation, worth)
             }
             Report::ListFailed(generation, error) => {
                 if current == Some(generation) {
-                    let trouble =
-                        Trouble::new(&self.slot, Some(generation), format!("listing failed: {error}"))
-                            .asking_for(error.challenge())
-                            .over_http(&self.slot, error.http());
+                    let noise = noise::say(self.slot.noise.of(generation).as_deref());
+                    let message = format!("listing failed: {error}{noise}");
+                    let trouble = Trouble::new(&self.slot, Some(generation), message)
+                        .asking_for(error.challenge())
+                        .over_http(&self.slot, error.http());
                     tracing::warn!(server = %self.slot.name, generation = generation.0, error = %trouble.message, "listing failed");
+                    self.listings.failed = self.listings.started;
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);
                     self.hear_trouble(Arc::new(trouble));

@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Restart(Taken),
     Configure(Box<ServerConfig>, Taken),
     Demand,
+    /// A new listing; answered with its number.
+    Refresh(oneshot::Sender<Result<u64, Refusal>>),
     /// The login that the server asked for took place.
     Login,
     /// End for good; answered when nothing is left.

@@ -77,6 +77,7 @@ pub(crate) struct Keeper {
     draining: Option<Arc<Connection>>,
     /// The listing that runs, or ran last.
     listing: Option<AbortHandle>,
+    listings: Listings,
     last_good: LastGood,
     /// How the server was last spoken to with success.
     dialect: Option<Dialect>,
@@ -103,6 +104,17 @@ pub(crate) struct Keeper {
     aborted: bool,
 }
 
+/// The listings of a server, by their numbers from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listings {
+    /// The last one that was started.
+    pub(crate) started: u64,
+    /// The last one whose content is published.
+    pub(crate) done: u64,
+    /// The last one that failed.
+    pub(crate) failed: u64,
+}
+
 impl Keeper {
     /// Starts to keep a server. The first step is taken before this returns: what the disk remembers of the server is
     /// published, and its state is no longer the one before its birth.
@@ -118,6 +130,7 @@ impl Keeper {
             connection: None,
             draining: None,
             listing: None,
+            listings: Listings::default(),
             last_good,
             dialect,
             login: None,
@@ -167,6 +180,8 @@ impl Keeper {
         let ending = Ending {
             stopped: self.last_stop.take(),
         };
+        // Whoever learns of the end finds the keeper gone.
+        self.inbox.close();
         for reply in self.stopping.drain(..) {
             let _ = reply.send(ending.clone());
         }
@@ -254,6 +269,15 @@ impl Keeper {
                 self.configure(*config);
                 Some((taken, Ok(())))
             }
+            Command::Refresh(reply) => {
+                let number = if self.stopping.is_empty() {
+                    Ok(self.refresh())
+                } else {
+                    Err(Refusal::Leaving)
+                };
+                let _ = reply.send(number);
+                None
+            }
             Command::Demand => {
                 if let Some(ticket) = self.ticket {
                     self.slot.shared.turns.promote(ticket);
@@ -289,6 +313,17 @@ impl Keeper {
         let input = input(self);
         self.take(input);
         Ok(())
+    }
+
+    /// Asks for a listing that begins from now on, and returns its number. Any number of requests may share one; a server that
+    /// rests is started for it.
+    fn refresh(&mut self) -> u64 {
+        let before = self.listings.started;
+        match self.machine.state().generation() {
+            Some(generation) => self.take(Input::ListChanged(generation)),
+            None => self.take(Input::Demand),
+        }
+        self.listings.started.max(before + 1)
     }
 
     fn enable(&self) -> Input {
@@ -385,6 +420,7 @@ fn what_hangs(timer: Timer) -> Option<Cause> {
         | Timer::Turn
         | Timer::Start
         | Timer::Relist
+        | Timer::Expiry
         | Timer::Proof
         | Timer::Silence
         | Timer::Idle

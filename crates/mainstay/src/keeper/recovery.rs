@@ -145,6 +145,7 @@ fn of_http(failure: &HttpFailure) -> Consequence {
         | HttpFailure::Redirect { .. }
         | HttpFailure::ForeignAddress { .. }
         | HttpFailure::WrongContentType { .. }
+        | HttpFailure::Compressed { .. }
         | HttpFailure::Malformed { .. }
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }

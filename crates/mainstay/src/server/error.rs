@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Generation, StateKind};
 
-use super::{Reason, Status};
+use super::{Reason, Status, noise};
 use crate::PlainText;
 use crate::event::Trouble;
 use crate::transport::http::Challenge;
@@ -37,7 +37,7 @@ pub enum CallError {
         now: Box<NotConnected>,
     },
     /// The server did not answer in time. It was told to cancel, and the connection is kept.
-    #[error("server {server} did not answer in time ({kind}); the call {}", may_have_run(*.outcome))]
+    #[error("server {server} did not answer in time ({kind}); the call {}{}", may_have_run(*.outcome), noise::say(.noise.as_deref()))]
     TimedOut {
         /// Which server.
         server: Arc<str>,
@@ -47,6 +47,8 @@ pub enum CallError {
         kind: TimeoutKind,
         /// Whether it may have run.
         outcome: Outcome,
+        /// What the server wrote to stdout meanwhile that is no message: cleaned, shortened, one line of it.
+        noise: Option<Arc<str>>,
     },
     /// The connection was lost while the call was pending. Over HTTP that may be the call's own connection alone.
     #[error("the connection to server {server} was lost ({}); the call {}", why(.reason, .trouble.as_deref()), may_have_run(*.outcome))]
@@ -127,6 +129,23 @@ pub enum CallError {
         /// Which tool.
         tool: String,
     },
+    /// The server said that it cannot answer this, and was not asked.
+    #[error("server {server} declares no {capability}, and was not asked for {method}")]
+    NotOffered {
+        /// Which server.
+        server: Arc<str>,
+        /// What was to be asked.
+        method: String,
+        /// The capability that it does not declare.
+        capability: &'static str,
+    },
+    /// The server was removed from the fleet, or the fleet was closed. One that was added again under this name is found in
+    /// the fleet.
+    #[error("server {server} is gone from the fleet; the call was not sent")]
+    Gone {
+        /// Which server.
+        server: Arc<str>,
+    },
     /// No server of the fleet has this.
     #[error("the fleet has no {name}")]
     NotFound {
@@ -182,6 +201,8 @@ impl CallError {
             | Self::WaitTimedOut { .. }
             | Self::TooManyWaiting { .. }
             | Self::Hidden { .. }
+            | Self::NotOffered { .. }
+            | Self::Gone { .. }
             | Self::NotFound { .. }
             | Self::KeeperFailed { .. }
             | Self::TooManySubscriptions { .. }
@@ -219,12 +240,22 @@ impl CallError {
             | Self::Rpc { .. }
             | Self::BadAnswer { .. }
             | Self::Hidden { .. }
+            | Self::NotOffered { .. }
+            | Self::Gone { .. }
             | Self::NotFound { .. }
             | Self::KeeperFailed { .. }
             | Self::TooManySubscriptions { .. }
             | Self::BadArguments(_) => return None,
         };
         Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+
+    /// The same failure of a call during which the server wrote this to its output.
+    pub(super) fn amid(mut self, heard: Option<Arc<str>>) -> Self {
+        if let Self::TimedOut { noise, .. } = &mut self {
+            *noise = heard;
+        }
+        self
     }
 
     pub(super) fn of(
@@ -250,6 +281,7 @@ impl CallError {
                 generation,
                 kind,
                 outcome,
+                noise: None,
             },
             RequestError::Send(failure) => Self::of_send(&failure, server, generation, trouble),
             RequestError::Lost { end, .. } => Self::Lost {

@@ -27,6 +27,9 @@ impl Slot {
         if let Some(connection) = self.usable(after) {
             return Ok(connection);
         }
+        if self.inbox.is_closed() {
+            return Err(self.gone());
+        }
         match waiting {
             Waiting::FailFast => Err(CallError::NotConnected(Box::new(self.not_connected()))),
             Waiting::Wait => {
@@ -51,36 +54,32 @@ impl Slot {
 
     async fn wait(&self, after: Option<Generation>, deadline: Instant) -> Result<Arc<Connection>, CallError> {
         let mut status = self.status.subscribe();
-        let failures = status.borrow().keeper_failures;
+        let wait = Wait::begun(&status.borrow());
         let mut promoted = None;
         loop {
             let seen = status.borrow_and_update().clone();
             if let Some(connection) = self.usable(after) {
                 return Ok(connection);
             }
-            if seen.keeper_failures != failures {
-                return Err(CallError::KeeperFailed {
-                    server: self.name.clone(),
-                });
-            }
+            wait.is_worth_it(&seen)?;
             if !seen.may_come_by(deadline) {
                 return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
             }
-            self.wake_if_idle(&seen);
+            self.wake_if_resting(&seen);
             // Once for each generation: what the keeper makes of it is a change of the status, too.
             if seen.is_queued() && promoted != seen.generation {
                 promoted = seen.generation;
                 self.inbox.command(Command::Demand);
             }
             if status.changed().await.is_err() {
-                return Err(CallError::NotConnected(Box::new(self.not_connected())));
+                return Err(self.gone());
             }
         }
     }
 
-    /// An idle server is started by whoever waits for it.
-    pub(super) fn wake_if_idle(&self, seen: &Status) {
-        if seen.reason == Some(Reason::Idle) {
+    /// A server that rests is started by the first call that waits for it.
+    pub(super) fn wake_if_resting(&self, seen: &Status) {
+        if seen.is_resting() {
             self.inbox.command(Command::Demand);
         }
     }
@@ -91,8 +90,59 @@ impl Slot {
         (Some(connection.generation) > after).then(|| connection.clone())
     }
 
+    fn gone(&self) -> CallError {
+        CallError::Gone {
+            server: self.name.clone(),
+        }
+    }
+
     pub(super) fn not_connected(&self) -> NotConnected {
         NotConnected::from(&**self.status.borrow())
+    }
+}
+
+/// What a server was like when a wait for it began.
+pub(super) struct Wait {
+    keeper_failures: u64,
+    starts: u64,
+}
+
+impl Wait {
+    pub(super) fn begun(status: &Status) -> Self {
+        Self {
+            keeper_failures: status.keeper_failures,
+            starts: status.starts,
+        }
+    }
+
+    /// Fails where waiting on is of no use.
+    pub(super) fn is_worth_it(&self, seen: &Status) -> Result<(), Unavailing> {
+        if seen.keeper_failures != self.keeper_failures {
+            return Err(Unavailing::KeeperFailed(seen.server.clone()));
+        }
+        // One wait brings about one start.
+        let tried = seen.reason == Some(Reason::Lost) && seen.starts > self.starts;
+        if tried || !seen.is_coming() {
+            return Err(Unavailing::NotComing(Box::new(NotConnected::from(seen))));
+        }
+        Ok(())
+    }
+}
+
+/// Why a wait is of no use.
+pub(super) enum Unavailing {
+    /// The keeper failed, and begins again.
+    KeeperFailed(Arc<str>),
+    /// The server is not coming.
+    NotComing(Box<NotConnected>),
+}
+
+impl From<Unavailing> for CallError {
+    fn from(wait: Unavailing) -> Self {
+        match wait {
+            Unavailing::KeeperFailed(server) => Self::KeeperFailed { server },
+            Unavailing::NotComing(now) => Self::NotConnected(now),
+        }
     }
 }
 

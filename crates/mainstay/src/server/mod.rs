@@ -8,9 +8,11 @@ mod call;
 mod error;
 mod following;
 mod lease;
+pub(crate) mod noise;
 mod notify;
 mod options;
 mod ping;
+mod refresh;
 mod settings;
 mod slot;
 mod starting;
@@ -28,9 +30,11 @@ use tokio::time::{Instant, timeout_at};
 pub use ask::WishError;
 pub use call::Reply;
 pub use error::{CallError, NotConnected};
+use lease::Wait;
 pub use notify::NotifyError;
 pub use options::{CallOptions, Waiting};
 pub use ping::Pong;
+pub use refresh::RefreshError;
 pub(crate) use settings::Settings;
 pub(crate) use slot::Slot;
 pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
@@ -70,6 +74,8 @@ impl Server {
         let status = self.0.status.borrow().clone();
         Status {
             stale_reports: self.0.stale_reports(),
+            last_success: self.0.last_success(),
+            removed: self.0.inbox.is_closed(),
             ..(*status).clone()
         }
     }
@@ -116,27 +122,21 @@ impl Server {
         self.0.stderr.follow_lines()
     }
 
-    /// Waits until the server is connected. Fails at once where waiting is in vain: disabled, given up, out of budget.
+    /// Waits until the server is connected; one that rests is started. Fails at once where it is not coming: disabled, given
+    /// up, out of budget.
     ///
     /// Cancel safety: dropping it changes nothing.
     pub async fn wait_connected(&self, within: Duration) -> Result<Status, CallError> {
         let began = Instant::now();
         let mut status = self.watch();
-        let failures = status.borrow().keeper_failures;
+        let wait = Wait::begun(&status.borrow());
         loop {
             let seen = status.borrow_and_update().clone();
             if seen.state == StateKind::Connected {
                 return Ok((*seen).clone());
             }
-            if seen.keeper_failures != failures {
-                return Err(CallError::KeeperFailed {
-                    server: self.0.name.clone(),
-                });
-            }
-            if !seen.is_coming() {
-                return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
-            }
-            self.0.wake_if_idle(&seen);
+            wait.is_worth_it(&seen)?;
+            self.0.wake_if_resting(&seen);
             let waited = timeout_at(began + within, status.changed()).await;
             if !matches!(waited, Ok(Ok(()))) {
                 let now = Box::new(NotConnected::from(&**status.borrow()));

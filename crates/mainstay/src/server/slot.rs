@@ -2,18 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use mainstay_lifecycle::{Desired, StateKind};
 use tokio::sync::watch;
 
+use super::noise::StdoutNoise;
 use super::{Settings, Status};
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Interests};
 use crate::fleet::Shared;
-use crate::keeper::Inbox;
+use crate::keeper::{Inbox, Listings};
 use crate::process::StderrRing;
 
 /// The stable slot of one server. Only its keeper writes `current`, `status`, `settings`, `about` and `catalog`.
@@ -30,9 +31,12 @@ pub(crate) struct Slot {
     /// Shared with the transport, which reads there what a call shows in headers.
     pub(crate) catalog: Arc<ArcSwapOption<ServerCatalog>>,
     pub(crate) stderr: Arc<StderrRing>,
+    pub(crate) noise: StdoutNoise,
     /// Calls that wait for a connection.
     pub(crate) waiting: AtomicUsize,
     stale: AtomicU64,
+    /// When a call was last answered with a result, in milliseconds since the epoch; zero when none was.
+    succeeded: AtomicU64,
     interests: Mutex<Interests>,
 }
 
@@ -58,10 +62,15 @@ impl Slot {
             last_error: None,
             pid: None,
             protocol: None,
+            session: None,
+            last_success: None,
+            call_failures: 0,
+            removed: false,
             listed_at: None,
             stale_since: None,
             transport: None,
             stale_reports: 0,
+            listings: Listings::default(),
             starts: 0,
             keeper_failures: 0,
         };
@@ -75,10 +84,24 @@ impl Slot {
             about: ArcSwapOption::empty(),
             catalog: Arc::default(),
             stderr: Arc::default(),
+            noise: StdoutNoise::default(),
             waiting: AtomicUsize::new(0),
             stale: AtomicU64::new(0),
+            succeeded: AtomicU64::new(0),
             interests: Mutex::default(),
         }
+    }
+
+    /// A call was answered with a result.
+    pub(crate) fn note_success(&self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let millis = u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+        self.succeeded.store(millis, Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_success(&self) -> Option<SystemTime> {
+        let millis = self.succeeded.load(Ordering::Relaxed);
+        (millis > 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
     }
 
     /// Something of an old generation came late.

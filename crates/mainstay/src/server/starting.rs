@@ -45,7 +45,7 @@ impl Server {
             if has_failed(&seen, before.as_ref()) || !(seen.is_starting() || is_idle) {
                 return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
             }
-            self.0.wake_if_idle(&seen);
+            self.0.wake_if_resting(&seen);
             if !matches!(timeout_at(began + within, status.changed()).await, Ok(Ok(()))) {
                 let now = Box::new(NotConnected::from(&**status.borrow()));
                 return Err(CallError::WaitTimedOut {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::config::Target;
 use crate::event::Trouble;
+use crate::keeper::Listings;
 use crate::protocol::{Dialect, Era};
 
 /// A snapshot of one server. Reading it starts nothing.
@@ -46,12 +47,23 @@ pub struct Status {
     pub protocol: Option<(Era, Arc<str>)>,
     /// How the live connection travels.
     pub transport: Option<TransportKind>,
+    /// The id of the session that the server opened for the live connection, where it did. Whoever knows it can speak for
+    /// this client.
+    pub session: Option<Arc<str>>,
+    /// When a call was last answered with a result.
+    pub last_success: Option<SystemTime>,
+    /// Calls on the live connection that failed in transport or timed out, in a row.
+    pub call_failures: u32,
+    /// The server was removed from the fleet, or the fleet was closed: this handle is of no more use. A server that was added
+    /// again under this name is another one, and is looked up in the fleet.
+    pub removed: bool,
     /// When the catalog was last listed with success.
     pub listed_at: Option<SystemTime>,
     /// Since when the catalog is stale, if it is.
     pub stale_since: Option<SystemTime>,
     /// Reports of old generations that came late and changed nothing.
     pub stale_reports: u64,
+    pub(crate) listings: Listings,
     /// How often the server was started.
     pub starts: u64,
     /// How often the task that owns the server failed and was started again.
@@ -103,6 +115,8 @@ pub enum Reason {
     Idle,
     /// It wants a login.
     AuthRequired,
+    /// It was lost, and its configuration says that nothing but a call or a person starts it again.
+    Lost,
     /// The budget of failures in a row is spent; it is probed slowly.
     BudgetSpent,
 }
@@ -181,6 +195,7 @@ impl Reason {
         match self {
             Self::Idle => "idle",
             Self::AuthRequired => "auth_required",
+            Self::Lost => "lost",
             Self::BudgetSpent => "budget_spent",
         }
     }
@@ -215,11 +230,19 @@ impl Status {
         self.is_coming() && self.no_attempt_before.is_none_or(|at| at <= deadline)
     }
 
+    /// Whether the first use starts it.
+    pub(crate) fn is_resting(&self) -> bool {
+        match self.reason {
+            Some(Reason::Idle | Reason::Lost) => true,
+            Some(Reason::AuthRequired | Reason::BudgetSpent) | None => false,
+        }
+    }
+
     /// Whether a call may wait for this server: something is under way, or would be at the first use.
     pub(crate) fn is_coming(&self) -> bool {
         match self.state {
             StateKind::Connecting | StateKind::Connected | StateKind::Reconnecting => true,
-            StateKind::Disconnected => self.reason == Some(Reason::Idle),
+            StateKind::Disconnected => self.is_resting(),
             StateKind::Disabled | StateKind::Disabling | StateKind::PermanentlyFailed => false,
         }
     }

@@ -60,6 +60,14 @@ fn every_error() -> Vec<CallError> {
             server: server.clone(),
             tool: "t".to_owned(),
         },
+        CallError::NotOffered {
+            server: server.clone(),
+            method: "prompts/get".to_owned(),
+            capability: "prompts",
+        },
+        CallError::Gone {
+            server: server.clone(),
+        },
         CallError::NotFound {
             name: "tool t".to_owned(),
         },
@@ -79,6 +87,7 @@ fn every_error() -> Vec<CallError> {
                 generation,
                 kind: TimeoutKind::Total,
                 outcome,
+                noise: None,
             },
             CallError::Lost {
                 server: server.clone(),
@@ -117,6 +126,8 @@ fn surely_did_not_run(error: &CallError) -> bool {
         | CallError::WaitTimedOut { .. }
         | CallError::TooManyWaiting { .. }
         | CallError::Hidden { .. }
+        | CallError::NotOffered { .. }
+        | CallError::Gone { .. }
         | CallError::NotFound { .. }
         | CallError::KeeperFailed { .. }
         | CallError::TooManySubscriptions { .. }

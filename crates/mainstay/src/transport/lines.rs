@@ -220,7 +220,12 @@ async fn read<R: AsyncRead + Unpin>(
     let mut splitter = Splitter::new(limits.message);
     let end = loop {
         match reader.read_buf(splitter.buffer()).await {
-            Ok(0) => break End::EndOfStream,
+            Ok(0) => {
+                if let Some(rest) = splitter.rest().filter(|rest| is_whole(rest)) {
+                    inbound.message(rest);
+                }
+                break End::EndOfStream;
+            }
             Ok(_) => {}
             Err(error) => break error.into(),
         }
@@ -243,6 +248,14 @@ async fn read<R: AsyncRead + Unpin>(
         }
     };
     shared.finish(end);
+}
+
+/// Whether the end of a stream is all of a last line. A message that breaks off is none: it is lost with its connection.
+fn is_whole(rest: &[u8]) -> bool {
+    match rest.trim_ascii_start().first() {
+        Some(b'{' | b'[') => serde_json::from_slice::<serde::de::IgnoredAny>(rest).is_ok(),
+        Some(_) | None => true,
+    }
 }
 
 async fn write_all<W: AsyncWrite + Unpin>(

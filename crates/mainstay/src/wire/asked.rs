@@ -103,6 +103,7 @@ impl<'a> Asked<'a> {
         let sent = waiting.withdraw() != Outcome::NotSent;
         self.shared.outbound.withdraw(self.id);
         if sent && self.cancellable {
+            self.shared.pending.tell();
             let frame = Frame::new(write::cancelled(self.id, reason), Purpose::Cancel { id: self.id });
             self.shared.send_or_drop(frame);
         }

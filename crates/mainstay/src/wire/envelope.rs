@@ -95,13 +95,17 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The number of a request of ours in an `id` or token. Some servers send it back as a string.
+/// The number of a request of ours in an `id` or token. Some servers send it back as a string, or as `1.0`.
 pub(crate) fn our_number(id: &RawJson) -> Option<u64> {
     let digits = id.as_bytes();
     let digits = digits
         .strip_prefix(b"\"")
         .and_then(|inner| inner.strip_suffix(b"\""))
         .unwrap_or(digits);
+    let digits = match memchr::memchr(b'.', digits).map(|dot| (&digits[..dot], &digits[dot + 1..])) {
+        Some((whole, fraction)) if !fraction.is_empty() && fraction.iter().all(|byte| *byte == b'0') => whole,
+        Some(_) | None => digits,
+    };
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }

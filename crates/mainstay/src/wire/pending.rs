@@ -34,6 +34,10 @@ struct Table {
     waiting: HashMap<u64, Waiting>,
     /// Who listens to the progress of requests that were answered.
     answered: VecDeque<(u64, Listener)>,
+    /// Notifications so far, cancellations included.
+    told: u64,
+    /// How many they were at the last request.
+    told_at_last: u64,
     /// Set once, when the connection is over: nothing waits from then on.
     ended: Option<End>,
 }
@@ -47,6 +51,10 @@ pub(super) struct Waiting {
     hold: Option<Arc<Hold>>,
     /// When it was made, or last made progress.
     heard: Instant,
+    /// How many notifications there had been when it was made, if none came between it and the request before.
+    told: Option<u64>,
+    /// Whether an answer to it was found behind text, and is about to be taken.
+    is_salvaged: bool,
 }
 
 /// What a message of the far side belongs to, as far as its transport can tell.
@@ -89,7 +97,9 @@ impl Pending {
         if let Some(end) = &table.ended {
             return Err(end.clone());
         }
-        table.waiting.insert(id, waiting);
+        let told = (table.told == table.told_at_last).then_some(table.told);
+        table.told_at_last = table.told;
+        table.waiting.insert(id, Waiting { told, ..waiting });
         Ok(())
     }
 
@@ -122,6 +132,31 @@ impl Pending {
             (Some(_), Some(_)) => Only::Several,
             (Some(id), None) => table.waiting.remove(&id).map_or(Only::None, Only::One),
         }
+    }
+
+    /// Notes that the far side is sent a notification.
+    pub(super) fn tell(&self) {
+        self.table().told += 1;
+    }
+
+    /// Takes out the request that an error without an id is for: the only one that waits. Some servers answer
+    /// notifications with such errors, so there may be none since the request before this one.
+    pub(super) fn take_without_id(&self) -> Option<Waiting> {
+        let mut table = self.table();
+        let mut waiting = table.waiting.iter();
+        let (&id, only) = waiting.next()?;
+        let is_clear = waiting.next().is_none() && only.told == Some(table.told);
+        if !is_clear {
+            return None;
+        }
+        table.waiting.remove(&id)
+    }
+
+    /// Notes that an answer to the request was salvaged; `false` if it does not wait, or if there was one before.
+    pub(super) fn begin_salvage(&self, id: u64) -> bool {
+        let mut table = self.table();
+        let waiting = table.waiting.get_mut(&id);
+        waiting.is_some_and(|waiting| !std::mem::replace(&mut waiting.is_salvaged, true))
     }
 
     /// When the request was made or last made progress.
@@ -204,6 +239,8 @@ impl Waiting {
             listener,
             hold,
             heard: now,
+            told: None,
+            is_salvaged: false,
         };
         (waiting, receiver)
     }

@@ -2,17 +2,21 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::sleep;
 
 use super::envelope::{Message, our_number};
 use super::failure::{BadAnswer, RequestError};
+use super::object::Object;
 use super::outcome::Outcome;
 use super::peer::{Handle, Handler, Peer, Shared};
 use super::pending::{Answer, Cause, Claimed, Only, Waiting};
 use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
-use super::salvage::{Wreck, examine};
+use super::rpc_error::RpcError;
+use super::salvage::{Wreck, examine, glued};
 use crate::transport::{End, Inbound, Oversized, SendFailure};
 
 /// Unreadable lines in a row that end the connection. A server that logs to its output stays far below; a program that
@@ -21,6 +25,39 @@ const GARBAGE_IN_A_ROW: u32 = 1_000_000;
 
 /// How much of an unreadable line is looked at for the id it answers, at either end.
 const EXAMINED: usize = 4 * 1024;
+
+/// How long an answer that stood behind text waits for a proper one. A server that logs what it sends sends it right after.
+const SALVAGE_GRACE: Duration = Duration::from_millis(250);
+
+/// What only servers tell.
+const TOLD_BY_SERVERS: [&str; 8] = [
+    "notifications/message",
+    PROGRESS,
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/resources/updated",
+    "notifications/tasks",
+    "notifications/tasks/status",
+];
+
+/// What only servers ask.
+const ASKED_BY_SERVERS: [&str; 3] = ["sampling/createMessage", "elicitation/create", "roots/list"];
+
+/// What results of the protocol have, each at least one of these: other JSON-RPC that a server logs has not.
+const RESULT_KEYS: [&str; 11] = [
+    "content",
+    "structuredContent",
+    "tools",
+    "prompts",
+    "resources",
+    "resourceTemplates",
+    "contents",
+    "messages",
+    "completion",
+    "protocolVersion",
+    "resultType",
+];
 
 pub(super) struct Receiver {
     shared: Arc<Shared>,
@@ -55,6 +92,9 @@ impl Receiver {
             self.shared.counters.heard_now();
         }
         match message {
+            Message::Response { id, result } if id == RawJson::NULL && request.is_none() => {
+                self.answer_without_id(result);
+            }
             Message::Response { id, result } => self.answer(&id, result.map_err(RequestError::Rpc)),
             Message::Notification { method, params } if method == PROGRESS => self.progress(params),
             Message::Notification { method, params } => self.handler.notification(&method, params, cause()),
@@ -64,7 +104,67 @@ impl Receiver {
                 }
             }
             Message::Batch(messages) => messages.iter().for_each(|message| self.sort(message, request)),
-            Message::Garbage(what) => self.garbage(bytes, what),
+            Message::Garbage(what) => match glued(bytes) {
+                Some((text, message)) if self.salvage(&message, request) => {
+                    self.shared.counters.garbage.add_one();
+                    self.handler.noise(&text);
+                }
+                Some(_) | None => self.garbage(bytes, what),
+            },
+        }
+    }
+
+    /// Takes a message that stood behind text, if the far side meant it for us: a log line may as well quote what we sent, or
+    /// what others said. `false` if it did not.
+    fn salvage(&self, message: &Bytes, request: Option<u64>) -> bool {
+        match Message::read(message) {
+            Message::Response { id, result } => our_number(&id)
+                .filter(|_| result.as_ref().map_or(true, is_of_protocol))
+                .is_some_and(|id| self.salvage_answer(id, result.map_err(RequestError::Rpc))),
+            Message::Notification { method, .. } if TOLD_BY_SERVERS.contains(&&*method) => {
+                self.sort(message, request);
+                true
+            }
+            Message::Request { method, .. } if ASKED_BY_SERVERS.contains(&&*method) => {
+                self.sort(message, request);
+                true
+            }
+            Message::Notification { .. }
+            | Message::Request { .. }
+            | Message::Batch(_)
+            | Message::Garbage(_) => false,
+        }
+    }
+
+    /// Takes an answer that stood behind text, unless a proper one follows. One for each request, so there are never more of
+    /// these than requests that wait.
+    fn salvage_answer(&self, id: u64, answer: Answer) -> bool {
+        if !self.shared.pending.begin_salvage(id) {
+            return false;
+        }
+        let shared = Arc::downgrade(&self.shared);
+        tokio::spawn(async move {
+            sleep(SALVAGE_GRACE).await;
+            if let Some(shared) = shared.upgrade()
+                && let Some(waiting) = shared.pending.take(id)
+            {
+                deliver(&shared, waiting, answer);
+            }
+        });
+        true
+    }
+
+    /// An error may be all that a far side says to a request that it could not read, or whose id it forgot.
+    fn answer_without_id(&self, result: Result<RawJson, RpcError>) {
+        let waiting = match &result {
+            Ok(_) => None,
+            Err(_) => self.shared.pending.take_without_id(),
+        };
+        match waiting {
+            Some(waiting) => {
+                self.deliver(waiting, result.map_err(RequestError::Rpc));
+            }
+            None => self.shared.counters.unknown_answers.add_one(),
         }
     }
 
@@ -88,16 +188,8 @@ impl Receiver {
         }
     }
 
-    /// Ends a request; `false` when nobody waits for it any more. An answered call is counted before its caller wakes, so
-    /// that the end of the connection, which is seen later, never overtakes it.
     fn deliver(&self, waiting: Waiting, answer: Answer) -> bool {
-        let outcome = answer
-            .as_ref()
-            .map_or_else(RequestError::outcome, |_| Outcome::Answered);
-        if waiting.is_call() && outcome == Outcome::Answered {
-            self.shared.counters.calls_answered.add_one();
-        }
-        waiting.settle(answer)
+        deliver(&self.shared, waiting, answer)
     }
 
     fn progress(&self, params: Option<RawJson>) {
@@ -115,7 +207,8 @@ impl Receiver {
         let tail = &bytes[bytes.len().saturating_sub(EXAMINED)..];
         match examine(head, tail) {
             Wreck::Answers(ids) => self.fail(&ids, what),
-            Wreck::NoAnswer | Wreck::Unclear => {}
+            Wreck::NoAnswer => {}
+            Wreck::Unclear => self.handler.noise(head),
         }
         self.count_garbage();
     }
@@ -134,6 +227,25 @@ impl Receiver {
             self.shared.close(End::TooMuchGarbage);
         }
     }
+}
+
+/// Ends a request; `false` when nobody waits for it any more. An answered call is counted before its caller wakes, so
+/// that the end of the connection, which is seen later, never overtakes it.
+fn deliver(shared: &Shared, waiting: Waiting, answer: Answer) -> bool {
+    let outcome = answer
+        .as_ref()
+        .map_or_else(RequestError::outcome, |_| Outcome::Answered);
+    if waiting.is_call() && outcome == Outcome::Answered {
+        shared.counters.calls_answered.add_one();
+    }
+    waiting.settle(answer)
+}
+
+/// Whether this is a result as the protocol has them.
+fn is_of_protocol(result: &RawJson) -> bool {
+    Object::parse(result).is_some_and(|object| {
+        *result == RawJson::EMPTY_OBJECT || RESULT_KEYS.iter().any(|key| object.get(key).is_some())
+    })
 }
 
 impl Inbound for Receiver {

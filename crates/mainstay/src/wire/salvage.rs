@@ -1,9 +1,41 @@
-//! Finds out which requests an unreadable message was meant to answer, so that they fail at once and not at their
-//! timeouts.
+//! Finds a message behind text that was printed without a line break, and finds out which requests an unreadable message was
+//! meant to answer, so that they fail at once and not at their timeouts.
 //!
 //! It guesses, carefully: a wrong guess fails a request whose real answer is yet to come. So only something that starts
 //! as a message counts (a log line that quotes one does not), only keys of the top level are looked at, something
 //! with a method is no answer, and there must be more to it than an `id`.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// How much text may stand before a message: more than a person prints on one line.
+const GLUED_TEXT: usize = 4 * 1024;
+
+/// At how many places of a line a message is looked for. Text has few braces; a line of braces is not worth the time.
+const GLUED_TRIES: usize = 16;
+
+/// Takes a line apart that is text and, behind it, one whole message.
+pub(super) fn glued(line: &Bytes) -> Option<(Bytes, Bytes)> {
+    if matches!(line.trim_ascii_start().first(), Some(b'{' | b'[')) {
+        return None;
+    }
+    let begins = memchr::memchr_iter(b'{', &line[..line.len().min(GLUED_TEXT)]).take(GLUED_TRIES);
+    let mut whole = begins.filter(|&at| is_message(&line[at..]));
+    let at = whole.next()?;
+    // Of two messages on a line, the second must not be taken alone.
+    let is_one = memchr::memmem::find(&line[..at], br#""jsonrpc""#).is_none();
+    is_one.then(|| (line.slice(..at), line.slice(at..)))
+}
+
+fn is_message(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Marked<'a> {
+        #[serde(borrow)]
+        jsonrpc: &'a RawValue,
+    }
+    serde_json::from_slice::<Marked<'_>>(bytes).is_ok_and(|marked| marked.jsonrpc.get() == r#""2.0""#)
+}
 
 /// What an unreadable message seems to be.
 #[derive(Debug, PartialEq, Eq)]
@@ -181,6 +213,34 @@ mod tests {
 
     fn answers(ids: &[u64]) -> Wreck {
         Wreck::Answers(ids.to_vec())
+    }
+
+    #[test]
+    fn text_and_the_message_behind_it_are_taken_apart() {
+        let message = r#"{"jsonrpc":"2.0","id":7,"result":{"text":"{"}}"#;
+        for text in [
+            "loading…",
+            "50% {done} ",
+            r#"{not json} {"level":"info"} "#,
+            "a\u{1b}[0m",
+        ] {
+            let text = text.trim_start_matches('{');
+            let line = Bytes::from(format!("{text}{message}"));
+            let (before, found) = glued(&line).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((&before[..], &found[..]), (text.as_bytes(), message.as_bytes()));
+        }
+        for line in [
+            message.to_owned(),
+            format!("{message}{message}"),
+            format!("text {message}{message}"),
+            format!("text {message} more"),
+            format!("text {}", &message[..message.len() - 1]),
+            r#"text {"id":7,"result":{}}"#.to_owned(),
+            format!("{}{message}", "x".repeat(GLUED_TEXT)),
+            format!("x{}{message}", "{".repeat(GLUED_TRIES)),
+        ] {
+            assert_eq!(glued(&Bytes::from(line.clone())), None, "{line}");
+        }
     }
 
     #[test]

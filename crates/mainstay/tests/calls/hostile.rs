@@ -71,11 +71,7 @@ async fn an_unusable_answer_fails_its_own_call_at_once_and_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
-    for bad in [
-        BadAnswer::WrongId,
-        BadAnswer::ErrorWithoutId,
-        BadAnswer::Unfinished,
-    ] {
+    for bad in [BadAnswer::WrongId, BadAnswer::Unfinished] {
         let rule = on_echo(Fault::Answer(bad.clone())).occurrence(Occurrence::Nth(1));
         let memory = Memory::new(Script::new().rule(rule));
         let (_fleet, server) = fleet_of(memory.config("s"));
@@ -89,6 +85,18 @@ async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
             call(&server, "echo").await.expect("the next one is answered");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_an_id_fails_the_only_call_at_once() {
+    let memory = Memory::new(Script::new().rule(on_echo(Fault::Answer(BadAnswer::ErrorWithoutId))));
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    call(&server, "pid").await.expect("answered");
+    let began = tokio::time::Instant::now();
+    let failed = call(&server, "echo").await;
+    assert!(matches!(failed, Err(CallError::Rpc { .. })), "{failed:?}");
+    assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,4 +226,56 @@ fn resident_kb() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kb = line.and_then(|line| line.trim().strip_suffix(" kB"));
     kb.and_then(|kb| kb.parse().ok()).expect("a number of kB")
+}
+
+#[tokio::test(start_paused = true)]
+async fn text_that_is_printed_without_a_line_break_before_an_answer_loses_no_call() {
+    let text = Garbage::Unbroken("loading model… ".to_owned());
+    let memory = Memory::new(Script::new().rule(on_echo(Fault::Garbage(text))));
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    for _ in 0..3 {
+        call(&server, "echo").await.expect("the answer");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_amid_text_on_stdout_says_so_and_where_it_belongs() {
+    let text = Garbage::Text("\u{1b}[32mTraceback\u{1b}[0m: boom".to_owned());
+    let memory = Memory::new(
+        Script::new()
+            .rule(on_echo(Fault::Garbage(text)))
+            .rule(on_echo(Fault::NoAnswer)),
+    );
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    let failed = call(&server, "echo").await.expect_err("no answer").to_string();
+    for words in ["\"Traceback: boom\"", "stdout", "must write it to stderr"] {
+        assert!(failed.contains(words), "{words}: {failed}");
+    }
+
+    let quiet = Memory::new(Script::new().rule(on_echo(Fault::NoAnswer)));
+    let (_fleet, server) = fleet_of(quiet.config("s"));
+    connected(&server).await;
+    let failed = call(&server, "echo").await.expect_err("no answer").to_string();
+    assert!(!failed.contains("stdout"), "{failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_only_prints_text_is_named_as_such_when_it_does_not_come_up() {
+    let banner = Garbage::Text("Usage: tool [OPTIONS]".to_owned());
+    let script = Script::new()
+        .on(Step::Start, Fault::Garbage(banner))
+        .on(Step::Discover, Fault::NoAnswer)
+        .on(Step::Initialize, Fault::NoAnswer);
+    let memory = Memory::new(script);
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    let failed = server
+        .wait_until(LONG, |status| status.last_error.is_some())
+        .await
+        .expect("it fails");
+    let message = failed.last_error.expect("it says why").message.clone();
+    for words in ["\"Usage: tool [OPTIONS]\"", "stdout", "must write it to stderr"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
 }

@@ -13,6 +13,7 @@ mod disk;
 mod following;
 mod last_good;
 mod listing;
+mod refreshing;
 mod wishes;
 
 /// What a server sends when its tools have changed.

@@ -4,11 +4,13 @@
 use std::time::{Duration, Instant};
 
 use mainstay::{CallError, CallOptions, Fleet, Reply, Server};
-use mainstay_testkit::http::{BadStream, FaultyHttpServer, HttpFault, HttpRule, HttpScript, Redirect};
+use mainstay_testkit::http::{
+    BadStream, Compression, FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep, Redirect,
+};
 use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
 
-use crate::support::{ERAS, SOON, beyond, connected, echo, fleet, seen, serve, web, web_at, well};
+use crate::support::{ERAS, SOON, beyond, connected, echo, fleet, seen, sent, serve, web, web_at, well};
 
 /// How long a call may take that is never answered.
 const DEADLINE: Duration = Duration::from_millis(700);
@@ -128,7 +130,61 @@ async fn a_call_that_meets_a_bad_body_ends_in_time() {
         meets(speaks, HttpFault::DropAfter(20), &[Lost]).await;
         meets(speaks, HttpFault::BadFraming, &[Lost]).await;
         meets(speaks, HttpFault::InvalidUtf8, &[Answered, BadAnswer]).await;
+        meets(speaks, HttpFault::ByteOrderMark, &[Answered]).await;
     }
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_read_and_one_that_cannot_be_is_refused_with_a_remedy() {
+    for speaks in ERAS {
+        for http in [HttpScript::new(), HttpScript::new().streams()] {
+            for compression in [Compression::Gzip, Compression::Deflate, Compression::RawDeflate] {
+                // From the first message on, and the stream of the server's own too.
+                let compress = HttpFault::Compress(compression);
+                let http = http.clone().at(HttpStep::Post, compress.clone());
+                let far = serve(Script::new().speaks(speaks), http.at(HttpStep::Get, compress)).await;
+                let (_fleet, server) = crate::support::keep(web_at(&far));
+                connected(&server).await;
+                assert!(echo(&server).await.is_ok(), "{speaks:?}, {compression:?}");
+                let header = far.traffic(|traffic| {
+                    traffic
+                        .last_header("tools/call", "accept-encoding")
+                        .map(str::to_owned)
+                });
+                assert_eq!(header.as_deref(), Some("identity"));
+                seen(&far, |traffic| traffic.live_streams() > 0).await;
+                let before = sent(&far, "tools/list");
+                far.notify("notifications/tools/list_changed", &json!({}));
+                seen(&far, |traffic| traffic.sent("tools/list") > before).await;
+            }
+        }
+        meets(speaks, HttpFault::Compress(Compression::Brotli), &[NotCarried]).await;
+        meets(speaks, HttpFault::CompressedBomb(200 << 20), &[NotCarried]).await;
+    }
+    let brotli = HttpScript::new().at(HttpStep::Post, HttpFault::Compress(Compression::Brotli));
+    let far = serve(Script::new(), brotli).await;
+    let (_fleet, server) = crate::support::keep(web_at(&far));
+    let failed = server
+        .wait_until(SOON, |status| status.last_error.is_some())
+        .await;
+    let said = failed
+        .expect("a failure")
+        .last_error
+        .expect("an error")
+        .to_string();
+    assert!(
+        said.contains("\"br\"") && said.contains("switch compression off"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_compressed_stream_of_the_oldest_transport_is_read() {
+    let compress = HttpFault::Compress(Compression::Gzip);
+    let far = serve(Script::new(), HttpScript::new().at(HttpStep::Sse, compress)).await;
+    let (_fleet, server) = crate::support::keep(web("web", &far.url("/sse")));
+    connected(&server).await;
+    assert!(echo(&server).await.is_ok());
 }
 
 #[tokio::test]

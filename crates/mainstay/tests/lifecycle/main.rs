@@ -16,6 +16,7 @@ mod hanging_close;
 mod lazy;
 mod probing;
 mod restart;
+mod resting;
 mod slow_start;
 mod startup;
 mod status;

@@ -1,6 +1,7 @@
 //! Real servers, on the SDKs that most servers are built on. `cargo xtask partners` installs them.
 
 mod http;
+mod old_sdks;
 mod stdio;
 mod wishes;
 

@@ -1,5 +1,7 @@
 //! What a path means.
 
+use std::borrow::Cow;
+
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode, header};
 use mainstay::Fleet;
@@ -78,6 +80,11 @@ fn scope(server: Option<&str>, fleet: &Fleet) -> Result<Scope, Refusal> {
     let Some(server) = server else {
         return Ok(Scope::Union);
     };
+    let server = &*decoded(server).ok_or_else(|| {
+        let what =
+            "the server's name in the path is not percent-encoded UTF-8, or holds an encoded slash or NUL";
+        Refusal::new(StatusCode::BAD_REQUEST, RpcError::INVALID_REQUEST, what)
+    })?;
     if fleet.server(server).is_some() {
         return Ok(Scope::Server(server.into()));
     }
@@ -95,4 +102,55 @@ fn scope(server: Option<&str>, fleet: &Fleet) -> Result<Scope, Refusal> {
         RpcError::INVALID_REQUEST,
         what,
     ))
+}
+
+/// A server's name as it was before it was percent-encoded into a path. `None` for text that is no encoding of a name, and for an
+/// encoded slash or NUL: another reader of the path could take those for something else. A name may have slashes as they are.
+fn decoded(name: &str) -> Option<Cow<'_, str>> {
+    if !name.contains('%') {
+        return Some(Cow::Borrowed(name));
+    }
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let byte = (hex(rest.next()?)? << 4) | hex(rest.next()?)?;
+                (byte != b'/' && byte != 0).then_some(byte)?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    #[test]
+    fn a_name_is_read_from_a_path_as_it_was_before_it_was_encoded() {
+        for (name, expected) in [
+            ("files", Some("files")),
+            ("my%20server", Some("my server")),
+            ("caf%C3%A9", Some("café")),
+            ("100%25", Some("100%")),
+            ("%61%2b", Some("a+")),
+            ("io.example/one%20two", Some("io.example/one two")),
+            ("a%2fb", None),
+            ("a%00", None),
+            ("%ff", None),
+            ("%", None),
+            ("%2", None),
+            ("%zz", None),
+            ("%+1", None),
+        ] {
+            assert_eq!(decoded(name).as_deref(), expected, "{name}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The connection that was opened and not closed yet, as a watcher sees it.
 
+use std::time::Duration;
+
 use super::{End, Verdict};
 use crate::input::{Listing, Recovery, Vitals};
 use crate::policy::Policy;
@@ -18,6 +20,9 @@ pub(in crate::walk) struct Current {
     pub(in crate::walk) owed: bool,
     /// No listing before this moment.
     pub(in crate::walk) list_from: Moment,
+    /// What the server said of how long its list is current, and when the list expires, at the earliest and at the latest.
+    pub(in crate::walk) ttl: Option<Duration>,
+    pub(in crate::walk) expires: Option<(Moment, Moment)>,
     pub(in crate::walk) list_failures: u32,
     pub(in crate::walk) call_failures: u32,
     /// A probe is out: since when, and until when.
@@ -44,6 +49,8 @@ impl Current {
             listing: None,
             owed: false,
             list_from: now,
+            ttl: None,
+            expires: None,
             list_failures: 0,
             call_failures: 0,
             asked: None,
@@ -91,7 +98,11 @@ impl Current {
     pub(super) fn listed(&mut self, listing: Listing, now: Moment, policy: &Policy) -> Verdict {
         if self.listing.take().is_some() {
             self.list_failures = 0;
-            self.owed |= listing == Listing::Unconfirmed;
+            match listing {
+                Listing::Good { ttl } => self.ttl = ttl,
+                Listing::Unconfirmed => self.owed = true,
+            }
+            self.expire(now, policy);
             if self.phase == Phase::Open {
                 let proof_at = Some(now + policy.stable_after);
                 self.watched_anew();
@@ -123,6 +134,9 @@ impl Current {
     pub(super) fn list_changed(&mut self) -> Verdict {
         // A change that comes before the first listing is seen by it.
         self.owed |= !self.is_dialling();
+        if self.owed {
+            self.expires = None;
+        }
         Verdict::default()
     }
 
@@ -152,6 +166,23 @@ impl Current {
             must_probe: examined,
             ..Verdict::default()
         }
+    }
+
+    /// The rules changed.
+    pub(super) fn adjusted(&mut self, now: Moment, policy: &Policy) -> Verdict {
+        if self.is_listed() && self.listing.is_none() {
+            self.expire(now, policy);
+        }
+        self.watched_anew()
+    }
+
+    /// When what was listed expires, unless it is to be listed again anyway.
+    fn expire(&mut self, now: Moment, policy: &Policy) {
+        let period = policy.expiry.period(self.ttl).filter(|_| !self.owed);
+        self.expires = period.map(|period| {
+            let latest = now + period + period / 10;
+            ((now + period).max(self.list_from), latest.max(self.list_from))
+        });
     }
 
     /// The examination begins anew: the server gave a sign of life, or the rules changed.
@@ -209,6 +240,10 @@ impl Current {
         if self.is_dialling() || self.listing.is_some() || now < self.list_from {
             return Err(Broken::ListingUndue);
         }
+        let expired = self.expires.take().is_some_and(|(earliest, _)| earliest <= now);
+        if self.is_listed() && !self.owed && !expired {
+            return Err(Broken::ListingUndue);
+        }
         self.listing = Some(now + policy.limits.list);
         self.list_from = now + policy.relist_pause;
         self.owed = false;
@@ -235,6 +270,7 @@ impl Current {
             },
         };
         self.listing = self.listing.map(shift);
+        self.expires = self.expires.map(|(from, to)| (shift(from), shift(to)));
         self.list_from = shift(self.list_from).max(now);
         self.asked = self.asked.map(|(at, by)| (shift(at), shift(by)));
     }

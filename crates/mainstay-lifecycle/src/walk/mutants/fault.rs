@@ -4,7 +4,8 @@ use crate::deadline::Timer;
 use crate::effect::{Effect, Manner};
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::{Desired, Machine};
-use crate::state::{Attempt, Live, Refresh, RefreshStep, State, StateKind, Watch};
+use crate::policy::WhenLost;
+use crate::state::{Attempt, Live, Refresh, RefreshStep, Rest, State, StateKind, Watch};
 use crate::time::{Generation, Moment};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,7 @@ pub(in crate::walk) enum Fault {
     ForgetsTheListDeadline,
     ForgetsTheRelist,
     ForgetsTheStart,
+    ForgetsTheExpiry,
     ForgetsTheProof,
     ForgetsTheSlowProbe,
     ForgetsTheSilence,
@@ -74,6 +76,12 @@ pub(in crate::walk) enum Fault {
     NeverStops,
     SleepsThroughAStart,
     SleepsThroughARelist,
+    SleepsThroughAnExpiry,
+    IgnoresTheTimeToLive,
+    ExpiresAtOnce,
+    RestartsAgainstThePolicy,
+    IgnoresADemandWhenLost,
+    IgnoresRetryAfterOnDemand,
     IgnoresARestartWhenFailed,
     IgnoresAnEnableWhileDisabling,
     DialsTheDormant,
@@ -116,6 +124,7 @@ impl Fault {
             Self::ForgetsTheListDeadline => Some(Timer::List),
             Self::ForgetsTheRelist => Some(Timer::Relist),
             Self::ForgetsTheStart => Some(Timer::Start),
+            Self::ForgetsTheExpiry => Some(Timer::Expiry),
             Self::ForgetsTheProof => Some(Timer::Proof),
             Self::ForgetsTheSlowProbe => Some(Timer::SlowProbe),
             Self::ForgetsTheSilence => Some(Timer::Silence),
@@ -210,7 +219,7 @@ impl Fault {
                 None
             }
             (Self::TrustsAnEmptyListing, Input::Listed(generation, Listing::Unconfirmed)) => {
-                Some(Input::Listed(generation, Listing::Good))
+                Some(Input::Listed(generation, Listing::Good { ttl: None }))
             }
             (Self::ListsEveryChangeAtOnce, Input::ListChanged(generation))
                 if machine.state.generation() == Some(generation) =>
@@ -241,6 +250,25 @@ impl Fault {
             }
             (Self::SleepsThroughAStart, Input::Timer(_)) if is_due(machine, Timer::Start) => None,
             (Self::SleepsThroughARelist, Input::Timer(_)) if is_due(machine, Timer::Relist) => None,
+            (Self::SleepsThroughAnExpiry, Input::Timer(_)) if is_due(machine, Timer::Expiry) => None,
+            (Self::IgnoresTheTimeToLive, Input::Listed(generation, Listing::Good { .. })) => {
+                Some(Input::Listed(generation, Listing::Good { ttl: None }))
+            }
+            (Self::RestartsAgainstThePolicy, input) => {
+                machine.policy.when_lost = WhenLost::Restart;
+                Some(input)
+            }
+            (Self::IgnoresADemandWhenLost, Input::Demand)
+                if matches!(machine.state, State::Disconnected(Rest::Lost(_))) =>
+            {
+                None
+            }
+            (Self::IgnoresRetryAfterOnDemand, Input::Demand) => {
+                if let State::Disconnected(Rest::Lost(at)) = &mut machine.state {
+                    *at = now;
+                }
+                Some(Input::Demand)
+            }
             (Self::IgnoresARestartWhenFailed, Input::Restart) if kind == StateKind::PermanentlyFailed => None,
             (Self::IgnoresAnEnableWhileDisabling, Input::Enable { .. }) if kind == StateKind::Disabling => {
                 None
@@ -355,6 +383,14 @@ impl Fault {
                     .is_some_and(|absent| *input == Input::Returned(absent)) =>
             {
                 machine.failures = 0;
+            }
+            Self::RestartsAgainstThePolicy => machine.policy.when_lost = before.policy.when_lost,
+            Self::ExpiresAtOnce if current && matches!(input, Input::Listed(..)) => {
+                if let Some(refresh) = refresh(machine)
+                    && let RefreshStep::Fresh { until: Some(at), .. } = &mut refresh.step
+                {
+                    *at = now.max(refresh.not_before);
+                }
             }
             Self::KeepsTheBudgetOnRestart if restarted => machine.failures = before.failures,
             Self::KeepsTheBucketOnRestart if restarted => machine.tokens = before.tokens.clone(),

@@ -17,6 +17,7 @@ fn union_at(listed_at: SystemTime, servers: &[Offers<'_>], previous: &Catalog) -
     let fresh = Freshness {
         listed_at,
         stale_since: None,
+        generation: None,
     };
     let input = |(server, items): &Offers<'_>| {
         let name: Arc<str> = Arc::from(*server);
@@ -197,4 +198,59 @@ fn a_catalog_of_parts_has_each_server_as_its_own_catalog_has_it() {
     let same = Catalog::of(shared.servers().map(|server| (server, &shared)));
     assert_eq!(same.hash(), shared.hash());
     assert_eq!(same.diagnostics(), shared.diagnostics());
+}
+
+fn template(uri_template: &str) -> (Kind, RawJson) {
+    let text = format!(r#"{{"uriTemplate":"{uri_template}","name":"any"}}"#);
+    (Kind::Template, raw(&text))
+}
+
+#[test]
+fn an_address_is_read_where_it_is_listed_or_from_the_template_with_the_most_literal_text() {
+    let servers = [
+        ("a", vec![template("{+anything}"), template("db://{table}")]),
+        ("b", vec![resource("db://users"), template("db://users/{id}")]),
+        (
+            "c",
+            vec![template("db://users/{id}.json"), template("web://{page}")],
+        ),
+    ];
+    let catalog = union(&servers, &Catalog::empty());
+    for (uri, owner) in [
+        ("db://users", "b"),
+        ("db://orders", "a"),
+        ("db://users/7", "b"),
+        ("db://users/7.json", "c"),
+        ("web://x", "c"),
+        ("other://x", "a"),
+    ] {
+        assert_eq!(catalog.owner(uri), Some(owner), "{uri}");
+    }
+    let told = catalog.diagnostics().iter();
+    let told: Vec<_> = told
+        .map(|told| (told.server.as_str(), told.fault, told.item.as_deref().unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("a", Fault::Overlap, "db://{table}"),
+            ("a", Fault::Overlap, "{+anything}"),
+            ("b", Fault::Overlap, "db://users/{id}"),
+        ]
+    );
+    let message = catalog.diagnostics()[0].to_string();
+    assert_eq!(
+        message,
+        "a: resource template `db://{table}`: fits `db://users` of server `b` too, which is read from there: it has more \
+         literal text"
+    );
+}
+
+#[test]
+fn templates_that_fit_nobody_else_s_addresses_are_told_to_nobody() {
+    let servers = [
+        ("a", vec![template("db://{table}"), resource("db://users")]),
+        ("b", vec![template("web://{page}"), resource("web://x")]),
+    ];
+    assert!(union(&servers, &Catalog::empty()).diagnostics().is_empty());
 }

@@ -20,6 +20,9 @@ const COMMAND: Keys = Keys::only(&["path", "args", "env"]);
 /// Programs that expand `$NAME` in their own arguments.
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "fish", "ksh", "zsh", "pwsh", "powershell"];
 
+/// The longest name of a variable that is repeated in a message.
+const MAX_NAME_SHOWN: usize = 32;
+
 /// Stands in for a value that cannot be read and was reported, while the rest is read.
 const UNREADABLE: &str = "unreadable";
 
@@ -190,11 +193,13 @@ fn env_file(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Ve
     file.variables
 }
 
-/// The value of a variable. VS Code adds to the `PATH` that there is.
+/// The value of a variable. VS Code adds to the `PATH` that there is, unless the value holds that already.
 fn variable(name: &str, value: &str, scope: &Scope<'_>) -> String {
     let inherited = (scope.variables.lookup)(name).filter(|path| !path.is_empty());
     match inherited {
-        Some(path) if name == "PATH" && scope.host() == Host::VsCode => format!("{path}:{value}"),
+        Some(path) if name == "PATH" && scope.host() == Host::VsCode && !value.contains(&path) => {
+            format!("{path}:{value}")
+        }
         Some(_) | None => value.to_owned(),
     }
 }
@@ -209,12 +214,13 @@ fn secrets(fields: &Fields<'_>, program: &Program<'_>, scope: &Scope<'_>, report
         let is_set =
             program.env.iter().any(|(set, _)| *set == name) || (scope.variables.lookup)(name).is_some();
         if !is_set {
+            // A name that looks like none may be the secret itself.
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let is_name = name.len() <= MAX_NAME_SHOWN && name.chars().all(plain);
+            let name = if is_name { name } else { "this variable" };
             let fault = Fault::new(
-                format!(
-                    "Goose keeps the value of {} in its own store, and the variable is not set",
-                    quoted(name)
-                ),
-                "set the variable in the environment of Mainstay",
+                format!("Goose keeps the value of {name} in its own store, and it is not set here"),
+                "set it in the environment of Mainstay",
             );
             item.error(report, fault);
         }

@@ -107,6 +107,11 @@ impl HttpTarget {
             || names.any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
+    /// Whether the embedder's provider says what its requests are allowed in with.
+    pub(crate) fn has_provider(&self) -> bool {
+        self.credentials.is_some()
+    }
+
     /// What its requests are allowed in with: the embedder's provider, or else the token.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         if let Some(Provider(credentials)) = &self.credentials {

@@ -13,7 +13,7 @@ fn an_unknown_key_is_a_warning_that_names_the_nearest_known_one() {
             r#"3:19: mcpServers.s.Args: unknown key; did you mean "args"?"#,
             r#"3:31: mcpServers.s.zebra: unknown key"#,
             r#"3:43: mcpServers.s.enviroment: unknown key"#,
-            r#"3:61: mcpServers.s.headersHelper: this key of other programs is not heeded; write the headers in "headers", with variables: ${NAME}"#,
+            r#"3:61: mcpServers.s.headersHelper: this key of other programs is ignored; write the headers in "headers", with variables: ${NAME}"#,
         ],
     );
 }
@@ -166,7 +166,7 @@ fn a_variable_that_cannot_be_read_is_refused() {
         &[
             r#"3:29: mcpServers.s.args[0]: `${` is not followed by the name of a variable; use letters, digits and `_`, or write `$${` for a plain `${`"#,
             r#"3:36: mcpServers.s.args[1]: VS Code asks a person for the input "key", which `inputs` does not declare; set the variable MAINSTAY_INPUT_KEY to the answer"#,
-            r#"3:52: mcpServers.s.args[2]: the variable fileBasename is known to editors only; write what it stands for"#,
+            r#"3:52: mcpServers.s.args[2]: `${fileBasename}` is known to editors only; write what it stands for"#,
         ],
     );
 }
@@ -240,12 +240,12 @@ fn durations_are_longer_than_zero_and_well_written() {
 #[test]
 fn settings_are_held_to_what_they_allow() {
     refused(
-        r#""command": "x", "waiters": -1, "replay": "always", "probe": "no", "restart": "never""#,
+        r#""command": "x", "waiters": -1, "replay": "always", "probe": "no", "restart": "cry""#,
         &[
             r#"3:30: mcpServers.s.waiters: expected a whole number up to 4294967295, found -1"#,
             r#"3:44: mcpServers.s.replay: "always" is not understood; write "safe" or "never""#,
             r#"3:63: mcpServers.s.probe: expected an object, found a string"#,
-            r#"3:80: mcpServers.s.restart: a server that was lost is always started again; to give up early, write {"budget": 1, "when_spent": "give_up"}"#,
+            r#"3:80: mcpServers.s.restart: "cry" is not understood; write "probe", "give_up" or "never""#,
         ],
     );
     refused(

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
-use mainstay_lifecycle::{Backoff, Policy, WhenSpent};
+use mainstay_lifecycle::{Backoff, Policy, WhenLost, WhenSpent};
 
 use super::{lookup, one, read, rendered};
 use crate::config::{Configuration, Isolation, Replay, ServerConfig, StdioTarget, Target, Text};
@@ -108,6 +108,7 @@ fn every_setting_reaches_the_server() {
     let configuration = one(r#"
         "command": "x", "required": true, "startup_timeout": 45, "call_timeout": "10m",
         "call_idle_timeout": "30s", "wait_timeout": "5s", "replay": "never", "waiters": 3, "idle_stop": "1h",
+        "refresh_interval": "90s",
         "isolation": "session",
         "restart": {
           "budget": 4, "backoff": { "first": "500ms", "ceiling": 8 }, "slow_probe": "2m",
@@ -142,9 +143,19 @@ fn every_setting_reaches_the_server() {
     assert_eq!((probe.after_silence, probe.timeout), (seconds(7), seconds(2)));
     assert_eq!(probe.misses, NonZeroU32::new(5).unwrap());
     assert_eq!(policy.idle_stop, Some(seconds(3600)));
+    assert_eq!(policy.expiry.every, Some(seconds(90)));
+    assert_eq!(policy.when_lost, WhenLost::Restart);
     assert!(server.tools().admits("read_a") && !server.tools().admits("read_x"));
     assert_eq!(server.tools().public_name("read_a"), "a");
     assert_eq!(server.tools().describe("read_a"), Some("A"));
+}
+
+#[test]
+fn a_server_may_be_started_again_by_calls_and_people_alone() {
+    let configuration = one(r#""command": "x", "restart": "never""#);
+    assert_eq!(rendered(&configuration), Vec::<String>::new());
+    let policy = configuration.servers[0].policy();
+    assert_eq!(policy.when_lost, WhenLost::Rest);
 }
 
 #[test]

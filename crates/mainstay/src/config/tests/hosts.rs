@@ -113,7 +113,7 @@ const CASES: &[Case] = &[
             "old: old-server off",
         ],
         said: &[
-            "warning 9:74: mcpServers.python.env.OTHER: a `$NAME` in it is passed on as it is, since no such variable is set; set the variable",
+            "warning 9:74: mcpServers.python.env.OTHER: `$UNSET_NAME` is passed on as it is, since no such variable is set; set the variable",
             "note 21:5: mcpServers.old: disabled, since mcp.excluded names it",
         ],
     },
@@ -144,6 +144,15 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
+        path: "/home/ann/.claude.json",
+        text: r#"{"projects": {"/else": {"mcpServers": {"a": {"command": "x"}}}}}"#,
+        host: Host::ClaudeCode,
+        servers: &[],
+        said: &[
+            "note 1:2: projects: 1 server of other projects is not used; run mainstay in the directory of a project to use its servers",
+        ],
+    },
+    Case {
         path: "/src/app/.mcp.json",
         text: include_str!("hosts/claude_code.json"),
         host: Host::ClaudeCode,
@@ -152,7 +161,7 @@ const CASES: &[Case] = &[
             "db: npx -y @bytebase/dbhub --dsn $TOKEN call<30s",
         ],
         said: &[
-            r#"warning 7:18: mcpServers.api.timeout: Claude Code does not heed a limit below 1000 ms, so it is not heeded here; set "call_timeout""#,
+            r#"warning 7:18: mcpServers.api.timeout: Claude Code ignores a limit below 1000 ms, and so does Mainstay; set "call_timeout""#,
             "warning 9:74: mcpServers.db.args[3]: `$TOKEN` is no variable here and is passed on as it is; write ${TOKEN} for its value",
         ],
     },
@@ -198,12 +207,13 @@ const CASES: &[Case] = &[
         text: include_str!("hosts/goose.yaml"),
         host: Host::Goose,
         servers: &[
-            "fetch: uvx mcp-server-fetch LEVEL=3 call<120s",
+            "fetch: uvx mcp-server-fetch $HOME LEVEL=3 call<120s",
             "remote: https://mcp.example.com/mcp (http) Authorization=Bearer of-extension",
         ],
         said: &[
             "note 4:3: extensions.developer: not started, since this extension is a part of Goose itself",
-            r#"error 32:16: extensions.locked.env_keys[0]: Goose keeps the value of "LOCKED_TOKEN" in its own store, and the variable is not set; set the variable in the environment of Mainstay"#,
+            "warning 18:9: extensions.fetch.args[1]: `$HOME` is no variable here and is passed on as it is; write ${HOME} for its value",
+            r#"error 33:16: extensions.locked.env_keys[0]: Goose keeps the value of LOCKED_TOKEN in its own store, and it is not set here; set it in the environment of Mainstay"#,
         ],
     },
     Case {
@@ -214,7 +224,10 @@ const CASES: &[Case] = &[
             "SQLite: npx -y mcp-sqlite /path/to/your/database.db TOKEN=hunter2-token start<15s",
             "Remote: https://mcp.example.com/mcp (http) Authorization=Bearer hunter2-token",
         ],
-        said: &["warning 23:5: mcpServers[2]: this server has no name, so it is not used; give it a `name`"],
+        said: &[
+            "warning 23:5: mcpServers[2]: this server has no name, so it is not used; give it a `name`",
+            "warning 24:5: mcpServers[3]: Continue takes this block from its hub, so it is not used here; write the server out, with its `command` or `url`",
+        ],
     },
     Case {
         path: "/home/ann/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
@@ -232,7 +245,7 @@ const CASES: &[Case] = &[
         host: Host::Roo,
         servers: &["puppeteer: npx -y @modelcontextprotocol/server-puppeteer call<300s"],
         said: &[
-            "warning 9:7: mcpServers.puppeteer.watchPaths: this key of other programs is not heeded; restart the server when they change",
+            "warning 9:7: mcpServers.puppeteer.watchPaths: this key of other programs is ignored; restart the server when they change",
         ],
     },
     Case {
@@ -368,6 +381,63 @@ fn tools_that_a_program_hides_are_hidden() {
 }
 
 #[test]
+fn an_agent_of_amazon_q_sees_the_tools_that_it_names() {
+    let text = r#"{"name": "a", "tools": ["fs_read", "@docs/search", "@docs/read_*", "@git", "@gitlab/list"],
+        "mcpServers": {"docs": {"command": "d"}, "git": {"command": "g"}, "time": {"command": "t"}}}"#;
+    let configuration = parse(text, "/home/ann/.aws/amazonq/cli-agents/a.json").unwrap();
+    assert_eq!(configuration.host, Host::AmazonQ);
+    let tools = ["search", "read_page", "write", "list"];
+    assert_eq!(shown(&configuration, "docs", &tools), ["search", "read_page"]);
+    assert_eq!(shown(&configuration, "git", &tools), tools);
+    assert_eq!(shown(&configuration, "time", &tools), Vec::<&str>::new());
+    assert!(configuration.problems.is_empty(), "{:?}", configuration.problems);
+}
+
+/// Every fixture, cut off at many of its characters and with many of them replaced. Steps keep the test short; with steps
+/// of one it passes, too.
+#[test]
+fn no_broken_file_brings_the_reader_down_or_a_secret_into_a_message() {
+    let secrets = ["hunter2-token", "abc-secret", "MY_ENV_VALUE", "of-extension"];
+    let check = |text: &str, path: &str| {
+        let said = match parse(text, path) {
+            Ok(configuration) => format!("{configuration:?}"),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        for secret in secrets {
+            assert!(!said.contains(secret), "{path}: {said}\n{text}");
+        }
+    };
+    for case in CASES {
+        for (at, _) in case.text.char_indices().step_by(5) {
+            check(&case.text[..at], case.path);
+        }
+        for (at, c) in case.text.char_indices().step_by(17) {
+            for other in ['"', '{', '\n', '$'] {
+                let mut text = case.text.to_owned();
+                text.replace_range(at..at + c.len_utf8(), other.encode_utf8(&mut [0; 4]));
+                check(&text, case.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_value_that_a_slip_makes_a_part_of_its_key_is_not_shown() {
+    for text in [
+        "mcpServers: {s: {command: x, env: {KEY:sesame}}}",
+        "mcpServers: {s: {command: x, env: {KEY sesame}}}",
+        "mcpServers: {s: {url: \"https://h/\", headers: {Authorization:sesame}}}",
+    ] {
+        let configuration = parse(text, "/m.yaml").unwrap();
+        assert!(configuration.refused.contains("s"));
+        assert!(
+            !format!("{configuration:?}").contains("sesame"),
+            "{configuration:?}"
+        );
+    }
+}
+
+#[test]
 fn a_list_of_tools_that_cannot_be_honoured_keeps_the_server_from_running() {
     for list in [
         r#""disabledTools": "rm""#,
@@ -412,7 +482,7 @@ fn the_place_of_a_file_decides_only_where_its_content_does_not() {
 }
 
 #[test]
-fn a_limit_in_an_unknown_unit_is_not_heeded_and_says_so() {
+fn a_limit_in_an_unknown_unit_is_ignored_and_says_so() {
     let configuration = parse(
         r#"{"mcpServers": {"s": {"command": "x", "timeout": 90}}}"#,
         "/m.json",
@@ -420,7 +490,7 @@ fn a_limit_in_an_unknown_unit_is_not_heeded_and_says_so() {
     .unwrap();
     assert_eq!(
         configuration.problems[0].to_string(),
-        r#"/m.json:1:50: mcpServers.s.timeout: not heeded, since programs count it in seconds or in milliseconds; set "call_timeout", such as "30s""#
+        r#"/m.json:1:50: mcpServers.s.timeout: ignored, since programs count it in seconds or in milliseconds; set "call_timeout", such as "30s""#
     );
     let none = parse(
         r#"{"mcpServers": {"s": {"command": "x", "timeout": 0}}}"#,

@@ -76,6 +76,7 @@ fn any_value_may_stand_anywhere_without_a_panic() {
         "replay",
         "probe",
         "idle_stop",
+        "refresh_interval",
         "waiters",
         "tools",
         "url",

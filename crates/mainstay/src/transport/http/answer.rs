@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::handler::METHOD_NOT_FOUND;
+use crate::wire::{RawJson, our_number};
 
 /// What a message is to the request on whose stream it came.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,12 +34,15 @@ impl Relation {
         if fields.method.is_some() || (error.is_none() && fields.result.is_none()) {
             return Self::Other;
         }
+        let own = fields
+            .id
+            .and_then(|own| our_number(&RawJson::from_text(own.get()).ok()?));
         match (fields.id.map(RawValue::get), error) {
             (Some("null") | None, Some(error)) => {
                 let error = error.get();
                 Self::Nameless(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into())
             }
-            (Some(own), _) if own.trim_matches('"') == id.to_string() => Self::Answer,
+            (Some(_), _) if own == Some(id) => Self::Answer,
             (Some(_) | None, _) => Self::Other,
         }
     }

@@ -37,7 +37,7 @@ pub(in crate::transport) struct TooLong;
 /// The longest id that is kept, since it is sent back in a header.
 const LONGEST_ID: usize = 4 * 1024;
 
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Takes pieces of a stream, gives events.
 #[derive(Debug)]

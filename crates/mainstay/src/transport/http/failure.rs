@@ -61,6 +61,15 @@ pub enum HttpFailure {
         /// What it is.
         content_type: String,
     },
+    /// The answer is compressed in a way that cannot be read, and that was not asked for.
+    #[error(
+        "the answer is compressed with {encoding:?}, though it was asked for without: switch compression off for this path, at \
+         the server or at the proxy before it (gzip and deflate can be read)"
+    )]
+    Compressed {
+        /// The content of `Content-Encoding`.
+        encoding: String,
+    },
     /// The answer is longer than is accepted.
     #[error("the answer is longer than {limit} bytes")]
     BodyTooLarge {
@@ -148,6 +157,7 @@ impl HttpFailure {
             | Self::Redirect { .. }
             | Self::ForeignAddress { .. }
             | Self::WrongContentType { .. }
+            | Self::Compressed { .. }
             | Self::BodyTooLarge { .. }
             | Self::ConnectFailed { .. }
             | Self::LocalLack { .. }

@@ -18,9 +18,10 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
+use super::coding::Coding;
 use super::dialling::{Dialled, Stream};
 use super::keeping::kept;
-use super::pool::Pool;
+use super::pool::{Mishap, Pool};
 use super::pulse::Pulse;
 
 pub(super) type Request = http::Request<Full<Bytes>>;
@@ -110,6 +111,7 @@ fn drive(wire: &mut Option<Wire>, cx: &mut Context<'_>) {
 pub(in crate::transport) struct Response {
     head: Parts,
     body: Incoming,
+    coding: Coding,
     /// What it comes on, until it has come.
     line: Option<(Line, Arc<Pool>)>,
 }
@@ -118,6 +120,7 @@ impl Response {
     pub(super) fn new(answer: http::Response<Incoming>, line: Line, pool: Arc<Pool>) -> Self {
         let (head, body) = answer.into_parts();
         let mut response = Self {
+            coding: Coding::of(&head.headers),
             head,
             body,
             line: Some((line, pool)),
@@ -138,14 +141,36 @@ impl Response {
 
     /// How long the body will be, where that is known.
     pub(in crate::transport) fn announced(&self) -> Option<u64> {
-        self.body.size_hint().exact()
+        match self.coding {
+            Coding::Plain => self.body.size_hint().exact(),
+            Coding::Compressed(_) | Coding::Unknown(_) => None,
+        }
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// The way in which the body is compressed, where it cannot be read for that.
+    pub(in crate::transport) fn unknown_coding(&self) -> Option<&str> {
+        match &self.coding {
+            Coding::Unknown(name) => Some(name),
+            Coding::Plain | Coding::Compressed(_) => None,
+        }
+    }
+
+    /// The next piece of the body; `None` at its end. It is decompressed where it has to be.
     ///
     /// Cancel safety: no piece is lost.
-    pub(in crate::transport) async fn chunk(&mut self) -> Result<Option<Bytes>, hyper::Error> {
-        poll_fn(|cx| self.poll_chunk(cx)).await
+    pub(in crate::transport) async fn chunk(&mut self) -> Result<Option<Bytes>, Mishap> {
+        loop {
+            if let Coding::Compressed(decoder) = &mut self.coding
+                && let Some(piece) = decoder.next().map_err(Mishap::Damaged)?
+            {
+                return Ok(Some(piece));
+            }
+            let piece = poll_fn(|cx| self.poll_chunk(cx)).await?;
+            match (&mut self.coding, piece) {
+                (Coding::Compressed(decoder), Some(piece)) => decoder.push(piece),
+                (Coding::Plain | Coding::Unknown(_), piece) | (_, piece @ None) => return Ok(piece),
+            }
+        }
     }
 
     /// Lets an answer go that nobody reads. What has come of it already is skipped, so that the connection may be used again.

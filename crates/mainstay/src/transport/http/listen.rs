@@ -88,6 +88,9 @@ pub(super) async fn reopen(courier: &Courier, last_id: Option<&str>) -> Opened {
         Err(Refusal { failure, .. }) => return of_failure(failure),
     };
     if response.status().is_success() {
+        if let Err(Refusal { failure, .. }) = Refusal::if_unreadable(&response) {
+            return Opened::Never(failure);
+        }
         return match content_type(&response) {
             Content::Events => Opened::Stream(Box::new(response)),
             Content::Json => wrong_content("application/json".to_owned()),

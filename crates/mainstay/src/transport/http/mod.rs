@@ -11,6 +11,7 @@
 pub(super) mod answer;
 mod challenge;
 pub(super) mod client;
+mod coding;
 mod connector;
 mod courier;
 mod credentials;

@@ -15,6 +15,9 @@ use crate::transport::Limits;
 /// requests that say nothing.
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("mainstay/", env!("CARGO_PKG_VERSION")));
 
+/// Messages are read as they come; to compress them would cost time on both sides, and hold back events of a stream.
+const UNCOMPRESSED: HeaderValue = HeaderValue::from_static("identity");
+
 /// How long making a connection may take: a few lost packets, no more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -201,6 +204,7 @@ impl HttpOptions {
             map.append(name, value);
         }
         map.entry(header::USER_AGENT).or_insert(USER_AGENT);
+        map.entry(header::ACCEPT_ENCODING).or_insert(UNCOMPRESSED);
         Ok(map)
     }
 }

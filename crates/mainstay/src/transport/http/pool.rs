@@ -61,6 +61,9 @@ pub(in crate::transport) enum Mishap {
     /// The connection broke while the answer was awaited.
     #[error("the connection broke")]
     Broken(#[from] hyper::Error),
+    /// The answer cannot be decompressed.
+    #[error("the answer cannot be decompressed")]
+    Damaged(#[source] std::io::Error),
 }
 
 impl Pool {

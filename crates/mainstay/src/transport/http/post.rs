@@ -73,6 +73,7 @@ pub(super) async fn ask<'a>(
         return Box::pin(asked.refused(&mut response)).await;
     }
     *undecided = None;
+    Refusal::if_unreadable(&response)?;
     if asked.initializes {
         courier.session.open(response.headers());
     }

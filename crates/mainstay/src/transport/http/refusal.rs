@@ -4,12 +4,13 @@ use std::error::Error;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use rustls::AlertDescription;
 use tokio::time::timeout;
 
 use super::challenge::Challenge;
+use super::events::BYTE_ORDER_MARK;
 use super::failure::{HttpFailure, Step};
 use super::line::Response;
 use super::options::HttpOptions;
@@ -77,8 +78,19 @@ impl Refusal {
                 Self::not_sent(HttpFailure::ConnectFailed { kind, message })
             }
             Mishap::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
+            Mishap::Damaged(_) => Self::unknown(HttpFailure::Malformed { message }),
             Mishap::Broken(error) if error.is_parse() => Self::unknown(HttpFailure::Malformed { message }),
             Mishap::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
+        }
+    }
+
+    /// Fails where the server accepted the request and its answer cannot be decompressed.
+    pub(in crate::transport) fn if_unreadable(response: &Response) -> Result<(), Self> {
+        match response.unknown_coding() {
+            None => Ok(()),
+            Some(encoding) => Err(Self::unknown(HttpFailure::Compressed {
+                encoding: encoding.to_owned(),
+            })),
         }
     }
 
@@ -155,7 +167,7 @@ pub(in crate::transport) async fn read_body(
     while let Some(chunk) = response
         .chunk()
         .await
-        .map_err(|error| Refusal::of_mishap(&error.into(), options))?
+        .map_err(|mishap| Refusal::of_mishap(&mishap, options))?
     {
         if body.len() + rest.len() + chunk.len() > limit {
             return Err(too_large());
@@ -173,12 +185,17 @@ pub(in crate::transport) async fn read_body(
         }
         rest.extend_from_slice(&chunk);
     }
-    Ok(if rest.is_empty() { body } else { rest.freeze() })
+    let mut body = if rest.is_empty() { body } else { rest.freeze() };
+    skip_byte_order_mark(&mut body);
+    Ok(body)
 }
 
-/// The beginning of the body of an error, as far as it comes.
+/// The beginning of the body of an error, as far as it comes and can be read.
 pub(in crate::transport) async fn read_error(response: &mut Response) -> Bytes {
     let mut body = BytesMut::new();
+    if response.unknown_coding().is_some() {
+        return body.freeze();
+    }
     let reading = async {
         while let Ok(Some(chunk)) = response.chunk().await {
             let room = ERROR_BODY - body.len();
@@ -189,7 +206,16 @@ pub(in crate::transport) async fn read_error(response: &mut Response) -> Bytes {
         }
     };
     let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
-    body.freeze()
+    let mut body = body.freeze();
+    skip_byte_order_mark(&mut body);
+    body
+}
+
+/// Some servers begin with one, though JSON has none.
+fn skip_byte_order_mark(body: &mut Bytes) {
+    if body.starts_with(BYTE_ORDER_MARK) {
+        body.advance(BYTE_ORDER_MARK.len());
+    }
 }
 
 fn of_body(status: u16, body: &[u8]) -> HttpFailure {

@@ -1,6 +1,6 @@
 //! Cuts a stream of bytes into lines, without copying them and without growing past the limit.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
 use crate::transport::room;
@@ -21,6 +21,9 @@ const TAIL: usize = 1024;
 /// A line that is this many times the limit is taken to have no end.
 const ENDLESS: u64 = 16;
 
+/// What some programs put before the first text that they write.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The cutter. Bytes are read into `buffer()`, then `next()` is asked until it has no more.
 #[derive(Debug)]
 pub(super) struct Splitter {
@@ -29,6 +32,8 @@ pub(super) struct Splitter {
     /// How much of the buffer is known to hold no line end.
     scanned: usize,
     skipping: Option<Skipped>,
+    /// Whether the buffer begins where the stream begins.
+    is_at_start: bool,
 }
 
 #[derive(Debug)]
@@ -52,6 +57,7 @@ impl Splitter {
             buffer: BytesMut::new(),
             scanned: 0,
             skipping: None,
+            is_at_start: true,
         }
     }
 
@@ -64,12 +70,13 @@ impl Splitter {
         &mut self.buffer
     }
 
-    /// The next whole line; empty ones are left out, and so is what was never ended by a line break.
+    /// The next whole line; empty ones are left out, and a byte order mark before the first.
     pub(super) fn next(&mut self) -> Option<Piece> {
         while let Some(found) = memchr(b'\n', &self.buffer[self.scanned..]) {
             let mut line = self.buffer.split_to(self.scanned + found + 1);
             line.truncate(line.len() - 1);
             self.scanned = 0;
+            self.drop_mark(&mut line);
             if let Some(mut skipped) = self.skipping.take() {
                 skipped.push(&line);
                 return Some(Piece::Skipped(skipped));
@@ -89,6 +96,23 @@ impl Splitter {
         }
         self.keep_within_limit();
         None
+    }
+
+    /// What the stream ends with, if that is not a line break.
+    pub(super) fn rest(&mut self) -> Option<Bytes> {
+        if self.skipping.is_some() {
+            return None;
+        }
+        let mut rest = std::mem::take(&mut self.buffer);
+        self.scanned = 0;
+        self.drop_mark(&mut rest);
+        (!rest.trim_ascii().is_empty()).then(|| rest.freeze())
+    }
+
+    fn drop_mark(&mut self, line: &mut BytesMut) {
+        if std::mem::take(&mut self.is_at_start) && line.starts_with(BYTE_ORDER_MARK) {
+            line.advance(BYTE_ORDER_MARK.len());
+        }
     }
 
     /// Whether a line is being skipped that is so long that it is no line.
@@ -172,6 +196,35 @@ mod tests {
                 .flat_map(|chunk| pieces(&mut splitter, chunk))
                 .collect();
             assert_eq!(found, ["one", "two", "three is longer"], "reads of {step}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_dropped_before_the_first_line_and_nowhere_else() {
+        let text = b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n";
+        for step in 1..text.len() {
+            let mut splitter = Splitter::new(100);
+            let found: Vec<_> = text
+                .chunks(step)
+                .flat_map(|chunk| pieces(&mut splitter, chunk))
+                .collect();
+            assert_eq!(found, ["one", "\u{feff}two"], "reads of {step}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_at_the_end_is_given_once_and_not_if_it_was_skipped() {
+        for (text, left) in [
+            (&b"one\nleft"[..], Some("left")),
+            (b"\xef\xbb\xbfleft", Some("left")),
+            (b"one\n", None),
+            (b"one\n \r", None),
+            (b"one\nlonger than the limit", None),
+        ] {
+            let mut splitter = Splitter::new(10);
+            pieces(&mut splitter, text);
+            assert_eq!(splitter.rest().as_deref(), left.map(str::as_bytes));
+            assert_eq!(splitter.rest(), None);
         }
     }
 

@@ -140,6 +140,7 @@ impl Stream {
             let body = read_error(&mut response).await;
             return Err(Refusal::of_status(&head, &body).failure);
         }
+        Refusal::if_unreadable(&response).map_err(|refusal| refusal.failure)?;
         let limit = options.message_limit();
         let mut events = Events::new(limit);
         loop {

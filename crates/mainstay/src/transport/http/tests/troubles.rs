@@ -141,6 +141,39 @@ async fn an_answer_that_is_no_answer_fails_its_request() {
 }
 
 #[tokio::test]
+async fn a_byte_order_mark_before_an_answer_is_skipped() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    for (id, status) in [(1, 200), (2, 400)] {
+        owner.ask(id, "a");
+        let answer = json(id);
+        far.next().await.json(status, &format!("\u{feff}{answer}")).await;
+        assert_eq!(owner.message().await, answer);
+    }
+    owner.ask(3, "a");
+    let mut asked = far.next().await;
+    asked.events("").await;
+    asked.event(&format!("\u{feff}data: {}\n\n", json(3))).await;
+    assert_eq!(owner.message().await, json(3));
+}
+
+#[tokio::test]
+async fn an_error_without_an_id_belongs_to_the_request_that_it_came_for() {
+    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    owner.ask(2, "innocent");
+    let innocent = far.next().await;
+    for (id, status) in [(3, 200), (4, 413), (5, 500)] {
+        owner.ask(id, "bad");
+        let error = r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"no"}}"#;
+        far.next().await.json(status, error).await;
+        let named = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#);
+        assert_eq!(owner.message().await, named, "{status}");
+    }
+    innocent.json(200, &json(2)).await;
+    assert_eq!(owner.message().await, json(2));
+}
+
+#[tokio::test]
 async fn a_connection_that_breaks_after_the_request_leaves_it_unknown() {
     let (far, mut owner) = Owner::start(HttpOptions::new()).await;
     for (id, head) in [

@@ -41,6 +41,139 @@ async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_behind_text_without_a_line_break_is_taken() {
+    let (peer, mut far, log) = connect();
+    let (answer, error, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        peer.request("b", None, within(10)),
+        async {
+            far.write(r#"loading... {"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#)
+                .await;
+            far.write(r#"oops{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"m"}}"#)
+                .await;
+            far.write(r#"50%{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#)
+                .await;
+        }
+    );
+    assert_eq!(answer.unwrap().as_str(), r#"{"content":[]}"#);
+    assert!(matches!(error, Err(RequestError::Rpc(error)) if error.code() == -1));
+    assert_eq!(
+        log.take(),
+        [
+            "noise: loading... ",
+            "noise: oops",
+            "notifications/message",
+            "noise: 50%"
+        ]
+    );
+    assert_eq!(peer.vitals().garbage, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_line_that_quotes_other_messages_is_noise_and_nothing_more() {
+    let (peer, mut far, log) = connect();
+    let lines = [
+        r#"got {"jsonrpc":"2.0","id":1,"method":"a","params":{}}"#,
+        r#"got {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+        r#"language server: {"jsonrpc":"2.0","id":1,"result":{"capabilities":{}}}"#,
+        r#"somebody else: {"jsonrpc":"2.0","id":9,"result":{"content":[]}}"#,
+    ];
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        for line in lines {
+            far.write(line).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        far.answer(1, "\"real\"").await;
+    });
+    assert_eq!(answer.unwrap().as_str(), "\"real\"");
+    assert_eq!(log.take(), lines.map(|line| format!("noise: {line}")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_whose_id_is_written_as_a_decimal_is_matched() {
+    let (peer, mut far, _log) = connect();
+    let (answer, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        far.write(r#"{"jsonrpc":"2.0","id":1.0,"result":{}}"#)
+    );
+    assert_eq!(answer.unwrap().as_str(), "{}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_an_id_fails_the_only_request_that_waits() {
+    let errors = [
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#,
+        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#,
+    ];
+    for error in errors {
+        let (peer, mut far, _log) = connect();
+        let (failed, ()) = tokio::join!(peer.request("a", None, within(10)), far.write(error));
+        assert!(matches!(failed, Err(RequestError::Rpc(error)) if error.code() == -32700));
+
+        let (first, second, ()) = tokio::join!(
+            peer.request("b", None, within(10)),
+            peer.request("c", None, within(10)),
+            async {
+                far.write(error).await;
+                far.answer(2, "{}").await;
+                far.answer(3, "{}").await;
+            }
+        );
+        assert!(first.is_ok() && second.is_ok(), "it may be for either");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_an_id_after_a_notification_is_taken_for_its_answer() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"m"}}"#;
+    let until = Instant::now() + Duration::from_secs(10);
+    let (peer, mut far, _log) = connect();
+    peer.notify("notifications/initialized", None, until)
+        .await
+        .unwrap();
+    let (answer, ()) = tokio::join!(peer.request("tools/list", None, within(10)), async {
+        far.write(error).await;
+        far.answer(1, "{}").await;
+    });
+    assert!(answer.is_ok(), "{answer:?}");
+
+    let (answer, ()) = tokio::join!(peer.request("slow", None, within(10)), async {
+        peer.notify("notifications/roots/list_changed", None, until)
+            .await
+            .unwrap();
+        far.write(error).await;
+        far.answer(2, "{}").await;
+    });
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_byte_order_mark_and_a_missing_last_line_break_lose_no_answer() {
+    let (peer, mut far, _log) = connect();
+    let (first, second, ()) = tokio::join!(
+        peer.request("a", None, within(10)),
+        peer.request("b", None, within(10)),
+        async {
+            far.write("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}")
+                .await;
+            far.write_bytes(br#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+            drop(far);
+        }
+    );
+    assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
+
+    let (peer, mut far, _log) = connect();
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        far.write_bytes(br#"{"jsonrpc":"2.0","id":1,"result":{"#).await;
+        drop(far);
+    });
+    assert!(
+        matches!(answer, Err(RequestError::Lost { .. })),
+        "half an answer is none: {answer:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_cannot_be_read_fails_its_request_alone() {
     let (peer, mut far, _log) = connect();
     let (malformed, shapeless, no_text, fine, ()) = tokio::join!(
@@ -163,6 +296,7 @@ async fn answers_to_nothing_are_counted_and_no_more() {
         far.write(&format!(r#"{{"id":{id},"result":{{}}}}"#)).await;
     }
     far.write(r#"{"error":{"code":-32600,"message":"no id"}}"#).await;
+    far.settle().await;
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
         far.answer(1, "1").await;
         far.answer(1, "2").await;

@@ -143,6 +143,10 @@ impl Handler for Log {
     fn notification(&self, method: &str, _params: Option<RawJson>, _cause: Cause) {
         self.note(method);
     }
+
+    fn noise(&self, text: &[u8]) {
+        self.note(&format!("noise: {}", String::from_utf8_lossy(text)));
+    }
 }
 
 /// A progress sink, and what it was given.

@@ -1,0 +1,83 @@
+//! One server that no configuration knows: given by its address or its command on the command line.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, anyhow};
+use mainstay::ServerConfig;
+use mainstay::config::Problem;
+
+use crate::args::{AdHoc, Common};
+use crate::exit::Failure;
+use crate::load::{Setup, Source};
+use crate::naming;
+
+/// A server by its address or its command. Nothing is remembered of it.
+pub(crate) fn setup(adhoc: &AdHoc, common: &Common) -> Result<Option<Setup>, Failure> {
+    let (server, source) = match (&adhoc.url, &adhoc.command[..]) {
+        (Some(url), _) => (
+            of_address(url, adhoc.bearer_token_env.as_deref(), None)?,
+            Source::Address,
+        ),
+        (None, []) => return Ok(None),
+        (None, command) => (of_command(command, None)?, Source::Arguments),
+    };
+    Ok(Some(Setup {
+        source,
+        servers: vec![server],
+        problems: Vec::new(),
+        refused: BTreeSet::new(),
+        mentioned: Vec::new(),
+        store: None,
+        stop_within: common.stop_within,
+    }))
+}
+
+/// A server by its address.
+pub(crate) fn of_address(
+    url: &str,
+    token_variable: Option<&str>,
+    name: Option<&str>,
+) -> Result<ServerConfig, Failure> {
+    // Not repeated in the message: it would be on the screen and in its scrollback.
+    if naming::has_user_info(url) {
+        return Err(Failure::usage(anyhow!(
+            "the address holds a user name or a password before its `@`; leave it out, and name the variable that holds \
+             a token with --bearer-token-env"
+        )));
+    }
+    let name = name.map_or_else(|| naming::of_address(url), str::to_owned);
+    let builder = ServerConfig::http(name, url);
+    let builder = match token_variable {
+        Some(variable) => builder.bearer_token(token(variable)?),
+        None => builder,
+    };
+    builder.build().map_err(|invalid| {
+        let said: Vec<_> = invalid.problems().iter().map(in_words).collect();
+        Failure::usage(anyhow!(said.join("\n")))
+    })
+}
+
+/// A server by its command.
+pub(crate) fn of_command(command: &[String], name: Option<&str>) -> Result<ServerConfig, Failure> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(Failure::usage(anyhow!(
+            "name a command behind `--`, or an address with --url"
+        )));
+    };
+    let name = name.map_or_else(|| naming::of_command(command), str::to_owned);
+    let builder = ServerConfig::stdio(name, program.as_str()).args(arguments.iter().map(String::as_str));
+    builder.build().map_err(Failure::usage)
+}
+
+fn token(variable: &str) -> Result<String, Failure> {
+    let token = std::env::var(variable).with_context(|| format!("the variable {variable} holds no token"));
+    token.map_err(Failure::usage)
+}
+
+/// A problem without the key, which nobody wrote.
+fn in_words(problem: &Problem) -> String {
+    match &problem.mend {
+        Some(mend) => format!("{}; {mend}", problem.message),
+        None => problem.message.clone(),
+    }
+}

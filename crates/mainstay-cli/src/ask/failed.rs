@@ -1,0 +1,124 @@
+//! A request that failed: why, what the server said last, and whether it may have run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay::{CallError, Outcome, PlainText, Server, Trouble};
+
+use super::Asking;
+use crate::exit::{Done, Exit};
+use crate::json;
+use crate::output::{Text, plain, text};
+use crate::pick::Sought;
+
+/// How long the end of a process may take to be known once its connection is lost.
+const HINDSIGHT_TIMEOUT: Duration = Duration::from_millis(500);
+
+impl Asking<'_> {
+    /// Reports an error of the library.
+    pub(crate) async fn failed(&self, server: &Server, error: &CallError) -> Done {
+        let exit = Exit::of_call(error);
+        let trouble = trouble(server, error).await;
+        let trouble = trouble.as_deref();
+        if self.request.json {
+            let document = json::Answer::failed(self.asked(), error, trouble);
+            self.screen.print(Text::document(&document))?;
+            return Ok(exit);
+        }
+        self.screen.error(message(error));
+        if let Some(trouble) = trouble {
+            if matches!(error, CallError::Lost { trouble: None, .. }) {
+                self.screen.say(text!("  {}", plain(&trouble.message)));
+            }
+            for line in &trouble.stderr {
+                self.screen.say(text!("  stderr: {}", PlainText::line(line)));
+            }
+        }
+        if self.sought == Sought::Tool {
+            self.screen.say(verdict(error));
+        }
+        Ok(exit)
+    }
+
+    /// Reports that a signal came before there was an answer.
+    pub(crate) fn interrupted(&self, exit: Exit) -> Done {
+        // What was handed to the library may be on its way; what was not has certainly not left.
+        let (outcome, verdict) = if self.is_sent.get() {
+            (Outcome::Unknown, MAY_HAVE_RUN)
+        } else {
+            (Outcome::NotSent, NOT_SENT)
+        };
+        if self.request.json {
+            let signal = if exit == Exit::Terminated {
+                "SIGTERM"
+            } else {
+                "SIGINT"
+            };
+            let may_have_run = outcome == Outcome::Unknown;
+            let document = json::Answer::interrupted(self.asked(), signal, outcome, may_have_run);
+            self.screen.print(Text::document(&document))?;
+        } else if self.sought == Sought::Tool {
+            self.screen.say(verdict);
+        }
+        Ok(exit)
+    }
+}
+
+/// The error, without what is said beside it: stderr has its own lines, and the verdict too.
+fn message(error: &CallError) -> Text {
+    match error {
+        CallError::NotConnected(now) => {
+            let mut said = text!("server {} is {}", plain(&now.server), now.state);
+            if let Some(reason) = now.reason {
+                said.push(text!(" ({})", reason.as_str()));
+            }
+            if let Some(trouble) = &now.last_error {
+                said.push(text!(": {}", plain(&trouble.message)));
+            }
+            said
+        }
+        CallError::Lost {
+            server,
+            reason,
+            trouble,
+            ..
+        } => {
+            let why = trouble.as_ref().map_or(reason, |trouble| &trouble.message);
+            text!(
+                "the connection to server {} was lost: {}",
+                plain(server),
+                plain(why)
+            )
+        }
+        other => Text::lines(&other.to_string()),
+    }
+}
+
+/// What is known of the server's own trouble; when a connection was lost, its process may be a moment from ending.
+async fn trouble(server: &Server, error: &CallError) -> Option<Arc<Trouble>> {
+    match error {
+        CallError::Lost { generation, .. } => {
+            let moved_on = |status: &mainstay::Status| status.generation != Some(*generation);
+            let status = server.wait_until(HINDSIGHT_TIMEOUT, moved_on).await;
+            status.and_then(|status| status.last_error)
+        }
+        CallError::NotConnected(now) | CallError::WaitTimedOut { now, .. } => now.last_error.clone(),
+        _ => None,
+    }
+}
+
+const NOT_SENT: &str = "the call was not sent: it did not run";
+const MAY_HAVE_RUN: &str = "the call may have run: find out before you repeat it";
+
+/// What a person must know before trying again.
+fn verdict(error: &CallError) -> &'static str {
+    match (error.outcome(), error) {
+        (Outcome::NotSent, _) => NOT_SENT,
+        (Outcome::Refused, _) => "the call was refused: it did not run",
+        (Outcome::Answered, CallError::Rpc { .. }) => "the call was answered: the server says why it failed",
+        (Outcome::Answered, _) => {
+            "the call has run, and its answer is lost: check its effects before you repeat it"
+        }
+        (_, _) => MAY_HAVE_RUN,
+    }
+}

@@ -1,0 +1,157 @@
+//! One request to one server: `call`, `read`, `prompt` and `describe` find the server, start it and ask it the same way.
+
+mod failed;
+
+use std::cell::{Cell, OnceCell};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use mainstay::{CallError, CallOptions, Catalog, Fleet, Server};
+use tokio::time::Instant;
+
+use crate::args::Request;
+use crate::exit::{Done, Failure};
+use crate::json;
+use crate::load::Setup;
+use crate::output::Screen;
+use crate::pick::Sought;
+use crate::run::with_fleet_or;
+use crate::startup::{Progress, Standing, Startup};
+
+/// How long a server may take to come up, where the request sets no limit of its own.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A request while it is made.
+pub(crate) struct Asking<'a> {
+    pub(crate) screen: &'a Screen,
+    pub(crate) request: &'a Request,
+    pub(crate) sought: Sought,
+    /// What is asked for, as the person named it.
+    name: &'a str,
+    /// The server that is asked, once it is known.
+    server: OnceCell<String>,
+    /// Whether the request was handed over to be sent.
+    is_sent: Cell<bool>,
+    began: Instant,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) fn new(screen: &'a Screen, request: &'a Request, sought: Sought, name: &'a str) -> Self {
+        Self {
+            screen,
+            request,
+            sought,
+            name,
+            server: OnceCell::new(),
+            is_sent: Cell::new(false),
+            began: Instant::now(),
+        }
+    }
+
+    /// Starts the servers that may be meant, and asks.
+    pub(crate) fn run(&self, setup: &Setup, ask: impl AsyncFnOnce(&Fleet) -> Done) -> Done {
+        if let [server] = &setup.servers[..] {
+            // It is known even if nothing comes of it.
+            let _ = self.server.set(server.name().to_owned());
+        }
+        with_fleet_or(setup, self.screen, ask, |exit| self.interrupted(exit))
+    }
+
+    /// The server that offers what is asked for: the only one, or the first whose offers have it.
+    pub(crate) async fn locate(
+        &self,
+        fleet: &Fleet,
+        offered_by: impl Fn(&Catalog) -> Option<String>,
+    ) -> Result<Server, Failure> {
+        let name = match &fleet.servers()[..] {
+            [only] => Some(only.name().to_owned()),
+            _ => self.offering(fleet, offered_by).await,
+        };
+        let server = name.as_ref().and_then(|name| fleet.server(name));
+        match (name, server) {
+            (Some(name), Some(server)) => {
+                let _ = self.server.set(name);
+                Ok(server)
+            }
+            _ => Err(Failure::usage(anyhow!(
+                "no server that is up offers the {} {:?}; `mainstay tools` lists what they offer",
+                self.sought.word(),
+                self.name
+            ))),
+        }
+    }
+
+    async fn offering(
+        &self,
+        fleet: &Fleet,
+        offered_by: impl Fn(&Catalog) -> Option<String>,
+    ) -> Option<String> {
+        let mut catalogs = fleet.catalog_reader();
+        let found = async {
+            loop {
+                if let Some(name) = offered_by(&catalogs.load()) {
+                    return Some(name);
+                }
+                catalogs.changed().await?;
+            }
+        };
+        tokio::select! {
+            found = found => found,
+            () = self.settled(fleet) => offered_by(&fleet.catalog()),
+        }
+    }
+
+    /// Waits for the server as long as it is worth it.
+    pub(crate) async fn connected(&self, fleet: &Fleet, server: &Server) -> Result<(), CallError> {
+        if fleet.servers().len() == 1 {
+            self.settled(fleet).await;
+        } else {
+            let is_settled = |status: &mainstay::Status| Standing::of(status).is_settled();
+            server.wait_until(self.time_to_connect(), is_settled).await;
+        }
+        if Standing::of(&server.status()) == Standing::Up {
+            return Ok(());
+        }
+        // It is not up: the library says why, in the words of a call that was not sent.
+        match server.wait_connected(Duration::ZERO).await {
+            Ok(_) => Ok(()),
+            // How long it was waited for is no news to the person who waited.
+            Err(CallError::WaitTimedOut { now, .. }) => Err(CallError::NotConnected(now)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until no server is worth waiting for.
+    async fn settled(&self, fleet: &Fleet) {
+        let startup = Startup::of(fleet);
+        let mut progress = Progress::new(self.screen, false);
+        startup
+            .settle(self.time_to_connect(), |statuses| {
+                progress.show(&startup, fleet, statuses);
+            })
+            .await;
+    }
+
+    fn time_to_connect(&self) -> Duration {
+        let within = self.request.timeout.unwrap_or(CONNECT_TIMEOUT);
+        within.saturating_sub(self.began.elapsed())
+    }
+
+    /// The options of the request, with what is left of its time. From here on it counts as sent.
+    pub(crate) fn options(&self) -> CallOptions {
+        self.is_sent.set(true);
+        match self.request.timeout {
+            Some(timeout) => {
+                let left = timeout.saturating_sub(self.began.elapsed());
+                CallOptions::default().timeout(left).idle_timeout(left)
+            }
+            None => CallOptions::default(),
+        }
+    }
+
+    /// What was asked, for a document.
+    pub(crate) fn asked(&self) -> json::Asked<'_> {
+        let server = self.server.get().map(String::as_str);
+        json::Asked::new(server, self.sought, self.name)
+    }
+}

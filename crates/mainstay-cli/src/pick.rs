@@ -1,0 +1,142 @@
+//! What a person means by the words behind `call`, `describe`, `read` and `prompt`: which server, and which of its offers.
+
+use anyhow::anyhow;
+use mainstay::config::nearest;
+use mainstay::{Catalog, ServerConfig, public_name};
+
+use crate::exit::Failure;
+use crate::load::{Setup, Source};
+
+/// The longest public name; one of this length may be cut, and then its server cannot be read from it.
+const CUT_NAME: usize = 64;
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Picked {
+    /// The offer's name: public, or the server's own; or its uri.
+    pub(crate) name: String,
+    /// What stands behind it.
+    pub(crate) rest: Vec<String>,
+}
+
+/// What kind of thing is asked for, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sought {
+    Tool,
+    Prompt,
+    Resource,
+}
+
+impl Sought {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+        }
+    }
+}
+
+impl Picked {
+    /// Reads the words, and leaves only those servers in the setup that may be meant: `SERVER NAME …` where the first word is
+    /// a server's name, or else the public `NAME …`. Of a server on the command line only the name is asked.
+    pub(crate) fn read(setup: &mut Setup, words: &[String], sought: Sought) -> Result<Self, Failure> {
+        let (first, rest) = words
+            .split_first()
+            .ok_or_else(|| Failure::usage(anyhow!("name a {}", sought.word())))?;
+        let picked = |name: &str, rest: &[String]| Self {
+            name: name.to_owned(),
+            rest: rest.to_vec(),
+        };
+        if matches!(setup.source, Source::Address | Source::Arguments) {
+            return Ok(picked(first, rest));
+        }
+        let is_server = setup.servers.iter().any(|server| server.name() == first);
+        if is_server || setup.refused.contains(first) {
+            setup.keep(std::slice::from_ref(first))?;
+            return match rest.split_first() {
+                Some((name, rest)) => Ok(picked(name, rest)),
+                None => Err(Failure::usage(anyhow!(
+                    "name a {0} of server {first:?}: `mainstay tools --server {first}` lists what it offers",
+                    sought.word()
+                ))),
+            };
+        }
+        if sought == Sought::Resource {
+            if let [_uri] = rest {
+                return Err(Failure::usage(setup.unknown(first)));
+            }
+            return Ok(picked(first, rest));
+        }
+        let may_have = |server: &ServerConfig| {
+            first.starts_with(&public_name(server.name(), "")) || first.len() == CUT_NAME
+        };
+        let names = setup.servers.iter().filter(|server| may_have(server));
+        let names: Vec<_> = names.map(|server| server.name().to_owned()).collect();
+        if names.is_empty() {
+            return Err(Failure::usage(setup.not_public(first, rest, sought)));
+        }
+        setup.keep(&names)?;
+        Ok(picked(first, rest))
+    }
+}
+
+impl Setup {
+    /// The first word is neither a server nor a public name.
+    fn not_public(&self, first: &str, rest: &[String], sought: Sought) -> anyhow::Error {
+        // A name in the second place: the first was meant to be a server.
+        let names_server = rest
+            .first()
+            .is_some_and(|word| !word.contains(['=', '{']) && word != "-");
+        if names_server || !first.contains("__") {
+            let what = sought.word();
+            let unknown = self.unknown(first);
+            return if names_server {
+                unknown
+            } else {
+                anyhow!(
+                    "{unknown}; a {what} is named as `server__{what}`, or as the server's name and its own"
+                )
+            };
+        }
+        self.unknown(first.split("__").next().unwrap_or(first))
+    }
+}
+
+/// The offer that was meant, of one kind: by its public name, or by the server's own for it.
+pub(crate) fn find<'c, T>(
+    offers: &'c [mainstay::Offer<T>],
+    name: &str,
+    sought: Sought,
+) -> anyhow::Result<&'c mainstay::Offer<T>> {
+    let public = offers.iter().find(|offer| offer.name() == name);
+    if let Some(offer) = public.or_else(|| offers.iter().find(|offer| offer.original() == name)) {
+        return Ok(offer);
+    }
+    let what = sought.word();
+    let known = offers.iter().flat_map(|offer| [offer.original(), offer.name()]);
+    match nearest(name, known) {
+        Some(meant) => Err(anyhow!("there is no {what} {name:?}; did you mean {meant:?}?")),
+        None => Err(anyhow!(
+            "there is no {what} {name:?}; `mainstay tools` lists them"
+        )),
+    }
+}
+
+/// The server that offers a resource: by its exact uri, or else by the template with the longest literal beginning.
+pub(crate) fn server_of<'c>(catalog: &'c Catalog, uri: &str) -> Option<&'c str> {
+    if let Some(resource) = catalog.resource(uri) {
+        return Some(resource.server());
+    }
+    let literal = |template: &str| {
+        let beginning = template.split('{').next().unwrap_or(template).len();
+        uri.starts_with(&template[..beginning]).then_some(beginning)
+    };
+    let fitting = catalog
+        .templates()
+        .iter()
+        .filter_map(|template| Some((literal(template.name())?, template.server())));
+    fitting
+        .max_by_key(|(beginning, _)| *beginning)
+        .map(|(_, server)| server)
+}

@@ -1,0 +1,81 @@
+//! `mainstay prompt`: one prompt, with its arguments filled in.
+
+use std::io;
+
+use mainstay::{Fleet, Reply};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::args::{Common, Prompt};
+use crate::ask::Asking;
+use crate::call::{Arguments, shown};
+use crate::exit::{Done, Exit, Failure};
+use crate::json;
+use crate::load::servers;
+use crate::output::{Screen, Text};
+use crate::pick::{Picked, Sought, find};
+
+pub(crate) fn run(prompt: &Prompt, common: &Common, screen: &Screen) -> Done {
+    let mut setup = servers(&prompt.request.adhoc, common, screen)?;
+    let picked = Picked::read(&mut setup, &prompt.words, Sought::Prompt)?;
+    let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(Failure::usage)?;
+    let asking = Asking::new(screen, &prompt.request, Sought::Prompt, &picked.name);
+    asking.run(&setup, async |fleet| {
+        make(&asking, fleet, &picked.name, &arguments).await
+    })
+}
+
+async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Arguments) -> Done {
+    let server = asking
+        .locate(fleet, |catalog| {
+            catalog.prompt(name).map(|prompt| prompt.server().to_owned())
+        })
+        .await?;
+    if let Err(error) = asking.connected(fleet, &server).await {
+        return asking.failed(&server, &error).await;
+    }
+    let catalog = fleet.catalog();
+    let prompt = find(catalog.prompts(), name, Sought::Prompt).map_err(Failure::usage)?;
+    let arguments = arguments.all_text().map_err(Failure::usage)?;
+    match server
+        .prompt(prompt.original(), &arguments, asking.options())
+        .await
+    {
+        Ok(reply) => report(asking, &reply),
+        Err(error) => asking.failed(&server, &error).await,
+    }
+}
+
+fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
+    if asking.request.json {
+        let document = json::Answer::answered(asking.asked(), reply, false);
+        asking.screen.print(Text::document(&document))?;
+    } else {
+        asking.screen.print_payload(&text(reply))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// Each message behind its role. A result of an unknown shape is shown whole.
+fn text(reply: &Reply) -> String {
+    #[derive(Deserialize)]
+    struct Result {
+        messages: Vec<Message>,
+    }
+    #[derive(Deserialize)]
+    struct Message {
+        role: String,
+        content: Value,
+    }
+    let Ok(result) = reply.result.parse::<Result>() else {
+        return format!("{}\n", reply.result);
+    };
+    let mut text = String::new();
+    for message in &result.messages {
+        text.push_str(&format!("{}: {}", message.role, shown(&message.content)));
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    text
+}

@@ -1,0 +1,97 @@
+//! A server that is not restarted by itself: a call or a person brings it back, and nothing else does.
+
+use mainstay_lifecycle::{
+    Effect, Generation, Input, Machine, Moment, Pause, Policy, Recovery, Rest, State, StateKind, WhenLost,
+};
+
+use crate::server::{Server, seconds};
+
+const A_WEEK: u64 = 7 * 24 * 60 * 60;
+
+fn never() -> Policy {
+    Policy {
+        when_lost: WhenLost::Rest,
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn nothing_but_a_call_or_a_person_brings_it_back() {
+    for wish in [Input::Demand, Input::Restart, Input::Enable { dormant: false }] {
+        let mut server = Server::proven(never());
+        server.lose();
+        assert_eq!(server.kind(), StateKind::Disconnected);
+        assert_eq!(server.deadline(), None, "nothing is to come");
+        server.pass(seconds(A_WEEK));
+        server.give(Input::Login);
+        server.give(Input::Returned(Generation(1)));
+        server.give(Input::Enable { dormant: true });
+        assert_eq!((server.kind(), server.starts()), (StateKind::Disconnected, 1));
+        server.give(wish);
+        server.connect();
+        assert_eq!(server.starts(), 2);
+    }
+}
+
+#[test]
+fn a_start_that_fails_is_not_tried_again_unless_in_another_way() {
+    let mut server = Server::new(never());
+    server.give(Input::Enable { dormant: false });
+    server.fail(Recovery::RetryOtherwise);
+    assert_eq!(server.starts(), 2, "the other way belongs to the same start");
+    server.fail(Recovery::RetryOnReturn);
+    assert_eq!(server.machine.absent(), None, "nobody knocks");
+    server.pass(seconds(A_WEEK));
+    assert_eq!((server.kind(), server.starts()), (StateKind::Disconnected, 2));
+}
+
+#[test]
+fn a_server_that_asked_to_be_left_alone_is_not_started_sooner_by_a_call() {
+    let mut server = Server::new(never());
+    server.give(Input::Enable { dormant: false });
+    server.fail(Recovery::RetryAfter(seconds(60)));
+    server.pass(seconds(20));
+    server.give(Input::Demand);
+    assert_eq!(server.pause(), Some((seconds(40), Pause::Backoff)));
+    server.wait_for_dial();
+    server.connect();
+}
+
+#[test]
+fn calls_to_a_server_that_fails_each_time_start_it_no_more_often_than_its_bucket_allows() {
+    let mut server = Server::new(never());
+    server.give(Input::Enable { dormant: false });
+    for _ in 0..1_000 {
+        if matches!(server.machine.state(), State::Disconnected(Rest::Lost(_))) {
+            server.give(Input::Demand);
+        }
+        if server.machine.state().generation().is_some() {
+            server.fail(Recovery::Retry);
+        }
+    }
+    assert_eq!(server.starts(), 1 + 10);
+}
+
+#[test]
+fn a_login_and_a_failure_for_good_are_what_they_are_for_any_server() {
+    let mut server = Server::new(never());
+    server.give(Input::Enable { dormant: false });
+    server.fail(Recovery::Login);
+    assert_eq!(server.machine.state(), &State::Disconnected(Rest::AuthRequired));
+    server.give(Input::Login);
+    server.fail(Recovery::GiveUp);
+    assert_eq!(server.kind(), StateKind::PermanentlyFailed);
+}
+
+#[test]
+fn a_keeper_that_begins_again_starts_nothing_that_nobody_asks_for() {
+    let at = Moment::new(seconds(5));
+    let mut machine = Machine::resumed(never(), at);
+    assert_eq!(machine.deadline(), None);
+    let effects = machine.handle(Input::Demand, at, Generation(7));
+    assert!(
+        effects
+            .into_iter()
+            .any(|effect| effect == Effect::Open(Generation(7)))
+    );
+}
