@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use tokio::sync::oneshot;
@@ -85,12 +85,24 @@ fn ask(waiting: Waiting) -> Option<Duty> {
     is_first.then(|| Duty)
 }
 
+/// From one scan to the next, in times of what the first took: the more processes there are, the more stops share a scan, and
+/// their scans never take more than a third of a processor.
+const PAUSE_FACTOR: u32 = 2;
+
+/// The longest pause between two scans: no stop waits much longer for it than for the end of a process.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// The duty to scan for all who wait. Dropped undone, by a runtime that is shutting down, those who wait learn it.
 struct Duty;
 
 impl Duty {
     fn fulfil(self) {
+        let mut pause = Duration::ZERO;
         loop {
+            let is_awaited = !lookout().waiting.is_empty();
+            if is_awaited {
+                std::thread::sleep(pause);
+            }
             let waiting = {
                 let mut lookout = lookout();
                 if lookout.waiting.is_empty() {
@@ -99,7 +111,10 @@ impl Duty {
                 }
                 std::mem::take(&mut lookout.waiting)
             };
-            let Some(sightings) = Sightings::scan().map(Arc::new) else {
+            let began = Instant::now();
+            let sightings = Sightings::scan().map(Arc::new);
+            pause = LONGEST_PAUSE.min(began.elapsed() * PAUSE_FACTOR);
+            let Some(sightings) = sightings else {
                 // Dropped, they say that nothing was seen.
                 drop(waiting);
                 continue;

@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::net::TcpListener;
+use std::time::Duration;
 
-use mainstay::{Fleet, Server, ServerConfig, StateKind, Status};
+use mainstay::{Fleet, Policy, Server, ServerConfig, StateKind, Status};
 use mainstay_testkit::FaultyServer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -39,9 +40,11 @@ fn a_lack_of_descriptors_costs_no_budget_and_ends_by_itself() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(async {
         let stage = Stage::new();
-        let mut policy = mainstay::Policy::default();
-        policy.budget = 1.try_into().unwrap();
-        policy.lack_pause = std::time::Duration::from_millis(50);
+        let policy = Policy {
+            budget: 1.try_into().unwrap(),
+            lack_pause: Duration::from_millis(50),
+            ..Policy::default()
+        };
         let program = stage
             .server("program", FaultyServer::new())
             .policy(policy.clone());
