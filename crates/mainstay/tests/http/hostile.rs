@@ -159,7 +159,7 @@ async fn a_compressed_answer_is_read_and_one_that_cannot_be_is_refused_with_a_re
             }
         }
         meets(speaks, HttpFault::Compress(Compression::Brotli), &[NotCarried]).await;
-        meets(speaks, HttpFault::CompressedBomb(200 << 20), &[NotCarried]).await;
+        meets(speaks, HttpFault::CompressedBomb(200 << 20), &[BadAnswer]).await;
     }
     let brotli = HttpScript::new().at(HttpStep::Post, HttpFault::Compress(Compression::Brotli));
     let far = serve(Script::new(), brotli).await;

@@ -59,6 +59,9 @@ pub(super) fn advice(target: &HttpTarget, trouble: &Trouble) -> String {
             step: Step::FirstByte,
             ..
         } => r#"is it overloaded? "first_byte_timeout" gives it longer"#,
+        HttpFailure::Compressed { .. } => {
+            "look for it in the settings of the server, or of the proxy before it"
+        }
         HttpFailure::NoCredential { .. } => "see to the provider of its credential",
         _ => IS_IT_THERE,
     };

@@ -117,12 +117,14 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":""}}"#,
             "{\"result\":{\"a\":1},\"jsonrpc\":\"2.0\",\"id\":7}\n",
             r#"{ "id" : "7", "result": {} }"#,
+            r#"{"jsonrpc":"2.0","id":7.0,"result":{}}"#,
             r#"[{"id":7,"result":{}}]"#,
         ] {
             assert_eq!(of(answer), Relation::Answer, "{answer}");
         }
         for other in [
             r#"{"jsonrpc":"2.0","id":70,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":7.5,"result":{}}"#,
             r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#,
             r#"{"method":"ping","jsonrpc":"2.0","id":7}"#,
             r#"{"result":{"x":{"id":7}},"jsonrpc":"2.0","id":8}"#,

@@ -63,8 +63,8 @@ pub enum HttpFailure {
     },
     /// The answer is compressed in a way that cannot be read, and that was not asked for.
     #[error(
-        "the answer is compressed with {encoding:?}, though it was asked for without: switch compression off for this path, at \
-         the server or at the proxy before it (gzip and deflate can be read)"
+        "the answer is compressed with {encoding:?}, though it was asked for without: switch compression off for this path, or \
+         compress with gzip"
     )]
     Compressed {
         /// The content of `Content-Encoding`.
