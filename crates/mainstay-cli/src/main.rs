@@ -45,6 +45,9 @@ fn main() -> ExitCode {
     let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));
+    if let Err(error) = mainstay::raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of open files is not raised");
+    }
     let done = match &arguments.command {
         Command::Check(check) => check::run(check, common, &screen),
         Command::Tools(tools) => tools::run(tools, common, &screen),

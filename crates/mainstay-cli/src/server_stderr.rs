@@ -65,7 +65,7 @@ impl Passing {
         Some(Self { end, written })
     }
 
-    /// Waits until what the server wrote is passed on, if somebody reads it.
+    /// Waits until what the server wrote is passed on, if the host reads it.
     pub(crate) async fn finish(self) {
         drop(self.end);
         let _ = timeout(LAST_WORDS_TIMEOUT, self.written).await;

@@ -202,12 +202,13 @@ fn how(now: &NotConnected) -> String {
 fn how_it_starts(now: &NotConnected) -> String {
     match (now.state, &now.last_error) {
         (StateKind::Connecting | StateKind::Reconnecting, Some(error)) => {
-            format!(
-                "Server {} did not start ({}{}): {error}",
-                now.server,
-                now.state,
-                failures(now)
-            )
+            let how = if error.tried_otherwise {
+                "is starting"
+            } else {
+                "did not start"
+            };
+            let (server, state, failures) = (&now.server, now.state, failures(now));
+            format!("Server {server} {how} ({state}{failures}): {error}")
         }
         (StateKind::PermanentlyFailed, Some(error)) => {
             format!("Server {} cannot be started ({}): {error}", now.server, now.state)

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mainstay::Era;
-use mainstay::message::{self, Object, RawJson, RpcError};
+use mainstay::message::{self, Object, Params, RawJson, RpcError};
 use serde_json::json;
 
 use crate::desk::Level;
@@ -81,12 +81,8 @@ pub(crate) struct RequestMeta {
 }
 
 impl RequestMeta {
-    pub(crate) fn read(params: Option<&RawJson>) -> Self {
-        let meta = params
-            .filter(|params| params.may_hold("_meta"))
-            .and_then(Object::parse)
-            .and_then(|params| Object::parse(params.get("_meta")?));
-        let Some(meta) = meta else {
+    pub(crate) fn read(params: &Params) -> Self {
+        let Some(meta) = params.meta() else {
             return Self::default();
         };
         Self {
@@ -139,18 +135,9 @@ pub(crate) fn missing_in_meta(key: &str) -> RpcError {
 }
 
 /// The parameters without what a modern request says of its client: the server behind is told in its own way.
-pub(crate) fn without_client(params: RawJson) -> RawJson {
-    let Some(mut object) = Object::parse(&params) else {
-        return params;
-    };
-    let Some(mut meta) = object.get("_meta").and_then(Object::parse) else {
-        return params;
-    };
-    for key in [VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY] {
-        meta.remove(key);
-    }
-    object.set("_meta", meta.to_raw());
-    object.to_raw()
+pub(crate) fn without_client(mut params: Params) -> Params {
+    params.remove_from_meta(&[VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY]);
+    params
 }
 
 /// A result of this method as a client of this era wants it: a modern one is told that it is complete, and how long what it
@@ -159,16 +146,28 @@ pub(crate) fn completed(result: RawJson, method: &str, era: Era) -> RawJson {
     if era == Era::Legacy {
         return result;
     }
+    let added = [
+        ("resultType", text("complete")),
+        ("ttlMs", RawJson::from(0)),
+        ("cacheScope", text("private")),
+    ];
+    let added = if method == "resources/read" {
+        &added[..]
+    } else {
+        &added[..1]
+    };
+    // Nearly every result of a legacy server: none of the words is in it, and it need not be read.
+    if let Some(completed) = Object::extended(&result, added) {
+        return completed;
+    }
     let Some(mut object) = Object::parse(&result) else {
         return result;
     };
     if object.get("resultType").is_some() {
         return result;
     }
-    object.set("resultType", text("complete"));
-    if method == "resources/read" {
-        object.set("ttlMs", RawJson::from(0));
-        object.set("cacheScope", text("private"));
+    for (name, value) in added {
+        object.set(name, value.clone());
     }
     object.to_raw()
 }
@@ -228,14 +227,15 @@ mod tests {
             r#"{"name":"a", "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","traceparent":"00-1" ,"progressToken":7}}"#,
         )
         .unwrap();
-        let meta = RequestMeta::read(Some(&params));
+        let params = Params::new(Some(params));
+        let meta = RequestMeta::read(&params);
         assert_eq!(meta.era(), Era::Modern);
         assert_eq!(meta.progress_token, Some(RawJson::from(7)));
         assert_eq!(
-            without_client(params).as_str(),
+            without_client(params).to_raw().unwrap().as_str(),
             r#"{"name":"a", "_meta":{"traceparent":"00-1" ,"progressToken":7}}"#
         );
-        assert_eq!(RequestMeta::read(None).era(), Era::Legacy);
+        assert_eq!(RequestMeta::read(&Params::default()).era(), Era::Legacy);
     }
 
     #[test]
@@ -251,5 +251,17 @@ mod tests {
             r#"{"resultType":"input_required"}"#
         );
         assert_eq!(told(r#"{"a":1}"#, Era::Legacy), r#"{"a":1}"#);
+        for (result, expected) in [
+            ("{ }", r#"{"resultType":"complete"}"#),
+            (r#"{"a":1 }"#, r#"{"a":1 ,"resultType":"complete"}"#),
+            (
+                r#"{"a":"resultType"}"#,
+                r#"{"a":"resultType","resultType":"complete"}"#,
+            ),
+            (r#"{"result\u0054ype":"x"}"#, r#"{"result\u0054ype":"x"}"#),
+            ("[1]", "[1]"),
+        ] {
+            assert_eq!(told(result, Era::Modern), expected);
+        }
     }
 }

@@ -20,6 +20,8 @@ pub enum Timer {
     Close,
     /// The end of a pause: the next dial.
     Start,
+    /// A turn to start that must come.
+    Turn,
     /// A dial and handshake that must not hang.
     Open,
     /// A listing that must not hang.
@@ -68,6 +70,7 @@ impl Machine {
             // While the old connection closes, its deadline is the one to wait for.
             Attempt::Pausing(..) if self.closing.is_some() => None,
             Attempt::Pausing(at, _) => deadline(*at, Timer::Start),
+            Attempt::Queued(_, by) => deadline(*by, Timer::Turn),
             Attempt::Opening(_, by) => deadline(*by, Timer::Open),
             Attempt::Listing(opened) => {
                 let soonest = [of_refresh(&opened.refresh), of_watch(&opened.watch)];

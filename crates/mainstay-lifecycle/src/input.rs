@@ -25,6 +25,8 @@ pub enum Input {
     Demand,
     /// The login that the server asked for took place.
     Login,
+    /// The turn of the connection to start has come: from here on it is being opened.
+    Begun(Generation),
     /// The connection is open and its handshake is done.
     Opened(Generation),
     /// The connection could not be opened.
@@ -76,6 +78,9 @@ pub enum Recovery {
     RetryAfter(Duration),
     /// Nobody is where the server should be: trying again may help, and will hardly do so before somebody is.
     RetryOnReturn,
+    /// This machine lacks something (descriptors, processes, memory): trying again later may help, and the server is not to
+    /// blame. It costs neither budget nor token.
+    RetryLack,
     /// A login is needed first.
     Login,
     /// No retry can mend it.
@@ -86,7 +91,11 @@ impl Recovery {
     /// Whether it is only a matter of time.
     pub const fn comes_with_time(self) -> bool {
         match self {
-            Self::Retry | Self::RetryOtherwise | Self::RetryAfter(_) | Self::RetryOnReturn => true,
+            Self::Retry
+            | Self::RetryOtherwise
+            | Self::RetryAfter(_)
+            | Self::RetryOnReturn
+            | Self::RetryLack => true,
             Self::Login | Self::GiveUp => false,
         }
     }
@@ -95,9 +104,12 @@ impl Recovery {
     pub const fn pause(self) -> Duration {
         match self {
             Self::RetryAfter(pause) => pause,
-            Self::Retry | Self::RetryOtherwise | Self::RetryOnReturn | Self::Login | Self::GiveUp => {
-                Duration::ZERO
-            }
+            Self::Retry
+            | Self::RetryOtherwise
+            | Self::RetryOnReturn
+            | Self::RetryLack
+            | Self::Login
+            | Self::GiveUp => Duration::ZERO,
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Policy {
     pub when_spent: WhenSpent,
     /// How often the server may be started without completing a call in between, whatever the cause.
     pub bucket: Bucket,
+    /// The pause, at its longest, before the next attempt where this machine lacked something: its half to its whole.
+    pub lack_pause: Duration,
     /// How long a connection must live to prove itself without completing a call.
     pub stable_after: Duration,
     /// Transport failures and timeouts of calls, in a row, that condemn a connection.
@@ -100,6 +102,8 @@ pub struct Probe {
 /// Backstops: no report is waited for longer than this. The tasks outside have tighter deadlines of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
+    /// From the wish to start to the turn to start, where only so many servers start at one time.
+    pub turn: Duration,
     /// From the start of a dial to the end of its handshake (the hard limit of a slow start).
     pub open: Duration,
     /// One listing of everything a server offers.
@@ -164,6 +168,7 @@ impl Default for Policy {
             budget: count(10),
             when_spent: WhenSpent::ProbeEvery(Duration::from_secs(300)),
             bucket: Bucket::default(),
+            lack_pause: Duration::from_secs(2),
             stable_after: Duration::from_secs(60),
             call_failures: count(3),
             discovery_failures: count(3),
@@ -215,6 +220,7 @@ impl Default for Probe {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            turn: Duration::from_secs(360),
             open: Duration::from_secs(300),
             list: Duration::from_secs(60),
             close: Duration::from_secs(15),

@@ -30,6 +30,8 @@ pub enum State {
 pub enum Attempt {
     /// The next dial starts at this moment, or when the old connection is closed, whichever is later.
     Pausing(Moment, Pause),
+    /// Waiting for its turn to start, among other servers; over at the deadline.
+    Queued(Generation, Moment),
     /// Dialling; over at the deadline.
     Opening(Generation, Moment),
     /// Open, and being listed.
@@ -48,6 +50,8 @@ pub enum Pause {
     Absent(Generation),
     /// The bucket of starts is empty.
     Token,
+    /// This machine lacked something that a start needs.
+    Lack,
 }
 
 /// A connection that is open, and whose first listing is not done.
@@ -159,10 +163,14 @@ impl State {
     pub const fn generation(&self) -> Option<Generation> {
         match self {
             Self::Connecting(
-                Attempt::Opening(generation, _) | Attempt::Listing(Opened { generation, .. }),
+                Attempt::Queued(generation, _)
+                | Attempt::Opening(generation, _)
+                | Attempt::Listing(Opened { generation, .. }),
             )
             | Self::Reconnecting(
-                Attempt::Opening(generation, _) | Attempt::Listing(Opened { generation, .. }),
+                Attempt::Queued(generation, _)
+                | Attempt::Opening(generation, _)
+                | Attempt::Listing(Opened { generation, .. }),
             )
             | Self::Connected(Live { generation, .. }) => Some(*generation),
             Self::Connecting(Attempt::Pausing(..))
@@ -181,10 +189,10 @@ impl State {
             | Self::Reconnecting(Attempt::Pausing(_, pause))
             | Self::Disconnected(Rest::BudgetSpent(_, pause)) => match pause {
                 Pause::Absent(generation) => Some(*generation),
-                Pause::None | Pause::Backoff | Pause::Token => None,
+                Pause::None | Pause::Backoff | Pause::Token | Pause::Lack => None,
             },
-            Self::Connecting(Attempt::Opening(..) | Attempt::Listing(..))
-            | Self::Reconnecting(Attempt::Opening(..) | Attempt::Listing(..))
+            Self::Connecting(Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..))
+            | Self::Reconnecting(Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..))
             | Self::Connected(_)
             | Self::Disabled
             | Self::Disabling
@@ -195,6 +203,11 @@ impl State {
 }
 
 impl Live {
+    /// Calls that failed in transport or timed out, in a row.
+    pub const fn call_failures(&self) -> u32 {
+        self.call_failures
+    }
+
     /// Whether the connection has completed a call or lived through the stable period.
     pub const fn is_proven(&self) -> bool {
         self.proven_at.is_none()

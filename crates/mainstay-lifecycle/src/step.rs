@@ -49,6 +49,7 @@ impl<'a> Step<'a> {
             Input::Adjust(policy) => self.adjust(*policy),
             Input::Demand => self.demand(),
             Input::Login => self.logged_in(),
+            Input::Begun(generation) => self.if_current(generation, Self::begun),
             Input::Opened(generation) => self.if_current(generation, Self::opened),
             Input::OpenFailed(generation, recovery) => {
                 self.if_current(generation, |step| step.open_failed(Cause::OpenFailed, recovery));

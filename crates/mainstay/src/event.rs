@@ -1,5 +1,7 @@
 //! Every change of state is an event, in one sequence for the fleet.
 
+mod telling;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -109,7 +111,7 @@ impl Trouble {
         let lines = lines.unwrap_or_default().into_iter();
         Self {
             generation,
-            message: PlainText::line(&message.into())
+            message: PlainText::line(&slot.settings.load().redaction().apply(message.into()))
                 .cut(MAX_MESSAGE_CHARS)
                 .into_string(),
             exit: None,
@@ -118,6 +120,12 @@ impl Trouble {
             tried_otherwise: false,
             http: None,
         }
+    }
+
+    /// The line of its stderr that says best why: the last that names an error, or the last that says anything. `None` where
+    /// there are only banners, frames and notices.
+    pub fn last_words(&self) -> Option<&str> {
+        telling::telling(&self.stderr)
     }
 
     pub(crate) fn with_exit(self, exit: Option<Exit>) -> Self {
@@ -138,9 +146,17 @@ impl Trouble {
         }
     }
 
-    pub(crate) fn over_http(self, failure: Option<&HttpFailure>) -> Self {
+    pub(crate) fn over_http(self, slot: &Slot, failure: Option<&HttpFailure>) -> Self {
+        let settings = slot.settings.load();
+        let redacted = |failure: &HttpFailure| match failure.clone() {
+            HttpFailure::Status { status, body } => HttpFailure::Status {
+                status,
+                body: settings.redaction().apply(body),
+            },
+            other => other,
+        };
         Self {
-            http: failure.cloned().map(Box::new),
+            http: failure.map(redacted).map(Box::new),
             ..self
         }
     }
@@ -149,7 +165,7 @@ impl Trouble {
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)?;
-        match self.stderr.last() {
+        match self.last_words() {
             Some(line) => write!(f, "; it last wrote: {line}"),
             None => Ok(()),
         }

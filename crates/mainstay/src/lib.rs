@@ -36,10 +36,12 @@ mod event;
 mod fleet;
 mod handler;
 mod keeper;
+mod lack;
 pub mod message;
 mod plain_text;
 mod process;
 mod protocol;
+mod redaction;
 mod server;
 pub mod transport;
 #[doc(hidden)]
@@ -52,13 +54,14 @@ pub use catalog::{
 };
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
-pub use fleet::{Changes, CloseReport, ClosedServer, Fleet, FleetBuilder, StartupError};
+pub use fleet::{Changes, CloseReport, ClosedServer, DuplicateName, Fleet, FleetBuilder, StartupError};
 pub use handler::{Answer, ClientCapabilities, ClientHandler, Occasion, ServerNotification, ServerRequest};
+pub use lack::Lack;
 /// The pure machine, and every part of its [`Policy`].
 pub use mainstay_lifecycle as lifecycle;
 pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
 pub use plain_text::PlainText;
-pub use process::{Exit, Followed, StderrFollower, StderrLine};
+pub use process::{Exit, Followed, StderrFollower, StderrLine, raise_descriptor_limit};
 pub use protocol::{Era, Introduction};
 pub use server::{
     CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, RefreshError, Reply,

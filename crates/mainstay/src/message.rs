@@ -4,4 +4,4 @@
 //! need not read, it does not parse.
 
 pub use crate::wire::write::{notification, refusal, request, response, response_in_pieces};
-pub use crate::wire::{Message, Object, RawJson, RpcError};
+pub use crate::wire::{Message, Object, Params, RawJson, RpcError};

@@ -181,3 +181,31 @@ fn a_server_that_is_still_starting_shows_what_it_does_and_what_it_wrote() {
     assert_eq!(server["error"], json!(null));
     sandbox.assert_nothing_is_left();
 }
+
+#[test]
+fn the_program_may_open_as_many_files_as_the_system_allows_and_its_servers_as_many_as_before() {
+    // The limit of a child is set just after it has begun.
+    let script = "sleep 1; ulimit -Sn >&2; grep 'Max open files' /proc/$PPID/limits >&2; exit 3";
+    let sandbox = Sandbox::with(&json!({ "limits": shell(script) }));
+    let mut command = std::process::Command::new("sh");
+    let check = sandbox.command(&["check", "--timeout", "4s"]);
+    let limited = format!(
+        "ulimit -Sn 200; exec {} check --timeout 3s --json",
+        crate::sandbox::MAINSTAY
+    );
+    command
+        .args(["-c", &limited])
+        .env_clear()
+        .envs(check.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(check.get_current_dir().expect("the sandbox"))
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let ran = crate::sandbox::finish(command.spawn().expect("a shell starts"));
+    let stderr = ran.json()["servers"][0]["error"]["stderr"].clone();
+    assert_eq!(stderr[0], "200", "{stderr}");
+    let limits: Vec<&str> = stderr[1].as_str().expect("a line").split_whitespace().collect();
+    // "Max open files SOFT HARD files"
+    assert_eq!(limits[3], limits[4], "{limits:?}");
+    assert_ne!(limits[3], "200");
+}

@@ -25,7 +25,7 @@ const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 impl Desk {
     pub(super) async fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let said = Said::of_initialize(request.params.as_ref())?;
+        let said = Said::of_initialize(request.params.as_raw())?;
         request.client.introduce(&said);
         let about = self.about(request.client).await?;
         let mut result = Object::default();

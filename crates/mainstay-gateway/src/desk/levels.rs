@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::message::{RawJson, RpcError};
 use mainstay::{Era, Server};
 use tokio::sync::Mutex as Turn;
 use tokio::task::JoinSet;
@@ -36,12 +36,7 @@ type Told = Arc<Turn<Option<Level>>>;
 
 impl Desk {
     pub(super) async fn set_level(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let params = request
-            .params
-            .as_ref()
-            .and_then(Object::parse)
-            .unwrap_or_default();
-        let word = string(&params, "level")?;
+        let word = string(&request.params, "level")?;
         let level =
             Level::from_word(&word).ok_or_else(|| invalid_params(format!("there is no level {word}")))?;
         request.client.set_level(Some(level));

@@ -18,7 +18,7 @@ use opening::Opening;
 impl Desk {
     /// Tells a modern client what it asked for, until it goes away.
     pub(super) async fn listen(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let wanted = wanted(request.params.as_ref())?;
+        let wanted = wanted(request.params.as_raw())?;
         let (line, id) = (Opening::new(request.line.clone()), request.run.id().clone());
         let scope = request.client.scope.clone();
         let own = request.client.own().cloned();

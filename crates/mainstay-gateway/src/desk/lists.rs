@@ -34,7 +34,7 @@ struct Written {
 
 impl Desk {
     pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
-        let cursor = Cursor::read(request.params.as_ref())?;
+        let cursor = Cursor::read(request.params.as_raw())?;
         match &request.client.scope {
             Scope::Union => self.any_listed(request.client).await,
             Scope::Server(name) => {

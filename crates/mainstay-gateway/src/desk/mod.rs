@@ -27,7 +27,7 @@ mod unlisted;
 
 use std::sync::Arc;
 
-use mainstay::message::{RawJson, RpcError};
+use mainstay::message::{Params, RawJson, RpcError};
 use mainstay::{Catalog, Era, Fleet, Kind};
 
 pub(crate) use audience::{Audience, Hearing, fingerprint_of};
@@ -60,8 +60,16 @@ pub(crate) struct Request<'a> {
     pub(crate) line: &'a Arc<dyn Line>,
     pub(crate) run: &'a Run,
     pub(crate) method: &'a str,
-    pub(crate) params: Option<RawJson>,
+    pub(crate) params: Params,
     pub(crate) meta: RequestMeta,
+}
+
+impl Request<'_> {
+    /// Takes the parameters out, to be edited and sent. What stays can still be looked at as it came.
+    fn take_params(&mut self) -> Params {
+        let unread = Params::new(self.params.as_raw().cloned());
+        std::mem::replace(&mut self.params, unread)
+    }
 }
 
 impl Desk {

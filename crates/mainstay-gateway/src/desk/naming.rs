@@ -1,6 +1,6 @@
 //! Whose a request is: the server behind a public name or uri, and the request as that server knows it.
 
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::message::{Object, Params, RawJson, RpcError};
 use mainstay::{Catalog, Era, Kind, Offer, Server};
 
 use super::reaching::Reached;
@@ -13,31 +13,48 @@ use crate::scope::Scope;
 /// A request as its server knows it.
 pub(super) struct Addressed {
     pub(super) reached: Reached,
-    pub(super) params: Option<RawJson>,
+    pub(super) params: Params,
+}
+
+/// Whose a request is.
+pub(super) struct Named {
+    pub(super) server: String,
+    /// The member of the parameters that the server knows otherwise, and how it knows it.
+    pub(super) renaming: Option<(&'static str, RawJson)>,
 }
 
 impl Desk {
-    /// Finds the server that a request is for.
-    pub(super) fn address(&self, request: &Request<'_>) -> Result<Addressed, RpcError> {
-        if let Scope::Server(name) = &request.client.scope {
-            let reached = self.reach(request.client, name)?;
-            let params = match request.method {
-                "tools/call" => original_tool(&reached.server, request.params.clone()),
-                _other => request.params.clone(),
-            };
-            return Ok(Addressed { reached, params });
-        }
-        let (server, params) = match named_in(&self.catalog(request.client), request) {
-            Ok(named) => named,
-            // What the client does not see may be there for those with a session, which is worth knowing.
-            Err(unknown) => match named_in(&self.fleet().catalog(), request) {
-                Ok((server, params)) if !self.is_reachable(request.client, &server) => (server, params),
-                Ok(_) | Err(_) => self.unlisted(request).ok_or(unknown)?,
-            },
+    /// Finds the server that a request is for, and takes its parameters as that server knows them.
+    pub(super) fn address(&self, request: &mut Request<'_>) -> Result<Addressed, RpcError> {
+        let (reached, renaming) = match &request.client.scope {
+            Scope::Server(name) => {
+                let reached = self.reach(request.client, name)?;
+                let renaming = match request.method {
+                    "tools/call" => original_tool(&reached.server, &request.params),
+                    _other => None,
+                };
+                (reached, renaming)
+            }
+            Scope::Union => {
+                let named = self.named(request)?;
+                (self.reach(request.client, &named.server)?, named.renaming)
+            }
         };
-        Ok(Addressed {
-            reached: self.reach(request.client, &server)?,
-            params: Some(params),
+        let mut params = request.take_params();
+        if let Some((member, value)) = renaming {
+            params.set(member, value);
+        }
+        Ok(Addressed { reached, params })
+    }
+
+    /// The server that a request to all of them names.
+    fn named(&self, request: &Request<'_>) -> Result<Named, RpcError> {
+        named_in(&self.catalog(request.client), request).or_else(|unknown| {
+            // What the client does not see may be there for those with a session, which is worth knowing.
+            match named_in(&self.fleet().catalog(), request) {
+                Ok(named) if !self.is_reachable(request.client, &named.server) => Ok(named),
+                Ok(_) | Err(_) => self.unlisted(request).ok_or(unknown),
+            }
         })
     }
 
@@ -65,44 +82,37 @@ impl Desk {
     }
 }
 
-/// The server that a request to all of them names in this catalog, and its parameters as that server knows them.
-fn named_in(catalog: &Catalog, request: &Request<'_>) -> Result<(String, RawJson), RpcError> {
-    let mut params = request
-        .params
-        .as_ref()
-        .and_then(Object::parse)
-        .ok_or_else(|| invalid_params(format!("{} needs parameters", request.method)))?;
-    let (server, original) = match request.method {
+/// The server that a request to all of them names in this catalog.
+fn named_in(catalog: &Catalog, request: &Request<'_>) -> Result<Named, RpcError> {
+    let params = &request.params;
+    if !params.is_object() {
+        return Err(invalid_params(format!("{} needs parameters", request.method)));
+    }
+    let (server, renaming) = match request.method {
         "tools/call" => {
-            let name = string(&params, "name")?;
+            let name = string(params, "name")?;
             let tool = catalog.tool(&name);
             let tool =
                 tool.ok_or_else(|| misspelt("tool", &name, catalog.tools().iter().map(Offer::name)))?;
-            (tool.server().to_owned(), Some(tool.original().to_owned()))
+            (tool.server().to_owned(), Some(("name", text(tool.original()))))
         }
         "prompts/get" => {
-            let name = string(&params, "name")?;
+            let name = string(params, "name")?;
             let prompt = catalog.prompt(&name);
             let known = || catalog.prompts().iter().map(Offer::name);
             let prompt = prompt.ok_or_else(|| misspelt("prompt", &name, known()))?;
-            (prompt.server().to_owned(), Some(prompt.original().to_owned()))
+            (
+                prompt.server().to_owned(),
+                Some(("name", text(prompt.original()))),
+            )
         }
         "completion/complete" => {
-            let (server, reference) = reference(catalog, &params)?;
-            if let Some(reference) = reference {
-                params.set("ref", reference);
-            }
-            (server, None)
+            let (server, reference) = reference(catalog, params)?;
+            (server, reference.map(|reference| ("ref", reference)))
         }
-        _of_a_resource => (
-            owner(catalog, &string(&params, "uri")?, request.client.era)?,
-            None,
-        ),
+        _of_a_resource => (owner(catalog, &string(params, "uri")?, request.client.era)?, None),
     };
-    if let Some(original) = original {
-        params.set("name", text(&original));
-    }
-    Ok((server, params.to_raw()))
+    Ok(Named { server, renaming })
 }
 
 /// The server that a resource belongs to.
@@ -118,45 +128,41 @@ fn owner(catalog: &Catalog, uri: &str, era: Era) -> Result<String, RpcError> {
 }
 
 /// The server that a completion is for, and the reference as that server knows it where it differs.
-fn reference(catalog: &Catalog, params: &Object) -> Result<(String, Option<RawJson>), RpcError> {
+fn reference(catalog: &Catalog, params: &Params) -> Result<(String, Option<RawJson>), RpcError> {
     let mut reference = params
         .get("ref")
         .and_then(Object::parse)
         .ok_or_else(|| invalid_params("completion/complete needs a ref"))?;
-    if let Ok(uri) = string(&reference, "uri") {
+    if let Ok(uri) = string_of(reference.get("uri"), "uri") {
         let template = catalog
             .template(&uri)
             .ok_or_else(|| unknown("resource template", &uri))?;
         return Ok((template.server().to_owned(), None));
     }
-    let name = string(&reference, "name")?;
+    let name = string_of(reference.get("name"), "name")?;
     let prompt = catalog.prompt(&name).ok_or_else(|| unknown("prompt", &name))?;
     reference.set("name", text(prompt.original()));
     Ok((prompt.server().to_owned(), Some(reference.to_raw())))
 }
 
 /// A call under the name that the server gave its tool, where the view has another for it.
-fn original_tool(server: &Server, params: Option<RawJson>) -> Option<RawJson> {
+fn original_tool(server: &Server, params: &Params) -> Option<(&'static str, RawJson)> {
     let view = server.view();
     if !view.renames() {
-        return params;
+        return None;
     }
-    let Some(mut object) = params.as_ref().and_then(Object::parse) else {
-        return params;
-    };
-    let Ok(name) = string(&object, "name") else {
-        return params;
-    };
+    let name = string(params, "name").ok()?;
     let original = view.original_name(&name);
-    if original == name {
-        return params;
-    }
-    object.set("name", text(original));
-    Some(object.to_raw())
+    (original != name).then(|| ("name", text(original)))
 }
 
-pub(super) fn string(object: &Object, field: &str) -> Result<String, RpcError> {
-    let value = object.get(field).and_then(|value| value.parse().ok());
+/// A member of the parameters that must be a text.
+pub(super) fn string(params: &Params, field: &str) -> Result<String, RpcError> {
+    string_of(params.get(field), field)
+}
+
+fn string_of(value: Option<&RawJson>, field: &str) -> Result<String, RpcError> {
+    let value = value.and_then(|value| value.parse().ok());
     value.ok_or_else(|| invalid_params(format!("`{field}` is missing, or is no text")))
 }
 

@@ -3,10 +3,11 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::message::{self, Params, RawJson, RpcError};
 use mainstay::{CallError, CallOptions, Era, Reply, Server};
 use tokio::sync::mpsc;
 
+use super::naming::Addressed;
 use super::{Desk, Request, tasks};
 use crate::client::Line;
 use crate::failure;
@@ -16,28 +17,33 @@ use crate::protocol::{RESOURCE_NOT_FOUND, completed, invalid_params, without_cli
 const PROGRESS: usize = 32;
 
 impl Desk {
-    pub(super) async fn pass(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn pass(&self, mut request: Request<'_>) -> Result<RawJson, RpcError> {
         match request.client.era {
             Era::Legacy => {
-                let to = self.address(&request)?;
-                self.parked.hurry(&to.reached);
+                let Addressed { reached, params } = self.address(&mut request)?;
+                self.parked.hurry(&reached);
                 // The session as a whole answers what its calls make a server ask.
-                let options = to.reached.options(request.client);
-                let reply = forward(&to.reached.server, &request, to.params, options).await;
-                answer(&request, to.reached.server.name(), reply)
+                let options = reached.options(request.client);
+                let reply = forward(&reached.server, &request, params, options).await;
+                answer(&request, reached.server.name(), reply)
             }
             Era::Modern => self.pass_in_rounds(request).await,
         }
     }
 
     /// A method that the gateway does not know, for the one server that may.
-    pub(super) async fn pass_unknown(&self, name: &str, request: Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn pass_unknown(
+        &self,
+        name: &str,
+        mut request: Request<'_>,
+    ) -> Result<RawJson, RpcError> {
         let reached = self.reach(request.client, name)?;
         let options = match request.client.era {
             Era::Legacy => reached.options(request.client),
             Era::Modern => CallOptions::default().handler(request.client.clone()),
         };
-        let params = as_sent(&request, request.params.clone());
+        let params = request.take_params();
+        let params = as_sent(&request, params);
         let reply = forward(&reached.server, &request, params, options).await;
         answer(&request, reached.server.name(), reply)
     }
@@ -77,10 +83,10 @@ fn in_words_of(request: &Request<'_>, error: RpcError) -> RpcError {
 }
 
 /// The parameters without what only the gateway is to know.
-pub(super) fn as_sent(request: &Request<'_>, params: Option<RawJson>) -> Option<RawJson> {
+pub(super) fn as_sent(request: &Request<'_>, params: Params) -> Params {
     match request.client.era {
         Era::Legacy => params,
-        Era::Modern => params.map(without_client),
+        Era::Modern => without_client(params),
     }
 }
 
@@ -88,7 +94,7 @@ pub(super) fn as_sent(request: &Request<'_>, params: Option<RawJson>) -> Option<
 pub(super) async fn forward(
     server: &Server,
     request: &Request<'_>,
-    params: Option<RawJson>,
+    params: Params,
     options: CallOptions,
 ) -> Result<Reply, CallError> {
     if request.meta.progress_token.is_none() {

@@ -13,6 +13,7 @@ use mainstay::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::naming::Addressed;
 use super::parked::Replying;
 use super::passing::{answer, as_sent, tell};
 use super::state::Seal;
@@ -52,11 +53,11 @@ enum Came {
 }
 
 impl Desk {
-    pub(super) async fn pass_in_rounds(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn pass_in_rounds(&self, mut request: Request<'_>) -> Result<RawJson, RpcError> {
         let mut call = match self.resumed(&request).await? {
             Some(Resumed::Answered(call)) => call,
             Some(Resumed::Unanswered(call, question)) => return self.park(call, question, request.method),
-            None => self.called(&request).await?,
+            None => self.called(&mut request).await?,
         };
         match call.run(request.line).await {
             Came::Reply(reply) => match call.lacked_for(&reply) {
@@ -67,10 +68,10 @@ impl Desk {
         }
     }
 
-    async fn called(&self, request: &Request<'_>) -> Result<Call, RpcError> {
-        let to = self.address(request)?;
-        self.parked.hurry(&to.reached);
-        self.raise_level(&to.reached, request).await;
+    async fn called(&self, request: &mut Request<'_>) -> Result<Call, RpcError> {
+        let Addressed { reached, params } = self.address(request)?;
+        self.parked.hurry(&reached);
+        self.raise_level(&reached, request).await;
         let (questions, asked) = mpsc::channel(1);
         let (told, progress) = mpsc::channel(32);
         let lacking = Arc::default();
@@ -85,10 +86,10 @@ impl Desk {
         if request.meta.progress_token.is_some() {
             options = options.progress(told);
         }
-        let params = as_sent(request, to.params);
+        let params = as_sent(request, params);
         let method = request.method.to_owned();
-        let server = to.reached.server.clone();
-        let reply = async move { to.reached.server.forward(&method, params, options).await };
+        let server = reached.server.clone();
+        let reply = async move { reached.server.forward(&method, params, options).await };
         Ok(Call {
             server,
             reply: Replying::new(reply),
@@ -100,10 +101,10 @@ impl Desk {
 
     /// The parked call that this request is the retry for.
     async fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
-        let params = request.params.as_ref().and_then(Object::parse);
+        let params = &request.params;
         let state = params
-            .as_ref()
-            .and_then(|params| params.get("requestState")?.parse::<String>().ok());
+            .get("requestState")
+            .and_then(|state| state.parse::<String>().ok());
         let Some(state) = state.filter(|state| Seal::is_ours(state)) else {
             return Ok(None);
         };
@@ -111,9 +112,7 @@ impl Desk {
             || invalid_params("the request state is unknown or has expired: call again from the start");
         let parked = self.parked.take(&state, request.method).await;
         let (call, question) = parked.ok_or_else(expired)?;
-        let answers = params
-            .as_ref()
-            .and_then(|params| Object::parse(params.get("inputResponses")?));
+        let answers = params.get("inputResponses").and_then(Object::parse);
         let Some(answer) = answers.and_then(|answers| answers.get(QUESTION).cloned()) else {
             return Ok(Some(Resumed::Unanswered(call, question)));
         };

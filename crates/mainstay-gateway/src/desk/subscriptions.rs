@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::message::{RawJson, RpcError};
 use mainstay::{CallError, Fleet, Server};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
@@ -302,10 +302,5 @@ impl Drop for Subscription {
 }
 
 fn uri(request: &Request<'_>) -> Result<String, RpcError> {
-    let params = request
-        .params
-        .as_ref()
-        .and_then(Object::parse)
-        .unwrap_or_default();
-    string(&params, "uri")
+    string(&request.params, "uri")
 }

@@ -62,23 +62,19 @@ impl OwnTasks {
 
 impl Desk {
     /// A request about one task, for the server that has it.
-    pub(super) async fn pass_task(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
-        let mut params = request
-            .params
-            .as_ref()
-            .and_then(Object::parse)
-            .unwrap_or_default();
-        let id = string(&params, "taskId")?;
+    pub(super) async fn pass_task(&self, mut request: Request<'_>) -> Result<RawJson, RpcError> {
+        let id = string(&request.params, "taskId")?;
         let none = || unknown("task", &id);
         let (server, own) = parted(&id).ok_or_else(none)?;
         self.fleet().server(&server).ok_or_else(none)?;
         let reached = self.reach(request.client, &server)?;
+        let mut params = request.take_params();
         params.set("taskId", text(own));
         let options = match request.client.era {
             Era::Legacy => reached.options(request.client),
             Era::Modern => CallOptions::default().handler(request.client.clone()),
         };
-        let params = as_sent(&request, Some(params.to_raw()));
+        let params = as_sent(&request, params);
         let reply = forward(&reached.server, &request, params, options).await;
         answer(&request, reached.server.name(), reply)
     }
@@ -86,7 +82,7 @@ impl Desk {
     /// The session's own tasks at all servers that list theirs, in the order of the servers' names. A page ends where a
     /// server's does. A server that cannot be asked now is named in `_meta`.
     pub(super) async fn list_tasks(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let (from, mut cursor) = place(request.params.as_ref())?;
+        let (from, mut cursor) = place(request.params.as_raw())?;
         let mut tasks = Vec::new();
         let mut unasked = Vec::new();
         let mut next = None;
@@ -150,13 +146,8 @@ impl Desk {
 pub(super) fn published(request: &Request<'_>, server: &str, result: RawJson) -> RawJson {
     let of_union = matches!(request.client.scope, Scope::Union);
     let asked_for_task = || {
-        let params = request
-            .params
-            .as_ref()
-            .filter(|params| params.as_str().contains("\"task\""));
-        params
-            .and_then(Object::parse)
-            .is_some_and(|params| params.get("task").is_some())
+        let came = request.params.as_raw();
+        came.is_some_and(|came| came.as_str().contains("\"task\"")) && request.params.get("task").is_some()
     };
     match request.method {
         "tools/call" if asked_for_task() => begun(request, server, result),

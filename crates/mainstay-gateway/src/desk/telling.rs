@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mainstay::message::{Object, RawJson};
+use mainstay::message::{Object, Params, RawJson};
 use mainstay::{NotifyError, Server};
 
 use super::Desk;
@@ -65,15 +65,16 @@ impl Desk {
         let Some(server) = self.running(client, name) else {
             return tracing::debug!(method, server = %name, "not passed on: it does not run");
         };
-        let params = params.map(|params| match RequestMeta::read(Some(params)).version {
-            Some(_) => without_client(params.clone()),
-            None => params.clone(),
-        });
+        let params = Params::new(params.cloned());
+        let params = match RequestMeta::read(&params).version {
+            Some(_) => without_client(params),
+            None => params,
+        };
         let within = match client.in_vain.load(Ordering::Relaxed) {
             true => Duration::ZERO,
             false => TAKEN_WITHIN,
         };
-        let told = server.notify(method, params.as_ref(), within).await;
+        let told = server.notify(method, params.to_raw().as_ref(), within).await;
         let in_vain = matches!(told, Err(NotifyError::Full { .. }));
         client.in_vain.store(in_vain, Ordering::Relaxed);
         if let Err(error) = told {

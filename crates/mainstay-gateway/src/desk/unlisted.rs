@@ -1,28 +1,29 @@
 //! Names that the published catalog does not have: of a server of which nothing is published now, or misspelt.
 
 use mainstay::config::nearest;
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::message::RpcError;
 
-use super::naming::string;
+use super::naming::{Named, string};
 use super::{Desk, Request};
 use crate::protocol::{invalid_params, text};
 
 impl Desk {
-    /// The server that a public name must be of, and the request as that server knows it, where nothing of the server is
+    /// The server that a public name must be of, and its own name for what is asked for, where nothing of the server is
     /// published: it was never listed, is disabled or has failed. The call waits for it, or fails and says how it is.
-    pub(super) fn unlisted(&self, request: &Request<'_>) -> Option<(String, RawJson)> {
+    pub(super) fn unlisted(&self, request: &Request<'_>) -> Option<Named> {
         if !matches!(request.method, "tools/call" | "prompts/get") {
             return None;
         }
-        let mut params = Object::parse(request.params.as_ref()?)?;
-        let name = string(&params, "name").ok()?;
+        let name = string(&request.params, "name").ok()?;
         let (server, rest) = name.split_once("__")?;
         let handle = self.fleet().server(server)?;
         if self.catalog(request.client).server(server).is_some() {
             return None;
         }
-        params.set("name", text(handle.view().original_name(rest)));
-        Some((server.to_owned(), params.to_raw()))
+        Some(Named {
+            server: server.to_owned(),
+            renaming: Some(("name", text(handle.view().original_name(rest)))),
+        })
     }
 }
 

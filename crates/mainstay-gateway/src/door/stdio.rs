@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstay::Era;
-use mainstay::message::{self, Message, RawJson, RpcError};
+use mainstay::message::{self, Message, Params, RawJson, RpcError};
 use mainstay::transport::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, Permit};
@@ -250,14 +250,15 @@ impl Drop for Visit {
 struct Owned {
     id: RawJson,
     method: String,
-    params: Option<RawJson>,
+    params: Params,
     meta: RequestMeta,
 }
 
 impl Owned {
     fn new(id: RawJson, method: String, params: Option<RawJson>) -> Self {
+        let params = Params::new(params);
         Self {
-            meta: RequestMeta::read(params.as_ref()),
+            meta: RequestMeta::read(&params),
             id,
             method,
             params,

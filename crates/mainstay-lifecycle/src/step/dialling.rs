@@ -21,11 +21,16 @@ impl Step<'_> {
         }
         self.fresh = None;
         self.machine.started = true;
-        self.set_attempt(Attempt::Opening(
-            fresh,
-            self.now + self.machine.policy.limits.open,
-        ));
+        self.set_attempt(Attempt::Queued(fresh, self.now + self.machine.policy.limits.turn));
         self.effects.push(Effect::Open(fresh));
+    }
+
+    /// The turn to start has come. The time that the start may take begins here.
+    pub(super) fn begun(&mut self) {
+        if let Some(Attempt::Queued(generation, _)) = self.attempt() {
+            let by = self.now + self.machine.policy.limits.open;
+            self.set_attempt(Attempt::Opening(*generation, by));
+        }
     }
 
     pub(super) fn attempt(&self) -> Option<&Attempt> {

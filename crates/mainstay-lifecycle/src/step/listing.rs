@@ -109,13 +109,25 @@ impl Step<'_> {
     }
 
     pub(super) fn list_failed(&mut self, recovery: Recovery) {
-        let pause = self.machine.policy.relist_pause.max(recovery.pause());
+        let lacks = recovery == Recovery::RetryLack;
+        let lack_pause = if lacks {
+            self.machine.policy.lack_pause
+        } else {
+            Duration::ZERO
+        };
+        let pause = self
+            .machine
+            .policy
+            .relist_pause
+            .max(recovery.pause())
+            .max(lack_pause);
         let (now, limit) = (self.now, self.machine.policy.discovery_failures.get());
         let Some(refresh) = self.refresh() else { return };
         if !matches!(refresh.step, RefreshStep::Running { .. }) {
             return;
         }
-        refresh.failures = refresh.failures.saturating_add(1);
+        // What this machine lacks is no fault of the connection.
+        refresh.failures = refresh.failures.saturating_add(u32::from(!lacks));
         refresh.step = RefreshStep::Due(now + pause);
         if refresh.failures >= limit || !recovery.comes_with_time() {
             self.lose(Cause::ListingFailed, recovery);

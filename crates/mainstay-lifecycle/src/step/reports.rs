@@ -17,7 +17,7 @@ impl Step<'_> {
     }
 
     pub(super) fn opened(&mut self) {
-        let Some(Attempt::Opening(generation, _)) = self.attempt() else {
+        let Some(Attempt::Queued(generation, _) | Attempt::Opening(generation, _)) = self.attempt() else {
             return;
         };
         let generation = *generation;
@@ -30,7 +30,7 @@ impl Step<'_> {
     }
 
     pub(super) fn open_failed(&mut self, cause: Cause, recovery: Recovery) {
-        if matches!(self.attempt(), Some(Attempt::Opening(..))) {
+        if matches!(self.attempt(), Some(Attempt::Queued(..) | Attempt::Opening(..))) {
             self.lose(cause, recovery);
         }
     }
@@ -41,13 +41,17 @@ impl Step<'_> {
         let Some(generation) = self.machine.state.generation() else {
             return;
         };
+        if recovery == Recovery::RetryLack {
+            return self.lack(generation, cause);
+        }
         let proven = matches!(&self.machine.state, State::Connected(live) if live.is_proven());
         self.detach(Manner::Cut);
         match recovery {
             Recovery::Retry
             | Recovery::RetryOtherwise
             | Recovery::RetryAfter(_)
-            | Recovery::RetryOnReturn => {}
+            | Recovery::RetryOnReturn
+            | Recovery::RetryLack => {}
             Recovery::Login => {
                 return self.enter(State::Disconnected(Rest::AuthRequired), Cause::LoginRequired);
             }
@@ -62,6 +66,7 @@ impl Step<'_> {
             Recovery::Retry
             | Recovery::RetryOtherwise
             | Recovery::RetryAfter(_)
+            | Recovery::RetryLack
             | Recovery::Login
             | Recovery::GiveUp => Pause::Backoff,
         };
@@ -97,6 +102,22 @@ impl Step<'_> {
         );
     }
 
+    /// The machine that all this runs on lacks something. The server did nothing wrong: its failures in a row stay as many as
+    /// they were, and a start that no call was completed after gives its token back, or is still the first.
+    fn lack(&mut self, generation: Generation, cause: Cause) {
+        let policy = &self.machine.policy;
+        if std::mem::take(&mut self.machine.owes_work) {
+            self.machine.tokens.give_back(&policy.bucket, self.now);
+        } else if self.attempt().is_some() {
+            self.machine.started = false;
+        }
+        let half = self.machine.policy.lack_pause / 2;
+        let pause = half.saturating_add(jittered(half, self.now, generation));
+        self.detach(Manner::Cut);
+        let attempt = Attempt::Pausing(self.now + pause, Pause::Lack);
+        self.enter(State::Reconnecting(attempt), cause);
+    }
+
     /// Whoever came back is dialled at once. Nothing is renewed: the dial takes its token, and a failure counts.
     pub(super) fn returned(&mut self, generation: Generation) {
         if self.machine.absent() != Some(generation) {
@@ -119,6 +140,9 @@ impl Step<'_> {
     }
 
     pub(super) fn call_failed(&mut self, recovery: Recovery) {
+        if recovery == Recovery::RetryLack {
+            return;
+        }
         if let State::Connected(live) = &mut self.machine.state {
             live.call_failures = live.call_failures.saturating_add(1);
             if live.call_failures >= self.machine.policy.call_failures.get() || !recovery.comes_with_time() {

@@ -29,6 +29,8 @@ impl Step<'_> {
                 self.close_ended();
             }
             Timer::Start => self.start_if_due(),
+            // It is the others here that keep it from starting, not the server.
+            Timer::Turn => self.open_failed(Cause::OpenTimedOut, Recovery::RetryLack),
             Timer::Open => self.open_failed(Cause::OpenTimedOut, Recovery::Retry),
             Timer::List => self.list_failed(Recovery::Retry),
             Timer::Relist | Timer::Expiry => self.relist(),

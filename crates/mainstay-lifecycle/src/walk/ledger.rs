@@ -31,6 +31,8 @@ pub(super) struct Ledger {
     pub(super) absent: Option<Generation>,
     /// When the bucket will be full again: tokens and refill time in one number, by other arithmetic than the machine's.
     pub(super) full_at: Moment,
+    /// The next start is the first, which is free: none was made, or this machine lacked something for it.
+    pub(super) first_is_free: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +74,7 @@ impl Ledger {
             not_before: now,
             absent: None,
             full_at: now,
+            first_is_free: true,
         }
     }
 
@@ -115,8 +118,12 @@ impl Ledger {
                 Verdict::default()
             }
             Input::Adjust(_) => self.report(|current| current.adjusted(now, policy)),
+            Input::Begun(_) => self.report(|current| current.begun(now, policy)),
             Input::Opened(_) => self.report(Current::opened),
-            Input::OpenFailed(_, recovery) => self.report(|current| current.open_failed(*recovery)),
+            Input::OpenFailed(_, recovery) => {
+                let verdict = self.report(|current| current.open_failed(*recovery));
+                self.forgive_lack(verdict, now, policy)
+            }
             Input::Listed(_, listing) => self.report(|current| current.listed(*listing, now, policy)),
             Input::ListFailed(_, recovery) => {
                 self.report(|current| current.list_failed(*recovery, now, policy))
@@ -127,9 +134,7 @@ impl Ledger {
                 if let Some(current) = self.current.as_mut().filter(|current| current.is_listed()) {
                     self.failures = 0;
                     if std::mem::take(&mut current.costs_token) {
-                        let full_at = self.full_at.since_origin();
-                        let sooner = full_at.saturating_sub(policy.bucket.refill_every);
-                        self.full_at = Moment::new(sooner).max(now);
+                        self.give_token_back(now, &policy.bucket);
                     }
                 }
                 self.report(Current::call_answered)
@@ -172,10 +177,30 @@ impl Ledger {
         if verdict.proof_due && verdict.end.is_none() {
             self.failures = 0;
         }
+        let verdict = self.forgive_lack(verdict, now, policy);
         Verdict {
             abandon: overdue.map(|closing| closing.generation),
             ..verdict
         }
+    }
+
+    /// A start that this machine lacked something for costs nothing: it gives its token back, or is still the first.
+    fn forgive_lack(&mut self, verdict: Verdict, now: Moment, policy: &Policy) -> Verdict {
+        if verdict.end == Some(End::Loss(Recovery::RetryLack))
+            && let Some(current) = &mut self.current
+        {
+            if std::mem::take(&mut current.costs_token) {
+                self.give_token_back(now, &policy.bucket);
+            } else {
+                self.first_is_free = true;
+            }
+        }
+        verdict
+    }
+
+    fn give_token_back(&mut self, now: Moment, bucket: &Bucket) {
+        let sooner = self.full_at.since_origin().saturating_sub(bucket.refill_every);
+        self.full_at = Moment::new(sooner).max(now);
     }
 
     /// Books what a report does to the current connection. A loss is a failure if a retry may mend it, and if the
@@ -192,7 +217,8 @@ impl Ledger {
                 | Recovery::RetryAfter(_)
                 | Recovery::RetryOnReturn,
             )) => !current.is_proven(),
-            Some(End::Loss(Recovery::Login | Recovery::GiveUp) | End::Wish(_)) | None => false,
+            Some(End::Loss(Recovery::RetryLack | Recovery::Login | Recovery::GiveUp) | End::Wish(_))
+            | None => false,
         };
         self.failures += u32::from(counts);
         verdict
@@ -257,7 +283,7 @@ impl Ledger {
         if now < self.not_before {
             return Err(Broken::OpenedTooSoon);
         }
-        let costs_token = self.opened > 0;
+        let costs_token = !std::mem::take(&mut self.first_is_free);
         if costs_token {
             if now < self.token_at(&policy.bucket) {
                 return Err(Broken::BucketIgnored);
@@ -317,7 +343,8 @@ impl Ledger {
             (Recovery::Login | Recovery::GiveUp, _) => false,
             (Recovery::RetryOtherwise, WhenLost::Rest) => self.failures < policy.budget.get(),
             (Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryOnReturn, WhenLost::Rest) => false,
-            (_, WhenLost::Restart) => true,
+            // What this machine lacked is no loss of the server: the start that was asked for goes on.
+            (Recovery::RetryLack, WhenLost::Rest) | (_, WhenLost::Restart) => true,
         }
     }
 

@@ -80,6 +80,7 @@ fn kindness(world: &World) -> Option<Event> {
     }
     let current = world.ledger.current.as_ref()?;
     match current.phase {
+        Phase::Queued { .. } => Some(Event::at_once(Input::Begun(current.generation))),
         Phase::Dialling { .. } => Some(Event::at_once(Input::Opened(current.generation))),
         Phase::Open | Phase::Listed { .. } => {
             current.listing?;

@@ -45,7 +45,7 @@ impl Subject {
 }
 
 /// Each fault, and the promise by which the walk finds it.
-const FOUND_BY: [(Fault, Broken); 74] = [
+const FOUND_BY: [(Fault, Broken); 82] = [
     (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
     (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
     (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
@@ -56,6 +56,7 @@ const FOUND_BY: [(Fault, Broken); 74] = [
     (Fault::AbandonsInSilence, Broken::OpenedBesideOld),
     (Fault::AbandonsAtOnce, Broken::AbandonUndue),
     (Fault::ForgetsTheCloseDeadline, Broken::DeadlineMissing),
+    (Fault::ForgetsTheTurn, Broken::DeadlineMissing),
     (Fault::ForgetsTheOpenDeadline, Broken::DeadlineMissing),
     (Fault::ForgetsTheListDeadline, Broken::DeadlineMissing),
     (Fault::ForgetsTheRelist, Broken::DeadlineMissing),
@@ -89,6 +90,13 @@ const FOUND_BY: [(Fault, Broken); 74] = [
     (Fault::IgnoresRetryAfter, Broken::LossMisjudged),
     (Fault::PausesBeforeTheOtherWay, Broken::LossMisjudged),
     (Fault::IgnoresTheLoginOfACall, Broken::CloseMissing),
+    (Fault::BlamesTheServerForALack, Broken::FailuresMiscounted),
+    (Fault::BlamesTheServerForItsTurn, Broken::FailuresMiscounted),
+    (Fault::KeepsTheTokenOfALack, Broken::BucketIgnored),
+    (Fault::ForgetsTheFirstStartOfALack, Broken::BucketIgnored),
+    (Fault::HasNoPauseAfterALack, Broken::LossMisjudged),
+    (Fault::CountsAListingOfALack, Broken::HealthMiscounted),
+    (Fault::TimesAStartFromItsQueue, Broken::GenerationsDiffer),
     (Fault::ListsBeforeItsTime, Broken::ListingUndue),
     (Fault::HasNoDoubts, Broken::DoubtIgnored),
     (Fault::IgnoresChangesWhileListing, Broken::ListingForgotten),

@@ -19,6 +19,7 @@ pub(super) fn patient() -> Policy {
             size: count(2),
             refill_every: ticks(6),
         },
+        lack_pause: ticks(4),
         stable_after: ticks(6),
         call_failures: count(2),
         discovery_failures: count(2),
@@ -37,6 +38,7 @@ pub(super) fn patient() -> Policy {
         }),
         idle_stop: None,
         limits: Limits {
+            turn: ticks(5),
             open: ticks(6),
             list: ticks(4),
             close: ticks(4),

@@ -79,6 +79,7 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
     let wanted = match verdict.end {
         Some(End::Loss(Recovery::Retry | Recovery::RetryOtherwise | Recovery::RetryOnReturn)) => now,
         Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause,
+        Some(End::Loss(Recovery::RetryLack)) => return lack_judged(next, now),
         Some(End::Loss(Recovery::Login)) => {
             let asks = next.machine.state == State::Disconnected(Rest::AuthRequired);
             return ensure(asks, Broken::LossMisjudged);
@@ -122,6 +123,17 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
     next.ledger.absent = next.ledger.lost().filter(|_| awaited);
     let bounded = earliest.max(wanted) <= at && at <= latest.max(wanted);
     ensure(bounded, Broken::LossMisjudged)
+}
+
+/// A lack of this machine leads to another attempt after its own pause, whatever became of the budget.
+fn lack_judged(next: &mut World, now: Moment) -> Result<(), Broken> {
+    let State::Reconnecting(Attempt::Pausing(at, Pause::Lack)) = next.machine.state else {
+        return Err(Broken::LossMisjudged);
+    };
+    next.ledger.not_before = at;
+    next.ledger.absent = None;
+    let pause = next.machine.policy.lack_pause;
+    ensure(now + pause / 2 <= at && at <= now + pause, Broken::LossMisjudged)
 }
 
 /// The machine is where the effects left it, and where the latest wish wants it.
@@ -176,10 +188,16 @@ fn attempt_agrees(
             let token_at = ledger.token_at(&next.machine.policy.bucket);
             let honest = match pause {
                 Pause::Token => *at == token_at && *at >= ledger.not_before,
-                Pause::None | Pause::Backoff | Pause::Absent(_) => *at <= ledger.not_before.max(now),
+                Pause::None | Pause::Backoff | Pause::Lack | Pause::Absent(_) => {
+                    *at <= ledger.not_before.max(now)
+                }
             };
             ensure(honest, Broken::BucketIgnored)
         }
+        (Attempt::Queued(_, by), Some(current)) => ensure(
+            current.phase == Phase::Queued { by: *by },
+            Broken::GenerationsDiffer,
+        ),
         (Attempt::Opening(_, by), Some(current)) => ensure(
             current.phase == Phase::Dialling { by: *by },
             Broken::GenerationsDiffer,
@@ -193,7 +211,8 @@ fn attempt_agrees(
             watch_agrees(next, &opened.watch, current, now)?;
             refresh_agrees(next, &opened.refresh, current, now)
         }
-        (Attempt::Pausing(..), Some(_)) | (Attempt::Opening(..) | Attempt::Listing(..), None) => {
+        (Attempt::Pausing(..), Some(_))
+        | (Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..), None) => {
             Err(Broken::GenerationsDiffer)
         }
     }
@@ -265,7 +284,7 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
     let deadline = subject.deadline(&next.machine).map(|deadline| deadline.at);
     let current = ledger.current.as_ref();
     let of_phase = current.and_then(|current| match current.phase {
-        Phase::Dialling { by } => Some(by),
+        Phase::Queued { by } | Phase::Dialling { by } => Some(by),
         Phase::Open => current.listing,
         Phase::Listed { proof_at } => proof_at,
     });
@@ -286,7 +305,8 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         | State::PermanentlyFailed => None,
     };
     let connected = matches!(next.machine.state, State::Connected(_));
-    let open = current.is_some_and(|current| !matches!(current.phase, Phase::Dialling { .. }));
+    let open = current
+        .is_some_and(|current| !matches!(current.phase, Phase::Queued { .. } | Phase::Dialling { .. }));
     let probe = policy.probe.as_ref().filter(|_| open);
     let idle = policy.idle_stop.filter(|_| connected);
     let awaited = [

@@ -195,7 +195,7 @@ impl World {
         match &mut machine.state {
             State::Connecting(attempt) | State::Reconnecting(attempt) => match attempt {
                 Attempt::Pausing(at, _) => *at = shift(*at).max(NOW),
-                Attempt::Opening(_, by) => *by = shift(*by),
+                Attempt::Queued(_, by) | Attempt::Opening(_, by) => *by = shift(*by),
                 Attempt::Listing(opened) => {
                     shift_refresh(&mut opened.refresh, &shift);
                     shift_watch(&mut opened.watch, &shift);
@@ -281,13 +281,15 @@ fn wishes() -> [Input; 7] {
 }
 
 /// Every report but `Closed` and `Returned`, plausible or not: the machine must have an answer to all.
-fn reports(generation: Generation) -> [Input; 21] {
+fn reports(generation: Generation) -> [Input; 25] {
     [
+        Input::Begun(generation),
         Input::Opened(generation),
         Input::OpenFailed(generation, Recovery::Retry),
         Input::OpenFailed(generation, Recovery::RetryOtherwise),
         Input::OpenFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
         Input::OpenFailed(generation, Recovery::RetryOnReturn),
+        Input::OpenFailed(generation, Recovery::RetryLack),
         Input::OpenFailed(generation, Recovery::Login),
         Input::OpenFailed(generation, Recovery::GiveUp),
         Input::Listed(generation, Listing::Good { ttl: None }),
@@ -295,12 +297,14 @@ fn reports(generation: Generation) -> [Input; 21] {
         Input::Listed(generation, Listing::Unconfirmed),
         Input::ListFailed(generation, Recovery::Retry),
         Input::ListFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
+        Input::ListFailed(generation, Recovery::RetryLack),
         Input::ListFailed(generation, Recovery::Login),
         Input::ListChanged(generation),
         Input::Lost(generation),
         Input::CallAnswered(generation),
         Input::CallFailed(generation, Recovery::Retry),
         Input::CallFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
+        Input::CallFailed(generation, Recovery::RetryLack),
         Input::CallFailed(generation, Recovery::Login),
         Input::Doubted(generation),
         Input::ProbeAnswered(generation),

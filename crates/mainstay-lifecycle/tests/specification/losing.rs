@@ -315,6 +315,7 @@ fn a_dial_that_never_ends_is_closed_at_its_deadline() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
+    server.give(Input::Begun(generation));
     assert_eq!(server.pass(seconds(300) - Duration::from_nanos(1)), []);
     let effects = server.pass(Duration::from_nanos(1));
     assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));

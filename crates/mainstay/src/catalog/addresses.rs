@@ -24,7 +24,7 @@ impl Catalog {
             .iter()
             .filter(|template| fits(template.original(), uri));
         let best = fitting.rev().max_by_key(|template| literal(template.original()));
-        best.map(|template| template.server())
+        best.map(super::Offer::server)
     }
 }
 

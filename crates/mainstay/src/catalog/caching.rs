@@ -18,7 +18,8 @@ pub struct Caching {
 pub enum CacheScope {
     /// For everybody.
     Public,
-    /// For this authorization alone: it is not stored, and whoever passes it on says so.
+    /// For this authorization alone: it is stored only where this user alone can read it, and a gateway that passes it on
+    /// says so.
     Private,
 }
 
@@ -51,7 +52,7 @@ impl Caching {
         }
     }
 
-    pub(super) fn is_private(self) -> bool {
+    pub(in crate::catalog) fn is_private(self) -> bool {
         self.scope == Some(CacheScope::Private)
     }
 }

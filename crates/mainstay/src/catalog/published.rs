@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use mainstay_lifecycle::Generation;
+
 use super::hash::{CatalogHash, Hasher};
 use super::offer::{Offer, Section};
 use super::{Diagnostic, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog};
@@ -23,6 +25,8 @@ pub struct Freshness {
     pub listed_at: SystemTime,
     /// Since when the server cannot be asked; `None` while it can.
     pub stale_since: Option<SystemTime>,
+    /// The connection that listed it; `None` where it was listed by an earlier process and is known from disk.
+    pub generation: Option<Generation>,
 }
 
 impl Catalog {

@@ -123,7 +123,7 @@ impl ServerCatalog {
         &self.about
     }
 
-    /// Whether some of it is meant for this authorization alone, and so must not be stored.
+    /// Whether some of it is meant for this authorization alone, and so may be stored only where this user alone can read it.
     pub fn is_private(&self) -> bool {
         self.caching.iter().flatten().any(|said| said.is_private())
     }

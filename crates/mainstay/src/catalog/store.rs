@@ -2,13 +2,14 @@
 //!
 //! One file for each server identity, replaced atomically, readable by its owner alone. A file is a help and never a
 //! hindrance: one that is damaged, foreign, of another version or too large is ignored with a warning, as if it were
-//! not there. Everything here blocks; call it where blocking is allowed.
+//! not there. What a server marks private is kept only in a directory that this user alone can enter, and in a file that
+//! this user alone can read. Everything here blocks; call it where blocking is allowed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use super::ServerCatalog;
@@ -28,9 +29,11 @@ const EXTENSION: &str = "catalog";
 const TEMPORARY: &str = "tmp";
 
 /// A directory of stored catalogs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Store {
     dir: PathBuf,
+    /// That private catalogs are not kept here was said already.
+    warned: AtomicBool,
 }
 
 /// What is kept of one server.
@@ -75,7 +78,10 @@ impl Store {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&dir).map_err(failed("make", &dir))?;
-        Ok(Self { dir })
+        Ok(Self {
+            dir,
+            warned: AtomicBool::new(false),
+        })
     }
 
     /// What is stored under `identity`; `None` when there is nothing, or nothing that can be used.
@@ -85,6 +91,10 @@ impl Store {
             return Ok(None);
         };
         match file::decode(&bytes, identity) {
+            Ok(stored) if stored.catalog.is_private() && !self.keeps_secrets(Some(&path)) => {
+                self.remove(identity)?;
+                Ok(None)
+            }
             Ok(stored) => Ok(Some(stored)),
             Err(why) => {
                 tracing::warn!(target: STORE_TARGET, path = %path.display(), %why, "ignored a stored catalog");
@@ -93,10 +103,10 @@ impl Store {
         }
     }
 
-    /// Stores a catalog in place of the one before it. A private one is not stored, and the one before it is removed:
-    /// what it says may no longer be meant for everyone.
+    /// Stores a catalog in place of the one before it. Where others can look into the store, a private one is not stored, and
+    /// the one before it is removed: what it says may no longer be meant for everyone.
     pub(crate) fn save(&self, stored: &Stored) -> Result<(), StoreError> {
-        if stored.catalog.is_private() {
+        if stored.catalog.is_private() && !self.keeps_secrets(None) {
             return self.remove(&stored.identity);
         }
         let path = self.path(&stored.identity)?;
@@ -129,6 +139,27 @@ impl Store {
         Ok(removed)
     }
 
+    /// Whether this user alone can enter the directory, and read the file where one is given. Looked at each time: a mode may
+    /// change while the program runs. The first time that others can, a warning says so.
+    fn keeps_secrets(&self, file: Option<&Path>) -> bool {
+        let open_to_others = [Some(self.dir.as_path()), file]
+            .into_iter()
+            .flatten()
+            .find(|path| !is_for_this_user_alone(path));
+        let Some(path) = open_to_others else {
+            return true;
+        };
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: STORE_TARGET,
+                path = %path.display(),
+                "lists that servers mark private are not kept on disk: others can read it, or it is not this user's \
+                 (chmod 700)",
+            );
+        }
+        false
+    }
+
     fn path(&self, identity: &str) -> Result<PathBuf, StoreError> {
         let hex = identity.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !hex || identity.is_empty() || identity.len() > MAX_IDENTITY {
@@ -148,6 +179,21 @@ impl Store {
         written?;
         sync_dir(&self.dir)
     }
+}
+
+/// Whether it belongs to this user, and its mode lets in nobody else.
+#[cfg(unix)]
+fn is_for_this_user_alone(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    const OF_OTHERS: u32 = 0o077;
+    let user = rustix::process::geteuid().as_raw();
+    fs::metadata(path).is_ok_and(|found| found.uid() == user && found.mode() & OF_OTHERS == 0)
+}
+
+/// Where there are no modes to look at, nothing is known to be secret.
+#[cfg(not(unix))]
+fn is_for_this_user_alone(_path: &Path) -> bool {
+    false
 }
 
 /// The file's bytes; `None` when it is not there, or is nothing that `save` could have written.

@@ -173,12 +173,14 @@ fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
 
 fn policy_durations(policy: &Policy) -> Vec<(&'static str, Duration)> {
     let mut durations = vec![
+        ("limits.turn", policy.limits.turn),
         ("limits.open", policy.limits.open),
         ("limits.list", policy.limits.list),
         ("limits.close", policy.limits.close),
         ("limits.drain", policy.limits.drain),
         ("restart.bucket.refill_every", policy.bucket.refill_every),
         ("restart.stable_after", policy.stable_after),
+        ("lack_pause", policy.lack_pause),
         ("restart.backoff.ceiling", policy.backoff.ceiling()),
     ];
     // The first pause is never above the ceiling, so a zero ceiling is one mistake, not two.

@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
                 report.warning(
                     &shown,
                     name_at,
-                    Fault::new("this key of other programs is not heeded", *mend),
+                    Fault::new("this key of other programs is ignored", *mend),
                 );
             } else if !keys.foreign.contains(&written) {
                 let meant = nearest(written, keys.known.iter().copied());

@@ -30,7 +30,8 @@ pub(super) fn tools(
     let mut hidden: Vec<Glob> = patterns_after(server, scope);
     match granted(server, scope) {
         None => {}
-        Some(names) if names.is_empty() => hidden.push(Glob::new("*")),
+        // Two lists of what is shown cannot both be honoured, so nothing is shown.
+        Some(names) if names.is_empty() || view.hides() => hidden.push(Glob::new("*")),
         Some(names) => view = names.into_iter().fold(view, ToolView::include),
     }
     for field in HIDDEN.iter().filter_map(|key| fields.get(key)) {

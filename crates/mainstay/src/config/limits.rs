@@ -14,7 +14,7 @@ const MILLISECOND: f64 = 0.001;
 /// opencode's limits, in milliseconds.
 const OF_OPENCODE: Keys = Keys::only(&["startup", "request"]);
 
-/// The shortest limit that Claude Code heeds.
+/// The shortest limit that Claude Code uses.
 const SHORTEST_OF_CLAUDE_CODE: Duration = Duration::from_secs(1);
 
 /// Puts the limits of an entry on its server.
@@ -44,7 +44,7 @@ pub(super) fn limits(
         (Some(field), Some(unit)) => match limit(field, unit, report) {
             Some(limit) if host == Host::ClaudeCode && limit < SHORTEST_OF_CLAUDE_CODE => {
                 let fault = Fault::new(
-                    "Claude Code does not heed a limit below 1000 ms, so it is not heeded here",
+                    "Claude Code ignores a limit below 1000 ms, and so does Mainstay",
                     r#"set "call_timeout""#,
                 );
                 field.warning(report, fault);
@@ -55,7 +55,7 @@ pub(super) fn limits(
         },
         (Some(field), None) => {
             let fault = Fault::new(
-                "not heeded, since programs count it in seconds or in milliseconds",
+                "ignored, since programs count it in seconds or in milliseconds",
                 r#"set "call_timeout", such as "30s""#,
             );
             field.warning(report, fault);

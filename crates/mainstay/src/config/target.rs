@@ -96,7 +96,7 @@ impl StdioTarget {
 
 impl Text {
     /// A text that is shown as `shown` and used as `value`.
-    pub(super) fn hidden(value: impl Into<String>, shown: impl Into<String>) -> Self {
+    pub(crate) fn hidden(value: impl Into<String>, shown: impl Into<String>) -> Self {
         Self {
             value: value.into(),
             shown: Some(shown.into()),

@@ -11,7 +11,7 @@ use tokio::time::timeout_at;
 use super::{Asking, Connection};
 use crate::handler::{ServerRequest, decline};
 use crate::protocol::{LOG_LEVEL_KEY, RequestMeta};
-use crate::wire::{Object, RawJson, RequestError, RpcError, TimeoutKind};
+use crate::wire::{Object, Params, RawJson, RequestError, RpcError, TimeoutKind};
 
 /// Rounds of input before a server is deemed to ask for ever.
 const MAX_ROUNDS: usize = 10;
@@ -27,7 +27,7 @@ impl Connection {
         &self,
         meta: &RequestMeta,
         method: &str,
-        params: Option<RawJson>,
+        params: &Params,
         asking: &Asking,
     ) -> Result<RawJson, RequestError> {
         let capabilities = asking
@@ -40,12 +40,18 @@ impl Connection {
             None => self.reception.log_level(),
         };
         // What a caller says in the request itself counts more.
-        let level = level.filter(|_| !params.as_ref().is_some_and(has_own_level));
+        let has_own_level = || {
+            params
+                .meta()
+                .is_some_and(|meta| meta.get(LOG_LEVEL_KEY).is_some())
+        };
+        let level = level.filter(|_| !has_own_level());
         let meta = meta.of_request(capabilities.as_ref(), level);
-        let mut params = params.unwrap_or(RawJson::EMPTY_OBJECT);
+        let mut next_round: Option<Params> = None;
         for round in 0..MAX_ROUNDS {
             let options = self.options(asking).meta(meta.clone());
-            let result = self.peer.request(method, Some(params.clone()), options).await;
+            let params = next_round.as_ref().unwrap_or(params);
+            let result = self.peer.request_with(method, params, options).await;
             let result = match round {
                 0 => result?,
                 _later => result.map_err(RequestError::after_a_round)?,
@@ -56,7 +62,8 @@ impl Connection {
             let Some(needed) = InputRequired::read(method, &result) else {
                 return Ok(result);
             };
-            let Some(mut again) = Object::parse(&params) else {
+            let came = params.to_raw().unwrap_or(RawJson::EMPTY_OBJECT);
+            let Some(mut again) = Object::parse(&came) else {
                 return Ok(result);
             };
             // Each round stands for itself: what the last one carried and this one does not must go.
@@ -68,7 +75,7 @@ impl Connection {
                 Some(state) => again.set("requestState", state),
                 None => drop(again.remove("requestState")),
             }
-            params = again.to_raw();
+            next_round = Some(Params::new(Some(again.to_raw())));
         }
         let error = RpcError::new(
             INTERNAL_ERROR,
@@ -118,11 +125,6 @@ impl Connection {
         RawJson::from_value(&answers)
             .map_err(|error| RequestError::Rpc(RpcError::new(INTERNAL_ERROR, error.to_string())))
     }
-}
-
-fn has_own_level(params: &RawJson) -> bool {
-    let meta = Object::parse(params).and_then(|params| Object::parse(params.get("_meta")?));
-    meta.is_some_and(|meta| meta.get(LOG_LEVEL_KEY).is_some())
 }
 
 #[derive(Deserialize)]

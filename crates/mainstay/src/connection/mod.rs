@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::handler::ClientHandler;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::transport::{HttpFailure, SendFailure};
-use crate::wire::{Hold, Outcome, Peer, RawJson, RequestError, RequestOptions};
+use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
 
 pub(crate) use reception::{FrontDesk, Reception};
 pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS, MAX_TASKS};
@@ -102,7 +102,7 @@ impl Connection {
     pub(crate) async fn request(
         &self,
         method: &str,
-        params: Option<RawJson>,
+        params: &Params,
         asking: Asking,
     ) -> Result<RawJson, RequestError> {
         let present = self.reception.callers.enter(asking.handler.clone());
@@ -127,11 +127,14 @@ impl Connection {
     pub(crate) async fn ask(
         &self,
         method: &str,
-        params: Option<RawJson>,
+        params: &Params,
         asking: Asking,
     ) -> Result<RawJson, RequestError> {
         match &self.meta {
-            None => self.peer.request(method, params, self.options(&asking)).await,
+            None => {
+                let options = self.options(&asking);
+                self.peer.request_with(method, params, options).await
+            }
             Some(meta) => self.request_in_rounds(meta, method, params, &asking).await,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mainstay_lifecycle::Desired;
 use tokio::sync::oneshot;
 
 use super::{Fleet, Parting, builder};
@@ -26,6 +27,9 @@ pub struct Changes {
     pub enabled: Vec<String>,
     /// Servers that were disabled.
     pub disabled: Vec<String>,
+    /// Of the servers that were replaced or adjusted, those that a person has disabled: they have the new configuration, and
+    /// stay disabled until they are enabled.
+    pub still_disabled: Vec<String>,
     /// Servers with nothing changed.
     pub unchanged: Vec<String>,
 }
@@ -109,8 +113,12 @@ async fn change(server: &Server, config: ServerConfig, changes: &mut Changes) {
         (true, false) => changes.disabled.push(name),
         (true, true) | (false, false) => {}
     }
+    let is_wanted = config.enabled();
     // A keeper that is gone belongs to a fleet that is closed: nothing is left to change.
     let _ = server
         .command(|taken| Command::Configure(Box::new(config), taken))
         .await;
+    if is_wanted && server.status().desired == Desired::Disabled {
+        changes.still_disabled.push(server.name().to_owned());
+    }
 }

@@ -1,6 +1,7 @@
 //! How a fleet is made.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -10,8 +11,9 @@ use arc_swap::ArcSwap;
 use super::{Fleet, Inner, Shared};
 use crate::catalog::{Publisher, STORE_TARGET, Store};
 use crate::config::ServerConfig;
-use crate::event::EventLog;
+use crate::event::{EventLog, Events};
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
+use crate::keeper::turns::Turns;
 use crate::keeper::{Inbox, Keeper};
 use crate::process::Curfew;
 use crate::protocol::{Introduction, named};
@@ -25,6 +27,26 @@ pub struct FleetBuilder {
     client: Option<(String, String)>,
     introduction: Option<Introduction>,
     store: Option<PathBuf>,
+    turns: Option<Turns>,
+    early: EarlyEvents,
+}
+
+/// The events of the fleet to come, where somebody subscribed already. A clone makes another fleet, with events of its own.
+#[derive(Default)]
+struct EarlyEvents(Option<Arc<EventLog>>);
+
+impl Clone for EarlyEvents {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
+}
+
+/// Two servers of a fleet have the same name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("two servers have the name {name:?}")]
+pub struct DuplicateName {
+    /// The name.
+    pub name: String,
 }
 
 impl FleetBuilder {
@@ -65,6 +87,15 @@ impl FleetBuilder {
         self
     }
 
+    /// How many servers start their processes at one time (default: two for each processor, at least four, for all fleets of
+    /// this process together). The others wait for their turn: those that a call waits for come first, lazy ones last. A turn
+    /// ends when its server is up or has failed, when its processes are idle, and after 10 s at the latest.
+    #[must_use]
+    pub fn starts_at_once(mut self, limit: NonZeroUsize) -> Self {
+        self.turns = Some(Turns::new(limit.get()));
+        self
+    }
+
     /// Keeps nothing on disk, and reads nothing from there.
     #[must_use]
     pub fn without_store(mut self) -> Self {
@@ -72,8 +103,33 @@ impl FleetBuilder {
         self
     }
 
+    /// Every change of state from the birth of the fleet on: [`Fleet::events`] begins later, when the first servers have
+    /// changed their state already.
+    pub fn events(&mut self) -> Events {
+        self.early
+            .0
+            .get_or_insert_with(|| Arc::new(EventLog::new()))
+            .subscribe()
+    }
+
+    /// Starts the fleet, as [`start`](Self::start) does, unless two servers have the same name: then nothing is started.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn try_start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Result<Fleet, DuplicateName> {
+        let servers: Vec<ServerConfig> = servers.into_iter().collect();
+        let mut names = BTreeSet::new();
+        match servers.iter().find(|server| !names.insert(server.name())) {
+            Some(twice) => Err(DuplicateName {
+                name: twice.name().to_owned(),
+            }),
+            None => Ok(self.start(servers)),
+        }
+    }
+
     /// Starts the fleet. Returns at once: each server comes up in its own time and delays no other. Where two servers
-    /// have the same name, the first one counts.
+    /// have the same name, the first one counts and the other is an error in the log;
+    /// [`try_start`](Self::try_start) refuses both.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -93,15 +149,19 @@ impl FleetBuilder {
             introduction,
             is_for_another,
             handler,
-            events: EventLog::new(),
+            events: self.early.0.unwrap_or_else(|| Arc::new(EventLog::new())),
             publisher: Mutex::new(publisher),
             store: self.store.as_deref().and_then(open_store),
+            turns: self.turns.unwrap_or_else(Turns::of_this_process),
             curfew: Curfew::default(),
         });
         let mut kept = BTreeMap::new();
         let mut identities = BTreeSet::new();
         for config in servers {
             let name: Arc<str> = config.name().into();
+            if kept.contains_key(&name) {
+                tracing::error!(server = %name, "two servers have this name; the second one is not started");
+            }
             identities.insert(shared.stored_as(&config.identity()));
             kept.entry(name).or_insert_with(|| keep(&shared, &config));
         }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 pub use apply::Changes;
-pub use builder::FleetBuilder;
+pub use builder::{DuplicateName, FleetBuilder};
 pub use close::{CloseReport, ClosedServer};
 pub(crate) use shared::Shared;
 pub use startup::StartupError;
@@ -80,7 +80,7 @@ impl Fleet {
         self.0.catalog.renewed()
     }
 
-    /// Every change of state from now on.
+    /// Every change of state from now on. For those since the birth of the fleet see [`FleetBuilder::events`].
     pub fn events(&self) -> Events {
         self.0.shared.events.subscribe()
     }

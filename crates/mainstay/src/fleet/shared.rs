@@ -6,6 +6,7 @@ use crate::catalog::{Publisher, Store};
 use crate::config::Identity;
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
+use crate::keeper::turns::Turns;
 use crate::process::Curfew;
 use crate::protocol::Introduction;
 
@@ -14,10 +15,12 @@ pub(crate) struct Shared {
     pub(crate) introduction: Introduction,
     /// Whether that is a client of somebody else's, which the servers may show other tools than they would show Mainstay.
     pub(crate) is_for_another: bool,
-    pub(crate) events: EventLog,
+    pub(crate) events: Arc<EventLog>,
     /// Writers of the published catalog take turns; readers never come here.
     pub(crate) publisher: Mutex<Publisher>,
     pub(crate) store: Option<Arc<Store>>,
+    /// Who may start a process now.
+    pub(crate) turns: Turns,
     /// Called when the fleet is closed.
     pub(crate) curfew: Curfew,
 }

@@ -63,7 +63,7 @@ impl Drop for Custody {
     }
 }
 
-async fn keep(dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiver<Manner>) {
+async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiver<Manner>) {
     for task in before {
         // However it ended, what it owned is gone.
         let _ = task.await;
@@ -152,7 +152,11 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
     let Some(process) = tree.filter(|_| error.is_loss()) else {
         let message = dial.explain(error) + &noise::say(slot.noise.of(generation).as_deref());
         let trouble = Trouble::new(slot, Some(generation), message).mended_by(recovery);
-        return Arc::new(trouble.asking_for(error.challenge()).over_http(error.http()));
+        return Arc::new(
+            trouble
+                .asking_for(error.challenge())
+                .over_http(slot, error.http()),
+        );
     };
     let exit = timeout(TOGETHER, process.exited()).await.ok();
     if exit.is_some() {

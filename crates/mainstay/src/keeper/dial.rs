@@ -9,14 +9,17 @@ use std::time::Duration;
 use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::inbox::Report;
 use super::recovery;
 use super::signs::Signs;
 use super::tree::Tree;
+use super::turns::{self, Turn, Waiter};
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
 use crate::process::{InputGauge, Ladder, Process, SpawnError, Spec};
 use crate::protocol::{Approach, Dialect, Era, Far, HandshakeError, INITIALIZE_NEXT, greet};
+use crate::redaction::Redaction;
 use crate::server::{Settings, Slot};
 use crate::transport::http::{Challenge, HttpConfigError};
 use crate::transport::{HttpFailure, Limits, Lines, Transport};
@@ -136,6 +139,7 @@ impl DialError {
                 Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded) => Lesson::Doubt,
                 Some(
                     HttpFailure::ConnectFailed { .. }
+                    | HttpFailure::LocalLack { .. }
                     | HttpFailure::AuthRequired { .. }
                     | HttpFailure::Throttled { .. }
                     | HttpFailure::NoCredential { .. },
@@ -221,6 +225,8 @@ impl DialError {
 pub(crate) struct Dial {
     pub(crate) slot: Arc<Slot>,
     pub(crate) generation: Generation,
+    /// Its place among those that want to start, where it starts a process.
+    pub(crate) place: Option<Waiter>,
     pub(crate) clock: Clock,
     /// What an earlier connection found out.
     pub(crate) dialect: Option<Dialect>,
@@ -230,7 +236,12 @@ pub(crate) struct Dial {
 impl Dial {
     /// Opens the connection. The process is in `tree` from the moment it is on its way, so that whoever drops this future
     /// still owns what it started.
-    pub(crate) async fn open(&self, tree: &mut Tree) -> Result<Connection, DialError> {
+    pub(crate) async fn open(&mut self, tree: &mut Tree) -> Result<Connection, DialError> {
+        let mut turn = match self.place.take() {
+            Some(place) => place.turn().await,
+            None => None,
+        };
+        self.slot.inbox.report(Report::Begun(self.generation));
         let settings = self.slot.settings.load_full();
         let way = Way {
             settings: &settings,
@@ -238,7 +249,7 @@ impl Dial {
             sse: false,
         };
         match settings.target() {
-            Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree).await,
+            Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree, &mut turn).await,
             Target::Http(http) => self.open_http(http, &way, tree).await,
         }
     }
@@ -296,25 +307,33 @@ impl Dial {
             ..*way
         };
         match (target.kind(), self.dialect) {
-            (HttpKind::Sse, _) | (HttpKind::Auto, Some(Dialect::LegacySse)) => self.greeted(&sse, tree).await,
-            (HttpKind::Streamable, _) => self.greeted(way, tree).await,
+            (HttpKind::Sse, _) | (HttpKind::Auto, Some(Dialect::LegacySse)) => {
+                self.greeted(&sse, tree, &mut None).await
+            }
+            (HttpKind::Streamable, _) => self.greeted(way, tree, &mut None).await,
             (HttpKind::Auto, None | Some(Dialect::Legacy | Dialect::Modern)) => {
-                let error = match self.greeted(way, tree).await {
+                let error = match self.greeted(way, tree, &mut None).await {
                     Err(error) if error.suggests_sse() && way.admits(Era::Legacy) => error,
                     done => return done,
                 };
                 // Where there is no stream either, the answer of the newer transport says more.
-                let answer = self.greeted(&sse, tree).await;
+                let answer = self.greeted(&sse, tree, &mut None).await;
                 answer.map_err(|of_sse| if of_sse.denies_sse() { error } else { of_sse })
             }
         }
     }
 
-    async fn greeted(&self, way: &Way<'_>, tree: &mut Tree) -> Result<Connection, DialError> {
+    /// Opens one transport and shakes hands. The turn to start, where there is one, is given back when that is done, or sooner.
+    async fn greeted(
+        &self,
+        way: &Way<'_>,
+        tree: &mut Tree,
+        turn: &mut Option<Turn>,
+    ) -> Result<Connection, DialError> {
         let settings = way.settings;
         let hard_limit = settings.policy().limits.open;
         let started = Instant::now();
-        let (transport, input) = self.transport(way, tree).await?;
+        let (transport, input) = turns::holding(turn, self.transport(way, tree)).await?;
         let reception = Arc::new(Reception::new(self.slot.clone(), self.generation));
         let peer = Peer::start(transport, Arc::new(FrontDesk(reception.clone())));
         let hanging_up = HangUp(Some(peer.clone()));
@@ -324,7 +343,7 @@ impl Dial {
         let has_unread = || input.as_ref().is_some_and(InputGauge::has_unread);
         let far = Far {
             has_unread: &has_unread,
-            starts_anew: match settings.target() {
+            starts_new_process: match settings.target() {
                 Target::Stdio(_) | Target::Custom(_) => true,
                 Target::Http(_) => false,
             },
@@ -336,7 +355,7 @@ impl Dial {
             far,
             last + Duration::from_secs(1),
         );
-        let mut signs = Signs::new(self, settings, tree.process());
+        let mut signs = Signs::new(self, settings, tree.process(), turn.take());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
             () = signs.cease() => None,
@@ -346,6 +365,7 @@ impl Dial {
             Some(Err(_)) => return Err(TooSlow::new(hard_limit, signs.program()).into()),
             None => return Err(DialError::Silent(settings.startup_timeout())),
         };
+        drop(signs);
         let pid = tree.process().map(Process::pid);
         let dialect = if way.sse {
             Dialect::LegacySse
@@ -375,7 +395,9 @@ impl Dial {
         match way.settings.target() {
             Target::Stdio(stdio) => {
                 let (generation, ring) = (self.generation.0, self.slot.stderr.clone());
-                let (stdin, stdout) = tree.start(spec(stdio), generation, ring).await?;
+                let (stdin, stdout) = tree
+                    .start(spec(stdio, way.settings.redaction()), generation, ring)
+                    .await?;
                 let gauge = InputGauge::of(&stdin);
                 Ok((
                     Box::new(Lines::new(stdout, stdin, Limits::default())),
@@ -397,7 +419,7 @@ impl Dial {
     }
 }
 
-fn spec(target: &StdioTarget) -> Spec {
+fn spec(target: &StdioTarget, redaction: &Arc<Redaction>) -> Spec {
     let env = target
         .env()
         .iter()
@@ -407,6 +429,7 @@ fn spec(target: &StdioTarget) -> Spec {
         args: target.args().iter().map(|arg| arg.value().into()).collect(),
         env: env.collect(),
         cwd: target.cwd().map(Into::into),
+        redaction: redaction.clone(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The effects of the machine, started one by one. Nothing here waits.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use mainstay_lifecycle::{
@@ -11,10 +12,12 @@ use super::custody::Custody;
 use super::dial::{Dial, DialError, Lesson, TooSlow};
 use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
+use super::turns::{Rank, Waiter};
 use super::{Keeper, Report, draw, listing};
+use crate::config::Target;
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
-use crate::server::{Reason, StartProgress, Status, TransportKind};
+use crate::server::{Reason, StartProgress, StartStage, Status, TransportKind};
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
@@ -56,8 +59,13 @@ impl Keeper {
     fn open(&mut self, generation: Generation) {
         self.spare = draw();
         self.starts += 1;
+        let place = self.enter_queue();
+        self.ticket = place.as_ref().map(Waiter::ticket);
+        let waits = place.as_ref().is_some_and(|place| !place.is_first());
+        self.start = waits.then(|| (generation, StartProgress::new(StartStage::Waiting)));
         let dial = Dial {
             slot: self.slot.clone(),
+            place,
             generation,
             clock: self.clock,
             dialect: self.dialect,
@@ -65,6 +73,23 @@ impl Keeper {
         };
         let before = std::mem::take(&mut self.abandoned);
         self.custodies.insert(generation, Custody::start(dial, before));
+    }
+
+    /// A place among the servers that want to start a process. An address that is reached takes none: it costs nothing here.
+    fn enter_queue(&self) -> Option<Waiter> {
+        let settings = self.slot.settings.load();
+        match settings.target() {
+            Target::Stdio(_) => {}
+            Target::Http(_) | Target::Custom(_) => return None,
+        }
+        let rank = if self.slot.waiting.load(Ordering::Relaxed) > 0 {
+            Rank::Demanded
+        } else if settings.lazy() || settings.policy().idle_stop.is_some() {
+            Rank::Lazy
+        } else {
+            Rank::Wanted
+        };
+        Some(self.slot.shared.turns.enter(rank))
     }
 
     /// Detach, then close: callers lose the connection before its teardown begins.
@@ -173,9 +198,16 @@ impl Keeper {
         let message = match cause {
             Cause::OpenFailed => "the connection could not be opened".to_owned(),
             Cause::OpenTimedOut => {
-                let doing = self.start.as_ref().filter(|(of, _)| Some(*of) == generation);
-                let doing = doing.and_then(|(_, progress)| progress.program.as_deref());
-                DialError::TooSlow(TooSlow::new(policy.limits.open, doing)).to_string()
+                let start = self.start.as_ref().filter(|(of, _)| Some(*of) == generation);
+                match start.map(|(_, progress)| progress) {
+                    Some(progress) if progress.stage == StartStage::Waiting => {
+                        format!("its turn to start did not come within {:?}", policy.limits.turn)
+                    }
+                    progress => {
+                        let program = progress.and_then(|progress| progress.program.as_deref());
+                        DialError::TooSlow(TooSlow::new(policy.limits.open, program)).to_string()
+                    }
+                }
             }
             Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
             Cause::Lost => "the connection ended".to_owned(),
@@ -236,6 +268,20 @@ impl Keeper {
             }),
             transport: live
                 .map(|connection| TransportKind::of(self.slot.settings.load().target(), connection.dialect)),
+            session: live
+                .and_then(|connection| connection.peer.session())
+                .map(Arc::from),
+            last_success: self.slot.last_success(),
+            call_failures: match state {
+                State::Connected(live) => live.call_failures(),
+                State::Disabled
+                | State::Connecting(_)
+                | State::Reconnecting(_)
+                | State::Disabling
+                | State::Disconnected(_)
+                | State::PermanentlyFailed => 0,
+            },
+            removed: false,
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),
@@ -250,8 +296,8 @@ impl Keeper {
     fn start_progress(&self) -> Option<&StartProgress> {
         let (generation, progress) = self.start.as_ref()?;
         match self.machine.state() {
-            State::Connecting(Attempt::Opening(current, _))
-            | State::Reconnecting(Attempt::Opening(current, _)) => {
+            State::Connecting(Attempt::Queued(current, _) | Attempt::Opening(current, _))
+            | State::Reconnecting(Attempt::Queued(current, _) | Attempt::Opening(current, _)) => {
                 (current == generation).then_some(progress)
             }
             State::Connecting(Attempt::Pausing(..) | Attempt::Listing(_))

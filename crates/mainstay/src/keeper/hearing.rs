@@ -15,6 +15,7 @@ impl Keeper {
     pub(super) fn hear(&mut self, report: Report) -> Input {
         let current = self.machine.state().generation();
         match report {
+            Report::Begun(generation) => Input::Begun(generation),
             Report::Opened(connection) => {
                 let generation = connection.generation;
                 if current == Some(generation) {
@@ -37,7 +38,8 @@ impl Keeper {
             }
             Report::Listed(generation, catalog) => {
                 let worth = if current == Some(generation) {
-                    self.last_good.take(&self.slot, *catalog, self.dialect)
+                    self.last_good
+                        .take(&self.slot, generation, *catalog, self.dialect)
                 } else {
                     Listing::Good { ttl: None }
                 };
@@ -48,12 +50,12 @@ impl Keeper {
             }
             Report::ListFailed(generation, error) => {
                 if current == Some(generation) {
-                    tracing::warn!(server = %self.slot.name, generation = generation.0, %error, "listing failed");
                     let noise = noise::say(self.slot.noise.of(generation).as_deref());
                     let message = format!("listing failed: {error}{noise}");
                     let trouble = Trouble::new(&self.slot, Some(generation), message)
                         .asking_for(error.challenge())
-                        .over_http(error.http());
+                        .over_http(&self.slot, error.http());
+                    tracing::warn!(server = %self.slot.name, generation = generation.0, error = %trouble.message, "listing failed");
                     self.listings.failed = self.listings.started;
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);

@@ -68,6 +68,8 @@ pub(crate) struct Ending {
 
 /// What happened to a connection.
 pub(crate) enum Report {
+    /// Its turn to start has come.
+    Begun(Generation),
     Opened(Arc<Connection>),
     OpenFailed(Generation, Box<DialError>, Arc<Trouble>),
     Listed(Generation, Box<ServerCatalog>),
@@ -126,6 +128,7 @@ impl Inbox {
 impl std::fmt::Debug for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, generation) = match self {
+            Self::Begun(generation) => ("begun", *generation),
             Self::Opened(connection) => ("opened", connection.generation),
             Self::OpenFailed(generation, ..) => ("open_failed", *generation),
             Self::Listed(generation, _) => ("listed", *generation),

@@ -116,7 +116,7 @@ async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Re
             deadline: Some(deadline.min(Instant::now() + PAGE_TIMEOUT)),
             ..Asking::default()
         };
-        let page = match connection.ask(method, params, asking).await {
+        let page = match connection.ask(method, &params.into(), asking).await {
             Ok(page) => page,
             // A server may declare resources and know nothing of templates.
             Err(RequestError::Rpc(error)) if error.code() == METHOD_NOT_FOUND => {

@@ -18,6 +18,7 @@ mod signs;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub(crate) mod turns;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +44,7 @@ use custody::Custody;
 use knocking::Knocking;
 use login::LoginWatch;
 use published::LastGood;
+use turns::Ticket;
 
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
@@ -90,6 +92,8 @@ pub(crate) struct Keeper {
     /// What the report that is being handled says went wrong.
     told: Option<Arc<Trouble>>,
     last_stop: Option<Stopped>,
+    /// The place of the generation that waits for its turn to start.
+    ticket: Option<Ticket>,
     /// What the generation does that was started last.
     start: Option<(Generation, StartProgress)>,
     since: SystemTime,
@@ -135,6 +139,7 @@ impl Keeper {
             trouble: None,
             told: None,
             last_stop: None,
+            ticket: None,
             start: None,
             since: SystemTime::now(),
             starts: 0,
@@ -175,6 +180,8 @@ impl Keeper {
         let ending = Ending {
             stopped: self.last_stop.take(),
         };
+        // Whoever learns of the end finds the keeper gone.
+        self.inbox.close();
         for reply in self.stopping.drain(..) {
             let _ = reply.send(ending.clone());
         }
@@ -272,6 +279,9 @@ impl Keeper {
                 None
             }
             Command::Demand => {
+                if let Some(ticket) = self.ticket {
+                    self.slot.shared.turns.promote(ticket);
+                }
                 self.take(Input::Demand);
                 None
             }
@@ -407,6 +417,7 @@ fn what_hangs(timer: Timer) -> Option<Cause> {
         Timer::List => Some(Cause::ListingFailed),
         Timer::Answer => Some(Cause::ProbesMissed),
         Timer::Close
+        | Timer::Turn
         | Timer::Start
         | Timer::Relist
         | Timer::Expiry

@@ -3,11 +3,12 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use mainstay_lifecycle::Listing;
+use mainstay_lifecycle::{Generation, Listing};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::catalog::{Doubt, Freshness, Publisher, Replacement, STORE_TARGET, ServerCatalog, Stored};
+use crate::config::Target;
 use crate::protocol::Dialect;
 use crate::server::Slot;
 
@@ -19,6 +20,8 @@ const SAVING: Duration = Duration::from_secs(1);
 pub(super) struct LastGood {
     catalog: Option<Arc<ServerCatalog>>,
     listed_at: Option<SystemTime>,
+    /// The connection that listed it, in this process.
+    generation: Option<Generation>,
     stale_since: Option<SystemTime>,
     /// Lists that came back empty and wait for a second listing.
     doubt: Doubt,
@@ -68,7 +71,13 @@ impl LastGood {
     }
 
     /// Takes a fresh listing: publishes it, or asks for a second one where it came back empty.
-    pub(super) fn take(&mut self, slot: &Slot, fresh: ServerCatalog, dialect: Option<Dialect>) -> Listing {
+    pub(super) fn take(
+        &mut self,
+        slot: &Slot,
+        generation: Generation,
+        fresh: ServerCatalog,
+        dialect: Option<Dialect>,
+    ) -> Listing {
         let doubt = std::mem::take(&mut self.doubt);
         let catalog = match Replacement::decide(self.catalog.as_deref(), fresh, &doubt) {
             Replacement::Confirm(doubt) => {
@@ -82,6 +91,7 @@ impl LastGood {
         }
         self.catalog = Some(catalog.clone());
         self.listed_at = Some(SystemTime::now());
+        self.generation = Some(generation);
         self.stale_since = None;
         slot.catalog.store(Some(catalog.clone()));
         self.publish(slot);
@@ -130,6 +140,7 @@ impl LastGood {
             let freshness = Freshness {
                 listed_at,
                 stale_since: self.stale_since,
+                generation: self.generation,
             };
             publisher(slot).set(
                 &slot.name,
@@ -144,6 +155,10 @@ impl LastGood {
         let Some(store) = slot.shared.store.clone() else {
             return;
         };
+        let settings = slot.settings.load();
+        // Who asks is part of the identity, except where a provider says it: then a private list may be another person's.
+        let of_provider = matches!(settings.target(), Target::Http(target) if target.has_provider());
+        let forgotten = catalog.is_private() && of_provider;
         let stored = Stored {
             identity: slot.shared.stored_as(slot.settings.load().identity()),
             server: slot.name.to_string(),
@@ -156,7 +171,14 @@ impl LastGood {
             if let Some(before) = before {
                 let _ = before.await;
             }
-            let saved = tokio::task::spawn_blocking(move || store.save(&stored)).await;
+            let saved = tokio::task::spawn_blocking(move || {
+                if forgotten {
+                    store.remove(&stored.identity)
+                } else {
+                    store.save(&stored)
+                }
+            })
+            .await;
             if let Ok(Err(error)) = saved {
                 tracing::warn!(target: STORE_TARGET, %error, "the catalog could not be stored");
             }

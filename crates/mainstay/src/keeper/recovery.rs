@@ -6,6 +6,8 @@ use mainstay_lifecycle::Recovery;
 
 use super::dial::DialError;
 use super::listing::ListError;
+use crate::lack::Lack;
+use crate::process::SpawnError;
 use crate::protocol::HandshakeError;
 use crate::transport::http::Challenge;
 use crate::transport::{End, HttpFailure};
@@ -28,6 +30,8 @@ pub(crate) enum Consequence {
 pub(crate) fn of_dial(error: &DialError) -> Recovery {
     match error {
         DialError::Spawn(error) if error.is_permanent() => Recovery::GiveUp,
+        DialError::Spawn(SpawnError::Lacking { .. }) => Recovery::RetryLack,
+        DialError::Connect(error) if Lack::of(error).is_some() => Recovery::RetryLack,
         DialError::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_)) => {
             Recovery::GiveUp
         }
@@ -102,6 +106,9 @@ fn of_opening(error: &RequestError) -> Recovery {
     if challenge(error).is_some() {
         return Recovery::Login;
     }
+    if let Some(HttpFailure::LocalLack { .. }) = http(error) {
+        return Recovery::RetryLack;
+    }
     match http(error).map_or_else(|| of_call(error), of_http) {
         Consequence::Counts(recovery) => recovery,
         Consequence::Nothing | Consequence::Seen | Consequence::Doubt => Recovery::Retry,
@@ -129,6 +136,7 @@ fn of_http(failure: &HttpFailure) -> Consequence {
         HttpFailure::Status {
             status: 400..=499, ..
         } => Consequence::Nothing,
+        HttpFailure::LocalLack { .. } => Consequence::Nothing,
         HttpFailure::SessionLost { .. } => Consequence::Seen,
         HttpFailure::Broken { .. } | HttpFailure::StreamEnded | HttpFailure::ConnectFailed { .. } => {
             Consequence::Doubt

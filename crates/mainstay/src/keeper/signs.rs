@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use super::dial::Dial;
+use super::turns::{TURN_LIMIT, Turn};
 use crate::process::{Activity, Observer, Process};
 use crate::server::{Settings, Slot, StartProgress, StartStage};
 
@@ -34,11 +35,18 @@ pub(super) struct Signs {
     observer: Option<Observer>,
     is_package_runner: bool,
     progress: StartProgress,
+    /// Its turn to start, and until when it may keep it.
+    turn: Option<(Turn, Instant)>,
 }
 
 impl Signs {
     /// Begins with a sign of life: the server was started.
-    pub(super) fn new(dial: &Dial, settings: &Settings, process: Option<&Process>) -> Self {
+    pub(super) fn new(
+        dial: &Dial,
+        settings: &Settings,
+        process: Option<&Process>,
+        turn: Option<Turn>,
+    ) -> Self {
         let progress = StartProgress::new(StartStage::Starting);
         dial.slot.inbox.progress(dial.generation, progress.clone());
         Self {
@@ -49,6 +57,7 @@ impl Signs {
             observer: process.map(Process::observer),
             is_package_runner: settings.is_package_runner(),
             progress,
+            turn: turn.map(|turn| (turn, Instant::now() + TURN_LIMIT)),
         }
     }
 
@@ -72,6 +81,7 @@ impl Signs {
                 sleep_until(due).await;
                 continue;
             }
+            self.turn.take_if(|(_, until)| *until <= Instant::now());
             // The last look comes when the time is over: what was done since the one before still counts.
             sleep_until(next_look.min(due)).await;
             self.look().await;
@@ -99,6 +109,9 @@ impl Signs {
         self.observer = Some(observer);
         if activity.is_busy {
             self.worked = Instant::now();
+        } else {
+            // One that waits for something takes no processor time from the others.
+            self.turn = None;
         }
         self.show(activity);
     }

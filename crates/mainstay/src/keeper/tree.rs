@@ -122,6 +122,7 @@ mod tests {
             args: server.args().into_iter().map(Into::into).collect(),
             env: std::collections::BTreeMap::new(),
             cwd: None,
+            redaction: Default::default(),
         }
     }
 

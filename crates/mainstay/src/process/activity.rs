@@ -115,6 +115,8 @@ impl Census {
             return Arc::clone(census);
         }
         let processes = scan::processes()
+            .into_iter()
+            .flatten()
             .filter_map(|pid| Some((pid.as_raw_nonzero().get(), scan::stat(pid)?)))
             .collect();
         let at = Instant::now();

@@ -28,10 +28,22 @@ impl Marker {
         &self.0
     }
 
-    /// The marker as it stands in `/proc/<pid>/environ`, with the end of the entry, so that `.1` does not match `.12`.
-    pub(super) fn entry(&self) -> Vec<u8> {
-        format!("{VARIABLE}={}\0", self.0).into_bytes()
+    /// Whether this is what a process carries, by what follows [`prefix`] in its environment. All of it counts: `.1` is not
+    /// the beginning of `.12`.
+    pub(super) fn is(&self, value: &str) -> bool {
+        self.number() == value
     }
+
+    /// What tells this marker from the others of this program.
+    pub(super) fn number(&self) -> &str {
+        let dot = fleet_token().len() + 1;
+        &self.0[dot..]
+    }
+}
+
+/// How the marker of each tree of this program begins, as it stands in `/proc/<pid>/environ`.
+pub(super) fn prefix() -> Vec<u8> {
+    format!("{VARIABLE}={}.", fleet_token()).into_bytes()
 }
 
 impl fmt::Display for Marker {

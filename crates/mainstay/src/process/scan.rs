@@ -5,6 +5,8 @@
 
 pub(super) use imp::{bytes_moved, processes, stat};
 
+use std::io;
+
 use memchr::memmem::Finder;
 use rustix::process::Pid;
 
@@ -58,9 +60,9 @@ pub(super) fn group_of(pid: Pid) -> Option<i32> {
     stat(pid).map(|stat| stat.group)
 }
 
-/// Looks for one environment entry in other processes, with one buffer for all of them.
+/// Reads the markers of other processes, with one buffer for all of them.
 pub(super) struct Search {
-    entry: Finder<'static>,
+    prefix: Finder<'static>,
     buffer: Box<[u8; WINDOW]>,
 }
 
@@ -68,35 +70,47 @@ pub(super) struct Search {
 const WINDOW: usize = 16 * 1024;
 
 impl Search {
-    pub(super) fn new(entry: &[u8]) -> Self {
-        debug_assert!(!entry.is_empty() && entry.len() < WINDOW / 2);
+    /// For entries that begin with `prefix`; what follows up to the end of the entry is short.
+    pub(super) fn new(prefix: &[u8]) -> Self {
+        debug_assert!(!prefix.is_empty() && prefix.len() < WINDOW / 4);
         Self {
-            entry: Finder::new(entry).into_owned(),
+            prefix: Finder::new(prefix).into_owned(),
             buffer: Box::new([0; WINDOW]),
         }
     }
 
-    /// Whether the process carries the entry; `None` if its environment may not be read, which is so for the processes
-    /// of other users, and for the few that hide theirs. That of a zombie is empty.
-    pub(super) fn carried_by(&mut self, pid: Pid) -> Option<bool> {
+    /// What follows the prefix in the environment of the process, if it has such an entry. Fails if its environment may not be
+    /// read, which is so for the processes of other users, and for the few that hide theirs. That of a zombie is empty.
+    pub(super) fn value_of(&mut self, pid: Pid) -> io::Result<Option<String>> {
         let mut environ = imp::environ(pid)?;
-        Some(self.found_in(&mut environ))
+        Ok(self.value_in(&mut environ))
     }
 
-    fn found_in(&mut self, environ: &mut impl std::io::Read) -> bool {
+    fn value_in(&mut self, environ: &mut impl io::Read) -> Option<String> {
         let mut kept = 0;
         loop {
             let read = match environ.read(&mut self.buffer[kept..]) {
-                Ok(0) | Err(_) => return false,
+                Ok(0) | Err(_) => return None,
                 Ok(read) => read,
             };
             let filled = kept + read;
-            if self.entry.find(&self.buffer[..filled]).is_some() {
-                return true;
-            }
-            // The entry may lie across two reads: keep as much as could be its beginning.
-            kept = filled.min(self.entry.needle().len() - 1);
-            self.buffer.copy_within(filled - kept..filled, 0);
+            let length = self.prefix.needle().len();
+            let keep_from = match self.prefix.find(&self.buffer[..filled]) {
+                Some(at) => {
+                    let rest = &self.buffer[at + length..filled];
+                    if let Some(end) = memchr::memchr(0, rest) {
+                        return Some(String::from_utf8_lossy(&rest[..end]).into_owned());
+                    }
+                    if rest.len() > WINDOW / 4 {
+                        return None;
+                    }
+                    at
+                }
+                // The prefix may lie across two reads: keep as much as could be its beginning.
+                None => filled - filled.min(length - 1),
+            };
+            self.buffer.copy_within(keep_from..filled, 0);
+            kept = filled - keep_from;
         }
     }
 }
@@ -104,7 +118,7 @@ impl Search {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod imp {
     use std::fs::{self, File};
-    use std::io::Read;
+    use std::io::{self, Read};
 
     use rustix::process::Pid;
 
@@ -113,9 +127,9 @@ mod imp {
     /// How much of what is said of a process is read: more than goes before the time of its start, however long its name.
     const STAT: usize = 512;
 
-    pub(in super::super) fn processes() -> impl Iterator<Item = Pid> {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+    pub(in super::super) fn processes() -> io::Result<impl Iterator<Item = Pid>> {
+        let entries = fs::read_dir("/proc")?.flatten();
+        Ok(entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)))
     }
 
     pub(in super::super) fn stat(pid: Pid) -> Option<Stat> {
@@ -139,17 +153,19 @@ mod imp {
             .sum()
     }
 
-    pub(super) fn environ(pid: Pid) -> Option<File> {
-        File::open(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()
+    pub(super) fn environ(pid: Pid) -> io::Result<File> {
+        File::open(format!("/proc/{}/environ", pid.as_raw_nonzero()))
     }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod imp {
+    use std::io;
+
     use rustix::process::Pid;
 
-    pub(in super::super) fn processes() -> impl Iterator<Item = Pid> {
-        std::iter::empty()
+    pub(in super::super) fn processes() -> io::Result<impl Iterator<Item = Pid>> {
+        Ok(std::iter::empty())
     }
 
     pub(in super::super) fn stat(_: Pid) -> Option<super::Stat> {
@@ -160,8 +176,8 @@ mod imp {
         0
     }
 
-    pub(super) fn environ(_: Pid) -> Option<std::io::Empty> {
-        None
+    pub(super) fn environ(_: Pid) -> io::Result<io::Empty> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -190,22 +206,23 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_found_wherever_a_read_cuts_it() {
+    fn a_value_is_read_wherever_a_read_cuts_its_entry() {
         let entry = b"MAINSTAY_TREE=0123.4\0";
         for before in WINDOW - entry.len() - 1..=WINDOW + 1 {
             let mut environ = vec![b'x'; before];
             environ.extend_from_slice(entry);
             environ.extend_from_slice(b"HOME=/\0");
-            assert!(
-                Search::new(entry).found_in(&mut environ.as_slice()),
-                "not found after {before} bytes"
-            );
+            let value = Search::new(b"MAINSTAY_TREE=0123.").value_in(&mut environ.as_slice());
+            assert_eq!(value.as_deref(), Some("4"), "after {before} bytes");
         }
     }
 
     #[test]
-    fn an_entry_that_only_begins_alike_is_not_found() {
-        let environ = b"A=b\0MAINSTAY_TREE=0123.45\0".repeat(2_000);
-        assert!(!Search::new(b"MAINSTAY_TREE=0123.4\0").found_in(&mut environ.as_slice()));
+    fn a_value_without_an_end_and_a_prefix_that_only_begins_alike_are_not_found() {
+        let mut search = Search::new(b"MAINSTAY_TREE=0123.");
+        let environ = b"A=b\0MAINSTAY_TREE=0124.45\0".repeat(2_000);
+        assert_eq!(search.value_in(&mut environ.as_slice()), None);
+        let endless = [&b"MAINSTAY_TREE=0123."[..], &vec![b'9'; 3 * WINDOW]].concat();
+        assert_eq!(search.value_in(&mut endless.as_slice()), None);
     }
 }

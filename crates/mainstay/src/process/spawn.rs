@@ -12,7 +12,9 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use super::marker::{self, Marker};
 use super::stderr::{StderrRing, drain};
-use super::{Process, guardian};
+use super::{Process, guardian, limit};
+use crate::lack::Lack;
+use crate::redaction::Redaction;
 
 /// What to start. Has no `Debug`: arguments and environment hold secrets.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(crate) struct Spec {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Where to run; where this program runs if `None`.
     pub(crate) cwd: Option<PathBuf>,
+    /// What is taken out of what it writes to stderr.
+    pub(crate) redaction: Arc<Redaction>,
 }
 
 /// A process that was just started, and the two ends to talk to it.
@@ -76,7 +80,15 @@ pub(crate) enum SpawnError {
         /// What the system said.
         source: io::Error,
     },
-    /// Anything else; mostly that the system is short of something (processes, descriptors, memory).
+    /// This machine lacks something that a start needs.
+    #[error("command `{}` could not be started: {lack}", command.display())]
+    Lacking {
+        /// The command as configured.
+        command: OsString,
+        /// What is lacking.
+        lack: Lack,
+    },
+    /// Anything else.
     #[error("command `{}` could not be started ({source})", command.display())]
     Io {
         /// The command as configured.
@@ -94,7 +106,7 @@ impl SpawnError {
             | Self::NotExecutable { .. }
             | Self::WorkingDirectory { .. }
             | Self::Unpassable { .. } => true,
-            Self::Io { .. } => false,
+            Self::Lacking { .. } | Self::Io { .. } => false,
         }
     }
 }
@@ -142,7 +154,8 @@ pub(crate) fn spawn(spec: &Spec, generation: u64, ring: &Arc<StderrRing>) -> Res
         .ok()
         .and_then(Pid::from_raw)
         .expect("the system numbers processes from 1");
-    let drain = drain(stderr, generation, Arc::clone(ring));
+    limit::restore(pid);
+    let drain = drain(stderr, generation, Arc::clone(ring), Arc::clone(&spec.redaction));
     Ok(Spawned {
         process: Process::new(child, pid, marker, drain),
         stdin,
@@ -159,6 +172,9 @@ fn explain(spec: &Spec, source: io::Error) -> SpawnError {
     use io::ErrorKind::{ArgumentListTooLong, InvalidInput, NotFound, PermissionDenied};
 
     let command = spec.command.clone();
+    if let Some(lack) = Lack::of_start(&source) {
+        return SpawnError::Lacking { command, lack };
+    }
     let no_program_format = rustix::io::Errno::NOEXEC.raw_os_error();
     match source.kind() {
         // The file is there, so what is missing is the interpreter it names.

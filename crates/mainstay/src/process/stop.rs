@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::curfew::Curfew;
 use super::ladder::{Climb, Ladder};
 use super::scan;
+use super::sightings;
 use super::{Exit, Process};
 
 /// What a stop came to.
@@ -159,23 +161,33 @@ impl Hunt<'_> {
     /// Returns how many there are, after signalling those who left the group, if told to. A look that does not end in
     /// time (reading the environment of a process stuck in the kernel may hang) proves nothing gone.
     async fn look(&mut self, signal: Option<Signal>, deadline: Instant) -> usize {
-        let tree = Arc::clone(&self.process.tree);
-        let seen = self.seen.clone();
-        let look = tokio::task::spawn_blocking(move || {
-            let found = match signal {
-                Some(signal) => tree.signal_escaped(signal),
-                None => tree.others(),
-            };
-            // A dying process loses its environment a moment before it is gone; gone is what counts.
-            let dying = seen.into_iter().filter(|&pid| scan::group_of(pid).is_some());
-            dying.chain(found).collect::<HashSet<_>>()
-        });
-        match timeout_at(deadline, look).await {
-            Ok(Ok(left)) => {
+        match timeout_at(deadline, self.left(signal)).await {
+            Ok(Some(left)) => {
                 self.seen.extend(&left);
                 left.len()
             }
-            Ok(Err(_)) | Err(_) => self.seen.len().max(1),
+            Ok(None) | Err(_) => self.seen.len().max(1),
         }
+    }
+
+    /// Who is left; `None` where that could not be seen.
+    async fn left(&self, signal: Option<Signal>) -> Option<HashSet<Pid>> {
+        let sightings = sightings::look().await?;
+        let tree = &self.process.tree;
+        let found = tree.others(&sightings);
+        // The usual case: nobody is left, and there is nothing more to read.
+        if found.is_empty() && self.seen.is_empty() {
+            return Some(found);
+        }
+        let (tree, seen) = (Arc::clone(tree), self.seen.clone());
+        let look = spawn_blocking(move || {
+            if let Some(signal) = signal {
+                tree.signal_escaped(&found, signal);
+            }
+            // A dying process loses its environment a moment before it is gone; gone is what counts.
+            let dying = seen.into_iter().filter(|&pid| scan::group_of(pid).is_some());
+            dying.chain(found).collect()
+        });
+        look.await.ok()
     }
 }

@@ -92,6 +92,7 @@ fn shell(script: &str) -> Spec {
         args: vec!["-c".into(), script.into()],
         env: BTreeMap::new(),
         cwd: None,
+        redaction: Default::default(),
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 
 use super::leader::Leader;
-use super::marker::Marker;
+use super::marker::{self, Marker};
 use super::scan::{self, Search};
+use super::sightings::{self, Sightings};
 
 pub(super) struct Tree {
     pub(super) leader: Leader,
@@ -20,38 +21,35 @@ const KILL_NOW_PAUSE: Duration = Duration::from_millis(2);
 
 impl Tree {
     /// Every process of the tree that runs, but for the leader: who carries the marker, and who is in the group.
-    pub(super) fn others(&self) -> HashSet<Pid> {
+    pub(super) fn others(&self, sightings: &Sightings) -> HashSet<Pid> {
         let leader = self.leader.pid();
-        let group_is_ours = self.leader.group_is_ours();
-        let mut search = Search::new(&self.marker.entry());
-        scan::processes()
-            .filter(|&pid| pid != leader)
-            .filter(|&pid| match search.carried_by(pid) {
-                Some(carries) => carries || (group_is_ours && self.in_group(pid)),
-                // Almost surely another user's, whom we could not signal either; half of all processes are.
-                None => false,
-            })
-            .collect()
+        let group = if self.leader.group_is_ours() {
+            sightings.in_group(leader)
+        } else {
+            &[]
+        };
+        let marked = sightings.marked(self.marker.number());
+        let all = marked.iter().chain(group).copied();
+        all.filter(|&pid| pid != leader).collect()
     }
 
-    /// Signals, one by one, those whom a signal to the group does not reach. Returns all [`Tree::others`].
-    pub(super) fn signal_escaped(&self, signal: Signal) -> HashSet<Pid> {
+    /// Signals, one by one, those of `others` whom a signal to the group does not reach.
+    pub(super) fn signal_escaped(&self, others: &HashSet<Pid>, signal: Signal) {
         let group_is_ours = self.leader.group_is_ours();
-        let others = self.others();
         for &pid in others
             .iter()
             .filter(|&&pid| !(group_is_ours && self.in_group(pid)))
         {
             self.signal_one(pid, signal);
         }
-        others
     }
 
     /// Kills the whole tree and waits a moment for it to be gone, blocking the thread.
     pub(super) fn kill_now(&self) {
         for _ in 0..KILL_NOW_ROUNDS {
             self.leader.signal_group(Signal::KILL);
-            let others = self.signal_escaped(Signal::KILL);
+            let others = self.others(&sightings::look_now());
+            self.signal_escaped(&others, Signal::KILL);
             if others.is_empty() && self.leader.exit().is_some() {
                 return;
             }
@@ -63,6 +61,11 @@ impl Tree {
         scan::group_of(pid) == Some(self.leader.pid().as_raw_nonzero().get())
     }
 
+    fn carries_marker(&self, pid: Pid) -> bool {
+        let value = Search::new(&marker::prefix()).value_of(pid).ok().flatten();
+        value.is_some_and(|value| self.marker.is(&value))
+    }
+
     /// The descriptor pins the process before its marker is read once more, so a number reused since the scan can
     /// only miss, never hit a stranger.
     #[cfg(target_os = "linux")]
@@ -72,9 +75,7 @@ impl Tree {
 
         // Whoever cannot be signalled (gone, or changed its user) is seen again by the next scan, or is not.
         let _ = match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(pinned) if Search::new(&self.marker.entry()).carried_by(pid) == Some(true) => {
-                pidfd_send_signal(pinned, signal)
-            }
+            Ok(pinned) if self.carries_marker(pid) => pidfd_send_signal(pinned, signal),
             // Kernels before 5.3, and sandboxes that forbid the call.
             Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, signal),
             Ok(_) | Err(_) => Ok(()),

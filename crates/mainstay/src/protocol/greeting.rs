@@ -57,6 +57,45 @@ pub(crate) struct Offers {
     pub(crate) resources: bool,
     pub(crate) subscriptions: bool,
     pub(crate) logging: bool,
+    pub(crate) completions: bool,
+    /// It declares tools, prompts or resources: what it does not declare it does not have. Early servers forgot to.
+    pub(crate) is_declared: bool,
+}
+
+/// What a request needs of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capability {
+    Prompts,
+    Resources,
+    Completions,
+}
+
+impl Capability {
+    /// The word of the protocol.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Completions => "completions",
+        }
+    }
+}
+
+/// The first version in which a server declares that it completes arguments; before, it may do so without a word.
+const DECLARES_COMPLETIONS: &str = "2025-03-26";
+
+impl Greeting {
+    /// Whether the server said that it cannot answer what needs this.
+    pub(crate) fn lacks(&self, capability: Capability) -> bool {
+        self.offers.is_declared
+            && match capability {
+                Capability::Prompts => !self.offers.prompts,
+                Capability::Resources => !self.offers.resources,
+                Capability::Completions => {
+                    !self.offers.completions && self.version.as_str() >= DECLARES_COMPLETIONS
+                }
+            }
+    }
 }
 
 impl Offers {
@@ -76,10 +115,13 @@ impl Offers {
             resources: resources.is_some(),
             subscriptions: resources.is_some_and(|resources| resources.subscribe),
             logging: declared.logging.is_some(),
+            completions: declared.completions.is_some(),
+            is_declared: false,
         };
         let says_nothing = !(offers.tools || offers.prompts || offers.resources);
         Self {
             tools: offers.tools || says_nothing,
+            is_declared: !says_nothing,
             ..offers
         }
     }
@@ -91,6 +133,7 @@ struct Declared {
     prompts: Option<RawJson>,
     resources: Option<DeclaredResources>,
     logging: Option<RawJson>,
+    completions: Option<RawJson>,
 }
 
 #[derive(Deserialize)]

@@ -100,7 +100,7 @@ pub(crate) struct Far<'a> {
     /// `false` where that cannot be seen.
     pub(crate) has_unread: &'a (dyn Fn() -> bool + Sync),
     /// Whether the next connection meets a new process, which never saw the questions that this one was asked.
-    pub(crate) starts_anew: bool,
+    pub(crate) starts_new_process: bool,
 }
 
 /// Opens the conversation.
@@ -168,7 +168,7 @@ impl Handshake<'_> {
             answer = probe.as_mut() => return match answer? {
                 Discovered::Modern(greeting) => Ok(greeting),
                 Discovered::NotModern | Discovered::Unclear(_) => {
-                    self.initialize_probed(known, self.far.starts_anew).await
+                    self.initialize_probed(known, self.far.starts_new_process).await
                 }
                 Discovered::Lost(error) => Err(match known {
                     // It has answered this before: there is nothing to learn from its end.
@@ -213,7 +213,7 @@ impl Handshake<'_> {
         let done = tokio::select! {
             biased;
             done = self.initialize() => done,
-            () = self.unanswered_for(PROBED_TIMEOUT), if self.far.starts_anew => {
+            () = self.unanswered_for(PROBED_TIMEOUT), if self.far.starts_new_process => {
                 return Err(HandshakeError::SilentWhenProbed(PROBED_TIMEOUT));
             }
         };
@@ -341,6 +341,7 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
         | HttpFailure::ForeignAddress { .. }
         | HttpFailure::Compressed { .. }
         | HttpFailure::ConnectFailed { .. }
+        | HttpFailure::LocalLack { .. }
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }
         | HttpFailure::Aborted => Err(HandshakeError::Failed(RequestError::Send(failure))),

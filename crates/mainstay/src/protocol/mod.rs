@@ -13,7 +13,7 @@ mod meta;
 
 pub(crate) use dialect::Dialect;
 pub use greeting::Era;
-pub(crate) use greeting::Greeting;
+pub(crate) use greeting::{Capability, Greeting};
 pub(crate) use handshake::{Approach, Far, HandshakeError, INITIALIZE_NEXT, greet};
 pub use introduction::Introduction;
 pub(crate) use introduction::named;

@@ -8,8 +8,8 @@ use super::call::{Call, Repeatable, Reply, named};
 use super::error::CallError;
 use super::options::CallOptions;
 use crate::connection::MAX_SUBSCRIPTIONS;
-use crate::protocol::Era;
-use crate::wire::{RawJson, RequestError};
+use crate::protocol::{Capability, Era};
+use crate::wire::{Params, RawJson, RequestError};
 
 /// A resource subscription or a log level could not be set.
 pub type WishError = CallError;
@@ -53,15 +53,17 @@ impl Server {
             .call(
                 Call {
                     method: "tools/call",
-                    params: Some(params),
+                    params: Some(params).into(),
                     repeatable: Repeatable::AsHinted(tool),
+                    needs: None,
                 },
                 &options,
             )
             .await
     }
 
-    /// Gets a prompt. Prompts only read, so a lost connection is answered by one replay.
+    /// Gets a prompt. Prompts only read, so a lost connection is answered by one replay. A server that says that it has none is
+    /// not asked.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub async fn prompt(
@@ -74,17 +76,26 @@ impl Server {
             name: prompt,
             arguments,
         };
-        self.read("prompts/get", &params, options).await
+        self.read("prompts/get", Capability::Prompts, &params, options)
+            .await
     }
 
-    /// Reads a resource. Reading only reads, so a lost connection is answered by one replay.
+    /// Reads a resource. Reading only reads, so a lost connection is answered by one replay. A server that says that it has
+    /// none is not asked.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub async fn read_resource(&self, uri: &str, options: CallOptions) -> Result<Reply, CallError> {
-        self.read("resources/read", &json!({ "uri": uri }), options).await
+        self.read(
+            "resources/read",
+            Capability::Resources,
+            &json!({ "uri": uri }),
+            options,
+        )
+        .await
     }
 
-    /// Completes an argument of a prompt or of a resource template; `reference` and `argument` as the protocol has them.
+    /// Completes an argument of a prompt or of a resource template; `reference` and `argument` as the protocol has them. A server
+    /// that says that it does not complete is not asked.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub async fn complete(
@@ -102,7 +113,8 @@ impl Server {
             r#ref: reference,
             argument,
         };
-        self.read("completion/complete", &params, options).await
+        self.read("completion/complete", Capability::Completions, &params, options)
+            .await
     }
 
     /// Makes any request; its parameters pass as they are. It is never replayed if it may have run.
@@ -118,26 +130,32 @@ impl Server {
             .call(
                 Call {
                     method,
-                    params,
+                    params: params.into(),
                     repeatable: Repeatable::Never,
+                    needs: None,
                 },
                 &options,
             )
             .await
     }
 
-    /// Passes a request on as it is, names and all. Its method tells whether it may be made again when it may have run:
-    /// what only lists, gets, reads or completes may; a tool may as it hints; nothing else.
+    /// Passes a request on as it is, names and all, whatever the server says that it can. Its method tells whether it may
+    /// be made again when it may have run: what only lists, gets, reads or completes may; a tool may as it hints; nothing
+    /// else.
+    ///
+    /// Parameters that were read on the way are not read again, and what was edited of them is put together as they are
+    /// written.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub async fn forward(
         &self,
         method: &str,
-        params: Option<RawJson>,
+        params: impl Into<Params>,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
+        let params = params.into();
         if method == "tools/call" {
-            self.check_shown(params.as_ref())?;
+            self.check_shown(&params)?;
         }
         let repeatable = match method {
             "tools/call" => Repeatable::AsNamedHints,
@@ -157,12 +175,13 @@ impl Server {
             method,
             params,
             repeatable,
+            needs: None,
         };
         self.0.call(call, &options).await
     }
 
     /// Refuses a call of a tool that is hidden. Where none is, nobody looks at the name.
-    fn check_shown(&self, params: Option<&RawJson>) -> Result<(), CallError> {
+    fn check_shown(&self, params: &Params) -> Result<(), CallError> {
         let settings = self.0.settings.load();
         if !settings.view.hides() {
             return Ok(());
@@ -178,6 +197,7 @@ impl Server {
     async fn read(
         &self,
         method: &str,
+        needs: Capability,
         params: &impl Serialize,
         options: CallOptions,
     ) -> Result<Reply, CallError> {
@@ -186,8 +206,9 @@ impl Server {
             .call(
                 Call {
                     method,
-                    params: Some(params),
+                    params: Some(params).into(),
                     repeatable: Repeatable::Always,
+                    needs: Some(needs),
                 },
                 &options,
             )

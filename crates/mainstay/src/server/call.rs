@@ -18,8 +18,9 @@ use crate::config::Replay;
 use crate::connection::{Asking, Connection};
 use crate::event::Trouble;
 use crate::keeper::{Consequence, Report, recovery};
+use crate::protocol::Capability;
 use crate::transport::HttpFailure;
-use crate::wire::{Object, Outcome, RawJson, RequestError, with_meta};
+use crate::wire::{Outcome, Params, RawJson, RequestError, with_meta};
 
 /// How long a call that lost its connection waits to learn why.
 const LAST_WORDS: Duration = Duration::from_millis(75);
@@ -70,8 +71,10 @@ impl Reply {
 /// What is sent, and whether sending it twice is harmless.
 pub(super) struct Call<'a> {
     pub(super) method: &'a str,
-    pub(super) params: Option<RawJson>,
+    pub(super) params: Params,
     pub(super) repeatable: Repeatable<'a>,
+    /// What the server must have said that it can. A request that is passed on needs nothing: its server decides.
+    pub(super) needs: Option<Capability>,
 }
 
 /// Whether a call that may have run can be made again without harm.
@@ -102,6 +105,13 @@ impl Slot {
             options,
         };
         let connection = making.lease(None).await?;
+        if let Some(capability) = call.needs.filter(|needed| connection.greeting.lacks(*needed)) {
+            return Err(CallError::NotOffered {
+                server: self.name.clone(),
+                method: call.method.to_owned(),
+                capability: capability.as_str(),
+            });
+        }
         let first = match making.attempt(&connection).await {
             Ok(reply) => return Ok(reply),
             Err(missed) => missed,
@@ -114,7 +124,7 @@ impl Slot {
             && match first.error.outcome() {
                 Outcome::NotSent | Outcome::Refused => true,
                 Outcome::Unknown => {
-                    replay == Replay::Safe && self.is_repeatable(&call.repeatable, making.params.as_ref())
+                    replay == Replay::Safe && self.is_repeatable(&call.repeatable, &making.params)
                 }
                 Outcome::Answered => false,
             };
@@ -170,7 +180,7 @@ impl Slot {
         matches!(timeout_at(until, listed).await, Ok(Ok(_)))
     }
 
-    fn is_repeatable(&self, call: &Repeatable<'_>, params: Option<&RawJson>) -> bool {
+    fn is_repeatable(&self, call: &Repeatable<'_>, params: &Params) -> bool {
         match call {
             Repeatable::Always => true,
             Repeatable::Never => false,
@@ -196,10 +206,8 @@ impl Slot {
 }
 
 /// The name in the parameters of a call; nothing has the empty one.
-pub(super) fn named(params: Option<&RawJson>) -> String {
-    let name = params
-        .and_then(Object::parse)
-        .and_then(|params| params.get("name")?.parse().ok());
+pub(super) fn named(params: &Params) -> String {
+    let name = params.get("name").and_then(|name| name.parse().ok());
     name.unwrap_or_default()
 }
 
@@ -207,7 +215,7 @@ pub(super) fn named(params: Option<&RawJson>) -> String {
 struct Making<'a> {
     slot: &'a Slot,
     method: &'a str,
-    params: Option<RawJson>,
+    params: Params,
     idle: Duration,
     /// How long each wait for a connection may be.
     wait: Duration,
@@ -242,8 +250,9 @@ impl Making<'_> {
         };
         let generation = connection.generation;
         let began = Instant::now();
-        let error = match connection.request(self.method, self.params.clone(), asking).await {
+        let error = match connection.request(self.method, &self.params, asking).await {
             Ok(result) => {
+                slot.note_success();
                 slot.answered(connection);
                 return Ok(Reply { generation, result });
             }
@@ -315,7 +324,7 @@ fn of_both(first: CallError, second: CallError) -> CallError {
 }
 
 /// The parameters with the caller's own `_meta` entries.
-fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
+fn stamped(params: Params, options: &CallOptions) -> Params {
     if options.meta.is_empty() {
         return params;
     }
@@ -324,7 +333,7 @@ fn stamped(params: Option<RawJson>, options: &CallOptions) -> Option<RawJson> {
         .iter()
         .map(|(key, value)| (key.as_str(), value.clone()))
         .collect();
-    Some(with_meta(params.as_ref(), &entries))
+    Params::new(Some(with_meta(params.to_raw().as_ref(), &entries)))
 }
 
 #[cfg(test)]

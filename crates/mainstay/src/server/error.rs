@@ -129,6 +129,23 @@ pub enum CallError {
         /// Which tool.
         tool: String,
     },
+    /// The server said that it cannot answer this, and was not asked.
+    #[error("server {server} declares no {capability}, and was not asked for {method}")]
+    NotOffered {
+        /// Which server.
+        server: Arc<str>,
+        /// What was to be asked.
+        method: String,
+        /// The capability that it does not declare.
+        capability: &'static str,
+    },
+    /// The server was removed from the fleet, or the fleet was closed. One that was added again under this name is found in
+    /// the fleet.
+    #[error("server {server} is gone from the fleet; the call was not sent")]
+    Gone {
+        /// Which server.
+        server: Arc<str>,
+    },
     /// No server of the fleet has this.
     #[error("the fleet has no {name}")]
     NotFound {
@@ -184,6 +201,8 @@ impl CallError {
             | Self::WaitTimedOut { .. }
             | Self::TooManyWaiting { .. }
             | Self::Hidden { .. }
+            | Self::NotOffered { .. }
+            | Self::Gone { .. }
             | Self::NotFound { .. }
             | Self::KeeperFailed { .. }
             | Self::TooManySubscriptions { .. }
@@ -221,6 +240,8 @@ impl CallError {
             | Self::Rpc { .. }
             | Self::BadAnswer { .. }
             | Self::Hidden { .. }
+            | Self::NotOffered { .. }
+            | Self::Gone { .. }
             | Self::NotFound { .. }
             | Self::KeeperFailed { .. }
             | Self::TooManySubscriptions { .. }
@@ -286,6 +307,7 @@ impl CallError {
             Some(
                 HttpFailure::SessionLost { .. }
                 | HttpFailure::ConnectFailed { .. }
+                | HttpFailure::LocalLack { .. }
                 | HttpFailure::Broken { .. },
             ) => Self::Lost {
                 server,

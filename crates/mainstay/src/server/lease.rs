@@ -27,6 +27,9 @@ impl Slot {
         if let Some(connection) = self.usable(after) {
             return Ok(connection);
         }
+        if self.inbox.is_closed() {
+            return Err(self.gone());
+        }
         match waiting {
             Waiting::FailFast => Err(CallError::NotConnected(Box::new(self.not_connected()))),
             Waiting::Wait => {
@@ -52,6 +55,7 @@ impl Slot {
     async fn wait(&self, after: Option<Generation>, deadline: Instant) -> Result<Arc<Connection>, CallError> {
         let mut status = self.status.subscribe();
         let wait = Wait::begun(&status.borrow());
+        let mut promoted = None;
         loop {
             let seen = status.borrow_and_update().clone();
             if let Some(connection) = self.usable(after) {
@@ -62,8 +66,13 @@ impl Slot {
                 return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
             }
             self.wake_if_resting(&seen);
+            // Once for each generation: what the keeper makes of it is a change of the status, too.
+            if seen.is_queued() && promoted != seen.generation {
+                promoted = seen.generation;
+                self.inbox.command(Command::Demand);
+            }
             if status.changed().await.is_err() {
-                return Err(CallError::NotConnected(Box::new(self.not_connected())));
+                return Err(self.gone());
             }
         }
     }
@@ -79,6 +88,12 @@ impl Slot {
         let connection = self.current.load();
         let connection = connection.as_ref()?;
         (Some(connection.generation) > after).then(|| connection.clone())
+    }
+
+    fn gone(&self) -> CallError {
+        CallError::Gone {
+            server: self.name.clone(),
+        }
     }
 
     pub(super) fn not_connected(&self) -> NotConnected {

@@ -74,6 +74,8 @@ impl Server {
         let status = self.0.status.borrow().clone();
         Status {
             stale_reports: self.0.stale_reports(),
+            last_success: self.0.last_success(),
+            removed: self.0.inbox.is_closed(),
             ..(*status).clone()
         }
     }

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::config::{HttpTarget, Identity, ServerConfig, ToolView};
+use crate::redaction::Redaction;
 use crate::transport::http::{Endpoint, HttpConfigError};
 
 pub(crate) struct Settings {
@@ -13,6 +14,7 @@ pub(crate) struct Settings {
     pub(crate) view: Arc<ToolView>,
     /// The HTTP client, made at its first use. Its connections are of use to every generation.
     endpoint: OnceLock<Endpoint>,
+    redaction: Arc<Redaction>,
 }
 
 impl Settings {
@@ -20,6 +22,7 @@ impl Settings {
         Self {
             identity: config.identity(),
             view: Arc::new(config.tools().clone()),
+            redaction: Arc::new(Redaction::of(&config)),
             config,
             endpoint: OnceLock::new(),
         }
@@ -37,6 +40,11 @@ impl Settings {
     /// The way to a server over HTTP, if it was ever used.
     pub(crate) fn used_endpoint(&self) -> Option<&Endpoint> {
         self.endpoint.get()
+    }
+
+    /// What of its configuration nobody may see.
+    pub(crate) fn redaction(&self) -> &Arc<Redaction> {
+        &self.redaction
     }
 
     pub(crate) fn config(&self) -> &ServerConfig {

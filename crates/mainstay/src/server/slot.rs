@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use mainstay_lifecycle::{Desired, StateKind};
@@ -35,6 +35,8 @@ pub(crate) struct Slot {
     /// Calls that wait for a connection.
     pub(crate) waiting: AtomicUsize,
     stale: AtomicU64,
+    /// When a call was last answered with a result, in milliseconds since the epoch; zero when none was.
+    succeeded: AtomicU64,
     interests: Mutex<Interests>,
 }
 
@@ -60,6 +62,10 @@ impl Slot {
             last_error: None,
             pid: None,
             protocol: None,
+            session: None,
+            last_success: None,
+            call_failures: 0,
+            removed: false,
             listed_at: None,
             stale_since: None,
             transport: None,
@@ -81,8 +87,21 @@ impl Slot {
             noise: StdoutNoise::default(),
             waiting: AtomicUsize::new(0),
             stale: AtomicU64::new(0),
+            succeeded: AtomicU64::new(0),
             interests: Mutex::default(),
         }
+    }
+
+    /// A call was answered with a result.
+    pub(crate) fn note_success(&self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let millis = u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+        self.succeeded.store(millis, Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_success(&self) -> Option<SystemTime> {
+        let millis = self.succeeded.load(Ordering::Relaxed);
+        (millis > 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
     }
 
     /// Something of an old generation came late.

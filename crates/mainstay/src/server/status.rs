@@ -47,6 +47,16 @@ pub struct Status {
     pub protocol: Option<(Era, Arc<str>)>,
     /// How the live connection travels.
     pub transport: Option<TransportKind>,
+    /// The id of the session that the server opened for the live connection, where it did. Whoever knows it can speak for
+    /// this client.
+    pub session: Option<Arc<str>>,
+    /// When a call was last answered with a result.
+    pub last_success: Option<SystemTime>,
+    /// Calls on the live connection that failed in transport or timed out, in a row.
+    pub call_failures: u32,
+    /// The server was removed from the fleet, or the fleet was closed: this handle is of no more use. A server that was added
+    /// again under this name is another one, and is looked up in the fleet.
+    pub removed: bool,
     /// When the catalog was last listed with success.
     pub listed_at: Option<SystemTime>,
     /// Since when the catalog is stale, if it is.
@@ -192,6 +202,12 @@ impl Reason {
 }
 
 impl Status {
+    /// Whether it waits for its turn to start. A server that a call waits for comes before those that nobody waits for.
+    pub(crate) fn is_queued(&self) -> bool {
+        let start = self.start.as_ref();
+        start.is_some_and(|start| start.stage == StartStage::Waiting)
+    }
+
     /// Whether the server is on its way up: being started, introducing itself, or listed. It is not while it waits for its next
     /// attempt after one that failed, nor while nothing is under way.
     pub fn is_starting(&self) -> bool {

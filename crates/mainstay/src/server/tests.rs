@@ -60,6 +60,14 @@ fn every_error() -> Vec<CallError> {
             server: server.clone(),
             tool: "t".to_owned(),
         },
+        CallError::NotOffered {
+            server: server.clone(),
+            method: "prompts/get".to_owned(),
+            capability: "prompts",
+        },
+        CallError::Gone {
+            server: server.clone(),
+        },
         CallError::NotFound {
             name: "tool t".to_owned(),
         },
@@ -118,6 +126,8 @@ fn surely_did_not_run(error: &CallError) -> bool {
         | CallError::WaitTimedOut { .. }
         | CallError::TooManyWaiting { .. }
         | CallError::Hidden { .. }
+        | CallError::NotOffered { .. }
+        | CallError::Gone { .. }
         | CallError::NotFound { .. }
         | CallError::KeeperFailed { .. }
         | CallError::TooManySubscriptions { .. }

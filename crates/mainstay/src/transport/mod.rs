@@ -77,6 +77,11 @@ pub trait Outbound: Send + Sync + 'static {
         let _ = request;
     }
 
+    /// The id of the session that the server opened for this connection, where it did.
+    fn session(&self) -> Option<String> {
+        None
+    }
+
     /// Closes both directions at once, waiting for nothing; what is queued is dropped. Again is no different.
     fn close(&self);
 }

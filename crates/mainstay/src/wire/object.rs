@@ -67,24 +67,89 @@ impl Object {
 
     /// The object as text.
     pub fn to_raw(&self) -> RawJson {
-        let length: usize = self.members.iter().map(Member::length).sum();
-        let mut text = Vec::with_capacity(length + self.blank.len() + 2);
+        let mut text = Vec::with_capacity(self.length());
+        self.write(&mut text);
+        RawJson::assembled(text)
+    }
+
+    /// The text of an object, with members of these names added at its end; `None` where it is no object, or where it is
+    /// not certain without a parse that it has none of them yet.
+    pub fn extended(raw: &RawJson, members: &[(&str, RawJson)]) -> Option<RawJson> {
+        let text = raw.bytes();
+        let may_hold = |(name, _): &(&str, RawJson)| raw.may_hold(name);
+        if text.first() != Some(&b'{') || members.iter().any(may_hold) {
+            return None;
+        }
+        let open = &text[..text.len() - 1];
+        let added: usize = members
+            .iter()
+            .map(|(name, value)| name.len() + value.as_bytes().len() + 4)
+            .sum();
+        let mut extended = Vec::with_capacity(text.len() + added);
+        let mut is_empty = open[1..].trim_ascii_start().is_empty();
+        extended.extend_from_slice(if is_empty { b"{" } else { open });
+        for (name, value) in members {
+            extended.extend_from_slice(if is_empty { b"" } else { b"," });
+            is_empty = false;
+            serde_json::to_writer(&mut extended, name).expect("a string can be written to memory");
+            extended.push(b':');
+            extended.extend_from_slice(value.as_bytes());
+        }
+        extended.push(b'}');
+        Some(RawJson::assembled(extended))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// As many bytes as its text has at most.
+    pub(super) fn length(&self) -> usize {
+        let members: usize = self.members.iter().map(Member::length).sum();
+        members + self.blank.len() + 2
+    }
+
+    pub(super) fn write(&self, text: &mut Vec<u8>) {
+        self.write_with(text, None);
+    }
+
+    /// Writes it with a member of this name: its value is written by `write`, where the member stands, or at the end. There
+    /// is one of that name then.
+    pub(super) fn write_with(&self, text: &mut Vec<u8>, member: Option<(&str, WriteValue<'_>)>) {
         text.push(b'{');
         if self.members.is_empty() {
             text.extend_from_slice(&self.blank);
         }
-        for (n, member) in self.members.iter().enumerate() {
-            if n > 0 {
-                text.push(b',');
+        let (mut is_first, mut is_written) = (true, false);
+        for own in &self.members {
+            let given = member.filter(|(name, _)| own.is(name));
+            if given.is_some() && is_written {
+                continue;
             }
-            text.extend_from_slice(&member.before);
-            text.extend_from_slice(member.value.as_bytes());
-            text.extend_from_slice(&member.after);
+            text.extend_from_slice(if is_first { b"" } else { b"," });
+            is_first = false;
+            text.extend_from_slice(&own.before);
+            match given {
+                Some((_, write)) => {
+                    is_written = true;
+                    write(text);
+                }
+                None => text.extend_from_slice(own.value.as_bytes()),
+            }
+            text.extend_from_slice(&own.after);
+        }
+        if let Some((name, write)) = member.filter(|_| !is_written) {
+            text.extend_from_slice(if is_first { b"" } else { b"," });
+            serde_json::to_writer(&mut *text, name).expect("a string can be written to memory");
+            text.push(b':');
+            write(text);
         }
         text.push(b'}');
-        RawJson::assembled(text)
     }
 }
+
+/// Writes the value of a member.
+pub(super) type WriteValue<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 /// Merges entries into `params._meta`. Keys that are not named stay byte-equal; a `_meta` that is no object is
 /// replaced; parameters that are no object have no room for one and stay as they are.

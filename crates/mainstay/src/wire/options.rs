@@ -39,6 +39,17 @@ pub(crate) enum Progress {
     Heard(ProgressSink),
 }
 
+impl Progress {
+    /// Whether it is asked for, and who listens.
+    pub(super) fn sink(self) -> (bool, Option<ProgressSink>) {
+        match self {
+            Self::Unasked => (false, None),
+            Self::Counted => (true, None),
+            Self::Heard(sink) => (true, Some(sink)),
+        }
+    }
+}
+
 impl RequestOptions {
     /// A cancellable request with no more than a last moment.
     pub(crate) fn until(total: Instant) -> Self {

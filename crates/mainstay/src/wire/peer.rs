@@ -13,8 +13,9 @@ use super::asked::{Asked, Patience};
 use super::failure::{RequestError, TimeoutKind};
 use super::options::RequestOptions;
 use super::outcome::Outcome;
+use super::params::Params;
 use super::pending::{Cause, Pending, Waiting};
-use super::progress::{self, PROGRESS, Params};
+use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::receive::Receiver;
 use super::rpc_error::RpcError;
@@ -71,6 +72,18 @@ impl Peer {
         params: Option<RawJson>,
         options: RequestOptions,
     ) -> Result<RawJson, RequestError> {
+        self.request_with(method, &Params::new(params), options).await
+    }
+
+    /// The same with parameters that may have been read already.
+    ///
+    /// Cancel safety: the same.
+    pub(crate) async fn request_with(
+        &self,
+        method: &str,
+        params: &Params,
+        options: RequestOptions,
+    ) -> Result<RawJson, RequestError> {
         let shared = self.shared();
         let id = shared.pending.next_id();
         if let Some(number) = &options.number {
@@ -78,12 +91,7 @@ impl Peer {
         }
         let meta = options.meta.as_deref();
         let (params, listener) = progress::prepare(params, id, options.progress, meta);
-        let line = match &params {
-            Params::Whole(params) => write::request(id, method, params.as_ref()),
-            Params::LackMeta(params) => {
-                write::request_with_meta(id, method, params, meta, listener.is_some())
-            }
-        };
+        let line = params.line(id, method, meta, listener.is_some());
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = Waiting::new(delivery.clone(), listener, options.hold.clone(), now);
@@ -170,6 +178,11 @@ impl Peer {
             Ok(end) => end.clone().unwrap_or(End::Aborted),
             Err(_) => End::Aborted,
         }
+    }
+
+    /// The id of the session that the server opened for this connection, where it did.
+    pub(crate) fn session(&self) -> Option<String> {
+        self.shared().outbound.session()
     }
 
     /// The signs of life.

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use memchr::memmem::{self, Finder};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,7 +11,9 @@ use super::envelope::our_number;
 use super::meta::Meta;
 use super::object::{Object, with_meta};
 use super::options::Progress;
+use super::params::Params;
 use super::raw::RawJson;
+use super::write::{self, MetaText};
 
 /// The notification that tells of it.
 pub(crate) const PROGRESS: &str = "notifications/progress";
@@ -63,51 +66,99 @@ impl Listener {
 }
 
 /// The parameters of a request, ready to be written.
-pub(super) enum Params {
+pub(super) enum Prepared<'a> {
     Whole(Option<RawJson>),
     /// An object to which a `_meta` with all that belongs there is added as it is written.
     LackMeta(RawJson),
+    /// An object that was read already, and what belongs into its `_meta`.
+    Parts(&'a Object, MetaText<'a>),
+}
+
+impl Prepared<'_> {
+    /// The request, as one line.
+    pub(super) fn line(&self, id: u64, method: &str, meta: Option<&Meta>, token: bool) -> Bytes {
+        match self {
+            Self::Whole(params) => write::request(id, method, params.as_ref()),
+            Self::LackMeta(params) => write::request_with_meta(id, method, params, meta, token),
+            Self::Parts(top, meta) => write::request_in_parts(id, method, top, meta),
+        }
+    }
 }
 
 /// Puts the token of request `id` into its parameters when progress is wanted, beside what else belongs into their
 /// `_meta`. When progress is not wanted, a token of the caller's is taken out: it could be taken for the number of another
 /// request. There is a listener when there is a token.
-pub(super) fn prepare(
+pub(super) fn prepare<'a>(
+    params: &'a Params,
+    id: u64,
+    progress: Progress,
+    meta: Option<&'a Meta>,
+) -> (Prepared<'a>, Option<Listener>) {
+    let (parts, adds_nothing) = (
+        params.parts(),
+        matches!(progress, Progress::Unasked) && meta.is_none(),
+    );
+    let Some((top, own_meta)) = parts.filter(|_| !adds_nothing) else {
+        return prepare_raw(params.to_raw(), id, progress, meta);
+    };
+    let (wanted, sink) = progress.sink();
+    let listener = |callers_token| wanted.then_some(Listener { sink, callers_token });
+    let Some(own_meta) = own_meta.filter(|meta| !meta.is_empty()) else {
+        let text = MetaText::Entries {
+            entries: meta.map_or(&[][..], Meta::text),
+            token: wanted,
+        };
+        return (Prepared::Parts(top, text), listener(None));
+    };
+    let mut members = own_meta.clone();
+    for (key, value) in meta.map_or(&[][..], Meta::entries) {
+        members.set(key, value.clone());
+    }
+    let callers_token = members.get(TOKEN).cloned();
+    if wanted {
+        members.set(TOKEN, id.into());
+    } else {
+        members.remove(TOKEN);
+    }
+    (
+        Prepared::Parts(top, MetaText::Members(members)),
+        listener(callers_token),
+    )
+}
+
+/// The same for parameters that nobody has read.
+fn prepare_raw<'a>(
     params: Option<RawJson>,
     id: u64,
     progress: Progress,
     meta: Option<&Meta>,
-) -> (Params, Option<Listener>) {
-    let (wanted, sink) = match progress {
-        Progress::Unasked => (false, None),
-        Progress::Counted => (true, None),
-        Progress::Heard(sink) => (true, Some(sink)),
-    };
+) -> (Prepared<'a>, Option<Listener>) {
+    let (wanted, sink) = progress.sink();
     if !wanted && meta.is_none() {
-        return (Params::Whole(params.map(without_token)), None);
+        return (Prepared::Whole(params.map(without_token)), None);
     }
     let params = params.unwrap_or(RawJson::EMPTY_OBJECT);
     if has_no_meta(&params) {
         let callers_token = None;
         let listener = wanted.then_some(Listener { sink, callers_token });
-        return (Params::LackMeta(params), listener);
+        return (Prepared::LackMeta(params), listener);
     }
     let params = match meta {
         Some(meta) => with_meta(Some(&params), meta.entries()),
         None => params,
     };
     if !wanted {
-        return (Params::Whole(Some(without_token(params))), None);
+        return (Prepared::Whole(Some(without_token(params))), None);
     }
     let Some(mut object) = Object::parse(&params) else {
-        return (Params::Whole(Some(params)), None);
+        return (Prepared::Whole(Some(params)), None);
     };
     let mut meta = object.get(META).and_then(Object::parse).unwrap_or_default();
     let callers_token = meta.get(TOKEN).cloned();
     meta.set(TOKEN, id.into());
     object.set(META, meta.to_raw());
     let listener = Listener { sink, callers_token };
-    (Params::Whole(Some(object.to_raw())), Some(listener))
+    (Prepared::Whole(Some(object.to_raw())), Some(listener))
 }
 
 /// Whether it is an object that certainly has no `_meta`, be it spelt with an escape. A search is many times cheaper than
@@ -149,16 +200,16 @@ fn without_token(params: RawJson) -> RawJson {
 mod tests {
     use super::*;
 
-    fn prepared(params: &str) -> (Params, Option<RawJson>) {
+    fn prepared(params: &str) -> (Prepared<'static>, Option<RawJson>) {
         let params = RawJson::from_text(params).unwrap();
-        let (params, listener) = prepare(Some(params), 7, Progress::Counted, None);
+        let (params, listener) = prepare_raw(Some(params), 7, Progress::Counted, None);
         (params, listener.and_then(|listener| listener.callers_token))
     }
 
     #[test]
     fn parameters_without_meta_are_left_to_be_completed() {
         for params in ["{}", r#"{"a":[1.0]}"#, r#"{"a":"\"\n"}"#] {
-            let (Params::LackMeta(raw), None) = prepared(params) else {
+            let (Prepared::LackMeta(raw), None) = prepared(params) else {
                 panic!("{params} has no meta");
             };
             assert_eq!(raw.as_str(), params);
@@ -168,7 +219,7 @@ mod tests {
     #[test]
     fn meta_is_found_however_it_is_spelt() {
         for meta in ["_meta", r"\u005fmeta", r"_me\u0074a"] {
-            let (Params::Whole(Some(raw)), Some(callers_token)) =
+            let (Prepared::Whole(Some(raw)), Some(callers_token)) =
                 prepared(&format!(r#"{{"{meta}":{{"progressToken":"mine"}},"a":1}}"#))
             else {
                 panic!("{meta} is a meta");
@@ -178,6 +229,45 @@ mod tests {
                 format!(r#"{{"{meta}":{{"progressToken":7}},"a":1}}"#)
             );
             assert_eq!(callers_token.as_str(), r#""mine""#);
+        }
+    }
+
+    #[test]
+    fn what_was_read_on_the_way_is_written_as_if_nobody_had_looked() {
+        let entries = Meta::new(vec![("k", RawJson::from(1)), ("z", RawJson::from(2))]);
+        let line = |params: &Params, progress: Progress, meta: Option<&Meta>| {
+            let (prepared, listener) = prepare(params, 7, progress, meta);
+            let line = prepared.line(7, "m", meta, listener.is_some());
+            (line, listener.and_then(|listener| listener.callers_token))
+        };
+        for text in [
+            "{}",
+            "{ }",
+            "[1]",
+            r#"{"name":"a" }"#,
+            "{\n\"name\":\"_meta\",\r\"x\":\"\\u0041\"\n}",
+            r#"{"_meta":{},"name":"a"}"#,
+            r#"{"_meta":{ },"name":"a"}"#,
+            r#"{ "name":"a", "_meta" : {"a": [ ] ,"progressToken":"mine", "k":0 } }"#,
+            r#"{"\u005fmeta":{"a":1},"name":"a"}"#,
+            r#"{"_meta":{"a":1},"name":"a","_meta":{"b":2}}"#,
+            r#"{"_meta":null,"name":"a"}"#,
+        ] {
+            let params = || Params::new(RawJson::from_text(text).ok());
+            let read = params();
+            read.meta();
+            read.get("name");
+            let mut edited = params();
+            edited.set("name", RawJson::from(3));
+            edited.remove_from_meta(&["a"]);
+            let anew = Params::new(edited.to_raw());
+            for progress in [Progress::Unasked, Progress::Counted] {
+                for meta in [None, Some(&entries)] {
+                    let line = |params: &Params| line(params, progress.clone(), meta);
+                    assert_eq!(line(&read), line(&params()), "{text}");
+                    assert_eq!(line(&edited), line(&anew), "{text}");
+                }
+            }
         }
     }
 
@@ -192,12 +282,12 @@ mod tests {
                 r#"{"_meta":{"a":[ ],"progressToken":7,"k":1}}"#,
             ),
         ] {
-            let (Params::Whole(Some(raw)), _) = prepare(params(), 7, progress, Some(&meta)) else {
+            let (Prepared::Whole(Some(raw)), _) = prepare_raw(params(), 7, progress, Some(&meta)) else {
                 panic!("it has a meta");
             };
             assert_eq!(raw.as_str(), expected);
         }
-        let lacking = prepare(None, 7, Progress::Unasked, Some(&meta));
-        assert!(matches!(lacking, (Params::LackMeta(_), None)));
+        let lacking = prepare_raw(None, 7, Progress::Unasked, Some(&meta));
+        assert!(matches!(lacking, (Prepared::LackMeta(_), None)));
     }
 }

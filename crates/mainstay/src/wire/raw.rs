@@ -50,8 +50,16 @@ impl RawJson {
     /// Whether a member of this name may be anywhere in it: `false` is certain, and a search is many times cheaper than a
     /// parse.
     pub fn may_hold(&self, name: &str) -> bool {
-        // A name can be spelt with escapes too.
-        memchr::memchr(b'\\', &self.0).is_some() || memmem::find(&self.0, name.as_bytes()).is_some()
+        // A name can be spelt with escapes too, and a letter only by its number.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let escape = if name.bytes().all(is_plain) {
+            &b"\\u"[..]
+        } else {
+            b"\\"
+        };
+        let has_escape =
+            || memchr::memchr(b'\\', &self.0).is_some_and(|at| memmem::find(&self.0[at..], escape).is_some());
+        memmem::find(&self.0, name.as_bytes()).is_some() || has_escape()
     }
 
     /// Reads the value into a type.
@@ -152,7 +160,9 @@ mod tests {
         let holds = |text: &str| RawJson::from_text(text).unwrap().may_hold("_meta");
         assert!(holds(r#"{"a":{"_meta":{}}}"#));
         assert!(holds(r#"{"\u005fmeta":{}}"#));
-        assert!(!holds(r#"{"meta":"x"}"#));
+        assert!(!holds(r#"{"meta":"x\n\"\\"}"#));
+        let with_slash = RawJson::from_text(r#"{"a\/b":1}"#).unwrap();
+        assert!(with_slash.may_hold("a/b"));
     }
 
     #[test]

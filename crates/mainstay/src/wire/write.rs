@@ -4,6 +4,7 @@
 use bytes::Bytes;
 
 use super::meta::Meta;
+use super::object::Object;
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
 
@@ -38,14 +39,58 @@ pub(super) fn request_with_meta(
     let is_empty = params.as_bytes()[1..].trim_ascii_start() == b"}";
     line.extend_from_slice(if is_empty { b"" } else { b"," });
     line.extend_from_slice(b"\"_meta\":{");
-    line.extend_from_slice(entries);
-    if token {
-        line.extend_from_slice(if entries.is_empty() { b"" } else { b"," });
-        line.extend_from_slice(b"\"progressToken\":");
-        push_digits(&mut line, id);
-    }
+    put_entries(&mut line, entries, token.then_some(id));
     line.extend_from_slice(b"}}");
     finish(line)
+}
+
+fn put_entries(line: &mut Vec<u8>, entries: &[u8], token: Option<u64>) {
+    line.extend_from_slice(entries);
+    if let Some(token) = token {
+        line.extend_from_slice(if entries.is_empty() { b"" } else { b"," });
+        line.extend_from_slice(b"\"progressToken\":");
+        push_digits(line, token);
+    }
+}
+
+/// A request whose parameters were read already, with this text inside the braces of its `_meta`, where that is all it has.
+pub(super) fn request_in_parts(id: u64, method: &str, top: &Object, meta: &MetaText<'_>) -> Bytes {
+    let mut line = start(method.len() + top.length() + meta.length() + TOKEN);
+    put_number(&mut line, id);
+    put_method(&mut line, method);
+    put_key(&mut line, "params");
+    let begins = line.len();
+    top.write_with(&mut line, Some(("_meta", &|line| meta.write(line, id))));
+    without_breaks(&mut line[begins..]);
+    finish(line)
+}
+
+/// What stands in the `_meta` of a request.
+pub(super) enum MetaText<'a> {
+    /// These members.
+    Members(Object),
+    /// These entries and, if `token`, the number of the request as progress token.
+    Entries { entries: &'a [u8], token: bool },
+}
+
+impl MetaText<'_> {
+    fn length(&self) -> usize {
+        match self {
+            Self::Members(members) => members.length(),
+            Self::Entries { entries, .. } => entries.len(),
+        }
+    }
+
+    fn write(&self, line: &mut Vec<u8>, id: u64) {
+        match self {
+            Self::Members(members) => members.write(line),
+            Self::Entries { entries, token } => {
+                line.push(b'{');
+                put_entries(line, entries, token.then_some(id));
+                line.push(b'}');
+            }
+        }
+    }
 }
 
 /// A notification, as one line.
@@ -127,7 +172,10 @@ fn put(line: &mut Vec<u8>, key: &str, value: &RawJson) {
     put_key(line, key);
     let start = line.len();
     line.extend_from_slice(value.as_bytes());
-    let mut rest = &mut line[start..];
+    without_breaks(&mut line[start..]);
+}
+
+fn without_breaks(mut rest: &mut [u8]) {
     while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
         rest[at] = b' ';
         rest = &mut rest[at + 1..];

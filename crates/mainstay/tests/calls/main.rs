@@ -5,6 +5,7 @@
 mod support;
 
 mod asking;
+mod declared;
 mod fidelity;
 mod health;
 mod hostile;

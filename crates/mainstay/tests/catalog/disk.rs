@@ -1,6 +1,7 @@
 //! What the disk remembers of a fleet: enough to serve a catalog before any server is up, and nothing it should not.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +12,6 @@ use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::rewrite;
 use crate::support::{LONG, Memory, connected, fleet_with, raw};
 
 fn start(store: &TempDir, server: ServerBuilder) -> (Fleet, Server) {
@@ -151,25 +151,24 @@ async fn a_server_with_another_identity_inherits_no_catalog() {
 }
 
 #[tokio::test]
-async fn what_a_server_marks_private_is_published_and_never_stored() {
-    let script = Script::new()
-        .speaks(Speaks::Modern)
-        .without_builtin_tools()
-        .tool("t");
-    let store = TempDir::new().unwrap();
-    let memory = Memory::new(script);
-    seed(&store, &memory).await;
-    assert_eq!(files(&store).len(), 1, "public at first");
-
-    rewrite(&memory, |script| Script {
+async fn what_a_server_marks_private_is_there_after_a_restart_where_this_user_alone_can_read_it() {
+    let script = Script {
         private: true,
-        ..script
-    });
-    let (fleet, server) = start(&store, memory.config("s"));
-    connected(&server).await;
-    assert_eq!(tools(&fleet), 1);
-    fleet.close(LONG).await;
-    assert_eq!(files(&store), Vec::<PathBuf>::new(), "what was stored is removed");
+        ..Script::new()
+            .speaks(Speaks::Modern)
+            .without_builtin_tools()
+            .tool("t")
+    };
+    for (mode, remembered) in [(0o700, 1), (0o755, 0)] {
+        let store = TempDir::new().unwrap();
+        fs::set_permissions(store.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let memory = Memory::new(script.clone());
+        seed(&store, &memory).await;
+        assert_eq!(files(&store).len(), remembered, "{mode:o}");
+        memory.set_down(true);
+        let (fleet, _server) = start(&store, memory.config("s"));
+        assert_eq!(tools(&fleet), remembered, "{mode:o}");
+    }
 }
 
 fn identity_file(store: &TempDir, server: &ServerBuilder) -> PathBuf {

@@ -161,3 +161,16 @@ async fn a_call_that_runs_while_its_session_is_lost_beside_it_is_not_made_again(
     assert!(matches!(error, CallError::Lost { .. }), "{error:?}");
     assert_eq!(far.traffic(|traffic| traffic.noted("call append once")), 1);
 }
+
+#[tokio::test]
+async fn the_status_shows_the_session_of_the_live_connection() {
+    let far = serve(Script::new(), HttpScript::new()).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let first = connected(&server).await;
+    let session = server.status().session.expect("the server opened one");
+    far.forget_sessions();
+    echo(&server).await.expect("in a new session");
+    beyond(&server, first).await;
+    let renewed = server.status().session.expect("another one");
+    assert_ne!(session, renewed);
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay::config::{ServerBuilder, ToolView};
-use mainstay::{CallOptions, Cause, Policy, StateKind};
+use mainstay::{CallError, CallOptions, Cause, Policy, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step};
 use serde_json::json;
@@ -269,4 +269,45 @@ async fn a_server_that_is_replaced_and_disabled_at_once_is_never_started() {
     server.enable().await.expect("taken");
     connected(&server).await;
     assert_eq!((old.attempts(), new.attempts()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_a_person_disabled_stays_so_when_it_is_changed_and_the_report_says_so() {
+    let memory = InMemory::playing(Script::new());
+    let fleet = fleet([memory.config("by-hand"), memory.config("other")]);
+    for server in fleet.servers() {
+        connected(&server).await;
+    }
+    let server = fleet.server("by-hand").unwrap();
+    server.disable().await.unwrap();
+    reaches(&server, StateKind::Disabled).await;
+    let changes = fleet
+        .apply(built([
+            memory.config_as("by-hand", "changed"),
+            memory.config_as("other", "changed"),
+        ]))
+        .await;
+    assert_eq!(changes.replaced, ["by-hand", "other"]);
+    assert_eq!(changes.still_disabled, ["by-hand"]);
+    assert_eq!(server.status().state, StateKind::Disabled);
+    server.enable().await.unwrap();
+    connected(&server).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_of_a_server_that_was_removed_says_so_though_another_has_its_name() {
+    let memory = InMemory::playing(Script::new());
+    let (fleet, old) = keep(memory.config("s"));
+    connected(&old).await;
+    assert!(!old.status().removed);
+    fleet.apply([]).await;
+    fleet.apply(built([memory.config("s")])).await;
+    let new = fleet.server("s").unwrap();
+    connected(&new).await;
+    assert!(old != new && old.status().removed && !new.status().removed);
+    for options in [CallOptions::default(), CallOptions::default().fail_fast()] {
+        let call = echo(&old, options).await;
+        assert!(matches!(call, Err(CallError::Gone { .. })), "{call:?}");
+    }
+    echo(&new, CallOptions::default()).await.expect("answered");
 }

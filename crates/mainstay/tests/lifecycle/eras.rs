@@ -464,25 +464,10 @@ async fn an_error_of_a_handshake_without_an_answer_says_what_was_tried_and_names
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_unknown_era_that_is_cut_by_a_limit_is_initialized_by_the_next_attempt() {
-    let falls_silent = || InMemory::playing(Script::new().on(Step::Discover, Fault::Hang));
-    let mut policy = Policy::default();
-    policy.limits.open = Duration::from_secs(4);
-    let by_the_hard_limit = falls_silent();
-    let by_silence = falls_silent();
-    for (memory, config) in [
-        (
-            &by_the_hard_limit,
-            by_the_hard_limit.config("slow").policy(policy),
-        ),
-        (
-            &by_silence,
-            by_silence.config("slow").startup_timeout(Duration::from_secs(4)),
-        ),
-    ] {
-        let (_fleet, server) = keep(config);
-        connected(&server).await;
-        assert_eq!(memory.attempts(), 2);
-        assert_eq!(memory.last().count("server/discover"), 0);
-    }
+async fn a_server_of_unknown_era_that_is_silent_for_its_startup_timeout_is_initialized_next() {
+    let memory = InMemory::playing(Script::new().on(Step::Discover, Fault::Hang));
+    let (_fleet, server) = keep(memory.config("slow").startup_timeout(Duration::from_secs(4)));
+    connected(&server).await;
+    assert_eq!(memory.attempts(), 2);
+    assert_eq!(memory.last().count("server/discover"), 0);
 }

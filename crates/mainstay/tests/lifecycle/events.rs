@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Cause, Heard, Policy, StateKind};
+use mainstay::{CallOptions, Cause, Fleet, Heard, Policy, StateKind};
 use mainstay_testkit::{Fault, Script, Step};
 
-use crate::support::{InMemory, LONG, connected, echo, fleet, keep, next_event, reaches};
+use crate::support::{InMemory, LONG, built, connected, echo, fleet, keep, next_event, reaches};
 
 #[tokio::test(start_paused = true)]
 async fn events_are_numbered_without_a_gap_across_servers_and_each_leads_on_from_the_one_before() {
@@ -138,4 +138,38 @@ async fn calls_that_condemn_a_connection_are_named_as_the_reason() {
     let error = lost.error.expect("it says why");
     assert_eq!(error.message, "3 calls in a row were not answered");
     assert_eq!(error.generation.map(|of| of.0), Some(generation));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_subscribes_before_the_start_misses_no_event() {
+    let memory = InMemory::playing(Script::new());
+    let mut builder = Fleet::builder();
+    let mut events = builder.events();
+    let another = builder.clone().start(built([memory.config("of another fleet")]));
+    let fleet = builder.start(built([memory.config("one"), memory.config("two")]));
+    for server in fleet.servers().iter().chain(&another.servers()) {
+        connected(server).await;
+    }
+    let mut heard = Vec::new();
+    for sequence in 1..=4 {
+        let Some(Heard::Event(event)) = events.next().await else {
+            panic!("two events of each server")
+        };
+        assert_eq!(event.sequence, sequence);
+        heard.push((event.server.to_string(), event.to));
+    }
+    heard.sort();
+    let of = |name: &str| [StateKind::Connecting, StateKind::Connected].map(|state| (name.to_owned(), state));
+    assert_eq!(heard, [of("one"), of("two")].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_with_two_servers_of_one_name_is_refused_and_nothing_is_started() {
+    let memory = InMemory::playing(Script::new());
+    let twice = built([memory.config("one"), memory.config("two"), memory.config("one")]);
+    let refused = Fleet::builder().try_start(twice).expect_err("one is there twice");
+    assert_eq!(refused.name, "one");
+    assert_eq!(memory.attempts(), 0);
+    let once = built([memory.config("one"), memory.config("two")]);
+    assert!(Fleet::builder().try_start(once).is_ok());
 }

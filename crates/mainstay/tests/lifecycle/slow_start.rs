@@ -89,4 +89,9 @@ async fn the_hard_limit_ends_a_start_that_only_ever_talks() {
         "the second one waits for the end of the first"
     );
     connected(&server).await;
+    assert_eq!(
+        ledger.count("discover"),
+        0,
+        "its era is unknown, so the second attempt begins with initialize"
+    );
 }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use mainstay::{Desired, Era, Fleet, Policy, Reason, StateKind};
+use mainstay::{CallError, CallOptions, Desired, Era, Fleet, Policy, Reason, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step};
 use rustix::process::Signal;
 
-use crate::support::{InMemory, LONG, SOON, built, connected, keep, signal, stdio};
+use crate::support::{InMemory, LONG, SOON, built, connected, echo, keep, signal, stdio};
 
 #[tokio::test(start_paused = true)]
 async fn reading_the_status_starts_nothing() {
@@ -82,7 +82,7 @@ async fn the_status_of_a_lost_server_shows_why_and_when_it_is_tried_next() {
     std::fs::write(&broken, "").expect("the switch is thrown");
     // The call proves the connection, so that the next start is tried at once, and fails.
     server
-        .call("echo", &serde_json::json!({}), mainstay::CallOptions::default())
+        .call("echo", &serde_json::json!({}), CallOptions::default())
         .await
         .expect("answered");
     signal(server.status().pid.expect("a process"), Signal::KILL);
@@ -132,4 +132,37 @@ async fn the_last_error_is_that_of_the_last_attempt_even_if_all_of_them_only_han
         assert!(error.generation > blamed, "attempt {attempt}: {error:?}");
         blamed = error.generation;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_shows_the_last_success_and_the_calls_that_failed_since() {
+    let memory = InMemory::playing(Script::new().rule(Rule::new(Step::Call, Fault::NoAnswer).named("slow")));
+    let (fleet, server) = keep(memory.config("s"));
+    let generation = connected(&server).await;
+    assert_eq!(
+        (server.status().last_success, server.status().call_failures),
+        (None, 0)
+    );
+    let freshness = fleet.catalog().freshness("s").expect("published");
+    assert_eq!(
+        freshness.generation.map(|listed_by| listed_by.0),
+        Some(generation)
+    );
+
+    let before = SystemTime::now() - Duration::from_secs(1);
+    echo(&server, CallOptions::default()).await.expect("answered");
+    let success = server.status().last_success.expect("just now");
+    assert!(success > before);
+
+    for failures in 1..=2 {
+        let short = CallOptions::default().timeout(Duration::from_secs(1));
+        let call = server.call("slow", &serde_json::json!({}), short).await;
+        assert!(matches!(call, Err(CallError::TimedOut { .. })), "{call:?}");
+        let counted = server.wait_until(LONG, |status| status.call_failures == failures);
+        counted.await.expect("it is counted");
+    }
+    assert_eq!(server.status().last_success, Some(success));
+    echo(&server, CallOptions::default()).await.expect("answered");
+    let mended = server.wait_until(LONG, |status| status.call_failures == 0);
+    mended.await.expect("an answer ends the row");
 }

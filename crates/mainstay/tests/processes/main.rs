@@ -7,6 +7,8 @@ mod support;
 mod cycles;
 mod endings;
 mod killed;
+mod lacking;
 mod misconfigured;
 mod starting;
 mod stderr;
+mod turns;

@@ -1,6 +1,6 @@
 //! What a server writes to stderr never blocks it, and never grows without bound.
 
-use mainstay::{CallOptions, Fleet};
+use mainstay::{CallOptions, Fleet, ServerConfig};
 use mainstay_testkit::{Fault, FaultyServer, Rule, Step, procfs};
 use serde_json::json;
 
@@ -37,5 +37,37 @@ async fn a_server_that_fills_stderr_is_never_blocked_by_it() {
     assert!(server.stderr_tail(1)[0].text.contains("dull server"));
     let grown = procfs::resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH, "{} bytes of stderr cost {grown} bytes", 3 * FLOOD);
+    fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn a_secret_of_its_configuration_reaches_no_tail_no_status_and_no_event() {
+    let script = r#"echo "token is $TOKEN, dir is $DIR" >&2; echo "error: $TOKEN is not valid" >&2; exit 3"#;
+    let server = ServerConfig::stdio("leaky", "sh")
+        .args(["-c", script])
+        .env("TOKEN", "sk-very-secret-1")
+        .env("DIR", "/srv/data");
+    let fleet = Fleet::builder().start([server.build().unwrap()]);
+    let mut events = fleet.events();
+    let server = fleet.server("leaky").unwrap();
+    let failed = server
+        .wait_until(LONG, |status| status.last_error.is_some())
+        .await
+        .unwrap();
+    let trouble = failed.last_error.clone().unwrap();
+    assert_eq!(
+        trouble.stderr,
+        ["token is [TOKEN], dir is [DIR]", "error: [TOKEN] is not valid"]
+    );
+    assert_eq!(trouble.last_words(), Some("error: [TOKEN] is not valid"));
+    let event = events.next().await.unwrap();
+    for seen in [
+        format!("{failed:?}"),
+        format!("{event:?}"),
+        format!("{:?}", server.stderr_tail(99)),
+    ] {
+        assert!(!seen.contains("secret"), "{seen}");
+        assert!(!seen.contains("/srv/data"), "{seen}");
+    }
     fleet.close(LONG).await;
 }

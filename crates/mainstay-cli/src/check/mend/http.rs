@@ -37,6 +37,7 @@ pub(super) fn advice(target: &HttpTarget, trouble: &Trouble) -> String {
             }
             _ => "is the address right, and the network up?",
         },
+        HttpFailure::LocalLack { .. } => "the server is not to blame; it is tried again by itself",
         HttpFailure::AuthRequired { status: 401, .. } => login(target),
         HttpFailure::AuthRequired { .. } => "what it is shown does not suffice: use a token that may do more",
         HttpFailure::Throttled { .. } => "leave it alone for a while, then check again",

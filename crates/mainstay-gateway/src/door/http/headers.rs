@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::message::{RawJson, RpcError};
 
 use super::post::Asked;
 use super::refusal::Refusal;
@@ -32,7 +32,7 @@ pub(super) fn check(headers: &HeaderMap, asked: &Asked, scope: &Scope, desk: &De
         "tasks/get" | "tasks/update" | "tasks/cancel" if headers.contains_key("mcp-name") => "taskId",
         _other => return Ok(()),
     };
-    let params = asked.params.as_ref().and_then(Object::parse).unwrap_or_default();
+    let params = &asked.params;
     let Some(named) = params.get(field).and_then(|named| named.parse::<String>().ok()) else {
         // The desk says what is missing.
         return Ok(());

@@ -8,7 +8,7 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use mainstay::BadAnswer;
-use mainstay::message::{Message, RawJson, RpcError};
+use mainstay::message::{Message, Params, RawJson, RpcError};
 use serde::de::IgnoredAny;
 
 use super::answering::Accepts;
@@ -31,7 +31,7 @@ const USUALLY_SENT: &str = "application/json";
 pub(super) struct Asked {
     pub(super) id: RawJson,
     pub(super) method: String,
-    pub(super) params: Option<RawJson>,
+    pub(super) params: Params,
     pub(super) meta: RequestMeta,
 }
 
@@ -55,8 +55,9 @@ pub(super) enum Named<'a> {
 
 impl Asked {
     pub(super) fn new(id: RawJson, method: String, params: Option<RawJson>) -> Self {
+        let params = Params::new(params);
         Self {
-            meta: RequestMeta::read(params.as_ref()),
+            meta: RequestMeta::read(&params),
             id,
             method,
             params,

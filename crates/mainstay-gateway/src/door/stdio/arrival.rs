@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use mainstay::message::Message;
+use mainstay::message::{Message, Params};
 use mainstay::transport::Limits;
 use mainstay::{Era, Introduction};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
@@ -101,10 +101,11 @@ impl Asked {
         }
         match Message::read(line) {
             Message::Request { method, params, .. } => {
-                let meta = RequestMeta::read(params.as_ref());
+                let params = Params::new(params);
+                let meta = RequestMeta::read(&params);
                 let said = match (meta.era(), &*method) {
                     (Era::Modern, _) => meta.check().ok().map(|()| Said::of_request(&meta)),
-                    (Era::Legacy, "initialize") => Said::of_initialize(params.as_ref()).ok(),
+                    (Era::Legacy, "initialize") => Said::of_initialize(params.as_raw()).ok(),
                     (Era::Legacy, _other) => None,
                 };
                 Some(Self {

@@ -32,6 +32,7 @@ pub(in crate::walk) struct Current {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::walk) enum Phase {
+    Queued { by: Moment },
     Dialling { by: Moment },
     Open,
     Listed { proof_at: Option<Moment> },
@@ -41,8 +42,8 @@ impl Current {
     pub(super) fn dialled(generation: Generation, now: Moment, policy: &Policy) -> Self {
         Self {
             generation,
-            phase: Phase::Dialling {
-                by: now + policy.limits.open,
+            phase: Phase::Queued {
+                by: now + policy.limits.turn,
             },
             costs_token: false,
             listing: None,
@@ -66,7 +67,17 @@ impl Current {
     }
 
     fn is_dialling(&self) -> bool {
-        matches!(self.phase, Phase::Dialling { .. })
+        matches!(self.phase, Phase::Queued { .. } | Phase::Dialling { .. })
+    }
+
+    /// The time of a start begins with its turn.
+    pub(super) fn begun(&mut self, now: Moment, policy: &Policy) -> Verdict {
+        if let Phase::Queued { .. } = self.phase {
+            self.phase = Phase::Dialling {
+                by: now + policy.limits.open,
+            };
+        }
+        Verdict::default()
     }
 
     pub(super) fn opened(&mut self) -> Verdict {
@@ -105,10 +116,16 @@ impl Current {
         if self.listing.take().is_none() {
             return Verdict::default();
         }
-        self.list_failures += 1;
+        self.list_failures += u32::from(recovery != Recovery::RetryLack);
         self.owed = true;
-        if let Recovery::RetryAfter(pause) = recovery {
-            self.list_from = self.list_from.max(now + pause);
+        match recovery {
+            Recovery::RetryAfter(pause) => self.list_from = self.list_from.max(now + pause),
+            Recovery::RetryLack => self.list_from = self.list_from.max(now + policy.lack_pause),
+            Recovery::Retry
+            | Recovery::RetryOtherwise
+            | Recovery::RetryOnReturn
+            | Recovery::Login
+            | Recovery::GiveUp => {}
         }
         let condemned = self.list_failures >= policy.discovery_failures.get();
         Verdict::lost_until(condemned || is_hopeless(recovery), recovery)
@@ -132,6 +149,9 @@ impl Current {
     }
 
     pub(super) fn call_failed(&mut self, recovery: Recovery, policy: &Policy) -> Verdict {
+        if recovery == Recovery::RetryLack {
+            return Verdict::default();
+        }
         self.call_failures += u32::from(self.is_listed());
         let condemned = self.call_failures >= policy.call_failures.get();
         let hopeless = self.is_listed() && is_hopeless(recovery);
@@ -173,8 +193,10 @@ impl Current {
     }
 
     pub(super) fn time(&mut self, vitals: Vitals, now: Moment, policy: &Policy) -> Verdict {
-        if let Phase::Dialling { by } = self.phase {
-            return Verdict::lost(by <= now);
+        match self.phase {
+            Phase::Queued { by } => return Verdict::lost_until(by <= now, Recovery::RetryLack),
+            Phase::Dialling { by } => return Verdict::lost(by <= now),
+            Phase::Open | Phase::Listed { .. } => {}
         }
         let mut verdict = if self.listing.is_some_and(|by| by <= now) {
             self.list_failed(Recovery::Retry, now, policy)
@@ -240,6 +262,7 @@ impl Current {
 
     pub(super) fn shift(&mut self, shift: &impl Fn(Moment) -> Moment, now: Moment) {
         self.phase = match self.phase {
+            Phase::Queued { by } => Phase::Queued { by: shift(by) },
             Phase::Dialling { by } => Phase::Dialling { by: shift(by) },
             Phase::Open => Phase::Open,
             Phase::Listed { proof_at } => Phase::Listed {

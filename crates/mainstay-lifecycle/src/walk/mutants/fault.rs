@@ -20,6 +20,7 @@ pub(in crate::walk) enum Fault {
     AbandonsInSilence,
     AbandonsAtOnce,
     ForgetsTheCloseDeadline,
+    ForgetsTheTurn,
     ForgetsTheOpenDeadline,
     ForgetsTheListDeadline,
     ForgetsTheRelist,
@@ -53,6 +54,13 @@ pub(in crate::walk) enum Fault {
     IgnoresRetryAfter,
     PausesBeforeTheOtherWay,
     IgnoresTheLoginOfACall,
+    BlamesTheServerForALack,
+    BlamesTheServerForItsTurn,
+    KeepsTheTokenOfALack,
+    ForgetsTheFirstStartOfALack,
+    HasNoPauseAfterALack,
+    CountsAListingOfALack,
+    TimesAStartFromItsQueue,
     ListsBeforeItsTime,
     HasNoDoubts,
     IgnoresChangesWhileListing,
@@ -111,6 +119,7 @@ impl Fault {
     pub(super) fn hides(self) -> Option<Timer> {
         match self {
             Self::ForgetsTheCloseDeadline => Some(Timer::Close),
+            Self::ForgetsTheTurn => Some(Timer::Turn),
             Self::ForgetsTheOpenDeadline => Some(Timer::Open),
             Self::ForgetsTheListDeadline => Some(Timer::List),
             Self::ForgetsTheRelist => Some(Timer::Relist),
@@ -170,6 +179,21 @@ impl Fault {
             | (Self::PausesBeforeTheOtherWay, Input::OpenFailed(generation, Recovery::RetryOtherwise))
             | (Self::IgnoresRetryAfter, Input::OpenFailed(generation, Recovery::RetryAfter(_))) => {
                 Some(Input::OpenFailed(generation, Recovery::Retry))
+            }
+            (Self::BlamesTheServerForALack, Input::OpenFailed(generation, Recovery::RetryLack)) => {
+                Some(Input::OpenFailed(generation, Recovery::Retry))
+            }
+            (Self::BlamesTheServerForItsTurn, Input::Timer(vitals)) => match machine.state {
+                State::Connecting(Attempt::Queued(generation, by))
+                | State::Reconnecting(Attempt::Queued(generation, by))
+                    if by <= now =>
+                {
+                    Some(Input::OpenFailed(generation, Recovery::Retry))
+                }
+                _ => Some(Input::Timer(vitals)),
+            },
+            (Self::CountsAListingOfALack, Input::ListFailed(generation, Recovery::RetryLack)) => {
+                Some(Input::ListFailed(generation, Recovery::Retry))
             }
             (Self::IgnoresTheLoginOfACall, Input::CallFailed(generation, Recovery::Login)) => {
                 Some(Input::CallFailed(generation, Recovery::Retry))
@@ -325,6 +349,25 @@ impl Fault {
             Self::GivesATokenForAStableTime if is_proven(machine) && !is_proven(before) => {
                 give_token_back(machine, now);
             }
+            Self::KeepsTheTokenOfALack if current && is_lack(input) => {
+                machine.tokens = before.tokens.clone();
+            }
+            Self::ForgetsTheFirstStartOfALack if current && is_lack(input) => machine.started = true,
+            Self::HasNoPauseAfterALack if current && is_lack(input) => {
+                if let State::Reconnecting(Attempt::Pausing(at, _)) = &mut machine.state {
+                    *at = now;
+                }
+            }
+            Self::TimesAStartFromItsQueue if current && matches!(input, Input::Begun(_)) => {
+                if let (
+                    State::Connecting(Attempt::Queued(_, from))
+                    | State::Reconnecting(Attempt::Queued(_, from)),
+                    State::Connecting(Attempt::Opening(_, by)) | State::Reconnecting(Attempt::Opening(_, by)),
+                ) = (&before.state, &mut machine.state)
+                {
+                    *by = *from;
+                }
+            }
             Self::RenewsTheBudgetOnConnect
                 if before.state.kind() != machine.state.kind()
                     && machine.state.kind() == StateKind::Connected =>
@@ -368,6 +411,7 @@ impl Fault {
 
 fn renumbered(input: Input, generation: Generation) -> Input {
     match input {
+        Input::Begun(_) => Input::Begun(generation),
         Input::Opened(_) => Input::Opened(generation),
         Input::OpenFailed(_, recovery) => Input::OpenFailed(generation, recovery),
         Input::Listed(_, listing) => Input::Listed(generation, listing),
@@ -408,6 +452,10 @@ fn give_token_back(machine: &mut Machine, now: Moment) {
     if std::mem::take(&mut machine.owes_work) {
         machine.tokens.give_back(&machine.policy.bucket, now);
     }
+}
+
+fn is_lack(input: &Input) -> bool {
+    matches!(input, Input::OpenFailed(_, Recovery::RetryLack))
 }
 
 fn asks_for_login(input: &Input) -> bool {

@@ -17,6 +17,7 @@ fn listed(seconds: u64) -> Freshness {
     Freshness {
         listed_at: at(seconds),
         stale_since: None,
+        generation: None,
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Stored;
 use crate::catalog::hash::Hasher;
-use crate::catalog::{About, Kind, Listing, ServerCatalog};
+use crate::catalog::{About, CacheScope, Caching, Kind, Listing, ServerCatalog};
 use crate::wire::RawJson;
 
 const MAGIC: &str = "mainstay-catalog";
@@ -44,6 +44,9 @@ struct Body {
     prompts: Vec<RawJson>,
     resources: Vec<RawJson>,
     resource_templates: Vec<RawJson>,
+    /// Which of the four lists the server marked private, in this order.
+    #[serde(default)]
+    private: [bool; 4],
 }
 
 pub(super) fn encode(stored: &Stored) -> Vec<u8> {
@@ -72,6 +75,7 @@ pub(super) fn encode(stored: &Stored) -> Vec<u8> {
         prompts: raw(Kind::Prompt),
         resources: raw(Kind::Resource),
         resource_templates: raw(Kind::Template),
+        private: Kind::ALL.map(|kind| stored.catalog.caching(kind).is_some_and(Caching::is_private)),
     };
     let json = serde_json::to_vec(&body).expect("texts, numbers and raw JSON can be written as JSON");
     let mut bytes = format!("{MAGIC} {VERSION} {}\n", hash(&json)).into_bytes();
@@ -95,8 +99,14 @@ pub(super) fn decode(bytes: &[u8], identity: &str) -> Result<Stored, Unusable> {
         instructions: body.instructions,
     };
     let lists = [body.tools, body.prompts, body.resources, body.resource_templates];
-    let listings = Kind::ALL.into_iter().zip(lists).map(|(kind, items)| Listing {
+    let listings = Kind::ALL.into_iter().zip(lists).zip(body.private);
+    let listings = listings.map(|((kind, items), is_private)| Listing {
         items,
+        // How long it may be kept was over with the process that listed it; whom it is for was not.
+        caching: is_private.then_some(Caching {
+            ttl: None,
+            scope: Some(CacheScope::Private),
+        }),
         ..Listing::empty(kind)
     });
     Ok(Stored {

@@ -78,6 +78,7 @@ fn a_catalog_comes_back_byte_for_byte_and_is_published_as_before() {
     let freshness = Freshness {
         listed_at: after.listed_at,
         stale_since: Some(after.listed_at),
+        generation: None,
     };
     assert!(publisher.set("s", Arc::new(after.catalog), Arc::new(()), freshness));
     assert!(
@@ -170,22 +171,56 @@ fn a_file_that_is_too_large_is_ignored() {
     assert!(store.load(IDENTITY).unwrap().is_none());
 }
 
-#[test]
-fn a_private_catalog_is_not_stored_and_takes_the_older_one_with_it() {
-    let (_dir, store) = store();
-    store.save(&small()).unwrap();
-    let private = Listing {
+fn private() -> Stored {
+    let listing = Listing {
         caching: Some(Caching {
             scope: Some(CacheScope::Private),
             ..Caching::default()
         }),
         ..Listing::empty(Kind::Tool)
     };
-    store
-        .save(&stored(ServerCatalog::new("s", About::default(), [private])))
-        .unwrap();
-    assert!(store.load(IDENTITY).unwrap().is_none());
-    assert_eq!(fs::read_dir(&store.dir).unwrap().count(), 0);
+    stored(ServerCatalog::new("s", About::default(), [listing]))
+}
+
+fn open_to_others(path: &std::path::Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_private_catalog_is_stored_where_this_user_alone_can_read_it_and_stays_private() {
+    let (_dir, store) = store();
+    store.save(&private()).unwrap();
+    let found = store.load(IDENTITY).unwrap().expect("stored");
+    assert!(found.catalog.is_private());
+    assert_eq!(found.catalog, private().catalog, "the same content");
+    let modes = [&store.dir, &file_of(&store)].map(|path| fs::metadata(path).unwrap().permissions().mode());
+    assert_eq!(modes.map(|mode| mode & 0o777), [0o700, 0o600]);
+}
+
+#[test]
+fn a_private_catalog_is_not_stored_where_others_can_look_and_takes_the_older_one_with_it() {
+    for mode in [0o750, 0o705, 0o711, 0o777] {
+        let (_dir, store) = store();
+        store.save(&small()).unwrap();
+        open_to_others(&store.dir, mode);
+        store.save(&private()).unwrap();
+        assert!(store.load(IDENTITY).unwrap().is_none());
+        assert_eq!(fs::read_dir(&store.dir).unwrap().count(), 0);
+        store.save(&small()).unwrap();
+        assert!(store.load(IDENTITY).unwrap().is_some(), "public ones are");
+    }
+}
+
+#[test]
+fn a_private_catalog_that_others_can_read_by_now_is_removed_unread() {
+    let (_dir, store) = store();
+    for open in [|store: &Store| file_of(store), |store: &Store| store.dir.clone()] {
+        store.save(&private()).unwrap();
+        open_to_others(&open(&store), 0o755);
+        assert!(store.load(IDENTITY).unwrap().is_none());
+        assert_eq!(fs::read_dir(&store.dir).unwrap().count(), 0);
+        open_to_others(&store.dir, 0o700);
+    }
 }
 
 #[test]

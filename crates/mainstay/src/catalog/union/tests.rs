@@ -17,6 +17,7 @@ fn union_at(listed_at: SystemTime, servers: &[Offers<'_>], previous: &Catalog) -
     let fresh = Freshness {
         listed_at,
         stale_since: None,
+        generation: None,
     };
     let input = |(server, items): &Offers<'_>| {
         let name: Arc<str> = Arc::from(*server);

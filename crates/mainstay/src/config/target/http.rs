@@ -89,6 +89,11 @@ impl HttpTarget {
         &self.headers
     }
 
+    /// The token that every request carries.
+    pub(crate) fn bearer_token(&self) -> Option<&Secret> {
+        self.bearer_token.as_ref()
+    }
+
     /// The unix-domain socket that is connected to instead of the host of the address.
     pub fn unix_socket(&self) -> Option<&Path> {
         self.unix_socket.as_ref().map(FilePath::path)
@@ -100,6 +105,11 @@ impl HttpTarget {
         self.credentials.is_some()
             || self.bearer_token.is_some()
             || names.any(|name| name.eq_ignore_ascii_case("authorization"))
+    }
+
+    /// Whether the embedder's provider says what its requests are allowed in with.
+    pub(crate) fn has_provider(&self) -> bool {
+        self.credentials.is_some()
     }
 
     /// What its requests are allowed in with: the embedder's provider, or else the token.

@@ -13,7 +13,7 @@ fn an_unknown_key_is_a_warning_that_names_the_nearest_known_one() {
             r#"3:19: mcpServers.s.Args: unknown key; did you mean "args"?"#,
             r#"3:31: mcpServers.s.zebra: unknown key"#,
             r#"3:43: mcpServers.s.enviroment: unknown key"#,
-            r#"3:61: mcpServers.s.headersHelper: this key of other programs is not heeded; write the headers in "headers", with variables: ${NAME}"#,
+            r#"3:61: mcpServers.s.headersHelper: this key of other programs is ignored; write the headers in "headers", with variables: ${NAME}"#,
         ],
     );
 }

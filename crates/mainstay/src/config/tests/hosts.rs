@@ -161,7 +161,7 @@ const CASES: &[Case] = &[
             "db: npx -y @bytebase/dbhub --dsn $TOKEN call<30s",
         ],
         said: &[
-            r#"warning 7:18: mcpServers.api.timeout: Claude Code does not heed a limit below 1000 ms, so it is not heeded here; set "call_timeout""#,
+            r#"warning 7:18: mcpServers.api.timeout: Claude Code ignores a limit below 1000 ms, and so does Mainstay; set "call_timeout""#,
             "warning 9:74: mcpServers.db.args[3]: `$TOKEN` is no variable here and is passed on as it is; write ${TOKEN} for its value",
         ],
     },
@@ -245,7 +245,7 @@ const CASES: &[Case] = &[
         host: Host::Roo,
         servers: &["puppeteer: npx -y @modelcontextprotocol/server-puppeteer call<300s"],
         said: &[
-            "warning 9:7: mcpServers.puppeteer.watchPaths: this key of other programs is not heeded; restart the server when they change",
+            "warning 9:7: mcpServers.puppeteer.watchPaths: this key of other programs is ignored; restart the server when they change",
         ],
     },
     Case {
@@ -482,7 +482,7 @@ fn the_place_of_a_file_decides_only_where_its_content_does_not() {
 }
 
 #[test]
-fn a_limit_in_an_unknown_unit_is_not_heeded_and_says_so() {
+fn a_limit_in_an_unknown_unit_is_ignored_and_says_so() {
     let configuration = parse(
         r#"{"mcpServers": {"s": {"command": "x", "timeout": 90}}}"#,
         "/m.json",
@@ -490,7 +490,7 @@ fn a_limit_in_an_unknown_unit_is_not_heeded_and_says_so() {
     .unwrap();
     assert_eq!(
         configuration.problems[0].to_string(),
-        r#"/m.json:1:50: mcpServers.s.timeout: not heeded, since programs count it in seconds or in milliseconds; set "call_timeout", such as "30s""#
+        r#"/m.json:1:50: mcpServers.s.timeout: ignored, since programs count it in seconds or in milliseconds; set "call_timeout", such as "30s""#
     );
     let none = parse(
         r#"{"mcpServers": {"s": {"command": "x", "timeout": 0}}}"#,

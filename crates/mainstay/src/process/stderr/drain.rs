@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 
 use super::{MAX_LINE_BYTES, StderrLine, StderrRing};
 use crate::PlainText;
+use crate::redaction::Redaction;
 
 /// What is read at a time.
 const CHUNK: usize = 16 * 1024;
@@ -26,12 +27,14 @@ pub(in super::super) fn drain(
     pipe: impl AsyncRead + Unpin + Send + 'static,
     generation: u64,
     ring: Arc<StderrRing>,
+    redaction: Arc<Redaction>,
 ) -> Drain {
     let (running_guard, running) = watch::channel(());
     let task = tokio::spawn(async move {
         let _running = running_guard;
         let intake = Intake {
             ring,
+            redaction,
             generation,
             line: Vec::new(),
             cut: false,
@@ -62,6 +65,7 @@ impl Drain {
 /// Makes lines of bytes. The line begun last is kept however the reading ends: it is often the one that matters.
 pub(super) struct Intake {
     ring: Arc<StderrRing>,
+    redaction: Arc<Redaction>,
     generation: u64,
     line: Vec<u8>,
     cut: bool,
@@ -95,7 +99,10 @@ impl Intake {
     fn end_line(&mut self) {
         let mut text = PlainText::line(&String::from_utf8_lossy(&self.line)).into_string();
         if std::mem::take(&mut self.cut) {
+            text = self.redaction.apply_to_cut(text);
             text.push('…');
+        } else {
+            text = self.redaction.apply(text);
         }
         self.line.clear();
         // An empty line would push one that says something out of the ring.

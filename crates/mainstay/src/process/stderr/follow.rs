@@ -1,5 +1,5 @@
-//! Reading along what servers write to stderr. Nobody who reads along can hold the server up: what one does not read in time
-//! is lost to it, and it is told how much.
+//! Reading along what servers write to stderr. A follower never holds the server up: what it does not read in time is lost to it,
+//! and it is told how much.
 
 use std::sync::OnceLock;
 

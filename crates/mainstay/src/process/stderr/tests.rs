@@ -8,7 +8,7 @@ use super::{Followed, MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, StderrRing, drain};
 /// Lets a ring read `bytes`, as if generation `generation` had written them and ended.
 async fn read_into(ring: &Arc<StderrRing>, generation: u64, bytes: impl Into<Vec<u8>>) {
     let (mut writer, reader) = tokio::io::duplex(1024);
-    let drain = drain(reader, generation, Arc::clone(ring));
+    let drain = drain(reader, generation, Arc::clone(ring), Arc::default());
     writer.write_all(&bytes.into()).await.unwrap();
     drop(writer);
     drain.ended().await;
@@ -42,7 +42,7 @@ async fn a_last_line_without_an_end_is_kept() {
 async fn a_begun_line_is_kept_when_reading_is_given_up() {
     let ring = Arc::new(StderrRing::default());
     let (mut writer, reader) = tokio::io::duplex(64);
-    let drain = drain(reader, 1, Arc::clone(&ring));
+    let drain = drain(reader, 1, Arc::clone(&ring), Arc::default());
     writer.write_all(b"half a line").await.unwrap();
     while ring.last_activity().is_none() {
         tokio::task::yield_now().await;
@@ -84,7 +84,7 @@ async fn a_ring_stays_within_its_bounds() {
 async fn a_single_byte_is_a_sign_of_life() {
     let ring = Arc::new(StderrRing::default());
     let (mut writer, reader) = tokio::io::duplex(64);
-    let _drain = drain(reader, 1, Arc::clone(&ring));
+    let _drain = drain(reader, 1, Arc::clone(&ring), Arc::default());
     assert_eq!(ring.last_activity(), None);
 
     let mut before = None;

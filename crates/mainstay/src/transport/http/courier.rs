@@ -56,6 +56,10 @@ impl Carrier for Courier {
         &self.crew
     }
 
+    fn session(&self) -> Option<String> {
+        self.session.id()
+    }
+
     fn carry(self: &Arc<Self>, load: Load) {
         let frame = load.frame.clone();
         let courier = self.clone();

@@ -86,6 +86,11 @@ pub(in crate::transport) trait Carrier: Send + Sync + 'static {
 
     /// The end came from this side.
     fn farewell(&self);
+
+    /// The id of the server's session, where there is one.
+    fn session(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The sending side of a carrier.
@@ -318,6 +323,10 @@ impl<C: Carrier> Outbound for Sender<C> {
 
     fn withdraw(&self, request: u64) {
         self.0.crew().withdraw(request);
+    }
+
+    fn session(&self) -> Option<String> {
+        self.0.session()
     }
 
     fn close(&self) {

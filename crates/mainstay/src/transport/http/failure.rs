@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::challenge::Challenge;
+use crate::lack::Lack;
 
 /// Why a request over HTTP has no answer. It is what [`SendFailure::error`](crate::transport::SendFailure::error) of the
 /// HTTP transports is, to be downcast.
@@ -83,6 +84,12 @@ pub enum HttpFailure {
         /// The failure in words.
         message: String,
     },
+    /// This machine lacks something that a connection needs.
+    #[error("no connection: {lack}")]
+    LocalLack {
+        /// What is lacking.
+        lack: Lack,
+    },
     /// A step took too long.
     #[error("{step} took longer than {limit:?}")]
     TimedOut {
@@ -153,6 +160,7 @@ impl HttpFailure {
             | Self::Compressed { .. }
             | Self::BodyTooLarge { .. }
             | Self::ConnectFailed { .. }
+            | Self::LocalLack { .. }
             | Self::TimedOut { .. }
             | Self::Broken { .. }
             | Self::Malformed { .. }

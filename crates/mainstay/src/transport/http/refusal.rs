@@ -15,6 +15,7 @@ use super::failure::{HttpFailure, Step};
 use super::line::Response;
 use super::options::HttpOptions;
 use super::pool::Mishap;
+use crate::lack::Lack;
 use crate::transport::room;
 use crate::wire::Outcome;
 
@@ -70,6 +71,9 @@ impl Refusal {
                 limit: options.connect_timeout,
             }),
             Mishap::NotConnected(_) => {
+                if let Some(lack) = lack_of(mishap) {
+                    return Self::not_sent(HttpFailure::LocalLack { lack });
+                }
                 let kind = io_kind(mishap).unwrap_or(io::ErrorKind::Other);
                 Self::not_sent(HttpFailure::ConnectFailed { kind, message })
             }
@@ -268,6 +272,11 @@ fn of_certificate(error: &dyn Error) -> Option<&'static str> {
 /// What the system said: the innermost failure of input or output. Each may be wrapped in others that say less.
 fn io_kind(error: &dyn Error) -> Option<io::ErrorKind> {
     io_errors(error).last().map(io::Error::kind)
+}
+
+/// What this machine lacked, where that is why.
+fn lack_of(error: &dyn Error) -> Option<Lack> {
+    io_errors(error).find_map(Lack::of)
 }
 
 /// The failures of input and output that an error has as its sources, the innermost last.

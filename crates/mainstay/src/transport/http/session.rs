@@ -42,6 +42,13 @@ impl Session {
         self.state().headers.contains_key(ID)
     }
 
+    /// The number that the server gave it, as text.
+    pub(super) fn id(&self) -> Option<String> {
+        let state = self.state();
+        let id = state.headers.get(ID)?;
+        Some(String::from_utf8_lossy(id.as_bytes()).into_owned())
+    }
+
     /// Marks it as lost; `true` when it was not known before.
     pub(super) fn lose(&self) -> bool {
         !std::mem::replace(&mut self.state().lost, true)

@@ -1,0 +1,126 @@
+//! What this machine lacks is no fault of the server; and a server that waits for its turn to start has not begun.
+
+use std::time::Duration;
+
+use mainstay_lifecycle::{
+    Attempt, Backoff, Bucket, Cause, Effect, Input, Listing, Manner, Pause, Policy, Recovery, State,
+    StateKind, Timer,
+};
+
+use crate::server::{Server, seconds};
+
+fn policy() -> Policy {
+    Policy {
+        budget: 2.try_into().expect("not zero"),
+        bucket: Bucket {
+            size: 1.try_into().expect("not zero"),
+            refill_every: seconds(100_000),
+        },
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn a_lack_of_this_machine_costs_neither_budget_nor_token() {
+    let mut server = Server::connected(policy());
+    server.lose();
+    server.wait_for_dial();
+    // More often than the budget and the bucket would bear.
+    for _ in 0..20 {
+        server.fail(Recovery::RetryLack);
+        let (pause, why) = server.pause().expect("another attempt");
+        assert_eq!(why, Pause::Lack);
+        assert!(seconds(1) <= pause && pause <= seconds(2), "{pause:?}");
+        assert_eq!(server.machine.failures(), 1, "the one of before");
+        server.wait_for_dial();
+    }
+    server.connect();
+}
+
+#[test]
+fn the_first_start_stays_free_until_there_is_what_it_needs() {
+    let no_pause = Policy {
+        backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
+        ..policy()
+    };
+    let mut server = Server::new(no_pause);
+    server.give(Input::Enable { dormant: false });
+    for _ in 0..3 {
+        server.fail(Recovery::RetryLack);
+        server.wait_for_dial();
+    }
+    server.connect();
+    // The bucket still holds its one token.
+    server.lose();
+    assert_eq!(server.pause(), None);
+    server.connect();
+}
+
+#[test]
+fn a_listing_that_this_machine_lacked_something_for_condemns_nothing() {
+    let mut server = Server::connected(Policy::default());
+    let generation = server.generation();
+    server.pass(seconds(2));
+    server.give(Input::ListChanged(generation));
+    for _ in 0..10 {
+        let effects = server.give(Input::ListFailed(generation, Recovery::RetryLack));
+        assert_eq!(effects, []);
+        assert_eq!(server.pass(seconds(2)), [Effect::List(generation)]);
+    }
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
+    assert_eq!(server.kind(), StateKind::Connected);
+}
+
+#[test]
+fn the_time_of_a_start_begins_with_its_turn() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    let deadline = server.deadline().expect("it waits");
+    assert_eq!(deadline.timer, Timer::Turn);
+    server.pass(seconds(200));
+    server.give(Input::Begun(generation));
+    assert_eq!(server.pass(seconds(300) - Duration::from_nanos(1)), []);
+    let effects = server.pass(Duration::from_nanos(1));
+    assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(server.machine.failures(), 1);
+}
+
+#[test]
+fn a_turn_that_never_comes_costs_nothing_and_is_waited_for_again() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    let effects = server.pass(seconds(360));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Transition(transition)
+            if transition.cause == Cause::OpenTimedOut && transition.to == StateKind::Reconnecting)),
+        "{effects:?}"
+    );
+    assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(server.machine.failures(), 0);
+    server.close();
+    server.wait_for_dial();
+    let state = server.machine.state();
+    assert!(
+        matches!(state, State::Reconnecting(Attempt::Queued(..))),
+        "{state:?}"
+    );
+}
+
+#[test]
+fn a_server_that_is_disabled_in_the_queue_is_closed_and_never_begins() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    let effects = server.give(Input::Disable);
+    assert!(effects.contains(&Effect::Close(generation, Manner::Cut)));
+    server.close();
+    assert_eq!(server.kind(), StateKind::Disabled);
+    assert_eq!(
+        server.give(Input::Begun(generation)),
+        [Effect::CountStale(generation)]
+    );
+}
