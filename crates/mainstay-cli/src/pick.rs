@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use mainstay::config::nearest;
-use mainstay::{Catalog, ServerConfig, public_name};
+use mainstay::{ServerConfig, public_name};
 
 use crate::exit::Failure;
 use crate::load::{Setup, Source};
@@ -121,22 +121,4 @@ pub(crate) fn find<'c, T>(
             "there is no {what} {name:?}; `mainstay tools` lists them"
         )),
     }
-}
-
-/// The server that offers a resource: by its exact uri, or else by the template with the longest literal beginning.
-pub(crate) fn server_of<'c>(catalog: &'c Catalog, uri: &str) -> Option<&'c str> {
-    if let Some(resource) = catalog.resource(uri) {
-        return Some(resource.server());
-    }
-    let literal = |template: &str| {
-        let beginning = template.split('{').next().unwrap_or(template).len();
-        uri.starts_with(&template[..beginning]).then_some(beginning)
-    };
-    let fitting = catalog
-        .templates()
-        .iter()
-        .filter_map(|template| Some((literal(template.name())?, template.server())));
-    fitting
-        .max_by_key(|(beginning, _)| *beginning)
-        .map(|(_, server)| server)
 }

@@ -11,7 +11,7 @@ use crate::exit::{Done, Exit};
 use crate::json;
 use crate::load::servers;
 use crate::output::{Screen, Text};
-use crate::pick::{Picked, Sought, server_of};
+use crate::pick::{Picked, Sought};
 
 pub(crate) fn run(read: &Read, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&read.request.adhoc, common, screen)?;
@@ -22,7 +22,7 @@ pub(crate) fn run(read: &Read, common: &Common, screen: &Screen) -> Done {
 
 async fn make(asking: &Asking<'_>, fleet: &Fleet, uri: &str) -> Done {
     let server = asking
-        .locate(fleet, |catalog| server_of(catalog, uri).map(str::to_owned))
+        .locate(fleet, |catalog| catalog.owner(uri).map(str::to_owned))
         .await?;
     if let Err(error) = asking.connected(fleet, &server).await {
         return asking.failed(&server, &error).await;
