@@ -56,7 +56,12 @@ pub(crate) fn why_not_up(status: &Status) -> Option<String> {
     let is_wanted_so = match (now.state, now.reason) {
         (StateKind::Connected | StateKind::Disabled | StateKind::Disabling, _)
         | (StateKind::Disconnected, Some(Reason::Idle)) => true,
-        (StateKind::Connecting | StateKind::Reconnecting, _) => status.is_starting(),
+        // One that has failed is named also while its next attempt runs: it may fail again. A first attempt that was only
+        // made in the wrong way says nothing yet.
+        (StateKind::Connecting | StateKind::Reconnecting, _) => {
+            let failed = now.last_error.as_ref();
+            failed.is_none_or(|error| error.tried_otherwise && now.attempt <= 1)
+        }
         (StateKind::Disconnected | StateKind::PermanentlyFailed, _) => false,
     };
     let words = (!is_wanted_so).then(|| format!("{}. {}", how_it_starts(&now), remedy(&now)))?;

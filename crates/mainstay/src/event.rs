@@ -64,7 +64,7 @@ impl Event {
                     error = trouble.map(|trouble| trouble.message.as_str()),
                     exit_code = exit.and_then(|exit| exit.code),
                     signal = exit.and_then(|exit| exit.signal),
-                    stderr = trouble.and_then(|trouble| trouble.stderr.last()).map(String::as_str),
+                    stderr = trouble.and_then(Trouble::last_words),
                     attempt = self.attempt,
                     budget,
                     next_retry_ms = self.next_retry.map(|at| u64::try_from(until(at).as_millis()).unwrap_or(u64::MAX)),

@@ -64,6 +64,28 @@ fn each_change_of_state_is_one_line_with_its_cause_and_what_happens_next() {
 }
 
 #[test]
+fn each_failed_attempt_is_one_line_though_the_state_stays_the_same() {
+    let mut dies = dying();
+    dies["restart"] =
+        json!({ "budget": 4, "backoff": { "first": "1ms", "ceiling": "2ms" }, "slow_probe": "1h" });
+    let sandbox = Sandbox::with(&json!({ "dying": dies }));
+    let serving = Serving::start(&sandbox, &[]);
+    let [first, second, third, last] = serving.hears_all([
+        "failure 1 of 4",
+        "failure 2 of 4",
+        "failure 3 of 4",
+        "failure 4 of 4",
+    ]);
+    for failed in [first, second, third] {
+        assert!(failed.contains("dying: start failed: "), "{failed}");
+        for part in ["exit status 3", "; it last wrote: cannot find my database; "] {
+            assert!(failed.contains(part), "{failed}");
+        }
+    }
+    assert!(last.contains("dying: down: "), "{last}");
+}
+
+#[test]
 fn with_quiet_only_what_is_wrong_is_said() {
     let sandbox = Sandbox::with(&json!({ "well": good(), "absent": missing() }));
     let mut host = Host::start(&sandbox, &["serve", "--stdio", "--quiet"]);

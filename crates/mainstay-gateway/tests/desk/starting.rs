@@ -178,6 +178,37 @@ async fn a_list_of_one_server_that_is_still_starting_fails_after_15_s_and_says_s
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_answers_in_no_way_is_reported_before_hosts_give_up() {
+    let gateway = fresh(Fleet::builder(), &[("a", &hung())]);
+    let mut client = Client::connect(&gateway, one("a"));
+    let began = Instant::now();
+    let answer = client.ask("initialize", initialize()).await;
+    // 10 s until it is asked in the old way, and 30 s for that.
+    assert_eq!(began.elapsed().as_secs(), 40);
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("no answer to initialize"), "{message}");
+    client.leave().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_union_names_a_server_that_has_failed_also_while_its_next_attempt_runs() {
+    let (well, hung) = (speaking(Speaks::Legacy), hung());
+    let gateway = fresh(Fleet::builder(), &[("well", &well), ("hung", &hung)]);
+    let mut client = Client::connect(&gateway, Scope::Union);
+    client.ask("initialize", initialize()).await;
+    client.leave().await;
+    // Past the attempt in the old way, into the one that follows it, and into the one after that.
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_secs(75)).await;
+        let mut late = Client::connect(&gateway, Scope::Union);
+        let about = late.ask("initialize", initialize()).await;
+        let instructions = about["result"]["instructions"].as_str().unwrap_or_default();
+        assert!(instructions.contains("## hung"), "{about}");
+        late.leave().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_nothing_known_of_any_server_the_union_waits_3_s_in_all() {
     let gateway = fresh(Fleet::builder(), &[("a", &hung()), ("b", &hung())]);
     let began = Instant::now();

@@ -8,9 +8,10 @@ use super::diagnostic::{Diagnostic, Fault, Findings};
 use super::published::Table;
 use super::{Catalog, Kind};
 
-/// Addresses that are looked at for one template to find one that it overlaps with. More of them begin like the template only
-/// where one server has them all, and then nothing overlaps.
-const MAX_COMPARED: usize = 256;
+/// Addresses that are looked at for one template to find one that it overlaps with. More of them begin like the template
+/// where one server has them all, and then nothing overlaps, or where many servers are alike. All templates are looked at for
+/// each catalog that is published, so the bound keeps a large fleet from paying for their number squared.
+const MAX_COMPARED: usize = 64;
 
 impl Catalog {
     /// The server that a resource with this uri is read from: the one that lists it, or else the one with a template that fits
@@ -48,14 +49,13 @@ pub(super) fn overlaps(resources: &Table<Resource>, templates: &Table<ResourceTe
     let mut findings: BTreeMap<&str, Findings<'_>> = BTreeMap::new();
     for template in templates.list() {
         let (text, server) = (template.original(), template.server());
+        let own = literal(text);
         let head = text.split('{').next().unwrap_or_default();
         let first = addresses.partition_point(|address| address.text < head);
         let alike = addresses[first..].iter().take(MAX_COMPARED);
         let other = alike
             .take_while(|address| address.text.starts_with(head))
-            .find(|address| {
-                address.server != server && address.literal > literal(text) && fits(text, address.text)
-            });
+            .find(|address| address.literal > own && address.server != server && fits(text, address.text));
         if let Some(other) = other {
             let message = format!(
                 "fits `{}` of server `{}` too, which is read from there: it has more literal text",

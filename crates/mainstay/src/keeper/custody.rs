@@ -16,7 +16,6 @@ use super::tree::Tree;
 use crate::connection::Connection;
 use crate::event::Trouble;
 use crate::process::Process;
-use crate::protocol::INITIALIZE_NEXT;
 use crate::server::{Slot, noise};
 
 /// A process that closes its pipe mostly exits too, and one that exits closes its pipe: each is given this long to
@@ -163,9 +162,11 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
         let _ = timeout(TOGETHER, process.last_words()).await;
     }
     let message = match &exit {
-        Some(exit) if error.blames_probe() => format!(
-            "the server's process ended while starting: {exit}; it was asked server/discover, {INITIALIZE_NEXT}"
-        ),
+        Some(exit) if error.blames_probe() => {
+            format!(
+                "the server's process ended while starting: {exit} (the next attempt begins with initialize)"
+            )
+        }
         Some(exit) => format!("the server's process ended while starting: {exit}"),
         None => error.to_string(),
     };

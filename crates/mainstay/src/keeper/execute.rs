@@ -174,10 +174,31 @@ impl Keeper {
                 connection.catch_up(self.slot.interests());
             }
         }
+        let event = Event {
+            at: self.since,
+            ..self.event(from, to, generation, cause)
+        };
+        self.slot.shared.events.emit(event);
+    }
+
+    /// Logs a failed attempt that changes no state, in the same line as one that does. It is no event: nothing changed.
+    pub(super) fn log_failed_attempt(&mut self, cause: Cause, generation: Option<Generation>) {
+        let state = self.machine.state().kind();
+        let _logged = self.event(state, state, generation, cause);
+    }
+
+    /// What happened, in the log already.
+    fn event(
+        &mut self,
+        from: StateKind,
+        to: StateKind,
+        generation: Option<Generation>,
+        cause: Cause,
+    ) -> Event {
         let error = self.blame(cause, generation);
         let event = Event {
             sequence: 0,
-            at: self.since,
+            at: SystemTime::now(),
             server: self.slot.name.clone(),
             generation,
             from,
@@ -188,7 +209,7 @@ impl Keeper {
             next_retry: self.next_retry(),
         };
         event.log(reason(self.machine.state()), self.machine.policy().budget.get());
-        self.slot.shared.events.emit(event);
+        event
     }
 
     /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.

@@ -228,16 +228,19 @@ impl Keeper {
 
     fn take(&mut self, input: Input) {
         let overdue = matches!(input, Input::Timer(_)).then(|| what_hangs(self.machine.deadline()?.timer));
+        let cause = overdue.flatten().or_else(|| what_failed(&input));
         let (failures, generation) = (self.machine.failures(), self.machine.state().generation());
+        let state = self.machine.state().kind();
         for effect in self.machine.handle(input, self.clock.now(), self.spare) {
             self.execute(effect);
         }
         self.knock();
-        // A server that is reconnecting already changes no state when an attempt hangs, and still something went wrong.
-        if let Some(cause) = overdue.flatten()
+        // A server that is reconnecting already changes no state when an attempt fails, and still something went wrong.
+        if let Some(cause) = cause
             && self.machine.failures() > failures
+            && self.machine.state().kind() == state
         {
-            self.blame(cause, generation);
+            self.log_failed_attempt(cause, generation);
         }
     }
 
@@ -410,7 +413,34 @@ impl Keeper {
     }
 }
 
-/// What it would be that took too long, if this time were over.
+/// The cause to log if this report is of a failed attempt.
+fn what_failed(input: &Input) -> Option<Cause> {
+    match input {
+        Input::OpenFailed(..) => Some(Cause::OpenFailed),
+        Input::ListFailed(..) => Some(Cause::ListingFailed),
+        Input::Lost(_) => Some(Cause::Lost),
+        Input::Enable { .. }
+        | Input::Disable
+        | Input::Restart
+        | Input::Replace
+        | Input::Adjust(_)
+        | Input::Demand
+        | Input::Login
+        | Input::Begun(_)
+        | Input::Opened(_)
+        | Input::Listed(..)
+        | Input::ListChanged(_)
+        | Input::CallAnswered(_)
+        | Input::CallFailed(..)
+        | Input::Doubted(_)
+        | Input::ProbeAnswered(_)
+        | Input::Closed(_)
+        | Input::Returned(_)
+        | Input::Timer(_) => None,
+    }
+}
+
+/// The cause to report if this timer has expired.
 fn what_hangs(timer: Timer) -> Option<Cause> {
     match timer {
         Timer::Open => Some(Cause::OpenTimedOut),

@@ -9,6 +9,10 @@ use super::{CallError, NotConnected, Reason, Server, Status};
 use crate::catalog::About;
 use crate::event::Trouble;
 
+/// How long a client waits for the second attempt, after the first one was asked in a way that the server does not answer. Old
+/// servers are up by then; one that never answers is reported before most hosts give up by themselves.
+const SECOND_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
+
 impl Server {
     /// What the server says of itself. Returns at once if that is known; otherwise waits while the server is starting. Fails
     /// as soon as an attempt to start it has failed, and where none is under way.
@@ -33,8 +37,10 @@ impl Server {
         found: impl Fn() -> Option<T>,
     ) -> Result<T, CallError> {
         let began = Instant::now();
+        let mut deadline = began + within;
         let mut status = self.watch();
         let before = status.borrow().last_error.clone();
+        let mut second_attempt = None;
         loop {
             // Read before the answer is looked for, since the keeper shows the status last.
             let seen = status.borrow_and_update().clone();
@@ -45,8 +51,16 @@ impl Server {
             if has_failed(&seen, before.as_ref()) || !(seen.is_starting() || is_idle) {
                 return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
             }
+            if seen
+                .last_error
+                .as_ref()
+                .is_some_and(|error| error.tried_otherwise)
+            {
+                let began = *second_attempt.get_or_insert_with(Instant::now);
+                deadline = deadline.min(began + SECOND_ATTEMPT_TIMEOUT);
+            }
             self.0.wake_if_resting(&seen);
-            if !matches!(timeout_at(began + within, status.changed()).await, Ok(Ok(()))) {
+            if !matches!(timeout_at(deadline, status.changed()).await, Ok(Ok(()))) {
                 let now = Box::new(NotConnected::from(&**status.borrow()));
                 return Err(CallError::WaitTimedOut {
                     waited: began.elapsed(),
