@@ -162,7 +162,7 @@ impl Page {
         self.labelled(label, &lines)
     }
 
-    /// Lines from elsewhere, cleaned and not wrapped: they are to be copied, or aligned by whoever wrote them.
+    /// Lines from elsewhere, cleaned and not wrapped: they are to be copied, or their author aligned them.
     fn verbatim(&self, label: &'static str, lines: &[String]) -> Text {
         let lines: Vec<Text> = lines.iter().map(|line| PlainText::line(line).into()).collect();
         self.labelled(label, &lines)

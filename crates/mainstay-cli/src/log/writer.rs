@@ -1,4 +1,4 @@
-//! Writes lines to stderr in a thread of its own, so that a reader who is slow or has stopped reading holds up nobody.
+//! Writes lines to stderr in a thread of its own, so that a reader who is slow or has stopped reading holds up no other task.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

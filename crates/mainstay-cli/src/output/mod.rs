@@ -157,7 +157,7 @@ impl Screen {
     }
 }
 
-/// Writes a line to stderr now. Blocks while nobody reads it.
+/// Writes a line to stderr now. Blocks while the reader does not read.
 pub(crate) fn write_line(line: &Text) {
     // Nowhere is left to complain about a closed stderr.
     let _ = writeln!(io::stderr().lock(), "{line}");

@@ -1,4 +1,4 @@
-//! A close that hangs is cut short at its deadline, and meanwhile holds up nobody.
+//! A close that hangs is cut short at its deadline, and meanwhile holds up no other task.
 
 use std::time::{Duration, Instant};
 
