@@ -32,6 +32,7 @@
 mod catalog;
 pub mod config;
 mod connection;
+mod deadline;
 mod event;
 mod fleet;
 mod handler;

@@ -20,6 +20,7 @@ use mainstay_lifecycle::{Generation, Moment, Vitals};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::Instant;
 
+use crate::deadline;
 use crate::handler::ClientHandler;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::transport::{HttpFailure, SendFailure};
@@ -287,7 +288,7 @@ impl Clock {
     }
 
     pub(crate) fn instant(self, moment: Moment) -> Instant {
-        self.0 + moment.since_origin()
+        deadline::after(self.0, moment.since_origin())
     }
 
     fn millis(self) -> u64 {

@@ -14,6 +14,7 @@ use super::inbox::Report;
 use super::recovery;
 use super::tree::Tree;
 use crate::connection::Connection;
+use crate::deadline;
 use crate::event::Trouble;
 use crate::process::Process;
 use crate::server::{Slot, noise};
@@ -94,7 +95,7 @@ async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Re
     if let (Some(connection), Ok(Manner::Drain)) = (&connection, manner) {
         drain(
             connection,
-            Instant::now() + slot.settings.load().policy().limits.drain,
+            deadline::within(slot.settings.load().policy().limits.drain),
         )
         .await;
     }

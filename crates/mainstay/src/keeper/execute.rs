@@ -15,6 +15,7 @@ use super::recovery::{self, Consequence};
 use super::turns::{Rank, Waiter};
 use super::{Keeper, Report, draw, listing};
 use crate::config::Target;
+use crate::deadline;
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
 use crate::server::{Reason, StartProgress, StartStage, Status, TransportKind};
@@ -333,7 +334,7 @@ impl Keeper {
 
     fn next_retry(&self) -> Option<SystemTime> {
         let at = self.next_attempt()?;
-        Some(SystemTime::now() + at.since(self.clock.now()))
+        Some(deadline::time_of_day_in(at.since(self.clock.now())))
     }
 
     /// When the next attempt starts, where one is planned.

@@ -5,6 +5,7 @@
 mod support;
 
 mod asking;
+mod boundless;
 mod declared;
 mod fidelity;
 mod health;
