@@ -15,6 +15,7 @@ mod mirrors;
 mod names;
 mod person;
 mod ping;
+mod repeated;
 mod rounds;
 mod telling;
 mod timing;
