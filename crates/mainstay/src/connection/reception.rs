@@ -68,8 +68,17 @@ impl Reception {
         self.slot.interests()
     }
 
+    pub(super) fn with_interests<T>(&self, look: impl FnOnce(&Interests) -> T) -> T {
+        self.slot.with_interests(look)
+    }
+
     pub(super) fn change_interests(&self, change: impl FnOnce(&mut Interests)) {
         self.slot.change_interests(change);
+    }
+
+    /// Has the keeper show anew how much of the interests is restored.
+    pub(super) fn show_restoring(&self) {
+        self.slot.inbox.restoring();
     }
 
     pub(crate) fn generation(&self) -> Generation {
@@ -89,7 +98,7 @@ impl Reception {
     }
 
     pub(super) fn log_level(&self) -> Option<RawJson> {
-        self.slot.interests().log_level
+        self.slot.log_level()
     }
 
     /// Ends every task of this connection. One that is noted down while this happens is ended by whoever notes it.

@@ -25,8 +25,9 @@ use crate::transport::http::{Challenge, HttpConfigError};
 use crate::transport::{HttpFailure, Limits, Lines, Transport};
 use crate::wire::{Peer, RequestError};
 
-/// How long the restoration of all subscriptions and of the log level may take.
-const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a new connection waits for its subscriptions and its log level before it counts as open. What takes longer is
+/// restored while the connection is in use.
+const RESTORE_HEAD_START: Duration = Duration::from_secs(2);
 
 /// With so many attempts left, what is remembered of a server's dialect is found out again: before the server is given up
 /// it has been asked in both ways. Not earlier, since such attempts are wasted if the server is merely ill.
@@ -378,11 +379,8 @@ impl Dial {
             Target::Stdio(_) => true,
             Target::Http(_) | Target::Custom(_) => false,
         };
-        // A server that cannot restore a wish is still worth more than none.
-        let restoring = connection.restore(self.slot.interests(), in_order);
-        if timeout(RESTORE_TIMEOUT, restoring).await.is_err() {
-            tracing::warn!(server = %self.slot.name, "subscriptions and log level were not restored in time");
-        }
+        // A server that is slow to restore a wish is still worth more than none.
+        let _ = timeout(RESTORE_HEAD_START, connection.restore(in_order)).await;
         Ok(connection)
     }
 

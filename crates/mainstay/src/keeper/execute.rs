@@ -172,7 +172,7 @@ impl Keeper {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a wish is either in here, or finds the connection itself.
             if let Some(connection) = &self.connection {
-                connection.catch_up(self.slot.interests());
+                connection.catch_up();
             }
         }
         let event = Event {
@@ -307,6 +307,7 @@ impl Keeper {
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),
+            unrestored: live.map_or(0, |connection| connection.unrestored()),
             listings: self.listings,
             starts: self.starts,
             keeper_failures: u64::from(self.panics),

@@ -213,6 +213,7 @@ impl Keeper {
                 self.start = Some((generation, progress));
                 None
             }
+            Message::Restoring => None,
             Message::Report(report) => {
                 let input = self.hear(report);
                 self.take(input);
