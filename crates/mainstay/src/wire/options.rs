@@ -26,6 +26,8 @@ pub(crate) struct RequestOptions {
     pub(crate) cancellable: bool,
     /// Where its number is noted, before it is sent.
     pub(crate) number: Option<Arc<AtomicU64>>,
+    /// Whether it stands for as long as the connection does, and is answered at its end.
+    pub(crate) is_standing: bool,
 }
 
 /// What is wanted of a request's progress.
@@ -61,6 +63,7 @@ impl RequestOptions {
             meta: None,
             cancellable: true,
             number: None,
+            is_standing: false,
         }
     }
 
@@ -97,6 +100,11 @@ impl RequestOptions {
 
     pub(crate) fn number(mut self, number: Arc<AtomicU64>) -> Self {
         self.number = Some(number);
+        self
+    }
+
+    pub(crate) fn standing(mut self) -> Self {
+        self.is_standing = true;
         self
     }
 
