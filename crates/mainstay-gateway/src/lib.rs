@@ -14,6 +14,7 @@ mod failure;
 mod gateway;
 mod introduction;
 mod isolation;
+mod principal;
 mod protocol;
 mod scope;
 
