@@ -93,11 +93,13 @@ impl Events {
     }
 
     fn line(&mut self) -> Option<Bytes> {
-        if self.after_return && self.buffer.first() == Some(&b'\n') {
-            self.buffer.advance(1);
-            self.searched = 0;
+        if self.after_return && !self.buffer.is_empty() {
+            self.after_return = false;
+            if self.buffer[0] == b'\n' {
+                self.buffer.advance(1);
+                self.searched = 0;
+            }
         }
-        self.after_return &= self.buffer.is_empty();
         let found = memchr::memchr2(b'\n', b'\r', &self.buffer[self.searched..]);
         let Some(at) = found.map(|at| at + self.searched) else {
             self.searched = self.buffer.len();
@@ -215,6 +217,13 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = stream.as_bytes().chunks(1).collect();
         assert_eq!(read(&bytes, 100).unwrap(), whole);
+    }
+
+    #[test]
+    fn only_one_line_feed_belongs_to_a_carriage_return_however_the_pieces_are_cut() {
+        let pieces: [&[u8]; 4] = [b"data: one\r", b"\n", b"\n", b"data: two\n\n"];
+        let read = read(&pieces, 100).unwrap();
+        assert_eq!(read.iter().map(data).collect::<Vec<_>>(), ["one", "two"]);
     }
 
     #[test]
