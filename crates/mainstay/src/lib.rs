@@ -34,6 +34,9 @@ pub mod config;
 mod connection;
 mod event;
 mod fleet;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handler;
 mod keeper;
 mod lack;
