@@ -35,6 +35,9 @@ mod connection;
 mod deadline;
 mod event;
 mod fleet;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handler;
 mod keeper;
 mod lack;

@@ -78,21 +78,21 @@ impl Events {
 
     /// The next event that is whole.
     pub(in crate::transport) fn next(&mut self) -> Result<Option<Event>, TooLong> {
-        while let Some(line) = self.line() {
+        while let Some(line) = self.line()? {
             if !line.is_empty() {
                 self.field(&line)?;
             } else if std::mem::take(&mut self.begun) {
                 return Ok(Some(std::mem::take(&mut self.event)));
             }
         }
-        // A line may be a little longer than the data in it.
-        if self.buffer.len() > self.limit.saturating_add(LONGEST_ID) {
-            return Err(TooLong);
-        }
         Ok(None)
     }
 
-    fn line(&mut self) -> Option<Bytes> {
+    /// The next line that is whole. One that is too long is refused whether its end has come yet or not, so that it makes no
+    /// difference how the stream is cut.
+    fn line(&mut self) -> Result<Option<Bytes>, TooLong> {
+        // A line may be a little longer than the data in it.
+        let longest = self.limit.saturating_add(LONGEST_ID);
         if self.after_return && !self.buffer.is_empty() {
             self.after_return = false;
             if self.buffer[0] == b'\n' {
@@ -103,8 +103,15 @@ impl Events {
         let found = memchr::memchr2(b'\n', b'\r', &self.buffer[self.searched..]);
         let Some(at) = found.map(|at| at + self.searched) else {
             self.searched = self.buffer.len();
-            return None;
+            return if self.searched > longest {
+                Err(TooLong)
+            } else {
+                Ok(None)
+            };
         };
+        if at > longest {
+            return Err(TooLong);
+        }
         self.searched = 0;
         self.after_return = self.buffer[at] == b'\r';
         let mut line = self.buffer.split_to(at).freeze();
@@ -116,7 +123,7 @@ impl Events {
         if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
             line.advance(BYTE_ORDER_MARK.len());
         }
-        Some(line)
+        Ok(Some(line))
     }
 
     fn field(&mut self, line: &Bytes) -> Result<(), TooLong> {
@@ -234,6 +241,10 @@ mod tests {
         assert_eq!(read(&[many.as_bytes()], 100), Err(TooLong));
         let endless = vec![b'x'; 100 + LONGEST_ID + 1];
         assert_eq!(read(&[&endless], 100), Err(TooLong));
+        let comment = format!(": {}\n\n", "x".repeat(100 + LONGEST_ID));
+        assert_eq!(read(&[comment.as_bytes()], 100), Err(TooLong), "in one piece");
+        let pieces: Vec<&[u8]> = comment.as_bytes().chunks(1000).collect();
+        assert_eq!(read(&pieces, 100), Err(TooLong), "in several");
         let fits = format!("data: {}\n\n", "x".repeat(100));
         assert_eq!(read(&[fits.as_bytes()], 100).unwrap().len(), 1);
     }
