@@ -31,6 +31,7 @@ mod locate;
 mod nearest;
 mod parse;
 mod paths;
+mod plain_secret;
 mod problem;
 mod report;
 mod restart;
