@@ -35,6 +35,7 @@ pub(crate) use level::Level;
 pub(crate) use listen::ended;
 pub(crate) use starting::Waits;
 
+use crate::budget::{Budget, Limits};
 use crate::client::{Client, Line, Run};
 use crate::door::Caller;
 use crate::isolation::Isolated;
@@ -48,6 +49,8 @@ pub(crate) struct Desk {
     fleet: Fleet,
     pub(crate) audience: Arc<Audience>,
     pub(crate) isolated: Arc<Isolated>,
+    /// What is held for clients.
+    pub(crate) budget: Arc<Budget>,
     lists: Lists,
     parked: Parked,
     subscriptions: Subscriptions,
@@ -78,9 +81,18 @@ impl Desk {
             fleet,
             audience,
             isolated,
+            budget: Arc::default(),
             lists: Lists::default(),
             parked: Parked::new(),
             subscriptions: Subscriptions::default(),
+        }
+    }
+
+    /// The same, with these limits for what is held for clients.
+    pub(crate) fn with_limits(self, limits: Limits) -> Self {
+        Self {
+            budget: Arc::new(Budget::new(limits)),
+            ..self
         }
     }
 

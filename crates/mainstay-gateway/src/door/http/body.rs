@@ -39,6 +39,15 @@ impl Body {
     pub(super) fn in_pieces<const N: usize>(pieces: [Bytes; N]) -> Self {
         Self::Pieces(pieces.into_iter().rev().collect())
     }
+
+    /// The stream that it is, if it is one.
+    pub(super) fn events(&mut self) -> Option<&mut Reading> {
+        match self {
+            Self::Whole(_) | Self::Pieces(_) => None,
+            Self::Events(reading) => Some(reading),
+            Self::Followed(followed) => followed.body.events(),
+        }
+    }
 }
 
 impl hyper::body::Body for Body {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::peers::Exchange;
 use super::stream::{Place, Stream, Taken};
 
 /// How long a stream is silent before the client is told that it is still there: shorter than any proxy's patience.
@@ -30,6 +31,8 @@ pub(super) struct Reading {
     silence: Pin<Box<Sleep>>,
     /// What lives as long as the client stays.
     _while_read: Box<dyn Send>,
+    /// The connection is in use while the client stays.
+    exchange: Option<Exchange>,
 }
 
 impl Reading {
@@ -40,7 +43,13 @@ impl Reading {
             pieces: VecDeque::new(),
             silence: Box::pin(sleep(SILENCE)),
             _while_read: while_read,
+            exchange: None,
         }
+    }
+
+    /// Keeps the connection in use as long as the client stays.
+    pub(super) fn keep_while_read(&mut self, exchange: Exchange) {
+        self.exchange = Some(exchange);
     }
 
     /// Begins with a comment, so that the client sees the stream open.

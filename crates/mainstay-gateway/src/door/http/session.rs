@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(super) struct Session {
     pub(super) standing: Arc<Stream>,
     kept: Mutex<VecDeque<Arc<Stream>>>,
     last_stream: AtomicU64,
+    /// Its client has named it in a request since it was opened.
+    was_used: AtomicBool,
     usage: Mutex<Usage>,
 }
 
@@ -63,6 +65,7 @@ impl Session {
             standing,
             kept: Mutex::default(),
             last_stream: AtomicU64::new(STANDING),
+            was_used: AtomicBool::new(false),
             usage: Mutex::new(Usage {
                 uses: 0,
                 ended_at: Instant::now(),
@@ -100,6 +103,16 @@ impl Session {
             closed.is_none_or(|closed| now.duration_since(closed) < KEPT_FOR)
         };
         self.kept().retain(is_young);
+    }
+
+    /// Notes that its client has named it in a request.
+    pub(super) fn note_use(&self) {
+        self.was_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its client has used it since it was opened.
+    pub(super) fn was_used(&self) -> bool {
+        self.was_used.load(Ordering::Relaxed)
     }
 
     /// Since when nobody uses it; `None` when it is in use.

@@ -27,7 +27,11 @@ const ID: usize = 24;
 const RETRY: Duration = Duration::from_secs(30);
 
 /// Idle sessions that are looked up at once, when one must give way: the next ones then cost no look at all of them.
-const CANDIDATES: usize = 64;
+const CANDIDATES: usize = 16;
+
+/// More sessions than this that were opened and never used are no clients that begin at the same time. One of them gives way
+/// before a session that was ever used, however long that one is idle.
+const CROWD: usize = 64;
 
 pub(super) struct Sessions {
     desk: Arc<Desk>,
@@ -54,8 +58,8 @@ struct OfCaller {
     idle: Idle,
 }
 
-/// Idle sessions and since when they are, the longest first. Sessions only become idle later than these are, so as long as
-/// one of these is as idle as it was, none is longer.
+/// Idle sessions and since when they are, the first to give way first. Sessions only become idle later than these are, so as
+/// long as one of these is as idle as it was, none is longer.
 #[derive(Default)]
 struct Idle(VecDeque<(Instant, String)>);
 
@@ -133,7 +137,10 @@ impl Sessions {
         let table = self.table();
         let session = table.sessions.get(id)?;
         let is_theirs = session.way == way && session.caller.may_use(caller);
-        is_theirs.then(|| InUse::new(session.clone()))
+        is_theirs.then(|| {
+            session.note_use();
+            InUse::new(session.clone())
+        })
     }
 
     /// Ends a session, and whatever runs for it.
@@ -235,6 +242,10 @@ impl Idle {
         let mut idle: Vec<_> = counted
             .filter_map(|session| Some((session.idle_since()?, session)))
             .collect();
+        let unused = idle.iter().filter(|(_, session)| !session.was_used()).count();
+        if unused > CROWD {
+            idle.retain(|(_, session)| !session.was_used());
+        }
         let few = CANDIDATES.min(idle.len());
         if few > 0 {
             idle.select_nth_unstable_by_key(few - 1, |(since, _)| *since);

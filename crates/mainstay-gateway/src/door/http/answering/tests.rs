@@ -11,6 +11,7 @@ use super::super::guard::Caller;
 use super::super::hold_back::HOLD_BACK;
 use super::super::session::Way;
 use super::*;
+use crate::budget::Budget;
 use crate::client::Client;
 use crate::introduction::Said;
 use crate::isolation::{Bounds, Isolated};
@@ -195,7 +196,9 @@ fn asking(
     let (client, line): (_, Arc<dyn Line>) = (session.client.clone(), stream.clone());
     let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
     let said = RawJson::from_text(said).unwrap();
-    client.introduce(&Said::of_initialize(Some(&said)).unwrap());
+    let account = Arc::new(Budget::default()).account(client.principal);
+    let said = Said::of_initialize(Some(&said)).unwrap();
+    client.introduce(&said, account.hold(said.bytes()).unwrap());
     let work = Box::pin(async move {
         let _reachable = client.reachable(&line);
         going.await.unwrap();

@@ -91,3 +91,32 @@ async fn many_sessions_give_way_in_the_order_in_which_they_became_idle() {
     }
     assert_eq!(sessions.table().sessions.len(), MOST);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_sessions_that_were_never_used_gives_way_before_one_that_was() {
+    let sessions = sessions(10 * CROWD, 2 * CROWD);
+    let used: Vec<_> = (0..CROWD / 2)
+        .map(|_| open(&sessions, ONE).unwrap().id.clone())
+        .collect();
+    for id in &used {
+        assert!(sessions.find_any(id, Way::Streamable, ONE).is_some());
+    }
+    let mut last = String::new();
+    for _ in 0..20 * CROWD {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        last = open(&sessions, ONE).unwrap().id.clone();
+    }
+    let mut table = sessions.table();
+    assert_eq!(table.sessions.len(), 2 * CROWD);
+    assert!(used.iter().all(|id| table.sessions.contains_key(id)));
+    assert!(table.sessions.contains_key(&last));
+    // Without a crowd, the longest idle gives way, used or not.
+    let unused = table.sessions.values().filter(|session| !session.was_used());
+    let gone: Vec<_> = unused.skip(CROWD / 2).map(|session| session.id.clone()).collect();
+    for id in gone {
+        table.remove(&id);
+    }
+    table.idle = Idle::default();
+    let gone = table.longest_idle().unwrap();
+    assert!(used.contains(&gone.id));
+}
