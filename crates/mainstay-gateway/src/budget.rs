@@ -8,7 +8,7 @@
 //! bytes of a message carry theirs along ([`Account::charge`]): wherever a part of them is kept, they count.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use mainstay::message::RpcError;
@@ -51,8 +51,8 @@ pub(crate) const MIB: usize = 1024 * 1024;
 pub(crate) struct Budget {
     limits: Limits,
     table: Mutex<Table>,
-    /// Who can give something up, if anybody.
-    keeps: OnceLock<Weak<dyn Reclaim>>,
+    /// Who can give something up.
+    keepers: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
 
 /// Something that keeps bytes which it can give up.
@@ -113,9 +113,11 @@ impl Budget {
         }
     }
 
-    /// From now on this is asked to give something up when nothing more fits. Only the first one is.
-    pub(crate) fn reclaim_from(&self, keeps: Weak<dyn Reclaim>) {
-        let _ = self.keeps.set(keeps);
+    /// From now on this is asked to give something up when nothing more fits, as long as it is there.
+    pub(crate) fn reclaim_from(&self, keeper: Weak<dyn Reclaim>) {
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.retain(|keeper| keeper.strong_count() > 0);
+        keepers.push(keeper);
     }
 
     /// The bytes that are held for all clients.
@@ -145,14 +147,18 @@ impl Budget {
             Ok(()) => return Ok(()),
             Err(spent) => spent,
         };
-        let Some(keeps) = self.keeps.get().and_then(Weak::upgrade) else {
-            return Err(spent);
-        };
         let of = match spent {
             Spent::Share { .. } => Some(principal),
             Spent::All { .. } => None,
         };
-        keeps.reclaim(of, bytes);
+        let keepers = self
+            .keepers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for keeper in keepers.iter().filter_map(Weak::upgrade) {
+            keeper.reclaim(of, bytes);
+        }
         self.try_add(principal, bytes)
     }
 
@@ -162,13 +168,19 @@ impl Budget {
 }
 
 impl Account {
-    /// Holds so many bytes, if they fit.
+    /// Holds so many bytes, if they fit, or fit once something older was given up. The caller holds no lock that whoever gives
+    /// up may need.
     pub(crate) fn hold(&self, bytes: usize) -> Result<Held, Spent> {
         self.budget.add(self.principal, bytes)?;
-        Ok(Held {
+        Ok(self.held(bytes))
+    }
+
+    /// So many bytes, which have been added.
+    fn held(&self, bytes: usize) -> Held {
+        Held {
             account: self.clone(),
             bytes,
-        })
+        }
     }
 
     /// Holds these bytes, if they fit, as long as any part of them is kept anywhere.
@@ -177,19 +189,16 @@ impl Account {
         Ok(held.attach(bytes))
     }
 
+    /// The same, without that anything else is given up for it: for what a client can miss. It waits for no other lock.
+    pub(crate) fn charge_if_room(&self, bytes: Bytes) -> Result<Bytes, Spent> {
+        self.budget.try_add(self.principal, bytes.len())?;
+        Ok(self.held(bytes.len()).attach(bytes))
+    }
+
     /// The same for few bytes that must not be refused, such as the words of a refusal.
     pub(crate) fn charge_in_any_case(&self, bytes: Bytes) -> Bytes {
         self.budget.table().add(self.principal, bytes.len());
-        let held = Held {
-            account: self.clone(),
-            bytes: bytes.len(),
-        };
-        held.attach(bytes)
-    }
-
-    /// For whom the bytes are held.
-    pub(crate) fn principal(&self) -> Principal {
-        self.principal
+        self.held(bytes.len()).attach(bytes)
     }
 }
 
@@ -334,12 +343,17 @@ mod tests {
         let keeps = Arc::new(Keeps::default());
         let keep = |account: &Account, count| {
             let charged = account.charge(bytes(count)).unwrap();
-            keeps.0.lock().unwrap().push((account.principal(), charged));
+            keeps.0.lock().unwrap().push((account.principal, charged));
         };
         keep(&two, 4);
         keep(&one, 6);
+        assert!(one.charge_if_room(bytes(1)).is_err());
         let weak = Arc::downgrade(&keeps);
         budget.reclaim_from(weak);
+        assert!(
+            one.charge_if_room(bytes(1)).is_err(),
+            "not for what can be missed"
+        );
         let now = one.hold(6).expect("its own was given up, and not another's");
         assert_eq!(keeps.0.lock().unwrap().len(), 1);
         let other = two.hold(2).expect("its own, too");

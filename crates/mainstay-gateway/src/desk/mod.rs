@@ -33,6 +33,7 @@ use mainstay::{Catalog, Era, Fleet, Kind};
 pub(crate) use audience::{Audience, Hearing, fingerprint_of};
 pub(crate) use level::Level;
 pub(crate) use listen::ended;
+pub(crate) use lists::is_shared;
 pub(crate) use starting::Waits;
 
 use crate::budget::{Budget, Limits};

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -26,6 +26,7 @@ use super::options::{DoorError, HttpDoor};
 use super::patient::{Patient, Unread};
 use super::peers::{Peers, Presence, Seated};
 use super::seldom::Seldom;
+use crate::budget::Reclaim;
 use crate::gateway::Gateway;
 
 /// How long a connection may be open without a request on it, while there is room: a client keeps it for its next request.
@@ -64,6 +65,8 @@ impl Gateway {
         let address = listener.local_addr()?;
         door.check(address)?;
         let entrance = Arc::new(Entrance::new(self.0.clone(), &door, address.ip()));
+        let keeper: Weak<dyn Reclaim> = Arc::<Entrance>::downgrade(&entrance);
+        self.0.budget.reclaim_from(keeper);
         let bounds = &door.bounds;
         let peers = Arc::new(Peers::new(bounds.connections, bounds.connections_of_peer));
         let mut connections = Connections {

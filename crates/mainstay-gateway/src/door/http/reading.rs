@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::peers::Exchange;
 use super::stream::{Place, Stream, Taken};
+use crate::door::outgoing::Outgoing;
 
 /// How long a stream is silent before the client is told that it is still there: shorter than any proxy's patience.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -100,17 +101,19 @@ impl Reading {
     }
 
     /// The first piece of an event; the others wait. A message is one line, so its event is too.
-    fn frame(&mut self, number: u64, message: Bytes) -> Bytes {
+    fn frame(&mut self, number: u64, message: Outgoing) -> Bytes {
         let mut frame = BytesMut::with_capacity(48 + if message.len() <= SMALL { message.len() } else { 0 });
         if self.stream.resumes() {
             frame.extend_from_slice(format!("id: {}\n", self.stream.name(number)).as_bytes());
         }
         frame.extend_from_slice(b"data: ");
         if message.len() <= SMALL {
-            frame.extend_from_slice(&message);
+            for piece in message.pieces() {
+                frame.extend_from_slice(piece);
+            }
             frame.extend_from_slice(b"\n\n");
         } else {
-            self.pieces.push_back(message);
+            self.pieces.extend(message.pieces().iter().cloned());
             self.pieces.push_back(Bytes::from_static(b"\n\n"));
         }
         frame.freeze()

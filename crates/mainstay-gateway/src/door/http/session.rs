@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::guard::Caller;
 use super::stream::{STANDING, Stream};
+use crate::budget::Account;
 use crate::client::Client;
 
 /// Streams of requests that a session keeps for a client that lost them; with one more the oldest is forgotten.
@@ -23,6 +24,8 @@ pub(super) struct Session {
     pub(super) way: Way,
     pub(super) caller: Caller,
     pub(super) client: Arc<Client>,
+    /// What is held for it.
+    pub(super) account: Account,
     /// For what belongs to no request.
     pub(super) standing: Arc<Stream>,
     kept: Mutex<VecDeque<Arc<Stream>>>,
@@ -50,10 +53,16 @@ pub(super) enum Way {
 }
 
 impl Session {
-    pub(super) fn new(id: String, way: Way, caller: Caller, client: Arc<Client>) -> Arc<Self> {
+    pub(super) fn new(
+        id: String,
+        way: Way,
+        caller: Caller,
+        client: Arc<Client>,
+        account: Account,
+    ) -> Arc<Self> {
         let standing = match way {
-            Way::Streamable => Stream::standing(),
-            Way::Sse => Stream::passing(),
+            Way::Streamable => Stream::standing(account.clone()),
+            Way::Sse => Stream::passing(account.clone()),
         };
         let standing = Arc::new(standing);
         client.stand_by(Some(standing.clone()));
@@ -62,6 +71,7 @@ impl Session {
             way,
             caller,
             client,
+            account,
             standing,
             kept: Mutex::default(),
             last_stream: AtomicU64::new(STANDING),
@@ -94,6 +104,22 @@ impl Session {
         }
         let kept = self.kept();
         kept.iter().find(|stream| stream.number() == number).cloned()
+    }
+
+    /// The streams that are kept though nobody reads them: since when they have ended, and how many bytes they have.
+    pub(super) fn left_behind(&self) -> Vec<(Instant, usize, u64)> {
+        let kept = self.kept();
+        kept.iter()
+            .filter_map(|stream| {
+                let (since, bytes) = stream.left_behind()?;
+                Some((since, bytes, stream.number()))
+            })
+            .collect()
+    }
+
+    /// Forgets the stream of this number.
+    pub(super) fn forget(&self, number: u64) {
+        self.kept().retain(|stream| stream.number() != number);
     }
 
     /// Forgets streams that ended long ago.

@@ -16,7 +16,9 @@ use super::options::Bounds;
 use super::refusal::Refusal;
 use super::seldom::Seldom;
 use super::session::{InUse, Session, Way};
+use crate::budget::Account;
 use crate::desk::Desk;
+use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
@@ -97,7 +99,9 @@ impl Sessions {
             }
         }
         table.of_caller.entry(caller).or_default().count += 1;
-        let session = Session::new(id.clone(), way, caller, self.desk.welcome(scope, Some(caller)));
+        let client = self.desk.welcome(scope, Some(caller));
+        let account = self.desk.budget.account(client.principal);
+        let session = Session::new(id.clone(), way, caller, client, account);
         // In use before anybody else could make it give way.
         let in_use = InUse::new(session.clone());
         table.sessions.insert(id, session);
@@ -141,6 +145,37 @@ impl Sessions {
             session.note_use();
             InUse::new(session.clone())
         })
+    }
+
+    /// What is held for the session of this id, if this caller opened it.
+    pub(super) fn account(&self, id: &str, caller: Caller) -> Option<Account> {
+        let table = self.table();
+        let session = table.sessions.get(id)?;
+        session.caller.may_use(caller).then(|| session.account.clone())
+    }
+
+    /// Forgets answers that nobody has come back for, the oldest first: of this principal, or of any, until so many bytes are
+    /// free.
+    pub(super) fn forget_left_behind(&self, of: Option<Principal>, bytes: usize) {
+        let sessions: Vec<_> = self.table().sessions.values().cloned().collect();
+        let sessions = sessions
+            .iter()
+            .filter(|session| of.is_none_or(|of| of == session.client.principal));
+        let mut left: Vec<_> = sessions
+            .flat_map(|session| {
+                let left = session.left_behind().into_iter();
+                left.map(move |(since, bytes, number)| (since, bytes, number, session))
+            })
+            .collect();
+        left.sort_unstable_by_key(|(since, ..)| *since);
+        let mut free = 0;
+        for (_, of_stream, number, session) in left {
+            if free >= bytes {
+                return;
+            }
+            session.forget(number);
+            free += of_stream;
+        }
     }
 
     /// Ends a session, and whatever runs for it.

@@ -1,7 +1,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
+use bytes::Bytes;
 use mainstay::Fleet;
 
+use super::super::stream::Stream;
 use super::*;
 use crate::desk::Audience;
 use crate::isolation::{Bounds as OfIsolated, Isolated};
@@ -119,4 +121,37 @@ async fn a_crowd_of_sessions_that_were_never_used_gives_way_before_one_that_was(
     table.idle = Idle::default();
     let gone = table.longest_idle().unwrap();
     assert!(used.contains(&gone.id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_answers_that_nobody_came_back_for_are_given_up_first_and_none_that_is_read() {
+    let sessions = sessions(10, 10);
+    let one = open(&sessions, ONE).unwrap();
+    let other = open(&sessions, ONE).unwrap();
+    let keep = |session: &Session, number| {
+        let stream = Arc::new(Stream::kept(number, session.account.clone()));
+        stream.answer(Bytes::from_static(b"0123456789").into());
+        stream.close();
+        session.keep(stream.clone());
+        stream
+    };
+    let read = keep(&one, 1);
+    let _reader = read.open(None);
+    let mut left = Vec::new();
+    for (session, number) in [(&one, 2), (&other, 3), (&one, 4)] {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let stream = keep(session, number);
+        stream.leave(&stream.open(None));
+        left.push(number);
+    }
+    let kept = || {
+        let of = |session: &Session| (1..=4).filter(|n| session.find(*n).is_some()).collect::<Vec<_>>();
+        (of(&one), of(&other))
+    };
+    sessions.forget_left_behind(Some(other.client.principal), 1);
+    assert_eq!(kept(), (vec![1, 2, 4], vec![]));
+    sessions.forget_left_behind(None, 10);
+    assert_eq!(kept(), (vec![1, 4], vec![]), "no more than needed");
+    sessions.forget_left_behind(None, 1000);
+    assert_eq!(kept(), (vec![1], vec![]), "somebody reads it");
 }
