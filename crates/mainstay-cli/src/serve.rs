@@ -112,7 +112,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     let Some((input, introduction)) = arrived else {
         return Ok(Exit::Success);
     };
-    let gateway = gateway(setup, max_isolated, introduction);
+    let gateway = gateway(setup, max_isolated, introduction).for_one_client();
     let gateway = gateway.start(setup.servers.iter().cloned());
     let passing = pass_stderr(&gateway, &scope, meets);
     if let Meets::Gateway { required_within } = meets {

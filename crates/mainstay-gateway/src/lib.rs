@@ -12,6 +12,9 @@ mod client;
 mod desk;
 mod door;
 mod failure;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gateway;
 mod introduction;
 mod isolation;

@@ -35,6 +35,22 @@ impl Principal {
             Some(Caller::Peer(_)) | None => Self::Session(session),
         }
     }
+
+    /// Writes what is sealed for this principal. An address is no identity, as clients share it and change it: what is
+    /// sealed for one is for whoever shows it.
+    pub(crate) fn write_to(&self, sealed: &mut Vec<u8>) {
+        match self {
+            Self::Token(TokenDigest(digest)) => {
+                sealed.push(b't');
+                sealed.extend_from_slice(digest);
+            }
+            Self::Session(number) => {
+                sealed.push(b's');
+                sealed.extend_from_slice(&number.to_be_bytes());
+            }
+            Self::Address(_) => sealed.push(b'a'),
+        }
+    }
 }
 
 impl From<Caller> for Principal {

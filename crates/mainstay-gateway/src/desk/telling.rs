@@ -59,7 +59,7 @@ impl Desk {
             | "notifications/roots/list_changed"
             | PROGRESS => {}
             _unknown => {
-                let stranger = Client::of_request(principal, scope.clone(), &RequestMeta::default());
+                let stranger = self.admit(principal, scope.clone(), &RequestMeta::default());
                 self.pass_on(&stranger, method, params).await;
             }
         }
@@ -109,8 +109,10 @@ impl Desk {
             progress.set("progressToken", own);
             progress.to_raw()
         });
+        let known = respelt.as_ref().or(params).cloned();
+        let known = known.map(|params| client.tasks.as_known(params));
         // The latest says all that those before it did, so none is waited for.
-        let told = server.notify(PROGRESS, respelt.as_ref().or(params), Duration::ZERO);
+        let told = server.notify(PROGRESS, known.as_ref(), Duration::ZERO);
         if let Err(error) = told.await {
             tracing::debug!(%error, "progress not passed on");
         }

@@ -36,7 +36,7 @@ impl Entrance {
             stream.close();
         }
         let stream = Arc::new(stream);
-        let client = Client::of_request(caller.into(), scope, &asked.meta);
+        let client = self.desk.admit(caller.into(), scope, &asked.meta);
         let run = client.running.begin(asked.id.clone());
         let run = run.map_err(|busy| Refusal::with(StatusCode::BAD_REQUEST, busy.into()))?;
         let work = self.work_alone(client, stream.clone(), run, asked);

@@ -14,6 +14,7 @@ use super::super::session::Way;
 use super::*;
 use crate::budget::{Budget, Limits, MIB};
 use crate::client::{Client, Line};
+use crate::desk::tasks::Tasks;
 use crate::introduction::Said;
 use crate::isolation::{Bounds, Isolated};
 use crate::principal::Principal;
@@ -30,7 +31,7 @@ fn account() -> Account {
 
 fn session() -> InUse {
     let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), Bounds::default()));
-    let client = Client::of_session(Scope::Union, &none_isolated, None);
+    let client = Client::of_session(Scope::Union, &none_isolated, &Tasks::new(false), None);
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     InUse::new(Session::new(
         "id".to_owned(),
