@@ -21,6 +21,8 @@ mod error;
 mod expand;
 mod fields;
 mod filters;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod glob;
 mod host;
 mod identity;

@@ -87,3 +87,41 @@ fn a_secret_that_is_written_into_an_argument_is_hidden_and_warned_of() {
 fn a_secret_debugs_as_stars() {
     assert_eq!(format!("{:?}", Secret::new(SECRET)), "***");
 }
+
+#[test]
+fn the_value_of_a_variable_that_is_no_address_is_not_repeated() {
+    for (written, said) in [
+        (
+            "${KEY}",
+            "not an address of HTTP; begin the address with https:// or http://",
+        ),
+        (
+            "${KEY}/mcp:8080",
+            "not an address of HTTP; begin the address with https:// or http://",
+        ),
+        (
+            "x${KEY}",
+            "not an address of HTTP; begin the address with https:// or http://",
+        ),
+        (
+            "${TOKEN}",
+            "not an address: relative URL without a base; begin it with https:// or http://",
+        ),
+        (
+            "http://${TOKEN}:${KEY}/",
+            "not an address: invalid port number; write https://HOST/PATH",
+        ),
+        (
+            "localhost:${TOKEN}",
+            r#""localhost" is not a scheme of HTTP; begin the address with https:// or http://"#,
+        ),
+    ] {
+        let configuration = read(&format!(
+            r#"{{ "mcpServers": {{ "s": {{ "url": "{written}" }} }} }}"#
+        ));
+        let shown = format!("{configuration:?} {:?}", rendered(&configuration));
+        assert!(!shown.contains(SECRET), "{written}: {shown}");
+        let problems = rendered(&configuration);
+        assert!(problems[0].ends_with(said), "{written}: {problems:?}");
+    }
+}
