@@ -232,7 +232,8 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::Silent(_)
-            | Self::TooSlow(_) => None,
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => None,
         }
     }
 
