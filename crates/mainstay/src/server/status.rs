@@ -105,6 +105,8 @@ pub enum StartStage {
     Installing,
     /// The server's program runs and has not answered yet; or its address is being reached.
     Starting,
+    /// The server's program has read its input, does nothing, and has not answered. It may be no MCP server.
+    Unanswered,
 }
 
 /// How the messages of a connection travel.
@@ -151,6 +153,7 @@ impl fmt::Display for StartProgress {
             StartStage::Waiting => "waiting for its turn to start",
             StartStage::Installing => "installing",
             StartStage::Starting => "starting",
+            StartStage::Unanswered => "reads its input and does not answer",
         })?;
         match &self.program {
             Some(program) => write!(f, ": {program}"),
@@ -166,6 +169,7 @@ impl StartStage {
             Self::Waiting => "waiting",
             Self::Installing => "installing",
             Self::Starting => "starting",
+            Self::Unanswered => "unanswered",
         }
     }
 }
