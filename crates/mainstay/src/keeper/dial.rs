@@ -26,8 +26,9 @@ use crate::transport::http::{Challenge, HttpConfigError};
 use crate::transport::{HttpFailure, Limits, Lines, Transport};
 use crate::wire::{Peer, RequestError};
 
-/// How long the restoration of all subscriptions and of the log level may take.
-const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a new connection waits for its subscriptions and its log level before it counts as open. What takes longer is
+/// restored while the connection is in use.
+const RESTORE_HEAD_START: Duration = Duration::from_secs(2);
 
 /// With so many attempts left, what is remembered of a server's dialect is found out again: before the server is given up
 /// it has been asked in both ways. Not earlier, since such attempts are wasted if the server is merely ill.
@@ -222,6 +223,20 @@ impl DialError {
         }
     }
 
+    /// The directories that a command was searched in that was not found.
+    pub(super) fn searched(&self) -> Option<&str> {
+        match self {
+            Self::Spawn(SpawnError::NotFound { searched, .. }) => searched.as_deref(),
+            Self::Spawn(_)
+            | Self::Handshake(_)
+            | Self::Connect(_)
+            | Self::Config(_)
+            | Self::Silent(_)
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => None,
+        }
+    }
+
     /// What a login needs, where one is asked for.
     pub(super) fn challenge(&self) -> Option<&Challenge> {
         match self.http()? {
@@ -350,7 +365,8 @@ impl Dial {
         let introduction = &self.slot.shared.introduction;
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
-        let has_unread = || input.as_ref().is_some_and(InputGauge::has_unread);
+        let input = input.map(Arc::new);
+        let has_unread = || input.as_ref().is_some_and(|input| input.has_unread());
         let far = Far {
             has_unread: &has_unread,
             starts_new_process: match settings.target() {
@@ -365,7 +381,7 @@ impl Dial {
             far,
             last + Duration::from_secs(1),
         );
-        let mut signs = Signs::new(self, settings, tree.process(), turn.take());
+        let mut signs = Signs::new(self, settings, tree.process(), input.clone(), turn.take());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
             () = signs.cease() => None,
@@ -388,11 +404,8 @@ impl Dial {
             Target::Stdio(_) => true,
             Target::Http(_) | Target::Custom(_) => false,
         };
-        // A server that cannot restore a wish is still worth more than none.
-        let restoring = connection.restore(self.slot.interests(), in_order);
-        if timeout(RESTORE_TIMEOUT, restoring).await.is_err() {
-            tracing::warn!(server = %self.slot.name, "subscriptions and log level were not restored in time");
-        }
+        // A server that is slow to restore a wish is still worth more than none.
+        let _ = timeout(RESTORE_HEAD_START, connection.restore(in_order)).await;
         Ok(connection)
     }
 

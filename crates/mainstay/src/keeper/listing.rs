@@ -13,6 +13,7 @@ use super::recovery;
 use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step};
 use crate::config::Target;
 use crate::connection::{Asking, Connection};
+use crate::deadline;
 use crate::handler::METHOD_NOT_FOUND;
 use crate::protocol::{Era, Greeting};
 use crate::server::Slot;
@@ -58,7 +59,7 @@ impl ListError {
 /// it is never taken for a later one.
 pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle {
     connection.listing_starts();
-    let deadline = Instant::now() + slot.settings.load().policy().limits.list;
+    let deadline = deadline::within(slot.settings.load().policy().limits.list);
     let task = tokio::spawn(async move {
         let generation = connection.generation;
         let listed = caught(list_all(&slot, &connection, deadline)).await;
