@@ -37,6 +37,7 @@ mod fleet;
 mod handler;
 mod keeper;
 mod lack;
+mod large;
 pub mod message;
 mod plain_text;
 mod process;
@@ -44,6 +45,7 @@ mod protocol;
 mod redaction;
 mod server;
 pub mod transport;
+mod turn;
 #[doc(hidden)]
 pub mod unsupervised;
 mod wire;

@@ -37,6 +37,9 @@ pub(in crate::transport) struct TooLong;
 /// The longest id that is kept, since it is sent back in a header.
 const LONGEST_ID: usize = 4 * 1024;
 
+/// Lines that are read for one event before others have a turn. Events have some lines; comments may come without end.
+const LINES_AT_ONCE: usize = 256;
+
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Takes pieces of a stream, gives events.
@@ -76,20 +79,28 @@ impl Events {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next event that is whole.
+    /// The next event that is whole. After so many lines that make none it is an empty one: whoever reads has others run
+    /// between two events.
     pub(in crate::transport) fn next(&mut self) -> Result<Option<Event>, TooLong> {
-        while let Some(line) = self.line() {
+        for _ in 0..LINES_AT_ONCE {
+            let Some(line) = self.line() else {
+                return self.within_limit().map(|()| None);
+            };
             if !line.is_empty() {
                 self.field(&line)?;
             } else if std::mem::take(&mut self.begun) {
                 return Ok(Some(std::mem::take(&mut self.event)));
             }
         }
+        Ok(Some(Event::default()))
+    }
+
+    fn within_limit(&self) -> Result<(), TooLong> {
         // A line may be a little longer than the data in it.
         if self.buffer.len() > self.limit.saturating_add(LONGEST_ID) {
             return Err(TooLong);
         }
-        Ok(None)
+        Ok(())
     }
 
     fn line(&mut self) -> Option<Bytes> {
@@ -217,6 +228,21 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = stream.as_bytes().chunks(1).collect();
         assert_eq!(read(&bytes, 100).unwrap(), whole);
+    }
+
+    #[test]
+    fn comments_without_end_are_read_a_part_at_a_time_and_an_event_among_them_is_whole() {
+        let comments = ":\n".repeat(LINES_AT_ONCE);
+        let mut events = Events::new(100);
+        events.push(format!("{comments}data: one\n{comments}\n").as_bytes());
+        let mut read = Vec::new();
+        while let Some(event) = events.next().unwrap() {
+            read.push(event);
+        }
+        let (with_data, empty): (Vec<_>, Vec<_>) = read.iter().partition(|event| event.data.is_some());
+        assert_eq!(with_data.into_iter().map(data).collect::<Vec<_>>(), ["one"]);
+        assert_eq!(empty.len(), 2);
+        assert!(empty.iter().all(|event| **event == Event::default()));
     }
 
     #[test]

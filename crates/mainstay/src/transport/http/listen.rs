@@ -17,6 +17,8 @@ use super::line::Response;
 use super::pace::Pace;
 use super::post::{Content, Remains, content_type};
 use super::refusal::{Head, Refusal};
+use crate::transport::Turn;
+use crate::transport::hand_over::hand_over;
 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -126,6 +128,7 @@ fn of_failure(failure: HttpFailure) -> Opened {
 
 async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) {
     let mut events = Events::new(courier.endpoint.options.limits.message);
+    let mut turn = Turn::new();
     loop {
         match response.chunk().await {
             Ok(Some(piece)) => events.push(&piece),
@@ -149,8 +152,14 @@ async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) 
                 }
             };
             remains.note(event.id.as_ref(), event.retry);
-            if let (Some(message), Some(inbound)) = (event.message(), courier.crew.inbound()) {
-                inbound.message(message.clone());
+            match (event.message(), courier.crew.inbound()) {
+                (Some(message), Some(inbound)) => {
+                    hand_over(&inbound, None, message.clone(), &mut turn).await;
+                }
+                (_, _) => {
+                    turn.count_message();
+                    turn.yield_if_over().await;
+                }
             }
         }
     }
