@@ -22,6 +22,7 @@ use crate::desk::{Hearing, Level, Waits};
 use crate::door::Caller;
 use crate::introduction::Said;
 use crate::isolation::{Isolated, OwnServers};
+use crate::principal::Principal;
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
@@ -48,6 +49,8 @@ pub(crate) trait Line: Send + Sync + 'static {
 pub(crate) struct Client {
     /// Shared by a session and the requests that came on its way; a request without a session has one of its own.
     number: u64,
+    /// Who makes its requests.
+    pub(crate) principal: Principal,
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
@@ -88,35 +91,44 @@ impl Client {
     pub(crate) fn of_session(scope: Scope, isolated: &Arc<Isolated>, caller: Option<Caller>) -> Arc<Self> {
         Arc::new_cyclic(|session| {
             let own = isolated.admit(session.clone(), caller);
-            Self::build(scope, Era::Legacy, Arc::default(), Some(own))
+            let number = next_number();
+            let principal = Principal::of_session(caller, number);
+            Self::build(number, principal, scope, Era::Legacy, Some(own))
         })
     }
 
-    /// A client of one modern request.
-    pub(crate) fn of_request(scope: Scope, meta: &RequestMeta) -> Arc<Self> {
-        Arc::new(Self::build(scope, Era::Modern, Arc::default(), None).described(meta))
+    /// A client of one modern request, which belongs to no session.
+    pub(crate) fn of_request(principal: Principal, scope: Scope, meta: &RequestMeta) -> Arc<Self> {
+        let client = Self::build(next_number(), principal, scope, Era::Modern, None);
+        Arc::new(client.described(meta))
     }
 
     /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others, and
     /// has the session's own servers.
     pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
         self.is_modern_too.store(true, Ordering::Relaxed);
-        let (running, own) = (self.running.clone(), self.own.clone());
-        let client = Self::build(self.scope.clone(), Era::Modern, running, own);
+        let (scope, own) = (self.scope.clone(), self.own.clone());
+        let client = Self::build(self.number, self.principal, scope, Era::Modern, own);
         Arc::new(Self {
-            number: self.number,
+            running: self.running.clone(),
             waits: self.waits.clone(),
             ..client.described(meta)
         })
     }
 
-    fn build(scope: Scope, era: Era, running: Arc<Running>, own: Option<Arc<OwnServers>>) -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
+    fn build(
+        number: u64,
+        principal: Principal,
+        scope: Scope,
+        era: Era,
+        own: Option<Arc<OwnServers>>,
+    ) -> Self {
         Self {
-            number: LAST.fetch_add(1, Ordering::Relaxed),
+            number,
+            principal,
             scope,
             era,
-            running,
+            running: Arc::default(),
             waits: Arc::default(),
             said: Mutex::default(),
             level: Mutex::default(),
@@ -370,6 +382,12 @@ impl Drop for Reachable {
             calls.remove(at);
         }
     }
+}
+
+/// The number of a new client: no two have the same.
+fn next_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -169,7 +169,7 @@ impl Isolated {
         let mut closing = JoinSet::new();
         for fleet in fleets {
             // Its session may be closing it already, in which case this hastens that, and waits for it.
-            closing.spawn(async move { timeout(within + GRACE, fleet.close(within)).await });
+            closing.spawn(async move { timeout(within.saturating_add(GRACE), fleet.close(within)).await });
         }
         let closed = closing.join_all().await.into_iter().flatten();
         closed.flat_map(|report| report.servers).collect()

@@ -43,6 +43,6 @@ mod tests {
     #[tokio::test]
     #[should_panic(expected = "seen by the one who waits")]
     async fn a_panic_over_there_is_a_panic_here() {
-        process(INLINE_LIMIT + 1, || panic!("seen by the one who waits")).await
+        process::<()>(INLINE_LIMIT + 1, || panic!("seen by the one who waits")).await;
     }
 }

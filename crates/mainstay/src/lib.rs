@@ -32,8 +32,12 @@
 mod catalog;
 pub mod config;
 mod connection;
+mod deadline;
 mod event;
 mod fleet;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handler;
 mod keeper;
 mod lack;

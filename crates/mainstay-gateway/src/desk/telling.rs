@@ -12,6 +12,7 @@ use mainstay::{NotifyError, Server};
 
 use super::Desk;
 use crate::client::Client;
+use crate::principal::Principal;
 use crate::protocol::{RequestMeta, without_client};
 use crate::scope::Scope;
 
@@ -45,14 +46,20 @@ impl Desk {
     /// Hears what a client without a session tells. Of what the protocol knows it has nothing to say: it cancels by going away.
     ///
     /// Cancel safety: dropped, it is heard whole or not at all.
-    pub(crate) async fn hear_stranger(&self, scope: &Scope, method: &str, params: Option<&RawJson>) {
+    pub(crate) async fn hear_stranger(
+        &self,
+        principal: Principal,
+        scope: &Scope,
+        method: &str,
+        params: Option<&RawJson>,
+    ) {
         match method {
             "notifications/cancelled"
             | "notifications/initialized"
             | "notifications/roots/list_changed"
             | PROGRESS => {}
             _unknown => {
-                let stranger = Client::of_request(scope.clone(), &RequestMeta::default());
+                let stranger = Client::of_request(principal, scope.clone(), &RequestMeta::default());
                 self.pass_on(&stranger, method, params).await;
             }
         }

@@ -8,6 +8,7 @@ mod callers;
 mod input_required;
 mod listening;
 mod reception;
+mod restoring;
 mod standing;
 mod subscriptions;
 mod tasks;
@@ -20,10 +21,13 @@ use mainstay_lifecycle::{Generation, Moment, Vitals};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::Instant;
 
+use crate::deadline;
 use crate::handler::ClientHandler;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
+
+use restoring::Restoring;
 
 pub(crate) use reception::{FrontDesk, Reception};
 pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS, MAX_TASKS};
@@ -38,8 +42,10 @@ pub(crate) struct Connection {
     reception: Arc<Reception>,
     /// What every request of a modern connection carries.
     meta: Option<RequestMeta>,
-    /// The lasting wishes that were made known when it was opened.
-    restored: Interests,
+    /// Makes what is wanted for longer than a connection known to a legacy server.
+    restoring: Arc<Restoring>,
+    /// What was wanted of a modern server when it was opened.
+    listened_for: Interests,
     clock: Clock,
     /// When a caller was last done with the connection, in milliseconds of the clock.
     used: AtomicU64,
@@ -82,13 +88,14 @@ impl Connection {
         };
         Self {
             generation: reception.generation(),
+            restoring: Arc::new(Restoring::new(peer.clone(), reception.clone())),
             peer,
             greeting,
             dialect,
             pid,
             reception,
             meta,
-            restored: Interests::default(),
+            listened_for: Interests::default(),
             clock,
             used: AtomicU64::new(clock.millis()),
             proved: AtomicBool::new(false),
@@ -287,7 +294,7 @@ impl Clock {
     }
 
     pub(crate) fn instant(self, moment: Moment) -> Instant {
-        self.0 + moment.since_origin()
+        deadline::after(self.0, moment.since_origin())
     }
 
     fn millis(self) -> u64 {

@@ -4,6 +4,7 @@
 //! Slow work runs in tasks of its own that end with a report; see `custody`, `listing`. If a step panics, everything
 //! the keeper holds is let go, whoever waits is told, and it begins again with a new machine.
 
+mod caught;
 mod custody;
 mod dial;
 mod execute;
@@ -213,6 +214,7 @@ impl Keeper {
                 self.start = Some((generation, progress));
                 None
             }
+            Message::Restoring => None,
             Message::Report(report) => {
                 let input = self.hear(report);
                 self.take(input);

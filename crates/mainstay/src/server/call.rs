@@ -16,6 +16,7 @@ use super::slot::Slot;
 use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::{Asking, Connection};
+use crate::deadline;
 use crate::event::Trouble;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::protocol::Capability;
@@ -92,7 +93,7 @@ pub(super) enum Repeatable<'a> {
 impl Slot {
     pub(super) async fn call(&self, call: Call<'_>, options: &CallOptions) -> Result<Reply, CallError> {
         let settings = self.settings.load_full();
-        let deadline = Instant::now() + options.total_timeout.unwrap_or(settings.call_timeout());
+        let deadline = deadline::within(options.total_timeout.unwrap_or(settings.call_timeout()));
         let idle = options.idle_timeout.unwrap_or(settings.call_idle_timeout());
         let replay = options.replay.unwrap_or(settings.replay());
         let making = Making {
@@ -232,9 +233,7 @@ struct Missed {
 
 impl Making<'_> {
     async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
-        let until = Instant::now()
-            .checked_add(self.wait)
-            .map_or(self.deadline, |until| until.min(self.deadline));
+        let until = deadline::within(self.wait).min(self.deadline);
         self.slot.lease(self.options.waiting, after, until).await
     }
 

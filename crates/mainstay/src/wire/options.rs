@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::hold::Hold;
 use super::meta::Meta;
 use super::progress::ProgressSink;
+use crate::deadline;
 
 /// How long a request may take, and what is wanted of it on the way.
 #[derive(Clone)]
@@ -69,7 +70,7 @@ impl RequestOptions {
 
     /// A cancellable request that may take this long from now.
     pub(crate) fn within(time: Duration) -> Self {
-        Self::until(Instant::now() + time)
+        Self::until(deadline::within(time))
     }
 
     pub(crate) fn idle(mut self, idle: Duration) -> Self {

@@ -5,6 +5,7 @@
 mod support;
 
 mod asking;
+mod boundless;
 mod declared;
 mod fidelity;
 mod health;
@@ -14,6 +15,7 @@ mod mirrors;
 mod names;
 mod person;
 mod ping;
+mod repeated;
 mod rounds;
 mod telling;
 mod timing;

@@ -30,6 +30,16 @@ impl Event {
     }
 }
 
+/// What was found in the pieces so far.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::transport) enum Next {
+    Event(Event),
+    /// Many lines, and no event among them. There are more: whoever reads lets others have a turn.
+    Searching,
+    /// All was read; the next event needs another piece.
+    Starved,
+}
+
 /// An event longer than the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::transport) struct TooLong;
@@ -79,31 +89,26 @@ impl Events {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next event that is whole. After so many lines that make none it is an empty one: whoever reads has others run
-    /// between two events.
-    pub(in crate::transport) fn next(&mut self) -> Result<Option<Event>, TooLong> {
+    /// The next event that is whole, as far as it can be found in some lines.
+    pub(in crate::transport) fn next(&mut self) -> Result<Next, TooLong> {
         for _ in 0..LINES_AT_ONCE {
-            let Some(line) = self.line() else {
-                return self.within_limit().map(|()| None);
+            let Some(line) = self.line()? else {
+                return Ok(Next::Starved);
             };
             if !line.is_empty() {
                 self.field(&line)?;
             } else if std::mem::take(&mut self.begun) {
-                return Ok(Some(std::mem::take(&mut self.event)));
+                return Ok(Next::Event(std::mem::take(&mut self.event)));
             }
         }
-        Ok(Some(Event::default()))
+        Ok(Next::Searching)
     }
 
-    fn within_limit(&self) -> Result<(), TooLong> {
+    /// The next line that is whole. One that is too long is refused whether its end has come yet or not, so that it makes no
+    /// difference how the stream is cut.
+    fn line(&mut self) -> Result<Option<Bytes>, TooLong> {
         // A line may be a little longer than the data in it.
-        if self.buffer.len() > self.limit.saturating_add(LONGEST_ID) {
-            return Err(TooLong);
-        }
-        Ok(())
-    }
-
-    fn line(&mut self) -> Option<Bytes> {
+        let longest = self.limit.saturating_add(LONGEST_ID);
         if self.after_return && !self.buffer.is_empty() {
             self.after_return = false;
             if self.buffer[0] == b'\n' {
@@ -114,8 +119,15 @@ impl Events {
         let found = memchr::memchr2(b'\n', b'\r', &self.buffer[self.searched..]);
         let Some(at) = found.map(|at| at + self.searched) else {
             self.searched = self.buffer.len();
-            return None;
+            return if self.searched > longest {
+                Err(TooLong)
+            } else {
+                Ok(None)
+            };
         };
+        if at > longest {
+            return Err(TooLong);
+        }
         self.searched = 0;
         self.after_return = self.buffer[at] == b'\r';
         let mut line = self.buffer.split_to(at).freeze();
@@ -127,7 +139,7 @@ impl Events {
         if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
             line.advance(BYTE_ORDER_MARK.len());
         }
-        Some(line)
+        Ok(Some(line))
     }
 
     fn field(&mut self, line: &Bytes) -> Result<(), TooLong> {
@@ -181,14 +193,16 @@ mod tests {
         events.push(b"data: ");
         for _ in 0..8 << 6 {
             events.push(&[b'x'; 16 << 10]);
-            assert_eq!(events.next(), Ok(None));
+            assert_eq!(events.next(), Ok(Next::Starved));
             places.push(events.buffer.as_ptr());
         }
         places.drain(..=16);
         places.dedup();
         assert_eq!(places.len(), 1);
         events.push(b"\n\n");
-        let event = events.next().unwrap().unwrap();
+        let Ok(Next::Event(event)) = events.next() else {
+            panic!("the event is whole");
+        };
         assert_eq!(event.data.unwrap().len(), 8 << 20);
         assert!(events.buffer.capacity() < 16 << 10);
     }
@@ -198,8 +212,12 @@ mod tests {
         let mut read = Vec::new();
         for piece in pieces {
             events.push(piece);
-            while let Some(event) = events.next()? {
-                read.push(event);
+            loop {
+                match events.next()? {
+                    Next::Event(event) => read.push(event),
+                    Next::Searching => {}
+                    Next::Starved => break,
+                }
             }
         }
         Ok(read)
@@ -235,14 +253,14 @@ mod tests {
         let comments = ":\n".repeat(LINES_AT_ONCE);
         let mut events = Events::new(100);
         events.push(format!("{comments}data: one\n{comments}\n").as_bytes());
-        let mut read = Vec::new();
-        while let Some(event) = events.next().unwrap() {
-            read.push(event);
+        for _ in 0..2 {
+            assert_eq!(events.next(), Ok(Next::Searching));
         }
-        let (with_data, empty): (Vec<_>, Vec<_>) = read.iter().partition(|event| event.data.is_some());
-        assert_eq!(with_data.into_iter().map(data).collect::<Vec<_>>(), ["one"]);
-        assert_eq!(empty.len(), 2);
-        assert!(empty.iter().all(|event| **event == Event::default()));
+        let Ok(Next::Event(event)) = events.next() else {
+            panic!("the event is whole");
+        };
+        assert_eq!(data(&event), "one");
+        assert_eq!(events.next(), Ok(Next::Starved));
     }
 
     #[test]
@@ -260,6 +278,10 @@ mod tests {
         assert_eq!(read(&[many.as_bytes()], 100), Err(TooLong));
         let endless = vec![b'x'; 100 + LONGEST_ID + 1];
         assert_eq!(read(&[&endless], 100), Err(TooLong));
+        let comment = format!(": {}\n\n", "x".repeat(100 + LONGEST_ID));
+        assert_eq!(read(&[comment.as_bytes()], 100), Err(TooLong), "in one piece");
+        let pieces: Vec<&[u8]> = comment.as_bytes().chunks(1000).collect();
+        assert_eq!(read(&pieces, 100), Err(TooLong), "in several");
         let fits = format!("data: {}\n\n", "x".repeat(100));
         assert_eq!(read(&[fits.as_bytes()], 100).unwrap().len(), 1);
     }

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Method};
 use tokio::time::sleep;
 
 use super::courier::Courier;
-use super::events::Events;
+use super::events::{Events, Next};
 use super::failure::HttpFailure;
 use super::line::Response;
 use super::pace::Pace;
@@ -142,9 +142,14 @@ async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) 
             }
         }
         loop {
+            turn.yield_if_over().await;
             let event = match events.next() {
-                Ok(Some(event)) => event,
-                Ok(None) => break,
+                Ok(Next::Event(event)) => event,
+                Ok(Next::Searching) => {
+                    turn.count_message();
+                    continue;
+                }
+                Ok(Next::Starved) => break,
                 Err(_too_long) => {
                     tracing::debug!("an event is too long to be read");
                     remains.broken = false;
@@ -156,10 +161,7 @@ async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) 
                 (Some(message), Some(inbound)) => {
                     hand_over(&inbound, None, message.clone(), &mut turn).await;
                 }
-                (_, _) => {
-                    turn.count_message();
-                    turn.yield_if_over().await;
-                }
+                (_, _) => turn.count_message(),
             }
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::answer::{Relation, lacks_method, negotiated};
 use super::courier::Courier;
 use super::crew::Undecided;
-use super::events::Events;
+use super::events::{Event, Events, Next, TooLong};
 use super::failure::HttpFailure;
 use super::line::Response;
 use super::listen::{Opened, reopen};
@@ -189,11 +189,19 @@ impl Asked<'_> {
                     return Ok(false);
                 }
             }
-            while let Some(event) = events.next().map_err(too_large)? {
+            loop {
+                turn.yield_if_over().await;
+                let event = match events.next().map_err(too_large)? {
+                    Next::Event(event) => event,
+                    Next::Searching => {
+                        turn.count_message();
+                        continue;
+                    }
+                    Next::Starved => break,
+                };
                 remains.note(event.id.as_ref(), event.retry);
                 let Some(message) = event.message() else {
                     turn.count_message();
-                    turn.yield_if_over().await;
                     continue;
                 };
                 if self.hand_over(message.clone(), &mut turn).await {
@@ -207,12 +215,17 @@ impl Asked<'_> {
     /// Reads what is left of a stream after the answer, to its end.
     async fn hear_out(&self, response: &mut Response, mut events: Events, turn: &mut Turn) {
         loop {
-            while let Ok(Some(event)) = events.next() {
-                match event.message() {
+            loop {
+                turn.yield_if_over().await;
+                let event = match events.next() {
+                    Ok(Next::Event(event)) => Some(event),
+                    Ok(Next::Searching) => None,
+                    Ok(Next::Starved) | Err(TooLong) => break,
+                };
+                match event.as_ref().and_then(Event::message) {
                     Some(message) => self.deliver(message.clone(), turn).await,
                     None => turn.count_message(),
                 }
-                turn.yield_if_over().await;
             }
             match response.chunk().await {
                 Ok(Some(piece)) => events.push(&piece),

@@ -19,7 +19,7 @@ pub use connector::SseConnector;
 use super::hand_over::hand_over;
 use super::http::client::Endpoint;
 use super::http::crew::{Carrier, Crew, Load, Sender};
-use super::http::events::{Event, Events};
+use super::http::events::{Event, Events, Next};
 use super::http::line::Response;
 use super::http::refusal::{Head, Refusal, read_error};
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, Step};
@@ -146,13 +146,16 @@ impl Stream {
         let mut events = Events::new(limit);
         let mut turn = Turn::new();
         loop {
-            while let Some(event) = events.next().map_err(|_| HttpFailure::BodyTooLarge { limit })? {
-                if event.kind == "endpoint" {
-                    self.opening.send_replace(Opening::Open(self.address(&event)?));
-                    return Ok((response, events));
-                }
-                turn.count_message();
+            loop {
                 turn.yield_if_over().await;
+                match events.next().map_err(|_| HttpFailure::BodyTooLarge { limit })? {
+                    Next::Event(event) if event.kind == "endpoint" => {
+                        self.opening.send_replace(Opening::Open(self.address(&event)?));
+                        return Ok((response, events));
+                    }
+                    Next::Event(_) | Next::Searching => turn.count_message(),
+                    Next::Starved => break,
+                }
             }
             match response.chunk().await {
                 Ok(Some(piece)) => events.push(&piece),
@@ -173,16 +176,17 @@ impl Stream {
         let mut turn = Turn::new();
         loop {
             loop {
+                turn.yield_if_over().await;
                 match events.next() {
-                    Ok(Some(event)) => {
+                    Ok(Next::Event(event)) => {
                         if let (Some(message), Some(inbound)) = (event.message(), self.crew.inbound()) {
                             hand_over(&inbound, None, message.clone(), &mut turn).await;
                         } else {
                             turn.count_message();
-                            turn.yield_if_over().await;
                         }
                     }
-                    Ok(None) => break,
+                    Ok(Next::Searching) => turn.count_message(),
+                    Ok(Next::Starved) => break,
                     Err(_too_long) => return End::Oversized,
                 }
             }
