@@ -14,6 +14,7 @@ mod guarding;
 mod logging;
 mod old_sse;
 mod outliving;
+mod principals;
 mod probing;
 mod refusing;
 mod sessions;
