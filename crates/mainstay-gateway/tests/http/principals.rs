@@ -270,7 +270,7 @@ async fn a_request_state_is_good_for_its_client_address_method_and_parameters_al
             "another method",
             elsewhere("/mcp/one", "first"),
             "prompts/get",
-            changed(&|params| params["name"] = json!("greet")),
+            retried.clone(),
         ),
     ] {
         let refused = client.ask(method, params).await;
@@ -396,6 +396,10 @@ async fn a_resumed_call_takes_the_stream_the_progress_token_and_the_log_level_of
             async move { world.send(modern("/mcp/one", 2, "tools/call", retried)).await }
         });
         side.wait_for("", n + 1).await;
+        assert_eq!(
+            side.last_params("logging/setLevel").expect("told")["level"],
+            "debug"
+        );
         let log = json!({ "level": "debug", "data": "late" });
         let progress = json!({ "progressToken": params["_meta"]["progressToken"], "progress": 1 });
         for (method, params) in [("message", log), ("progress", progress)] {
