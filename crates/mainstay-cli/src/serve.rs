@@ -198,6 +198,10 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     if let Some(most) = arguments.max_isolated_per_client {
         gateway = gateway.max_isolated_per_client(most);
     }
+    gateway = gateway.max_held(bytes(arguments.client_memory));
+    if let Some(most) = arguments.client_memory_per_client {
+        gateway = gateway.max_held_per_client(bytes(most));
+    }
     let gateway = gateway.start(setup.servers.iter().cloned());
     let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
     if let Some(done) = waited {
@@ -275,6 +279,11 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
         _ => "",
     };
     Failure::failed(anyhow!("cannot listen on {address}: {}{remedy}", error.kind()))
+}
+
+/// So many MiB.
+fn bytes(mib: NonZeroUsize) -> usize {
+    mib.get().saturating_mul(1024 * 1024)
 }
 
 fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>) -> GatewayBuilder {

@@ -17,6 +17,7 @@ use mainstay::{
     Answer, ClientCapabilities, ClientHandler, Era, Introduction, ServerNotification, ServerRequest,
 };
 
+use crate::budget::Held;
 use crate::desk::tasks::{OwnTasks, Tasks};
 use crate::desk::{Hearing, Level, TASK_STATUS, Waits, task_id};
 use crate::door::Caller;
@@ -58,6 +59,8 @@ pub(crate) struct Client {
     pub(crate) waits: Arc<Waits>,
     /// What the client said of itself, once it has.
     said: Mutex<Option<Said>>,
+    /// What is held for that.
+    said_held: Mutex<Option<Held>>,
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
     /// Whether a modern request came on the way of this session.
@@ -95,9 +98,9 @@ impl Client {
         caller: Option<Caller>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|session| {
-            let own = isolated.admit(session.clone(), caller);
             let number = next_number();
             let principal = Principal::of_session(caller, number);
+            let own = isolated.admit(session.clone(), caller.map(|_| principal));
             let tasks = tasks.of(principal, scope.clone());
             Self::build(number, principal, scope, Era::Legacy, tasks, Some(own))
         })
@@ -143,6 +146,7 @@ impl Client {
             running: Arc::default(),
             waits: Arc::default(),
             said: Mutex::default(),
+            said_held: Mutex::default(),
             level: Mutex::default(),
             is_modern_too: AtomicBool::new(false),
             missed: AtomicU64::new(0),
@@ -165,9 +169,10 @@ impl Client {
         }
     }
 
-    /// Notes what the client says of itself.
-    pub(crate) fn introduce(&self, said: &Said) {
+    /// Notes what the client says of itself, for which this is held.
+    pub(crate) fn introduce(&self, said: &Said, held: Held) {
         *lock(&self.said) = Some(said.kept());
+        *lock(&self.said_held) = Some(held);
     }
 
     /// The version that its session negotiated, once it has.

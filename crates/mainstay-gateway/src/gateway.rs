@@ -6,6 +6,7 @@ use std::time::Duration;
 use mainstay::config::ServerConfig;
 use mainstay::{Changes, ClientCapabilities, CloseReport, Fleet, FleetBuilder};
 
+use crate::budget::Limits;
 use crate::desk::{Audience, Desk};
 use crate::isolation::{Bounds, Isolated};
 
@@ -18,6 +19,7 @@ pub struct Gateway(pub(crate) Arc<Desk>);
 pub struct GatewayBuilder {
     fleet: FleetBuilder,
     isolated: Bounds,
+    held: Limits,
     has_one_client: bool,
 }
 
@@ -27,6 +29,7 @@ impl Gateway {
         GatewayBuilder {
             fleet,
             isolated: Bounds::default(),
+            held: Limits::default(),
             has_one_client: false,
         }
     }
@@ -78,10 +81,24 @@ impl GatewayBuilder {
         self
     }
 
-    /// How many of them the sessions of one client may have: whoever shows the same token, or comes from the same address where
-    /// none is asked for (default: a quarter of all, and at least one). A client on stdin and stdout may have all.
+    /// How many of them one client may have: all sessions of a token together, or one session where no token is asked for
+    /// (default: a quarter of all, and at least one). A client on stdin and stdout may have all.
     pub fn max_isolated_per_client(mut self, most: usize) -> Self {
-        self.isolated.most_of_caller = Some(most);
+        self.isolated.most_of_one = Some(most);
+        self
+    }
+
+    /// How many bytes may be held for all clients together (default: 512 MiB): requests that run, answers that wait to be read,
+    /// and what sessions say of themselves. What does not fit is refused.
+    pub fn max_held(mut self, bytes: usize) -> Self {
+        self.held.all = bytes;
+        self
+    }
+
+    /// How many of them may be held for one client: for all that shows the same token, for one session where no token is asked
+    /// for, or for an address where there is no session either (default: a quarter of all).
+    pub fn max_held_per_client(mut self, bytes: usize) -> Self {
+        self.held.share = Some(bytes);
         self
     }
 
@@ -112,7 +129,8 @@ impl GatewayBuilder {
             .capabilities(everything())
             .start(servers);
         let mut catalog = fleet.catalog_reader();
-        let desk = Arc::new(Desk::new(fleet, audience, isolated));
+        let desk = Desk::new(fleet, audience, isolated).with_limits(self.held);
+        let desk = Arc::new(desk);
         desk.catalog_changed(&catalog.load());
         let watching = Arc::downgrade(&desk);
         tokio::spawn(async move {

@@ -26,7 +26,8 @@ const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 impl Desk {
     pub(super) async fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let said = Said::of_initialize(request.params.as_raw())?;
-        request.client.introduce(&said);
+        let account = self.budget.account(request.client.principal);
+        request.client.introduce(&said, account.hold(said.bytes())?);
         let about = self.about(request.client).await?;
         let mut result = Object::default();
         result.set("protocolVersion", crate::protocol::text(said.version));

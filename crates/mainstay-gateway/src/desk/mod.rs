@@ -33,8 +33,10 @@ use mainstay::{Catalog, Era, Fleet, Kind};
 pub(crate) use audience::{Audience, Hearing, TASK_STATUS, fingerprint_of, task_id};
 pub(crate) use level::Level;
 pub(crate) use listen::ended;
+pub(crate) use lists::is_shared;
 pub(crate) use starting::Waits;
 
+use crate::budget::{Budget, Limits};
 use crate::client::{Client, Line, Run};
 use crate::door::Caller;
 use crate::isolation::Isolated;
@@ -50,6 +52,8 @@ pub(crate) struct Desk {
     fleet: Fleet,
     pub(crate) audience: Arc<Audience>,
     pub(crate) isolated: Arc<Isolated>,
+    /// What is held for clients.
+    pub(crate) budget: Arc<Budget>,
     lists: Lists,
     parked: Parked,
     subscriptions: Subscriptions,
@@ -82,9 +86,18 @@ impl Desk {
             tasks: Tasks::new(audience.has_one_client),
             audience,
             isolated,
+            budget: Arc::default(),
             lists: Lists::default(),
             parked: Parked::new(),
             subscriptions: Subscriptions::default(),
+        }
+    }
+
+    /// The same, with these limits for what is held for clients.
+    pub(crate) fn with_limits(self, limits: Limits) -> Self {
+        Self {
+            budget: Arc::new(Budget::new(limits)),
+            ..self
         }
     }
 

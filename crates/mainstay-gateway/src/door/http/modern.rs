@@ -14,7 +14,8 @@ use super::post::{Asked, Posted};
 use super::refusal::Refusal;
 use super::stream::Stream;
 use crate::client::{Client, Line, Run};
-use crate::desk::{Request, ended};
+use crate::desk::{Request, ended, is_shared};
+use crate::door::outgoing::Answered;
 use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unsupported_version};
 use crate::scope::Scope;
 
@@ -30,7 +31,7 @@ impl Entrance {
         let Posted {
             accepts, hold_back, ..
         } = posted;
-        let stream = Stream::passing();
+        let stream = Stream::passing(self.desk.budget.account(caller.into()));
         if !accepts.events {
             stream.close();
         }
@@ -75,7 +76,13 @@ impl Entrance {
                 () = entrance.draining(), if listens => Ok(ended(&id)),
             };
             drop(job);
-            Some(Answer::new(status(&result), id, result))
+            let status = status(&result);
+            let answered = Answered {
+                id,
+                result,
+                is_shared: is_shared(&method),
+            };
+            Some(Answer::new(status, answered))
         })
     }
 }

@@ -16,6 +16,7 @@ use super::body::{self, Body};
 use super::entrance::Entrance;
 use super::guard::Caller;
 use super::hold_back::HoldBack;
+use super::legacy::SESSION;
 use super::modern;
 use super::refusal::{Refusal, empty};
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, RequestMeta};
@@ -76,7 +77,8 @@ impl Entrance {
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(headers)?;
         let accepts = Accepts::of(headers)?;
-        let body = body::read(body, self.bounds.body, hold_back).await?;
+        let account = self.account(caller, headers.get(SESSION));
+        let body = body::read(body, self.bounds.body, hold_back, &account).await?;
         let named = Named::of(headers);
         let posted = Posted {
             headers,
@@ -148,7 +150,7 @@ impl Entrance {
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(&head.headers)?;
         let session = self.sse_session(session, caller)?;
-        let body = body::read(body, self.bounds.body, hold_back).await?;
+        let body = body::read(body, self.bounds.body, hold_back, &session.account).await?;
         match Message::read(&body) {
             Message::Request { id, method, params } => {
                 self.check_open().map_err(|refusal| refusal.of_request(&id))?;
