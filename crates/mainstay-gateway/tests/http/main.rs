@@ -15,6 +15,7 @@ mod holding;
 mod logging;
 mod old_sse;
 mod outliving;
+mod principals;
 mod probing;
 mod refusing;
 mod sessions;
