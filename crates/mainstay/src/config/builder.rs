@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,8 @@ use super::target::{
 };
 use super::view::ToolView;
 use crate::protocol::Era;
-use crate::transport::Connector;
 use crate::transport::http::Credentials;
+use crate::transport::{Connecting, Connector};
 
 /// A server being configured. Values are taken as they are: variables are expanded in files only.
 #[derive(Clone, Debug)]
@@ -306,6 +307,14 @@ impl ServerBuilder {
         }
     }
 
+    /// The same server without a value that it needs: whoever enables it is told what that is, and nothing is started.
+    pub(super) fn lacking(self, value: &str) -> Self {
+        let identity = format!("lacking: {value}");
+        let connector = Arc::new(Lacking(value.to_owned()));
+        let target = Target::Custom(CustomTarget { identity, connector });
+        Self { target, ..self }
+    }
+
     /// The server with all its flaws. It may be used only when none of them is an error.
     pub(super) fn finish(self) -> (ServerConfig, Vec<Flaw>) {
         let mut config = ServerConfig {
@@ -342,6 +351,16 @@ impl ServerBuilder {
         // Whoever grants a long silence grants a long start.
         config.policy.limits.open = config.policy.limits.open.max(config.startup_timeout);
         (config, flaws)
+    }
+}
+
+/// Opens nothing, for want of a value.
+struct Lacking(String);
+
+impl Connector for Lacking {
+    fn connect(&self) -> Connecting<'_> {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, self.0.clone());
+        Box::pin(std::future::ready(Err(error)))
     }
 }
 

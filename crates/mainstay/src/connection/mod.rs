@@ -4,6 +4,7 @@
 //! after it fails, and nothing that arrives on it after its detachment reaches anybody.
 
 mod answering;
+mod call_record;
 mod callers;
 mod input_required;
 mod listening;
@@ -14,7 +15,7 @@ mod subscriptions;
 mod tasks;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mainstay_lifecycle::{Generation, Moment, Vitals};
@@ -27,6 +28,7 @@ use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
 
+use call_record::CallRecord;
 use restoring::Restoring;
 
 pub(crate) use reception::{FrontDesk, Reception};
@@ -49,8 +51,7 @@ pub(crate) struct Connection {
     clock: Clock,
     /// When a caller was last done with the connection, in milliseconds of the clock.
     used: AtomicU64,
-    proved: AtomicBool,
-    failing: AtomicBool,
+    pub(crate) calls: CallRecord,
 }
 
 /// The keeper's time: moments since an origin, by tokio's clock, which tests can pause.
@@ -98,8 +99,7 @@ impl Connection {
             listened_for: Interests::default(),
             clock,
             used: AtomicU64::new(clock.millis()),
-            proved: AtomicBool::new(false),
-            failing: AtomicBool::new(false),
+            calls: CallRecord::default(),
         }
     }
 
@@ -220,22 +220,9 @@ impl Connection {
         self.peer.close();
     }
 
-    /// Whether the keeper must hear of this answered call: the first one proves the connection, and one after a failure
-    /// clears the count. All others change nothing, and cost two loads.
-    pub(crate) fn answered_matters(&self) -> bool {
-        let first = !self.proved.load(Ordering::Relaxed) && !self.proved.swap(true, Ordering::Relaxed);
-        let mends = self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed);
-        first || mends
-    }
-
     /// Whether it has completed a call, which the caller may not have told yet.
     pub(crate) fn has_answered_a_call(&self) -> bool {
         self.peer.vitals().calls_answered > 0
-    }
-
-    /// A call failed in transport: the next answered one matters.
-    pub(crate) fn call_failed(&self) {
-        self.failing.store(true, Ordering::Relaxed);
     }
 
     /// Comes back when no call waits for an answer.

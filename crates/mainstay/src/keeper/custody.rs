@@ -167,6 +167,7 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
         let trouble = Trouble::new(slot, Some(generation), message).mended_by(recovery);
         return Arc::new(
             trouble
+                .searched(error.searched())
                 .asking_for(error.challenge())
                 .over_http(slot, error.http()),
         );
@@ -181,6 +182,9 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
                 "the server's process ended while starting: {exit} (the next attempt begins with initialize)"
             )
         }
+        Some(exit) if exit.code == Some(0) => {
+            format!("the server's process ended while starting: {exit}; {NO_SERVER}")
+        }
         Some(exit) => format!("the server's process ended while starting: {exit}"),
         None => error.to_string(),
     };
@@ -188,6 +192,9 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
     let trouble = Trouble::new(slot, Some(generation), message).with_exit(exit);
     Arc::new(trouble.mended_by(recovery))
 }
+
+/// What a person should think of first when a program ends by itself, and without an error, instead of answering.
+const NO_SERVER: &str = "this does not look like an MCP server, which waits for messages on stdin";
 
 /// Lets the running calls finish, as far as the deadline and the connection last.
 async fn drain(connection: &Connection, deadline: Instant) {

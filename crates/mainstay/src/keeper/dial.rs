@@ -223,6 +223,20 @@ impl DialError {
         }
     }
 
+    /// The directories that a command was searched in that was not found.
+    pub(super) fn searched(&self) -> Option<&str> {
+        match self {
+            Self::Spawn(SpawnError::NotFound { searched, .. }) => searched.as_deref(),
+            Self::Spawn(_)
+            | Self::Handshake(_)
+            | Self::Connect(_)
+            | Self::Config(_)
+            | Self::Silent(_)
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => None,
+        }
+    }
+
     /// What a login needs, where one is asked for.
     pub(super) fn challenge(&self) -> Option<&Challenge> {
         match self.http()? {
@@ -351,7 +365,8 @@ impl Dial {
         let introduction = &self.slot.shared.introduction;
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
-        let has_unread = || input.as_ref().is_some_and(InputGauge::has_unread);
+        let input = input.map(Arc::new);
+        let has_unread = || input.as_ref().is_some_and(|input| input.has_unread());
         let far = Far {
             has_unread: &has_unread,
             starts_new_process: match settings.target() {
@@ -366,7 +381,7 @@ impl Dial {
             far,
             last + Duration::from_secs(1),
         );
-        let mut signs = Signs::new(self, settings, tree.process(), turn.take());
+        let mut signs = Signs::new(self, settings, tree.process(), input.clone(), turn.take());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
             () = signs.cease() => None,

@@ -18,7 +18,7 @@ use crate::config::Target;
 use crate::deadline;
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
-use crate::server::{Reason, StartProgress, StartStage, Status, TransportKind};
+use crate::server::{Ended, Reason, StartProgress, StartStage, Status, TransportKind};
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
@@ -179,6 +179,10 @@ impl Keeper {
             at: self.since,
             ..self.event(from, to, generation, cause)
         };
+        if let (StateKind::Connected, Some(generation)) = (from, generation) {
+            let trouble = event.error.clone();
+            self.ended = Some(Ended { generation, trouble });
+        }
         self.slot.shared.events.emit(event);
     }
 
@@ -307,6 +311,7 @@ impl Keeper {
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),
+            ended: self.ended.clone(),
             unrestored: live.map_or(0, |connection| connection.unrestored()),
             listings: self.listings,
             starts: self.starts,

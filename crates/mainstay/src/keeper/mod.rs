@@ -40,7 +40,7 @@ use crate::connection::{Clock, Connection};
 use crate::event::Trouble;
 use crate::process::Stopped;
 use crate::protocol::Dialect;
-use crate::server::{Settings, Slot, StartProgress};
+use crate::server::{Ended, Settings, Slot, StartProgress};
 use custody::Custody;
 use knocking::Knocking;
 use login::LoginWatch;
@@ -93,6 +93,8 @@ pub(crate) struct Keeper {
     /// What the report that is being handled says went wrong.
     told: Option<Arc<Trouble>>,
     last_stop: Option<Stopped>,
+    /// The last live connection that ended.
+    ended: Option<Ended>,
     /// The place of the generation that waits for its turn to start.
     ticket: Option<Ticket>,
     /// What the generation does that was started last.
@@ -139,6 +141,7 @@ impl Keeper {
             absent_since: None,
             trouble: None,
             told: None,
+            ended: None,
             last_stop: None,
             ticket: None,
             start: None,

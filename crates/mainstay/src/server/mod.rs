@@ -37,6 +37,7 @@ pub use ping::Pong;
 pub use refresh::RefreshError;
 pub(crate) use settings::Settings;
 pub(crate) use slot::Slot;
+pub(crate) use status::Ended;
 pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
 use crate::catalog::{About, ServerCatalog};

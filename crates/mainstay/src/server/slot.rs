@@ -74,6 +74,7 @@ impl Slot {
             transport: None,
             stale_reports: 0,
             unrestored: 0,
+            ended: None,
             listings: Listings::default(),
             starts: 0,
             keeper_failures: 0,

@@ -6,6 +6,7 @@ mod support;
 
 mod asking;
 mod boundless;
+mod causes;
 mod declared;
 mod fidelity;
 mod health;
