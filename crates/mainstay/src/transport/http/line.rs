@@ -31,8 +31,8 @@ type Wire = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 /// A connection that carries one request at a time.
 pub(super) struct Line {
     sender: SendRequest<Full<Bytes>>,
-    /// `None` when it is over.
-    wire: Option<Wire>,
+    /// `None` when it is over. In a box: it is large, and goes with each request from the pool to its answer and back.
+    wire: Option<Box<Wire>>,
     pulse: Option<Arc<Pulse>>,
 }
 
@@ -58,7 +58,7 @@ impl Line {
         let (sender, wire) = http1::handshake(TokioIo::new(stream)).await?;
         Ok(Self {
             sender,
-            wire: Some(wire),
+            wire: Some(Box::new(wire)),
             pulse,
         })
     }
@@ -112,7 +112,7 @@ impl Line {
 }
 
 /// Moves a connection on, as far as it goes now.
-fn drive(wire: &mut Option<Wire>, cx: &mut Context<'_>) {
+fn drive(wire: &mut Option<Box<Wire>>, cx: &mut Context<'_>) {
     if let Some(running) = wire
         && Pin::new(running).poll(cx).is_ready()
     {

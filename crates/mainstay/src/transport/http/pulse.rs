@@ -91,7 +91,9 @@ impl<T: AsyncRead + AsFd + Unpin> AsyncRead for Watched<T> {
             return read;
         }
         // The runtime has set the socket to non-blocking, and wakes this task when it hears of something to read.
-        match rustix::io::read(&self.socket, buffer.initialize_unfilled()) {
+        // One byte says as much as many, and there is mostly none: no room has to be made for more.
+        let room = buffer.remaining().min(1);
+        match rustix::io::read(&self.socket, buffer.initialize_unfilled_to(room)) {
             Ok(bytes) => {
                 buffer.advance(bytes);
                 Poll::Ready(Ok(()))
