@@ -1,6 +1,7 @@
 //! One server that no configuration knows: given by its address or its command on the command line.
 
 use std::collections::BTreeSet;
+use std::env;
 
 use anyhow::{Context as _, anyhow};
 use mainstay::ServerConfig;
@@ -18,6 +19,10 @@ pub(crate) fn setup(adhoc: &AdHoc, common: &Common) -> Result<Option<Setup>, Fai
             of_address(url, adhoc.bearer_token_env.as_deref(), None)?,
             Source::Address,
         ),
+        // The parser does not tell `check --` from `check`.
+        (None, []) if env::args_os().next_back().is_some_and(|last| last == "--") => {
+            return Err(no_command());
+        }
         (None, []) => return Ok(None),
         (None, command) => (of_command(command, None)?, Source::Arguments),
     };
@@ -60,17 +65,19 @@ pub(crate) fn of_address(
 /// A server by its command.
 pub(crate) fn of_command(command: &[String], name: Option<&str>) -> Result<ServerConfig, Failure> {
     let Some((program, arguments)) = command.split_first() else {
-        return Err(Failure::usage(anyhow!(
-            "name a command behind `--`, or an address with --url"
-        )));
+        return Err(no_command());
     };
     let name = name.map_or_else(|| naming::of_command(command), str::to_owned);
     let builder = ServerConfig::stdio(name, program.as_str()).args(arguments.iter().map(String::as_str));
     builder.build().map_err(Failure::usage)
 }
 
+fn no_command() -> Failure {
+    Failure::usage(anyhow!("name a command behind `--`, or an address with --url"))
+}
+
 fn token(variable: &str) -> Result<String, Failure> {
-    let token = std::env::var(variable).with_context(|| format!("the variable {variable} holds no token"));
+    let token = env::var(variable).with_context(|| format!("the variable {variable} holds no token"));
     token.map_err(Failure::usage)
 }
 

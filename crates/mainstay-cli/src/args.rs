@@ -274,7 +274,7 @@ pub(crate) struct Serve {
     /// Serve one client on stdin and stdout instead, until it closes stdin
     #[arg(long, conflicts_with_all = [
         "listen", "token_file", "token_env", "tls_cert", "allow_host", "allow_origin", "max_connections",
-        "max_connections_per_address", "max_sessions", "max_sessions_per_client", "rate", "drain", "access_log",
+        "max_connections_per_address", "max_sessions", "max_sessions_per_client", "client_memory", "client_memory_per_client", "rate", "drain", "access_log",
     ])]
     pub(crate) stdio: bool,
     /// A file that holds the bearer token which clients must show
@@ -298,10 +298,10 @@ pub(crate) struct Serve {
     /// How many servers with `"isolation": "session"` may run for all sessions together
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
     pub(crate) max_isolated: usize,
-    /// How many of them the sessions of one client may have: of one token, or of one address [default: a quarter of all]
+    /// How many of them one client may have: one token, or one session where none is asked for [default: a quarter of all]
     #[arg(long, value_name = "COUNT", conflicts_with = "stdio")]
     pub(crate) max_isolated_per_client: Option<usize>,
-    /// How many connections there may be at once; each open stream is one
+    /// How many connections there may be at once; each open stream is one. With one more, the longest idle gives way
     #[arg(long, value_name = "COUNT", default_value = "4096")]
     pub(crate) max_connections: NonZeroUsize,
     /// How many of them one address may have [default: half of all]
@@ -313,6 +313,12 @@ pub(crate) struct Serve {
     /// How many of them one client may have: one token, or one address where none is asked for [default: two fifths of all]
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_sessions_per_client: Option<NonZeroUsize>,
+    /// How many MiB may be held for all clients: running requests, answers that wait to be read, what sessions say of themselves
+    #[arg(long, value_name = "MIB", default_value = "512")]
+    pub(crate) client_memory: NonZeroUsize,
+    /// How many of them for one client: one token, or one session where none is asked for [default: a quarter of all]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) client_memory_per_client: Option<NonZeroUsize>,
     /// Requests that one client may make in a second, and as many at once; without it there is no bound
     #[arg(long, value_name = "COUNT")]
     pub(crate) rate: Option<NonZeroU32>,

@@ -6,6 +6,7 @@ use mainstay::{ServerConfig, public_name};
 
 use crate::exit::Failure;
 use crate::load::{Setup, Source};
+use crate::reach::{address, command_line};
 
 /// The longest public name; one of this length may be cut, and then its server cannot be read from it.
 const CUT_NAME: usize = 64;
@@ -82,6 +83,24 @@ impl Picked {
 }
 
 impl Setup {
+    /// The command that lists what the servers offer.
+    pub(crate) fn listing(&self) -> String {
+        let listing = "mainstay tools";
+        match (&self.source, &self.servers[..]) {
+            (Source::Arguments, [server]) => match command_line(server) {
+                Some(command) => format!("{listing} -- {command}"),
+                None => listing.to_owned(),
+            },
+            (Source::Address, [server]) => match address(server) {
+                Some(address) => format!("{listing} --url {address}"),
+                None => listing.to_owned(),
+            },
+            (Source::Arguments | Source::Address | Source::File { .. } | Source::Demo { .. }, _) => {
+                listing.to_owned()
+            }
+        }
+    }
+
     /// The first word is neither a server nor a public name.
     fn not_public(&self, first: &str, rest: &[String], sought: Sought) -> anyhow::Error {
         // A name in the second place: the first was meant to be a server.
@@ -108,6 +127,7 @@ pub(crate) fn find<'c, T>(
     offers: &'c [mainstay::Offer<T>],
     name: &str,
     sought: Sought,
+    listing: &str,
 ) -> anyhow::Result<&'c mainstay::Offer<T>> {
     let public = offers.iter().find(|offer| offer.name() == name);
     if let Some(offer) = public.or_else(|| offers.iter().find(|offer| offer.original() == name)) {
@@ -117,8 +137,6 @@ pub(crate) fn find<'c, T>(
     let known = offers.iter().flat_map(|offer| [offer.original(), offer.name()]);
     match nearest(name, known) {
         Some(meant) => Err(anyhow!("there is no {what} {name:?}; did you mean {meant:?}?")),
-        None => Err(anyhow!(
-            "there is no {what} {name:?}; `mainstay tools` lists them"
-        )),
+        None => Err(anyhow!("there is no {what} {name:?}; `{listing}` lists them")),
     }
 }

@@ -9,17 +9,16 @@ use serde_json::Value;
 use crate::args::{Common, Prompt};
 use crate::ask::Asking;
 use crate::call::{Arguments, shown};
-use crate::exit::{Done, Exit, Failure};
-use crate::json;
+use crate::exit::{Done, Failure};
 use crate::load::servers;
-use crate::output::{Screen, Text};
-use crate::pick::{Picked, Sought, find};
+use crate::output::Screen;
+use crate::pick::{Picked, Sought};
 
 pub(crate) fn run(prompt: &Prompt, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&prompt.request.adhoc, common, screen)?;
     let picked = Picked::read(&mut setup, &prompt.words, Sought::Prompt)?;
     let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(Failure::usage)?;
-    let asking = Asking::new(screen, &prompt.request, Sought::Prompt, &picked.name);
+    let asking = Asking::new(&setup, screen, &prompt.request, Sought::Prompt, &picked.name);
     asking.run(&setup, async |fleet| {
         make(&asking, fleet, &picked.name, &arguments).await
     })
@@ -35,25 +34,12 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Argume
         return asking.failed(&server, &error).await;
     }
     let catalog = fleet.catalog();
-    let prompt = find(catalog.prompts(), name, Sought::Prompt).map_err(Failure::usage)?;
+    let prompt = asking.find(catalog.prompts())?;
     let arguments = arguments.all_text().map_err(Failure::usage)?;
-    match server
+    let answered = server
         .prompt(prompt.original(), &arguments, asking.options())
-        .await
-    {
-        Ok(reply) => report(asking, &reply),
-        Err(error) => asking.failed(&server, &error).await,
-    }
-}
-
-fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
-    if asking.request.json {
-        let document = json::Answer::answered(asking.asked(), reply, false);
-        asking.screen.print(Text::document(&document))?;
-    } else {
-        asking.screen.print_payload(&text(reply))?;
-    }
-    Ok(Exit::Success)
+        .await;
+    asking.answered(&server, answered, text).await
 }
 
 /// Each message behind its role. A result of an unknown shape is shown whole.

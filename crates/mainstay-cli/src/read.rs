@@ -7,16 +7,15 @@ use serde_json::Value;
 use crate::args::{Common, Read};
 use crate::ask::Asking;
 use crate::call::shown_resource;
-use crate::exit::{Done, Exit};
-use crate::json;
+use crate::exit::Done;
 use crate::load::servers;
-use crate::output::{Screen, Text};
+use crate::output::Screen;
 use crate::pick::{Picked, Sought};
 
 pub(crate) fn run(read: &Read, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&read.request.adhoc, common, screen)?;
     let picked = Picked::read(&mut setup, &read.words, Sought::Resource)?;
-    let asking = Asking::new(screen, &read.request, Sought::Resource, &picked.name);
+    let asking = Asking::new(&setup, screen, &read.request, Sought::Resource, &picked.name);
     asking.run(&setup, async |fleet| make(&asking, fleet, &picked.name).await)
 }
 
@@ -27,20 +26,8 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, uri: &str) -> Done {
     if let Err(error) = asking.connected(fleet, &server).await {
         return asking.failed(&server, &error).await;
     }
-    match server.read_resource(uri, asking.options()).await {
-        Ok(reply) => report(asking, &reply),
-        Err(error) => asking.failed(&server, &error).await,
-    }
-}
-
-fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
-    if asking.request.json {
-        let document = json::Answer::answered(asking.asked(), reply, false);
-        asking.screen.print(Text::document(&document))?;
-    } else {
-        asking.screen.print_payload(&text(reply))?;
-    }
-    Ok(Exit::Success)
+    let answered = server.read_resource(uri, asking.options()).await;
+    asking.answered(&server, answered, text).await
 }
 
 /// The text of all contents, ending in a new line; what is no text is named. A result of an unknown shape is shown whole.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mainstay::config::ServerConfig;
 use mainstay::{Changes, ClientCapabilities, CloseReport, Fleet, FleetBuilder};
 
+use crate::budget::Limits;
 use crate::desk::{Audience, Desk};
 use crate::isolation::{Bounds, Isolated};
 
@@ -18,6 +19,8 @@ pub struct Gateway(pub(crate) Arc<Desk>);
 pub struct GatewayBuilder {
     fleet: FleetBuilder,
     isolated: Bounds,
+    held: Limits,
+    has_one_client: bool,
 }
 
 impl Gateway {
@@ -26,6 +29,8 @@ impl Gateway {
         GatewayBuilder {
             fleet,
             isolated: Bounds::default(),
+            held: Limits::default(),
+            has_one_client: false,
         }
     }
 
@@ -76,10 +81,32 @@ impl GatewayBuilder {
         self
     }
 
-    /// How many of them the sessions of one client may have: whoever shows the same token, or comes from the same address where
-    /// none is asked for (default: a quarter of all, and at least one). A client on stdin and stdout may have all.
+    /// How many of them one client may have: all sessions of a token together, or one session where no token is asked for
+    /// (default: a quarter of all, and at least one). A client on stdin and stdout may have all.
     pub fn max_isolated_per_client(mut self, most: usize) -> Self {
-        self.isolated.most_of_caller = Some(most);
+        self.isolated.most_of_one = Some(most);
+        self
+    }
+
+    /// How many bytes may be held for all clients together (default: 512 MiB): requests that run, answers that wait to be read,
+    /// and what sessions say of themselves. What does not fit is refused.
+    pub fn max_held(mut self, bytes: usize) -> Self {
+        self.held.all = bytes;
+        self
+    }
+
+    /// How many of them may be held for one client: for all that shows the same token, for one session where no token is asked
+    /// for, or for an address where there is no session either (default: a quarter of all).
+    pub fn max_held_per_client(mut self, bytes: usize) -> Self {
+        self.held.share = Some(bytes);
+        self
+    }
+
+    /// The gateway will have one client, as on stdin and stdout, so the servers are that client's own: it hears everything
+    /// that they tell outside of calls, and knows their tasks by the ids that they gave. Without this the servers are shared,
+    /// and a client hears what its own calls, subscriptions and tasks cause.
+    pub fn for_one_client(mut self) -> Self {
+        self.has_one_client = true;
         self
     }
 
@@ -88,7 +115,11 @@ impl GatewayBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Gateway {
-        let audience = Arc::new(Audience::default());
+        let audience = match self.has_one_client {
+            true => Audience::of_one_client(),
+            false => Audience::default(),
+        };
+        let audience = Arc::new(audience);
         let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.isolated);
         let servers = isolated.take(servers);
         let isolated = Arc::new(isolated);
@@ -98,7 +129,8 @@ impl GatewayBuilder {
             .capabilities(everything())
             .start(servers);
         let mut catalog = fleet.catalog_reader();
-        let desk = Arc::new(Desk::new(fleet, audience, isolated));
+        let desk = Desk::new(fleet, audience, isolated).with_limits(self.held);
+        let desk = Arc::new(desk);
         desk.catalog_changed(&catalog.load());
         let watching = Arc::downgrade(&desk);
         tokio::spawn(async move {

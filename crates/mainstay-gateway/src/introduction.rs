@@ -5,6 +5,10 @@ use mainstay::message::{Object, RawJson, RpcError};
 
 use crate::protocol::{LEGACY_VERSIONS, RequestMeta, invalid_params};
 
+/// The most that a client may say of itself, in bytes: it is kept as long as its session. Clients say a few hundred; there is
+/// room for icons, too.
+const INTRODUCTION_LIMIT: usize = 64 * 1024;
+
 /// What a client says of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
@@ -26,14 +30,28 @@ impl Said {
             .and_then(|version| version.parse().ok());
         let asked = asked.ok_or_else(|| invalid_params("initialize needs a protocolVersion"))?;
         let known = LEGACY_VERSIONS.into_iter().find(|known| *known == asked);
-        Ok(Self {
+        let said = Self {
             capabilities: params
                 .get("capabilities")
                 .cloned()
                 .unwrap_or(RawJson::EMPTY_OBJECT),
             info: params.get("clientInfo").cloned(),
             version: known.unwrap_or(LEGACY_VERSIONS[0]),
-        })
+        };
+        let bytes = said.bytes();
+        if bytes > INTRODUCTION_LIMIT {
+            return Err(invalid_params(format!(
+                "the capabilities and the clientInfo have {bytes} bytes, and {INTRODUCTION_LIMIT} are the most: leave out what \
+                 servers do not need, such as pictures"
+            )));
+        }
+        Ok(said)
+    }
+
+    /// How many bytes are kept of it.
+    pub(crate) fn bytes(&self) -> usize {
+        let info = self.info.as_ref().map_or(0, |info| info.as_bytes().len());
+        self.capabilities.as_bytes().len() + info
     }
 
     /// What a modern request says.
@@ -71,4 +89,26 @@ impl Said {
 
 fn copy(raw: &RawJson) -> RawJson {
     RawJson::from_text(raw.as_str()).unwrap_or(RawJson::EMPTY_OBJECT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_says_too_much_of_itself_is_told_so() {
+        let params = |icon: usize, capability: usize| {
+            let (icon, capability) = ("x".repeat(icon), "y".repeat(capability));
+            let params = format!(
+                r#"{{"protocolVersion":"2025-11-25","clientInfo":{{"name":"{icon}"}},"capabilities":{{"{capability}":{{}}}}}}"#
+            );
+            RawJson::from_text(params).unwrap()
+        };
+        let half = INTRODUCTION_LIMIT / 2;
+        let said = Said::of_initialize(Some(&params(half, half - 100))).unwrap();
+        assert!(said.bytes() > INTRODUCTION_LIMIT - 100, "{}", said.bytes());
+        let error = Said::of_initialize(Some(&params(half, half + 1))).unwrap_err();
+        assert_eq!(error.code(), RpcError::INVALID_PARAMS);
+        assert!(error.message().contains("65536 are the most"), "{error:?}");
+    }
 }

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::desk::Audience;
-use crate::door::Caller;
+use crate::principal::Principal;
 use crate::protocol::MODERN_VERSIONS;
 pub(crate) use own::OwnServers;
 pub(crate) use refusal::Refused;
@@ -37,16 +37,16 @@ const MAX_ISOLATED: usize = 64;
 pub(crate) struct Bounds {
     /// Of all sessions together.
     pub(crate) most: usize,
-    /// Of the sessions of one caller; unless somebody says so, a part of all, so that no caller takes them all.
-    pub(crate) most_of_caller: Option<usize>,
+    /// Of one principal; unless somebody says so, a part of all, so that none takes them all.
+    pub(crate) most_of_one: Option<usize>,
 }
 
-/// The part of all own servers that one caller may have.
+/// The part of all own servers that one principal may have.
 const SHARE: usize = 4;
 
 impl Bounds {
-    fn most_of_caller(self) -> usize {
-        self.most_of_caller.unwrap_or((self.most / SHARE).max(1))
+    fn most_of_one(self) -> usize {
+        self.most_of_one.unwrap_or((self.most / SHARE).max(1))
     }
 }
 
@@ -54,7 +54,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             most: MAX_ISOLATED,
-            most_of_caller: None,
+            most_of_one: None,
         }
     }
 }
@@ -81,8 +81,8 @@ pub(crate) struct Isolated {
 #[derive(Default)]
 struct Live {
     last: u64,
-    /// With whose sessions' they are, where several callers can have sessions.
-    fleets: HashMap<u64, (Fleet, Option<Caller>)>,
+    /// With whose they are, where several clients can have some.
+    fleets: HashMap<u64, (Fleet, Option<Principal>)>,
     /// The gateway is being closed: nothing is started any more.
     closed: bool,
 }
@@ -129,9 +129,13 @@ impl Isolated {
         self.servers.load().keys().cloned().collect()
     }
 
-    /// What a new session needs to have servers of its own.
-    pub(crate) fn admit(self: &Arc<Self>, session: Weak<Client>, caller: Option<Caller>) -> Arc<OwnServers> {
-        Arc::new(OwnServers::new(self.clone(), session, caller))
+    /// What a new session needs to have servers of its own. They count as this principal's, where there can be several.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        session: Weak<Client>,
+        principal: Option<Principal>,
+    ) -> Arc<OwnServers> {
+        Arc::new(OwnServers::new(self.clone(), session, principal))
     }
 
     /// The catalog as somebody sees it who has these servers, or no session to have any.
@@ -169,14 +173,14 @@ impl Isolated {
         let mut closing = JoinSet::new();
         for fleet in fleets {
             // Its session may be closing it already, in which case this hastens that, and waits for it.
-            closing.spawn(async move { timeout(within + GRACE, fleet.close(within)).await });
+            closing.spawn(async move { timeout(within.saturating_add(GRACE), fleet.close(within)).await });
         }
         let closed = closing.join_all().await.into_iter().flatten();
         closed.flat_map(|report| report.servers).collect()
     }
 
-    /// Whether one more server of this name may be started for this caller.
-    fn check_room(&self, live: &Live, server: &str, caller: Option<Caller>) -> Result<(), Refused> {
+    /// Whether one more server of this name may be started for this principal.
+    fn check_room(&self, live: &Live, server: &str, principal: Option<Principal>) -> Result<(), Refused> {
         let server = server.to_owned();
         if live.closed {
             return Err(Refused::Closing { server });
@@ -185,9 +189,9 @@ impl Isolated {
         if live.fleets.len() >= most {
             return Err(Refused::Full { server, most });
         }
-        let most = self.bounds.most_of_caller();
-        let of_caller = live.fleets.values().filter(|(_, whose)| *whose == caller);
-        if caller.is_some() && of_caller.count() >= most {
+        let most = self.bounds.most_of_one();
+        let of_one = live.fleets.values().filter(|(_, whose)| *whose == principal);
+        if principal.is_some() && of_one.count() >= most {
             return Err(Refused::FullForClient { server, most });
         }
         Ok(())

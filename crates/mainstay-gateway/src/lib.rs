@@ -7,6 +7,7 @@
 //! Invariants: a client never waits for a server that its request does not need; what a server asks reaches the client
 //! whose request caused it, or nobody; whatever a client can make grow has a bound.
 
+mod budget;
 mod client;
 mod desk;
 mod door;
@@ -17,6 +18,7 @@ pub mod fuzzing;
 mod gateway;
 mod introduction;
 mod isolation;
+mod principal;
 mod protocol;
 mod scope;
 

@@ -95,6 +95,9 @@ pub struct Trouble {
     pub challenge: Option<Challenge>,
     /// Whether only the way failed in which the server was spoken to. The next attempt follows at once, in another way.
     pub tried_otherwise: bool,
+    /// The directories that a command was searched in, as in `PATH`, where it was not found. Long, and of this machine: for a
+    /// person at a terminal, not for a model.
+    pub searched: Option<String>,
     /// How the request over HTTP failed that opening the connection or listing hung on, where one did.
     pub http: Option<Box<HttpFailure>>,
 }
@@ -118,6 +121,7 @@ impl Trouble {
             stderr: lines.map(|line| line.text).collect(),
             challenge: None,
             tried_otherwise: false,
+            searched: None,
             http: None,
         }
     }
@@ -135,6 +139,13 @@ impl Trouble {
     pub(crate) fn mended_by(self, recovery: Recovery) -> Self {
         Self {
             tried_otherwise: recovery == Recovery::RetryOtherwise,
+            ..self
+        }
+    }
+
+    pub(crate) fn searched(self, directories: Option<&str>) -> Self {
+        Self {
+            searched: directories.map(|path| PlainText::line(path).cut(MAX_MESSAGE_CHARS).into_string()),
             ..self
         }
     }

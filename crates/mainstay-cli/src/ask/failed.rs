@@ -9,7 +9,6 @@ use super::Asking;
 use crate::exit::{Done, Exit};
 use crate::json;
 use crate::output::{Text, plain, text};
-use crate::pick::Sought;
 
 /// How long the end of a process may take to be known once its connection is lost.
 const HINDSIGHT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -34,7 +33,7 @@ impl Asking<'_> {
                 self.screen.say(text!("  stderr: {}", PlainText::line(line)));
             }
         }
-        if self.sought == Sought::Tool {
+        if self.is_call {
             self.screen.say(verdict(error));
         }
         Ok(exit)
@@ -57,7 +56,7 @@ impl Asking<'_> {
             let may_have_run = outcome == Outcome::Unknown;
             let document = json::Answer::interrupted(self.asked(), signal, outcome, may_have_run);
             self.screen.print(Text::document(&document))?;
-        } else if self.sought == Sought::Tool {
+        } else if self.is_call {
             self.screen.say(verdict);
         }
         Ok(exit)

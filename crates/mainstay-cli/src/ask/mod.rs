@@ -6,15 +6,15 @@ use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use mainstay::{CallError, CallOptions, Catalog, Fleet, Server};
+use mainstay::{CallError, CallOptions, Catalog, Fleet, Reply, Server};
 use tokio::time::Instant;
 
 use crate::args::Request;
-use crate::exit::{Done, Failure};
+use crate::exit::{Done, Exit, Failure};
 use crate::json;
 use crate::load::Setup;
-use crate::output::Screen;
-use crate::pick::Sought;
+use crate::output::{Screen, Text};
+use crate::pick::{Sought, find};
 use crate::run::with_fleet_or;
 use crate::startup::{Progress, Standing, Startup};
 
@@ -28,6 +28,10 @@ pub(crate) struct Asking<'a> {
     pub(crate) sought: Sought,
     /// What is asked for, as the person named it.
     name: &'a str,
+    /// The command that lists what there is to ask for.
+    listing: String,
+    /// Whether a tool is called, so that it matters whether it has run.
+    is_call: bool,
     /// The server that is asked, once it is known.
     server: OnceCell<String>,
     /// Whether the request was handed over to be sent.
@@ -36,16 +40,40 @@ pub(crate) struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    pub(crate) fn new(screen: &'a Screen, request: &'a Request, sought: Sought, name: &'a str) -> Self {
+    pub(crate) fn new(
+        setup: &Setup,
+        screen: &'a Screen,
+        request: &'a Request,
+        sought: Sought,
+        name: &'a str,
+    ) -> Self {
         Self {
             screen,
             request,
             sought,
             name,
+            listing: setup.listing(),
+            is_call: false,
             server: OnceCell::new(),
             is_sent: Cell::new(false),
             began: Instant::now(),
         }
+    }
+
+    /// The same, for a call of a tool.
+    pub(crate) fn calling(self) -> Self {
+        Self {
+            is_call: true,
+            ..self
+        }
+    }
+
+    /// The offer that was asked for, of one kind.
+    pub(crate) fn find<'c, T>(
+        &self,
+        offers: &'c [mainstay::Offer<T>],
+    ) -> Result<&'c mainstay::Offer<T>, Failure> {
+        find(offers, self.name, self.sought, &self.listing).map_err(Failure::usage)
     }
 
     /// Starts the servers that may be meant, and asks.
@@ -74,9 +102,10 @@ impl<'a> Asking<'a> {
                 Ok(server)
             }
             _ => Err(Failure::usage(anyhow!(
-                "no server that is up offers the {} {:?}; `mainstay tools` lists what they offer",
+                "no server that is up offers the {} {:?}; `{}` lists what they offer",
                 self.sought.word(),
-                self.name
+                self.name,
+                self.listing
             ))),
         }
     }
@@ -147,6 +176,26 @@ impl<'a> Asking<'a> {
             }
             None => CallOptions::default(),
         }
+    }
+
+    /// Reports the answer, shown as `text` makes it, or the failure.
+    pub(crate) async fn answered(
+        &self,
+        server: &Server,
+        answered: Result<Reply, CallError>,
+        text: impl FnOnce(&Reply) -> String,
+    ) -> Done {
+        let reply = match answered {
+            Ok(reply) => reply,
+            Err(error) => return self.failed(server, &error).await,
+        };
+        if self.request.json {
+            let document = json::Answer::answered(self.asked(), &reply, false);
+            self.screen.print(Text::document(&document))?;
+        } else {
+            self.screen.print_payload(&text(&reply))?;
+        }
+        Ok(Exit::Success)
     }
 
     /// What was asked, for a document.

@@ -12,15 +12,22 @@ pub(super) struct Answer {
     content: Vec<Value>,
     structured_content: Option<Value>,
     pub(super) is_error: bool,
+    /// Whether it is what the protocol calls the result of a tool: an object.
+    #[serde(skip)]
+    pub(super) is_result: bool,
 }
 
 impl Answer {
     /// Reads a result. One of an unknown shape is shown whole.
     pub(super) fn read(result: &RawJson) -> Self {
-        result.parse().unwrap_or_else(|_| Self {
+        let answer = result.parse().unwrap_or_else(|_| Self {
             structured_content: result.parse().ok(),
             ..Self::default()
-        })
+        });
+        Self {
+            is_result: result.as_str().starts_with('{'),
+            ..answer
+        }
     }
 
     /// The text of it, ending in a new line unless there is none. Structured content is shown where no block is: servers

@@ -15,7 +15,7 @@ use crate::exit::{Done, Exit, Failure};
 use crate::json;
 use crate::load::servers;
 use crate::output::{Screen, Text, text};
-use crate::pick::{Picked, Sought, find};
+use crate::pick::{Picked, Sought};
 use arguments::Schema;
 use content::Answer;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(call: &Call, common: &Common, screen: &Screen) -> Done {
     let picked = Picked::read(&mut setup, &call.words, Sought::Tool)?;
     // Before anything is started: a mistake here costs nothing, and Ctrl-C while stdin is awaited ends the program.
     let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(Failure::usage)?;
-    let asking = Asking::new(screen, &call.request, Sought::Tool, &picked.name);
+    let asking = Asking::new(&setup, screen, &call.request, Sought::Tool, &picked.name).calling();
     asking.run(&setup, async |fleet| {
         make(&asking, fleet, &picked.name, &arguments).await
     })
@@ -43,7 +43,7 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Argume
         return asking.failed(&server, &error).await;
     }
     let catalog = fleet.catalog();
-    let tool = find(catalog.tools(), name, Sought::Tool).map_err(Failure::usage)?;
+    let tool = asking.find(catalog.tools())?;
     let arguments = arguments.fit(schema(tool).as_ref()).map_err(Failure::usage)?;
     let (progress, options) = progress::shown(asking.screen, asking.options());
     let answered = server.call(tool.original(), &arguments, options).await;
@@ -56,13 +56,14 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Argume
 
 fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
     let answer = Answer::read(&reply.result);
-    let exit = if answer.is_error {
+    let is_result = answer.is_result;
+    let exit = if answer.is_error || !is_result {
         Exit::Failed
     } else {
         Exit::Success
     };
     if asking.request.json {
-        let document = json::Answer::answered(asking.asked(), reply, answer.is_error);
+        let document = json::Answer::answered(asking.asked(), reply, exit != Exit::Success);
         asking.screen.print(Text::document(&document))?;
     } else if answer.is_error {
         asking.screen.error(text!(
@@ -71,6 +72,11 @@ fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
         ));
     } else {
         asking.screen.print_payload(&answer.text())?;
+        if !is_result {
+            asking
+                .screen
+                .error("the server answered, but not with the result of a tool, which is an object");
+        }
     }
     Ok(exit)
 }

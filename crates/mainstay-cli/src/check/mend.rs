@@ -37,6 +37,7 @@ pub(crate) fn mend(status: &Status, config: &ServerConfig, file: Option<&Path>) 
                 "it is still being installed: give it longer with --timeout",
             ));
         }
+        (_, Some(StartStage::Unanswered)) => return by_hand(config, IS_IT_A_SERVER),
         (None, Some(_) | None) => {
             return Some(Mend::plain("it is still starting: give it longer with --timeout"));
         }
@@ -52,9 +53,16 @@ pub(crate) fn mend(status: &Status, config: &ServerConfig, file: Option<&Path>) 
                 file.map(|file| format!("correct its entry in {}, then check again", file.display()));
             return advice.map(Mend::plain);
         }
+        (_, Some(exit)) if exit.code == Some(0) => IS_IT_A_SERVER,
         (_, Some(_)) => "run it by hand to see why it ends",
-        (_, None) => "is it an MCP server on stdin and stdout? run it by hand",
+        (_, None) => IS_IT_A_SERVER,
     };
+    by_hand(config, advice)
+}
+
+const IS_IT_A_SERVER: &str = "is it an MCP server on stdin and stdout? run it by hand";
+
+fn by_hand(config: &ServerConfig, advice: &str) -> Option<Mend> {
     command_line(config).map(|command| Mend {
         advice: advice.to_owned(),
         command: Some(command),

@@ -91,6 +91,7 @@ impl Page {
         if !server.is_up() {
             if let Some(error) = &server.status.last_error {
                 text.push(self.prose("cause", Ink::Red, &error.message));
+                text.push(self.verbatim("PATH", error.searched.as_slice()));
                 text.push(self.verbatim("stderr", &error.stderr));
                 if let Some(challenge) = &error.challenge {
                     text.push(self.login(challenge));

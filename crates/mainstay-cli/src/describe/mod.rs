@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::args::{Common, Describe, Request};
 use crate::ask::Asking;
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{Done, Exit};
 use crate::json;
 use crate::load::servers;
 use crate::output::{Ink, Screen, Text, plain, prose, text, width};
-use crate::pick::{Picked, Sought, find};
+use crate::pick::{Picked, Sought};
 use schema::Argument;
 
 /// How far everything below a heading is indented.
@@ -28,7 +28,7 @@ pub(crate) fn run(describe: &Describe, common: &Common, screen: &Screen) -> Done
         json: describe.json,
         adhoc: crate::args::AdHoc::default(),
     };
-    let asking = Asking::new(screen, &request, Sought::Tool, &picked.name);
+    let asking = Asking::new(&setup, screen, &request, Sought::Tool, &picked.name);
     asking.run(&setup, async |fleet| show(&asking, fleet, &picked.name).await)
 }
 
@@ -45,7 +45,7 @@ async fn show(asking: &Asking<'_>, fleet: &Fleet, name: &str) -> Done {
     if let (Err(error), false) = (&connected, is_known) {
         return asking.failed(&server, error).await;
     }
-    let tool = find(catalog.tools(), name, Sought::Tool).map_err(Failure::usage)?;
+    let tool = asking.find(catalog.tools())?;
     if asking.request.json {
         asking
             .screen

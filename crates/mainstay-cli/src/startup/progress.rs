@@ -41,7 +41,9 @@ impl Said {
         let said = before.filter(|said| is_old(said));
         // What is up within a second is not said to be starting.
         let start = status.start.as_ref();
-        let start = start.filter(|start| start.program.is_some() || start.stage == StartStage::Waiting);
+        let start = start.filter(|start| {
+            start.program.is_some() || matches!(start.stage, StartStage::Waiting | StartStage::Unanswered)
+        });
         let start_is_news = start.is_some_and(|start| {
             said.and_then(|said| said.start)
                 .is_none_or(|(stage, at)| stage != start.stage || at.elapsed() >= SAY_AGAIN)

@@ -19,6 +19,14 @@ use crate::client::Client;
 use crate::protocol::text;
 use crate::scope::Scope;
 
+/// Whether requests of this method are answered with what was written once for all clients.
+pub(crate) fn is_shared(method: &str) -> bool {
+    matches!(
+        method,
+        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list"
+    )
+}
+
 /// The lists that were written last, for each who sees them.
 #[derive(Default)]
 pub(super) struct Lists(Mutex<HashMap<(Scope, Kind, Era), Written>>);

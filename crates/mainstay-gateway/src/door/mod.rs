@@ -2,6 +2,7 @@
 
 mod batch;
 mod http;
+mod outgoing;
 mod stdio;
 
 pub(crate) use http::Caller;

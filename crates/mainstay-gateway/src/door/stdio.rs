@@ -22,8 +22,10 @@ use tokio::time::timeout;
 
 use super::batch::{self, Answering};
 use super::http::note_refused_line;
+use super::outgoing::{Answered, Outgoing};
+use crate::budget::{Account, Spent};
 use crate::client::{Client, Line};
-use crate::desk::{Desk, Request};
+use crate::desk::{Desk, Request, is_shared};
 use crate::gateway::Gateway;
 use crate::protocol::{NoId, RequestMeta};
 use crate::scope::Scope;
@@ -47,14 +49,16 @@ impl Gateway {
         let (queue, queued) = queue();
         let mut writing = JoinSet::new();
         writing.spawn(write(output, queued));
-        let line: Arc<dyn Line> = Arc::new(Queue::new(queue.clone()));
         let session = self.0.welcome(scope, None);
+        let account = self.0.budget.account(session.principal);
+        let line: Arc<dyn Line> = Arc::new(Queue::new(queue.clone(), account.clone()));
         session.stand_by(Some(line.clone()));
         let visit = Visit {
             desk: self.0.clone(),
             session,
             line,
             queue,
+            account,
         };
         let mut answering = JoinSet::new();
         // Listens have no end of their own: they end with the visit.
@@ -75,6 +79,8 @@ struct Visit {
     session: Arc<Client>,
     line: Arc<dyn Line>,
     queue: mpsc::Sender<Queued>,
+    /// What is held for the client.
+    account: Account,
 }
 
 impl Visit {
@@ -122,7 +128,11 @@ impl Visit {
         answering: &mut JoinSet<()>,
         listening: &mut JoinSet<()>,
     ) {
-        match Message::read(line) {
+        let line = match self.account.charge(line.clone()) {
+            Ok(line) => line,
+            Err(spent) => return self.refuse_spent(place, line, spent),
+        };
+        match Message::read(&line) {
             Message::Request { id, method, params } => {
                 let request = Owned::new(id, method.into_owned(), params);
                 let tasks = match request.method.as_str() {
@@ -130,7 +140,7 @@ impl Visit {
                     _other => answering,
                 };
                 // Noted before its task is started: what the client sends next may be its cancel.
-                tasks.spawn(self.send(self.answer(request)));
+                tasks.spawn(self.send(self.answer(request), Answered::outgoing));
             }
             Message::Notification { method, params } => {
                 self.desk.hear(&self.session, &method, params.as_ref()).await;
@@ -141,7 +151,10 @@ impl Visit {
             Message::Batch(messages) => match batch::check(self.session.version(), messages.len()) {
                 Ok(()) => {
                     if let Some(answers) = self.take_batch(&messages).await {
-                        answering.spawn(self.send(answers));
+                        let whole = |answers: &Bytes, account: &Account| {
+                            account.charge_in_any_case(answers.clone()).into()
+                        };
+                        answering.spawn(self.send(answers, whole));
                     }
                 }
                 Err(error) => self.refuse(place, error),
@@ -157,7 +170,22 @@ impl Visit {
     fn refuse(&self, place: Permit<'_, Queued>, error: RpcError) {
         note_refused_line(error.message());
         let no_id = self.session.version().map_or(NoId::Absent, NoId::in_version);
-        place.send(no_id.refusal(error).into());
+        place.send(Outgoing::from(no_id.refusal(error)).into());
+    }
+
+    /// Says that a message cannot be held.
+    fn refuse_spent(&self, place: Permit<'_, Queued>, line: &Bytes, spent: Spent) {
+        match Message::read(line) {
+            Message::Request { id, .. } => {
+                note_refused_line(&spent.to_string());
+                let refused = message::response(&id, &Err(spent.into()));
+                place.send(Outgoing::from(refused).into());
+            }
+            Message::Notification { .. }
+            | Message::Response { .. }
+            | Message::Batch(_)
+            | Message::Garbage(_) => self.refuse(place, spent.into()),
+        }
     }
 
     /// Takes the messages of a batch in their order; the answers to it, if any is wanted.
@@ -173,7 +201,9 @@ impl Visit {
                 }
                 Message::Request { id, method, params } => {
                     let request = Owned::new(id, method.into_owned(), params);
-                    answering.push(Box::pin(self.answer(request)) as Answering);
+                    let (answered, account) = (self.answer(request), self.account.clone());
+                    answering
+                        .push(Box::pin(async move { Some(answered.await?.line(&account)) }) as Answering);
                 }
                 Message::Notification { method, params } => {
                     self.desk.hear(&self.session, &method, params.as_ref()).await;
@@ -187,22 +217,25 @@ impl Visit {
         (!answering.is_empty()).then(|| Box::pin(batch::answers(answering)) as Answering)
     }
 
-    /// Sends an answer when there is one.
-    fn send(
+    /// Sends an answer when there is one, written so.
+    fn send<A: Send>(
         &self,
-        answer: impl Future<Output = Option<Bytes>> + Send + 'static,
+        answer: impl Future<Output = Option<A>> + Send + 'static,
+        write: impl FnOnce(&A, &Account) -> Outgoing + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let queue = self.queue.clone();
+        let (queue, account) = (self.queue.clone(), self.account.clone());
         async move {
             if let Some(answer) = answer.await {
+                let written = write(&answer, &account);
+                drop(answer);
                 // A client that does not read makes its own requests wait, and nobody else's.
-                let _ = queue.send(answer.into()).await;
+                let _ = queue.send(written.into()).await;
             }
         }
     }
 
-    /// The answer to a request, as one line; `None` when the client has cancelled it.
-    fn answer(&self, request: Owned) -> impl Future<Output = Option<Bytes>> + Send + 'static {
+    /// The answer to a request; `None` when the client has cancelled it.
+    fn answer(&self, request: Owned) -> impl Future<Output = Option<Answered>> + Send + 'static {
         let (desk, line) = (self.desk.clone(), self.line.clone());
         let client = match request.meta.era() {
             Era::Legacy => self.session.clone(),
@@ -235,7 +268,11 @@ impl Visit {
             };
             // A client that has its answer may use the id again.
             drop(checked);
-            answer.map(|answer| message::response(&id, &answer))
+            answer.map(|result| Answered {
+                id,
+                result,
+                is_shared: is_shared(&method),
+            })
         }
     }
 }

@@ -13,8 +13,8 @@ use super::lists::ListWatch;
 use super::owner::Owner;
 use super::{Isolated, Refused, lock};
 use crate::client::Client;
-use crate::door::Caller;
 use crate::gateway::everything;
+use crate::principal::Principal;
 use crate::scope::Scope;
 
 /// How long the servers of a session that has ended may take to end: longer than the ladder that ends a stubborn one.
@@ -24,8 +24,8 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) struct OwnServers {
     isolated: Arc<Isolated>,
     session: Weak<Client>,
-    /// Who opened the session, where several can.
-    caller: Option<Caller>,
+    /// Whose they are, where there can be several.
+    principal: Option<Principal>,
     state: Mutex<State>,
     /// What the session saw last, and of which catalogs.
     joined: Mutex<Option<Joined>>,
@@ -64,11 +64,11 @@ struct Joined {
 }
 
 impl OwnServers {
-    pub(super) fn new(isolated: Arc<Isolated>, session: Weak<Client>, caller: Option<Caller>) -> Self {
+    pub(super) fn new(isolated: Arc<Isolated>, session: Weak<Client>, principal: Option<Principal>) -> Self {
         Self {
             isolated,
             session,
-            caller,
+            principal,
             state: Mutex::default(),
             joined: Mutex::default(),
         }
@@ -136,7 +136,7 @@ impl OwnServers {
         };
         // Under the lock, so that whoever closes all of them finds this one, or keeps it from starting.
         let mut live = self.isolated.live();
-        self.isolated.check_room(&live, name, self.caller)?;
+        self.isolated.check_room(&live, name, self.principal)?;
         let kind = self.isolated.kind.clone();
         let fleet = kind.handler(Arc::new(owner)).capabilities(everything());
         let fleet = match introduction {
@@ -146,7 +146,7 @@ impl OwnServers {
         let fleet = fleet.start([config]);
         live.last += 1;
         let number = live.last;
-        live.fleets.insert(number, (fleet.clone(), self.caller));
+        live.fleets.insert(number, (fleet.clone(), self.principal));
         let isolated = self.isolated.clone();
         Ok((fleet, Place { isolated, number }))
     }

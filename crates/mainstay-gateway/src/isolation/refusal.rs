@@ -13,8 +13,8 @@ pub(crate) enum Refused {
     )]
     Full { server: String, most: usize },
     #[error(
-        "server {server} runs once for each session, and the sessions of this client have {most} such servers already: it \
-         did not run. End another session first, or let `mainstay serve` have more of them for each client \
+        "server {server} runs once for each session, and this client has {most} such servers already: it \
+         did not run. End another of its sessions first, or let `mainstay serve` have more of them for each client \
          (--max-isolated-per-client)"
     )]
     FullForClient { server: String, most: usize },

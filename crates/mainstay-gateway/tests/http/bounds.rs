@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use mainstay_gateway::HttpDoor;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::{World, initialize, request};
-use crate::wire::{Ask, Reply};
+use crate::wire::{Ask, LONG, Reply};
 
 fn hello() -> Ask {
     Ask::post("/mcp", &initialize(json!({})))
@@ -119,7 +120,7 @@ async fn a_session_that_nobody_uses_ends_and_one_with_an_open_stream_does_not() 
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_told_so() {
+async fn a_connection_too_many_is_told_so_where_all_the_others_are_in_use() {
     for (of_all, of_one) in [(2, 10), (10, 2)] {
         let world = World::open(HttpDoor::new().max_connections(of_all, of_one)).await;
         refuses_a_third(&world).await;
@@ -127,10 +128,9 @@ async fn a_connection_too_many_is_told_so() {
 }
 
 async fn refuses_a_third(world: &World) {
-    let held = [
-        TcpStream::connect(world.address).await.unwrap(),
-        TcpStream::connect(world.address).await.unwrap(),
-    ];
+    let (one, other) = (world.session("/mcp").await, world.session("/mcp").await);
+    let held = [one.listen(None).await, other.listen(None).await];
+    assert!(held.iter().all(|stream| stream.status == 200));
     let third = TcpStream::connect(world.address).await.unwrap();
     let refused = Reply::read(tokio::io::BufReader::new(third)).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
@@ -145,4 +145,38 @@ async fn refuses_a_third(world: &World) {
     tokio::time::timeout(Duration::from_secs(60), let_in)
         .await
         .expect("room again");
+}
+
+#[tokio::test]
+async fn connections_that_are_idle_or_trickle_give_way_and_those_in_use_do_not() {
+    let world = World::open(HttpDoor::new().max_connections(100, 8)).await;
+    let (calling, listening) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
+    let mut stream = listening.listen(None).await;
+    let mut call = calling.call(1, "ask", json!({ "kind": "elicitation" })).await;
+    let asked = call.message().await;
+    let mut held = Vec::new();
+    for n in 0..50 {
+        let mut connection = TcpStream::connect(world.address).await.unwrap();
+        if n % 2 == 0 {
+            connection
+                .write_all(b"POST /mcp HTTP/1.1\r\nhost: loc")
+                .await
+                .unwrap();
+        }
+        held.push(connection);
+        // On a connection of its own, while all the others wait.
+        assert_eq!(calling.ask(2, "ping", json!({})).await.status, 200, "{n}");
+    }
+    for connection in &mut held[..40] {
+        let mut piece = [0; 16];
+        let read = connection.read(&mut piece);
+        // Closed, or reset since what it sent was not read.
+        let read = tokio::time::timeout(LONG, read).await.expect("its end");
+        assert_eq!(read.unwrap_or(0), 0);
+    }
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
+    assert_eq!(calling.tell(&answer).await.status, 202);
+    assert_eq!(call.message().await["id"], 1);
+    assert_eq!(listening.end().await.status, 204);
+    assert_eq!(stream.event().await, None);
 }

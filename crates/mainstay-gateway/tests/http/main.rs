@@ -11,6 +11,7 @@ mod disturbing;
 mod first_run;
 mod flood;
 mod guarding;
+mod holding;
 mod logging;
 mod old_sse;
 mod outliving;

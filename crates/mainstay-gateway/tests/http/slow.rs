@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use mainstay_gateway::HttpDoor;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{World, modern, request};
-use crate::wire::{Ask, Reply};
+use crate::wire::Ask;
 
 /// Longer than any client is waited for.
 const LONG: Duration = Duration::from_secs(600);
@@ -46,11 +46,15 @@ async fn is_free(world: &World) -> bool {
 async fn a_body_that_does_not_come_is_refused_in_time_and_holds_nothing() {
     let world = World::open(narrow()).await;
     let mut stream = connect(&world).await;
-    let text = Ask::post("/mcp", &request(1, "ping", json!({}))).text(world.address);
+    let ask = Ask::post("/mcp", &request(1, "ping", json!({}))).header("expect", "100-continue");
+    let text = ask.text(world.address);
     stream
         .write_all(&text.as_bytes()[..text.len() - 5])
         .await
         .unwrap();
+    let mut told = [0; 25];
+    stream.read_exact(&mut told).await.unwrap();
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n", "the body is awaited");
     assert!(!is_free(&world).await);
     let began = Instant::now();
     let (answer, _) = end_of(&mut stream).await;
@@ -93,31 +97,29 @@ async fn a_body_that_trickles_is_no_better() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_a_request_is_ended() {
-    let world = World::open(narrow()).await;
+    let world = World::open(HttpDoor::new()).await;
     let mut silent = connect(&world).await;
-    assert!(!is_free(&world).await);
     let (answer, took) = end_of(&mut silent).await;
     assert_eq!(answer, "");
     assert!(took <= Duration::from_secs(61), "{took:?}");
     // And so is one that had a request, and has no other.
     let reply = world.send(modern("/mcp", 1, "server/discover", json!({}))).await;
     let (_, stream) = reply.body().await;
-    assert!(!is_free(&world).await);
     let (answer, took) = end_of(&mut stream.into_inner()).await;
     assert_eq!(answer, "");
+    assert!(took >= Duration::from_secs(30), "a client may keep it: {took:?}");
     assert!(took <= Duration::from_secs(61), "{took:?}");
-    assert!(is_free(&world).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_trickles_is_cut() {
-    let world = World::open(narrow()).await;
+    let world = World::open(HttpDoor::new()).await;
     let mut stream = connect(&world).await;
     let text = modern("/mcp", 1, "server/discover", json!({})).text(world.address);
     let began = Instant::now();
     let trickling = async {
         for byte in text.as_bytes() {
-            sleep(Duration::from_secs(5)).await;
+            sleep(Duration::from_secs(1)).await;
             if stream.write_all(&[*byte]).await.is_err() {
                 return;
             }
@@ -125,13 +127,16 @@ async fn a_head_that_trickles_is_cut() {
         panic!("all of it was read");
     };
     timeout(10 * LONG, trickling).await.expect("it is cut");
-    assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
-    assert!(is_free(&world).await);
+    assert!(
+        began.elapsed() <= Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_its_answer_is_let_go() {
-    let world = World::open(HttpDoor::new().max_connections(2, 2)).await;
+    let world = World::open(HttpDoor::new()).await;
     // Far more than the system takes off the gateway's hands for a client that does not read.
     let call = json!({ "name": "big", "arguments": { "bytes": 12_000_000 } });
     let socket = TcpSocket::new_v4().unwrap();
@@ -140,27 +145,8 @@ async fn a_client_that_does_not_read_its_answer_is_let_go() {
     let text = modern("/mcp/one", 1, "tools/call", call).text(world.address);
     stream.write_all(text.as_bytes()).await.unwrap();
     world.server.side().wait_for("tools/call", 1).await;
-    let held = connect(&world).await;
-    assert!(!is_free(&world).await);
-    drop(held);
-    let began = Instant::now();
-    let free = async {
-        // Two are free: the one that was dropped, and the one that was not read.
-        loop {
-            let held = connect(&world).await;
-            if is_free(&world).await {
-                return;
-            }
-            drop(held);
-            sleep(Duration::from_secs(1)).await;
-        }
-    };
-    timeout(LONG, free).await.expect("it is let go");
-    assert!(
-        began.elapsed() <= Duration::from_secs(40),
-        "{:?}",
-        began.elapsed()
-    );
-    let reply = Reply::read(BufReader::new(stream));
-    assert_eq!(reply.await.status, 200, "what was sent is there");
+    sleep(Duration::from_secs(40)).await;
+    let (answer, _) = end_of(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "what was sent is there");
+    assert!(answer.len() < 12_000_000, "{}", answer.len());
 }

@@ -198,8 +198,24 @@ async fn one_client_cannot_take_the_room_of_all() {
     let refused = &answers[2]["error"];
     let words = refused["message"].as_str().unwrap();
     assert!(
-        words.contains("the sessions of this client have 2 such servers"),
+        words.contains("this client has 2 such servers already"),
         "{words}"
     );
     assert_eq!(refused["data"]["mainstay"]["limit"], 2);
+}
+
+#[tokio::test]
+async fn sessions_of_one_address_are_clients_of_their_own_where_no_token_is_asked_for() {
+    let (own, all) = (server(), server());
+    let gateway = crate::gateway_of(&own, &all, 8).await;
+    let world = World::serving(HttpDoor::new(), gateway).await;
+    for n in 0..8 {
+        let session = world.session("/mcp").await;
+        let called = session.call(1, "own__echo", json!({ "n": n })).await.json().await;
+        assert_eq!(called["error"], json!(null), "of session {n}");
+    }
+    let session = world.session("/mcp").await;
+    let refused = session.call(1, "own__echo", json!({})).await.json().await;
+    let words = refused["error"]["message"].as_str().unwrap();
+    assert!(words.contains("8 such servers run already"), "{words}");
 }

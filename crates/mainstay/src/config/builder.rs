@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,9 @@ use std::time::Duration;
 use mainstay_lifecycle::{Limits, Policy};
 
 use super::check::{self, Flaw};
+use super::plain_secret;
 use super::problem::{Problem, Severity, dotted};
+use super::report::Fault;
 use super::secret::Secret;
 use super::server::{
     DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAIT_TIMEOUT,
@@ -20,8 +23,8 @@ use super::target::{
 };
 use super::view::ToolView;
 use crate::protocol::Era;
-use crate::transport::Connector;
 use crate::transport::http::Credentials;
+use crate::transport::{Connecting, Connector};
 
 /// A server being configured. Values are taken as they are: variables are expanded in files only.
 #[derive(Clone, Debug)]
@@ -304,6 +307,14 @@ impl ServerBuilder {
         }
     }
 
+    /// The same server without a value that it needs: whoever enables it is told what that is, and nothing is started.
+    pub(super) fn lacking(self, value: &str) -> Self {
+        let identity = format!("lacking: {value}");
+        let connector = Arc::new(Lacking(value.to_owned()));
+        let target = Target::Custom(CustomTarget { identity, connector });
+        Self { target, ..self }
+    }
+
     /// The server with all its flaws. It may be used only when none of them is an error.
     pub(super) fn finish(self) -> (ServerConfig, Vec<Flaw>) {
         let mut config = ServerConfig {
@@ -324,7 +335,14 @@ impl ServerBuilder {
             policy: self.policy,
             tools: self.tools,
         };
-        let flaws = check::server(&config);
+        let mut flaws = check::server(&config);
+        if let Target::Stdio(program) = &mut config.target {
+            flaws.extend(
+                plain_secret::hide_in_args(&mut program.args)
+                    .into_iter()
+                    .map(in_plain_text),
+            );
+        }
         config.call_idle_timeout = config.call_idle_timeout.min(config.call_timeout);
         // Where the policy sets no bound of its own, one that installs first has longer.
         if config.is_package_runner() && config.policy.limits.open == Limits::default().open {
@@ -334,6 +352,25 @@ impl ServerBuilder {
         config.policy.limits.open = config.policy.limits.open.max(config.startup_timeout);
         (config, flaws)
     }
+}
+
+/// Opens nothing, for want of a value.
+struct Lacking(String);
+
+impl Connector for Lacking {
+    fn connect(&self) -> Connecting<'_> {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, self.0.clone());
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
+
+/// The flaw of an argument that holds a secret.
+fn in_plain_text(place: usize) -> Flaw {
+    let fault = Fault::new(
+        "this argument holds a secret in plain text",
+        "put the secret into a variable, and write ${NAME} in its place",
+    );
+    Flaw::warning(format!("args[{place}]"), fault)
 }
 
 impl InvalidServer {

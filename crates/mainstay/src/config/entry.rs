@@ -229,6 +229,9 @@ pub(super) fn read(
         return None;
     }
     sandbox(&fields, report);
+    if is_off(&fields) || scope.layout.switched_off(name).is_some() {
+        report.is_disabled();
+    }
     let url = ADDRESSES.iter().find_map(|key| fields.get(key));
     let server = match transport(url, &fields, report)? {
         Transport::Stdio => {
@@ -252,11 +255,21 @@ pub(super) fn read(
         entry.note(report, format!("disabled, since {why}"));
         server = server.enabled(false);
     }
+    if let Some(value) = report.lacking() {
+        server = server.lacking(value);
+    }
     let (config, flaws) = server.finish();
     for flaw in flaws {
         report.flaw(flaw);
     }
     (!report.is_refused(name)).then_some(config)
+}
+
+/// Whether an entry says that its server is not to run.
+fn is_off(fields: &Fields<'_>) -> bool {
+    let is =
+        |key, flag| matches!(fields.get(key).map(Field::value), Some(Value::Flag(found)) if *found == flag);
+    is("enabled", false) || is("disabled", true)
 }
 
 /// Whether an entry is no server but a part of the program whose file it is. It is passed over, with a note where a
@@ -453,7 +466,11 @@ fn expanded(
             let at = raw
                 .find(written)
                 .map_or(field.at, |begins| field.at + begins + error.at);
-            report.error(&field.shown, at, error);
+            if error.is_lack() {
+                report.lack(&field.shown, at, error);
+            } else {
+                report.error(&field.shown, at, error);
+            }
             None
         }
     }
@@ -476,11 +493,16 @@ fn say(field: &Field<'_>, remark: Remark, report: &mut Report<'_>) {
             field.warning(report, fault);
         }
         Remark::LiteralUnset(name) => {
-            let name = name.unwrap_or_else(|| "NAME".to_owned());
-            let fault = Fault::new(
-                format!("`${name}` is passed on as it is, since no such variable is set"),
-                "set the variable",
-            );
+            let fault = match name {
+                Some(name) => Fault::new(
+                    format!("the variable {name} is not set, so `${name}` is passed on as it is"),
+                    "set it",
+                ),
+                None => Fault::new(
+                    "`$NAME` is passed on as it is, since no such variable is set",
+                    "set the variable",
+                ),
+            };
             field.warning(report, fault);
         }
         Remark::InputDefault(id) => {

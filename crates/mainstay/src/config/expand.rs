@@ -322,10 +322,12 @@ impl<'a> Expansion<'a> {
             Some(_) => self.remark(Remark::Literal(Some(name.to_owned()))),
             None if !(wanted && looks_meant) => {}
             None => {
-                // A word of its own with a `_` in it is the name of a variable, not a piece of a password.
+                // A word of its own with a `_` in it is the name of a variable, not a piece of a password; where the file's
+                // program expands such words, any word of its own is.
                 let stands_alone = (before.is_empty() || before.ends_with(' '))
                     && (after.is_empty() || after.starts_with([' ', '/']));
-                let name = (stands_alone && name.contains('_')).then(|| name.to_owned());
+                let is_variable = stands_alone && (name.contains('_') || self.variables.bare_names);
+                let name = is_variable.then(|| name.to_owned());
                 self.remark(if self.variables.bare_names {
                     Remark::LiteralUnset(name)
                 } else {
@@ -396,6 +398,21 @@ fn leading_name(text: &str) -> &str {
         ""
     } else {
         name
+    }
+}
+
+impl ExpandError {
+    /// Whether the text is in order, and what it stands for is not there.
+    pub(super) fn is_lack(&self) -> bool {
+        match self.kind {
+            Kind::NotSet(_) | Kind::NoInput { .. } | Kind::NoHome | Kind::File { .. } => true,
+            Kind::Unterminated
+            | Kind::NotAName
+            | Kind::OfEditors(_)
+            | Kind::NotUnicode
+            | Kind::TooDeep
+            | Kind::TooLong => false,
+        }
     }
 }
 
@@ -569,6 +586,10 @@ mod tests {
         assert_eq!(
             (unset.text.value(), &*unset.remarks),
             ("pa$NOPE", &[Remark::LiteralUnset(None)][..])
+        );
+        assert_eq!(
+            gemini("Bearer $TOK").remarks,
+            [Remark::LiteralUnset(Some("TOK".into()))]
         );
         let plain = |written| expand(written).unwrap().remarks;
         assert_eq!(plain("a $HOME $HOME"), [Remark::Literal(Some("HOME".into()))]);

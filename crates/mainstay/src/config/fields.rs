@@ -123,6 +123,11 @@ impl<'a> Field<'a> {
         report.error(&self.shown, self.at, fault);
     }
 
+    /// A value that is not there.
+    pub(super) fn lack(&self, report: &mut Report<'_>, fault: impl Into<Fault>) {
+        report.lack(&self.shown, self.at, fault);
+    }
+
     pub(super) fn warning(&self, report: &mut Report<'_>, fault: impl Into<Fault>) {
         report.warning(&self.shown, self.at, fault);
     }

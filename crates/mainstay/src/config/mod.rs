@@ -33,6 +33,7 @@ mod locate;
 mod nearest;
 mod parse;
 mod paths;
+mod plain_secret;
 mod problem;
 mod report;
 mod restart;

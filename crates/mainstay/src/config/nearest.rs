@@ -103,7 +103,6 @@ fn distance(a: &[char], b: &[char], most: usize, rows: &mut Rows, work: &mut usi
     for (j, cell) in last.iter_mut().enumerate().take(far) {
         *cell = j;
     }
-    let mut least_of_last = 0;
     for i in 1..=a.len() {
         let (from, to) = (i.saturating_sub(most).max(1), (i + most).min(b.len()));
         row[from - 1] = if from == 1 { i.min(far) } else { far };
@@ -122,11 +121,10 @@ fn distance(a: &[char], b: &[char], most: usize, rows: &mut Rows, work: &mut usi
             *cell = far;
         }
         *work += (to + 1).saturating_sub(from);
-        // The next row may also follow from the one before this one, by a swap.
-        if least > most && least_of_last > most {
+        // No later row is nearer: a swap, too, costs more than the cell below the one that it begins at.
+        if least > most {
             return None;
         }
-        least_of_last = least;
         std::mem::swap(before_last, last);
         std::mem::swap(last, row);
     }

@@ -16,6 +16,10 @@ pub(super) struct Report<'t> {
     problems: Vec<Problem>,
     refused: BTreeSet<String>,
     server: Option<String>,
+    /// Whether the current server is disabled.
+    is_off: bool,
+    /// The first value that the current server lacks, if it is disabled.
+    lacking: Option<String>,
     /// Where each key of the current server stands, by its canonical path.
     seen: HashMap<String, Seen>,
 }
@@ -40,6 +44,8 @@ impl<'t> Report<'t> {
             problems: Vec::new(),
             refused: BTreeSet::new(),
             server: None,
+            is_off: false,
+            lacking: None,
             seen: HashMap::new(),
         }
     }
@@ -47,7 +53,30 @@ impl<'t> Report<'t> {
     /// From here on, problems concern this server.
     pub(super) fn begin(&mut self, server: &str) {
         self.server = Some(server.to_owned());
+        self.is_off = false;
+        self.lacking = None;
         self.seen.clear();
+    }
+
+    /// The current server is disabled: it needs no values.
+    pub(super) fn is_disabled(&mut self) {
+        self.is_off = true;
+    }
+
+    /// A value that is not there: an error, unless nothing needs it because the current server is disabled.
+    pub(super) fn lack(&mut self, shown: &str, at: usize, fault: impl Into<Fault>) {
+        let fault = fault.into();
+        if !self.is_off {
+            return self.error(shown, at, fault);
+        }
+        self.lacking.get_or_insert_with(|| fault.message.clone());
+        let message = format!("{}, which matters only when the server is enabled", fault.message);
+        self.note(shown, at, Fault { message, ..fault });
+    }
+
+    /// The first value that the current server lacks, if it is disabled.
+    pub(super) fn lacking(&self) -> Option<&str> {
+        self.lacking.as_deref()
     }
 
     /// Remembers where a key of the current server stands, for flaws found when all is read.

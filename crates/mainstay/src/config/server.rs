@@ -97,7 +97,8 @@ impl ServerConfig {
     }
 
     /// Starts the configuration of a server that is reached by a transport of the embedder's own. `identity` says which
-    /// server it is: as long as it stays the same, a changed configuration keeps the connection.
+    /// server it is: as long as it stays the same, a changed configuration keeps the connection. A changed connector opens the
+    /// connections to come.
     pub fn custom(
         name: impl Into<String>,
         identity: impl Into<String>,

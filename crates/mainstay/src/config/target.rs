@@ -39,9 +39,10 @@ impl CustomTarget {
     }
 }
 
+/// Targets with different connectors differ, whatever their identities: the new connector opens the next connection.
 impl PartialEq for CustomTarget {
     fn eq(&self, other: &Self) -> bool {
-        self.identity == other.identity
+        self.identity == other.identity && Arc::ptr_eq(&self.connector, &other.connector)
     }
 }
 

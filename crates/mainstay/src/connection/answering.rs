@@ -1,14 +1,19 @@
 //! The answers that are owed to a server: each is given by a task of its own, once, or not at all when the server no
 //! longer wants it.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
 
 use super::callers::Whose;
 use super::reception::Reception;
 use crate::handler::{ServerRequest, decline};
 use crate::wire::{Cause, Hold, Peer, RawJson, RpcError};
 
-/// Requests of one server that may be answered at the same time. A server that asks for more is told so.
+/// Handlers of one server's requests that may run at the same time. A server that asks for more is told so.
 const MAX_ANSWERING: usize = 64;
 
 /// JSON-RPC's "invalid request": for what cannot be answered on anybody's behalf.
@@ -40,10 +45,18 @@ impl Reception {
                 return refuse("several calls run, and nothing tells which one it is for".to_owned());
             }
         };
-        let mut answering = self.answering();
-        if answering.len() >= MAX_ANSWERING {
-            return refuse(format!("{MAX_ANSWERING} requests are being answered already"));
-        }
+        let begun = self.answering().begin(id);
+        let (number, place) = match begun {
+            Begun::Now(number, place) => (number, place),
+            Begun::Before => {
+                // An id has one answer: that to the request which came first with it.
+                let (server, generation) = (self.server(), self.generation().0);
+                return tracing::debug!(%server, generation, %id, "a request repeats the id of another and is ignored");
+            }
+            Begun::TooMany => {
+                return refuse(format!("{MAX_ANSWERING} requests are being answered already"));
+            }
+        };
         let request = ServerRequest {
             server: self.server(),
             generation: self.generation(),
@@ -54,12 +67,12 @@ impl Reception {
             reception: self.clone(),
             peer: peer.clone(),
             id: id.clone(),
+            number,
+            _place: place,
         };
         let held: Vec<_> = holds.iter().map(Hold::hold).collect();
         // Noted before it runs, so that one that ends at once finds itself there. Not spawned under the lock: a runtime that
         // shuts down drops the task, and with it what is owed, before this returns.
-        answering.insert(id.clone(), None);
-        drop(answering);
         let task = tokio::spawn(async move {
             let method = request.method.clone();
             let answer = owed
@@ -69,14 +82,108 @@ impl Reception {
             owed.give(answer);
             drop(held);
         });
-        let noted = self.answering().get_mut(id).map(|place| {
-            *place = Some(task.abort_handle());
-        });
-        if noted.is_none() {
+        if !self.answering().note(id, number, task.abort_handle()) {
             // It is done, or the server took its request back meanwhile.
             task.abort();
         }
         self.none_after_the_end();
+    }
+}
+
+/// The requests of a server that are being answered.
+pub(super) struct Answering {
+    requests: HashMap<RawJson, Running>,
+    /// How many were begun.
+    begun: u64,
+    /// One place for each handler that runs, given back when its task is gone: a server that takes its requests back
+    /// as soon as it has made them starts no more handlers than any other.
+    places: Arc<Semaphore>,
+}
+
+/// One request that is being answered. An id may come again once its request is over; the number never does.
+pub(super) struct Running {
+    number: u64,
+    /// Unknown for the moment in which the task is started.
+    task: Option<AbortHandle>,
+}
+
+/// What becomes of a request.
+enum Begun {
+    /// It is answered, as this number, in this place.
+    Now(u64, OwnedSemaphorePermit),
+    /// One with the same id is being answered already.
+    Before,
+    /// There is no place.
+    TooMany,
+}
+
+impl Default for Answering {
+    fn default() -> Self {
+        Self {
+            requests: HashMap::new(),
+            begun: 0,
+            places: Arc::new(Semaphore::new(MAX_ANSWERING)),
+        }
+    }
+}
+
+impl Answering {
+    fn begin(&mut self, id: &RawJson) -> Begun {
+        let Entry::Vacant(entry) = self.requests.entry(id.clone()) else {
+            return Begun::Before;
+        };
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            return Begun::TooMany;
+        };
+        self.begun += 1;
+        entry.insert(Running {
+            number: self.begun,
+            task: None,
+        });
+        Begun::Now(self.begun, place)
+    }
+
+    /// Notes the task that answers a request, and says whether the answer is still wanted.
+    fn note(&mut self, id: &RawJson, number: u64, task: AbortHandle) -> bool {
+        let running = self.requests.get_mut(id);
+        let Some(running) = running.filter(|running| running.number == number) else {
+            return false;
+        };
+        running.task = Some(task);
+        true
+    }
+
+    /// Ends a request that is answered, and says whether the answer is still wanted.
+    fn end(&mut self, id: &RawJson, number: u64) -> bool {
+        match self.requests.entry(id.clone()) {
+            Entry::Occupied(entry) if entry.get().number == number => {
+                entry.remove();
+                true
+            }
+            Entry::Occupied(_) | Entry::Vacant(_) => false,
+        }
+    }
+
+    /// Takes back the request with this id.
+    pub(super) fn withdraw(&mut self, id: &RawJson) -> Option<Running> {
+        self.requests.remove(id)
+    }
+
+    /// Takes all of them back.
+    pub(super) fn withdraw_all(&mut self) -> Vec<Running> {
+        let requests = std::mem::take(&mut self.requests);
+        requests.into_values().collect()
+    }
+}
+
+impl Running {
+    /// Ends the handler of a request that was taken back. Never under the lock: a runtime that shuts down drops the task
+    /// here, and with it what is owed.
+    pub(super) fn abort(self) {
+        // A task that is about to be noted finds that it is not wanted.
+        if let Some(task) = self.task {
+            task.abort();
+        }
     }
 }
 
@@ -86,12 +193,13 @@ struct Owed {
     reception: Arc<Reception>,
     peer: Peer,
     id: RawJson,
+    number: u64,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Owed {
     fn give(&self, answer: Result<RawJson, RpcError>) {
-        let wanted = self.reception.answering().remove(&self.id).is_some();
-        if wanted {
+        if self.reception.answering().end(&self.id, self.number) {
             self.peer.respond(&self.id, answer);
         }
     }

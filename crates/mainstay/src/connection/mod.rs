@@ -4,26 +4,32 @@
 //! after it fails, and nothing that arrives on it after its detachment reaches anybody.
 
 mod answering;
+mod call_record;
 mod callers;
 mod input_required;
 mod listening;
 mod reception;
+mod restoring;
 mod standing;
 mod subscriptions;
 mod tasks;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mainstay_lifecycle::{Generation, Moment, Vitals};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::Instant;
 
+use crate::deadline;
 use crate::handler::ClientHandler;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
+
+use call_record::CallRecord;
+use restoring::Restoring;
 
 pub(crate) use reception::{FrontDesk, Reception};
 pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS, MAX_TASKS};
@@ -38,13 +44,14 @@ pub(crate) struct Connection {
     reception: Arc<Reception>,
     /// What every request of a modern connection carries.
     meta: Option<RequestMeta>,
-    /// The lasting wishes that were made known when it was opened.
-    restored: Interests,
+    /// Makes what is wanted for longer than a connection known to a legacy server.
+    restoring: Arc<Restoring>,
+    /// What was wanted of a modern server when it was opened.
+    listened_for: Interests,
     clock: Clock,
     /// When a caller was last done with the connection, in milliseconds of the clock.
     used: AtomicU64,
-    proved: AtomicBool,
-    failing: AtomicBool,
+    pub(crate) calls: CallRecord,
 }
 
 /// The keeper's time: moments since an origin, by tokio's clock, which tests can pause.
@@ -82,17 +89,17 @@ impl Connection {
         };
         Self {
             generation: reception.generation(),
+            restoring: Arc::new(Restoring::new(peer.clone(), reception.clone())),
             peer,
             greeting,
             dialect,
             pid,
             reception,
             meta,
-            restored: Interests::default(),
+            listened_for: Interests::default(),
             clock,
             used: AtomicU64::new(clock.millis()),
-            proved: AtomicBool::new(false),
-            failing: AtomicBool::new(false),
+            calls: CallRecord::default(),
         }
     }
 
@@ -213,22 +220,9 @@ impl Connection {
         self.peer.close();
     }
 
-    /// Whether the keeper must hear of this answered call: the first one proves the connection, and one after a failure
-    /// clears the count. All others change nothing, and cost two loads.
-    pub(crate) fn answered_matters(&self) -> bool {
-        let first = !self.proved.load(Ordering::Relaxed) && !self.proved.swap(true, Ordering::Relaxed);
-        let mends = self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed);
-        first || mends
-    }
-
     /// Whether it has completed a call, which the caller may not have told yet.
     pub(crate) fn has_answered_a_call(&self) -> bool {
         self.peer.vitals().calls_answered > 0
-    }
-
-    /// A call failed in transport: the next answered one matters.
-    pub(crate) fn call_failed(&self) {
-        self.failing.store(true, Ordering::Relaxed);
     }
 
     /// Comes back when no call waits for an answer.
@@ -287,7 +281,7 @@ impl Clock {
     }
 
     pub(crate) fn instant(self, moment: Moment) -> Instant {
-        self.0 + moment.since_origin()
+        deadline::after(self.0, moment.since_origin())
     }
 
     fn millis(self) -> u64 {

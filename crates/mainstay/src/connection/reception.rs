@@ -3,7 +3,6 @@
 //! Runs on the connection's reader, so it never waits: requests are answered by tasks of bounded number and bounded
 //! patience, changes of lists are told to the keeper once until it looks.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,14 +11,14 @@ use std::time::Duration;
 use mainstay_lifecycle::Generation;
 use serde::Deserialize;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::answering::Answering;
 use super::callers::{Callers, Whose};
 use super::standing::Listens;
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
-use crate::handler::{ClientHandler, Occasion, ServerNotification};
+use crate::handler::{ClientHandler, ServerNotification};
 use crate::keeper::Report;
 use crate::protocol::Introduction;
 use crate::server::Slot;
@@ -38,7 +37,7 @@ pub(crate) struct Reception {
     detached: AtomicBool,
     /// The keeper was told of a change and has not looked yet.
     change_told: AtomicBool,
-    answering: Mutex<HashMap<RawJson, Option<AbortHandle>>>,
+    answering: Mutex<Answering>,
     pub(super) listens: Mutex<Listens>,
     /// Held from the look at what is wanted until it is asked for.
     pub(super) listen_turn: Mutex<()>,
@@ -56,7 +55,7 @@ impl Reception {
             callers: Callers::default(),
             detached: AtomicBool::new(false),
             change_told: AtomicBool::new(false),
-            answering: Mutex::new(HashMap::new()),
+            answering: Mutex::default(),
             listens: Mutex::default(),
             listen_turn: Mutex::default(),
             listens_taken: watch::Sender::new(0),
@@ -69,8 +68,17 @@ impl Reception {
         self.slot.interests()
     }
 
+    pub(super) fn with_interests<T>(&self, look: impl FnOnce(&Interests) -> T) -> T {
+        self.slot.with_interests(look)
+    }
+
     pub(super) fn change_interests(&self, change: impl FnOnce(&mut Interests)) {
         self.slot.change_interests(change);
+    }
+
+    /// Has the keeper show anew how much of the interests is restored.
+    pub(super) fn show_restoring(&self) {
+        self.slot.inbox.restoring();
     }
 
     pub(crate) fn generation(&self) -> Generation {
@@ -90,15 +98,15 @@ impl Reception {
     }
 
     pub(super) fn log_level(&self) -> Option<RawJson> {
-        self.slot.interests().log_level
+        self.slot.log_level()
     }
 
     /// Ends every task of this connection. One that is noted down while this happens is ended by whoever notes it.
     pub(super) fn detach(&self) {
         self.detached.store(true, Ordering::Release);
-        let answering = std::mem::take(&mut *self.answering());
-        for task in answering.into_values().flatten() {
-            task.abort();
+        let withdrawn = self.answering().withdraw_all();
+        for running in withdrawn {
+            running.abort();
         }
         self.end_listens();
     }
@@ -133,8 +141,7 @@ impl Reception {
         }
     }
 
-    /// The requests that are being answered, by their ids, with the tasks that answer them.
-    pub(super) fn answering(&self) -> MutexGuard<'_, HashMap<RawJson, Option<AbortHandle>>> {
+    pub(super) fn answering(&self) -> MutexGuard<'_, Answering> {
         self.answering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -194,11 +201,9 @@ impl Reception {
         let Some(Ok(cancelled)) = params.map(RawJson::parse::<Cancelled>) else {
             return;
         };
-        let task = self.answering().remove(&cancelled.request_id);
-        match task {
-            Some(Some(task)) => task.abort(),
-            // Its task is about to be noted, and finds that it is not wanted.
-            Some(None) => {}
+        let withdrawn = self.answering().withdraw(&cancelled.request_id);
+        match withdrawn {
+            Some(running) => running.abort(),
             // A modern server has asked nothing that it could cancel: it ends a listen.
             None => self.end_listen(&cancelled.request_id),
         }
@@ -208,36 +213,32 @@ impl Reception {
         // Subscriptions belong to the fleet, whoever calls meanwhile.
         let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
         let fleets = || self.fleet_handler().clone();
-        let (hearer, occasion) = match self.callers.whose(cause) {
-            _ if is_subscribed => (fleets(), Occasion::NoCall),
-            Whose::Ones(handler, _) | Whose::OneOf(handler) | Whose::Left(handler) => {
-                (handler, Occasion::Call)
-            }
-            Whose::Fleets(_) => (fleets(), Occasion::NoCall),
-            Whose::Gone | Whose::Unknown => (fleets(), Occasion::Unclear),
+        let hearer = match self.callers.whose(cause) {
+            _ if is_subscribed => fleets(),
+            Whose::Ones(handler, _) | Whose::OneOf(handler) | Whose::Left(handler) => handler,
+            Whose::Fleets(_) | Whose::Gone | Whose::Unknown => fleets(),
         };
-        hearer.notification(self.told(method, params, occasion));
+        hearer.notification(self.told(method, params));
     }
 
     /// Progress of a call that has been answered, such as that of the task which it began: its caller's alone, whoever
     /// calls meanwhile.
     pub(super) fn late_progress(&self, caller: &Caller, params: RawJson) {
-        let (hearer, occasion) = match caller {
-            None => (Some(self.fleet_handler().clone()), Occasion::NoCall),
-            Some(handler) => (handler.upgrade(), Occasion::Call),
+        let hearer = match caller {
+            None => Some(self.fleet_handler().clone()),
+            Some(handler) => handler.upgrade(),
         };
         if let Some(hearer) = hearer {
-            hearer.notification(self.told(PROGRESS, Some(params), occasion));
+            hearer.notification(self.told(PROGRESS, Some(params)));
         }
     }
 
-    fn told(&self, method: &str, params: Option<RawJson>, occasion: Occasion) -> ServerNotification {
+    fn told(&self, method: &str, params: Option<RawJson>) -> ServerNotification {
         ServerNotification {
             server: self.server(),
             generation: self.generation,
             method: method.to_owned(),
             params,
-            occasion,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Fleet, Parting};
+use crate::deadline;
 use crate::keeper::{Command, Ending};
 use crate::process::Rung;
 use crate::server::Server;
@@ -56,7 +57,7 @@ impl Fleet {
     pub async fn close(&self, within: Duration) -> CloseReport {
         let curfew = &self.0.shared.curfew;
         // Before the lock: whoever holds it waits for a stop, and neither takes longer than this from here on.
-        curfew.call(Instant::now() + within);
+        curfew.call(deadline::within(within));
         let mut leaving = self.0.leaving.lock().await;
         let servers = self.0.servers.swap(std::sync::Arc::default());
         // All of them stop at the same time; waiting for one after the other adds nothing.

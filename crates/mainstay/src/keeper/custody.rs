@@ -9,11 +9,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::caught::caught;
 use super::dial::{Dial, DialError};
 use super::inbox::Report;
 use super::recovery;
 use super::tree::Tree;
 use crate::connection::Connection;
+use crate::deadline;
 use crate::event::Trouble;
 use crate::process::Process;
 use crate::server::{Slot, noise};
@@ -35,7 +37,7 @@ impl Custody {
         let (close, told) = oneshot::channel();
         Self {
             close: Some(close),
-            task: Some(tokio::spawn(keep(dial, before, told))),
+            task: Some(tokio::spawn(keep_and_report(dial, before, told))),
         }
     }
 
@@ -62,6 +64,17 @@ impl Drop for Custody {
     }
 }
 
+/// Keeps a connection, and reports its end where it panics on the way: what it owned is gone by then.
+async fn keep_and_report(dial: Dial, before: Vec<JoinHandle<()>>, told: oneshot::Receiver<Manner>) {
+    let (slot, generation) = (dial.slot.clone(), dial.generation);
+    if let Err(panicked) = caught(keep(dial, before, told)).await {
+        let message = format!("the connection was given up: {panicked}");
+        let trouble = Arc::new(Trouble::new(&slot, Some(generation), message));
+        slot.inbox.report(Report::Lost(generation, trouble));
+        slot.inbox.report(Report::Closed(generation, None));
+    }
+}
+
 async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiver<Manner>) {
     for task in before {
         // However it ended, what it owned is gone.
@@ -73,7 +86,8 @@ async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Re
     let opened = tokio::select! {
         biased;
         manner = &mut told => Err(manner),
-        opened = dial.open(&mut tree) => Ok(opened),
+        // The connector of an embedder runs here.
+        opened = caught(dial.open(&mut tree)) => Ok(opened.unwrap_or_else(|panicked| Err(panicked.into()))),
     };
     let (connection, manner) = match opened {
         Err(manner) => (None, manner),
@@ -94,7 +108,7 @@ async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Re
     if let (Some(connection), Ok(Manner::Drain)) = (&connection, manner) {
         drain(
             connection,
-            Instant::now() + slot.settings.load().policy().limits.drain,
+            deadline::within(slot.settings.load().policy().limits.drain),
         )
         .await;
     }
@@ -153,6 +167,7 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
         let trouble = Trouble::new(slot, Some(generation), message).mended_by(recovery);
         return Arc::new(
             trouble
+                .searched(error.searched())
                 .asking_for(error.challenge())
                 .over_http(slot, error.http()),
         );
@@ -167,6 +182,9 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
                 "the server's process ended while starting: {exit} (the next attempt begins with initialize)"
             )
         }
+        Some(exit) if exit.code == Some(0) => {
+            format!("the server's process ended while starting: {exit}; {NO_SERVER}")
+        }
         Some(exit) => format!("the server's process ended while starting: {exit}"),
         None => error.to_string(),
     };
@@ -174,6 +192,9 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
     let trouble = Trouble::new(slot, Some(generation), message).with_exit(exit);
     Arc::new(trouble.mended_by(recovery))
 }
+
+/// What a person should think of first when a program ends by itself, and without an error, instead of answering.
+const NO_SERVER: &str = "this does not look like an MCP server, which waits for messages on stdin";
 
 /// Lets the running calls finish, as far as the deadline and the connection last.
 async fn drain(connection: &Connection, deadline: Instant) {

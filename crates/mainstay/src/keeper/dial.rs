@@ -9,6 +9,7 @@ use std::time::Duration;
 use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::caught::Panicked;
 use super::inbox::Report;
 use super::recovery;
 use super::signs::Signs;
@@ -25,8 +26,9 @@ use crate::transport::http::{Challenge, HttpConfigError};
 use crate::transport::{HttpFailure, Limits, Lines, Transport};
 use crate::wire::{Peer, RequestError};
 
-/// How long the restoration of all subscriptions and of the log level may take.
-const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a new connection waits for its subscriptions and its log level before it counts as open. What takes longer is
+/// restored while the connection is in use.
+const RESTORE_HEAD_START: Duration = Duration::from_secs(2);
 
 /// With so many attempts left, what is remembered of a server's dialect is found out again: before the server is given up
 /// it has been asked in both ways. Not earlier, since such attempts are wasted if the server is merely ill.
@@ -50,6 +52,9 @@ pub(crate) enum DialError {
     Silent(Duration),
     #[error(transparent)]
     TooSlow(#[from] TooSlow),
+    /// The connector of an embedder panicked, or Mainstay itself did.
+    #[error("the connection could not be opened: {0}")]
+    Panicked(#[from] Panicked),
 }
 
 /// A start that took longer than it may in all.
@@ -121,7 +126,8 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::Silent(_)
-            | Self::TooSlow(_) => false,
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => false,
         }
     }
 
@@ -133,7 +139,8 @@ impl DialError {
             Self::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_))
             | Self::Spawn(_)
             | Self::Connect(_)
-            | Self::Config(_) => Lesson::None,
+            | Self::Config(_)
+            | Self::Panicked(_) => Lesson::None,
             Self::TooSlow(_) => Lesson::Unready,
             Self::Handshake(HandshakeError::Failed(error)) => match self.http() {
                 Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded) => Lesson::Doubt,
@@ -162,7 +169,8 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::Silent(_)
-            | Self::TooSlow(_) => false,
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => false,
         }
     }
 
@@ -170,7 +178,9 @@ impl DialError {
     fn is_silence(&self) -> bool {
         match self {
             Self::Silent(_) | Self::TooSlow(_) => true,
-            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Config(_) => false,
+            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Config(_) | Self::Panicked(_) => {
+                false
+            }
         }
     }
 
@@ -208,7 +218,22 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::Silent(_)
-            | Self::TooSlow(_) => None,
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => None,
+        }
+    }
+
+    /// The directories that a command was searched in that was not found.
+    pub(super) fn searched(&self) -> Option<&str> {
+        match self {
+            Self::Spawn(SpawnError::NotFound { searched, .. }) => searched.as_deref(),
+            Self::Spawn(_)
+            | Self::Handshake(_)
+            | Self::Connect(_)
+            | Self::Config(_)
+            | Self::Silent(_)
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => None,
         }
     }
 
@@ -340,7 +365,8 @@ impl Dial {
         let introduction = &self.slot.shared.introduction;
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
-        let has_unread = || input.as_ref().is_some_and(InputGauge::has_unread);
+        let input = input.map(Arc::new);
+        let has_unread = || input.as_ref().is_some_and(|input| input.has_unread());
         let far = Far {
             has_unread: &has_unread,
             starts_new_process: match settings.target() {
@@ -355,7 +381,7 @@ impl Dial {
             far,
             last + Duration::from_secs(1),
         );
-        let mut signs = Signs::new(self, settings, tree.process(), turn.take());
+        let mut signs = Signs::new(self, settings, tree.process(), input.clone(), turn.take());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
             () = signs.cease() => None,
@@ -378,11 +404,8 @@ impl Dial {
             Target::Stdio(_) => true,
             Target::Http(_) | Target::Custom(_) => false,
         };
-        // A server that cannot restore a wish is still worth more than none.
-        let restoring = connection.restore(self.slot.interests(), in_order);
-        if timeout(RESTORE_TIMEOUT, restoring).await.is_err() {
-            tracing::warn!(server = %self.slot.name, "subscriptions and log level were not restored in time");
-        }
+        // A server that is slow to restore a wish is still worth more than none.
+        let _ = timeout(RESTORE_HEAD_START, connection.restore(in_order)).await;
         Ok(connection)
     }
 

@@ -15,9 +15,10 @@ use super::recovery::{self, Consequence};
 use super::turns::{Rank, Waiter};
 use super::{Keeper, Report, draw, listing};
 use crate::config::Target;
+use crate::deadline;
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
-use crate::server::{Reason, StartProgress, StartStage, Status, TransportKind};
+use crate::server::{Ended, Reason, StartProgress, StartStage, Status, TransportKind};
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
@@ -171,13 +172,17 @@ impl Keeper {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a wish is either in here, or finds the connection itself.
             if let Some(connection) = &self.connection {
-                connection.catch_up(self.slot.interests());
+                connection.catch_up();
             }
         }
         let event = Event {
             at: self.since,
             ..self.event(from, to, generation, cause)
         };
+        if let (StateKind::Connected, Some(generation)) = (from, generation) {
+            let trouble = event.error.clone();
+            self.ended = Some(Ended { generation, trouble });
+        }
         self.slot.shared.events.emit(event);
     }
 
@@ -306,6 +311,8 @@ impl Keeper {
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),
+            ended: self.ended.clone(),
+            unrestored: live.map_or(0, |connection| connection.unrestored()),
             listings: self.listings,
             starts: self.starts,
             keeper_failures: u64::from(self.panics),
@@ -333,7 +340,7 @@ impl Keeper {
 
     fn next_retry(&self) -> Option<SystemTime> {
         let at = self.next_attempt()?;
-        Some(SystemTime::now() + at.since(self.clock.now()))
+        Some(deadline::time_of_day_in(at.since(self.clock.now())))
     }
 
     /// When the next attempt starts, where one is planned.

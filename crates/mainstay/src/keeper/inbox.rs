@@ -23,6 +23,8 @@ pub(crate) enum Message {
     Report(Report),
     /// What the server does that this generation starts. The status shows it; it decides nothing.
     Progress(Generation, StartProgress),
+    /// A connection restores what is wanted for longer than a connection. The status shows how far it is; it decides nothing.
+    Restoring,
     /// The machine's deadline has come.
     Deadline,
 }
@@ -105,6 +107,10 @@ impl Inbox {
 
     pub(crate) fn progress(&self, generation: Generation, progress: StartProgress) {
         self.post(Message::Progress(generation, progress));
+    }
+
+    pub(crate) fn restoring(&self) {
+        self.post(Message::Restoring);
     }
 
     pub(crate) fn command(&self, command: Command) {

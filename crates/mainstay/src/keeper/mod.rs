@@ -4,6 +4,7 @@
 //! Slow work runs in tasks of its own that end with a report; see `custody`, `listing`. If a step panics, everything
 //! the keeper holds is let go, whoever waits is told, and it begins again with a new machine.
 
+mod caught;
 mod custody;
 mod dial;
 mod execute;
@@ -39,7 +40,7 @@ use crate::connection::{Clock, Connection};
 use crate::event::Trouble;
 use crate::process::Stopped;
 use crate::protocol::Dialect;
-use crate::server::{Settings, Slot, StartProgress};
+use crate::server::{Ended, Settings, Slot, StartProgress};
 use custody::Custody;
 use knocking::Knocking;
 use login::LoginWatch;
@@ -92,6 +93,8 @@ pub(crate) struct Keeper {
     /// What the report that is being handled says went wrong.
     told: Option<Arc<Trouble>>,
     last_stop: Option<Stopped>,
+    /// The last live connection that ended.
+    ended: Option<Ended>,
     /// The place of the generation that waits for its turn to start.
     ticket: Option<Ticket>,
     /// What the generation does that was started last.
@@ -138,6 +141,7 @@ impl Keeper {
             absent_since: None,
             trouble: None,
             told: None,
+            ended: None,
             last_stop: None,
             ticket: None,
             start: None,
@@ -213,6 +217,7 @@ impl Keeper {
                 self.start = Some((generation, progress));
                 None
             }
+            Message::Restoring => None,
             Message::Report(report) => {
                 let input = self.hear(report);
                 self.take(input);

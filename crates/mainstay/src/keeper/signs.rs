@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::dial::Dial;
 use super::turns::{TURN_LIMIT, Turn};
-use crate::process::{Activity, Observer, Process};
+use crate::process::{Activity, InputGauge, Observer, Process};
 use crate::server::{Settings, Slot, StartProgress, StartStage};
 
 /// From one look at the processes to the next. A server that is up sooner is never looked at.
@@ -24,6 +24,10 @@ const LOOKS_WITHIN_TIMEOUT: u32 = 4;
 /// The soonest next look: the system counts processor time in steps of 10 ms.
 const SHORTEST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How long a program that has read its input may give no sign before the status says that it does not answer. Most servers
+/// answer at once; the few that first ask another machine are only said to be slow.
+const UNANSWERED_AFTER: Duration = Duration::from_secs(5);
+
 pub(super) struct Signs {
     slot: Arc<Slot>,
     generation: Generation,
@@ -33,6 +37,8 @@ pub(super) struct Signs {
     worked: Instant,
     /// Where there are processes to look at.
     observer: Option<Observer>,
+    /// Where it can be seen what the server has read.
+    input: Option<Arc<InputGauge>>,
     is_package_runner: bool,
     progress: StartProgress,
     /// Its turn to start, and until when it may keep it.
@@ -45,6 +51,7 @@ impl Signs {
         dial: &Dial,
         settings: &Settings,
         process: Option<&Process>,
+        input: Option<Arc<InputGauge>>,
         turn: Option<Turn>,
     ) -> Self {
         let progress = StartProgress::new(StartStage::Starting);
@@ -55,6 +62,7 @@ impl Signs {
             limit: settings.startup_timeout(),
             worked: Instant::now(),
             observer: process.map(Process::observer),
+            input,
             is_package_runner: settings.is_package_runner(),
             progress,
             turn: turn.map(|turn| (turn, Instant::now() + TURN_LIMIT)),
@@ -94,6 +102,12 @@ impl Signs {
         wrote.map_or(self.worked, |wrote| wrote.max(self.worked))
     }
 
+    /// Whether the server has had its questions for a while, and does nothing about them.
+    fn is_unanswered(&self) -> bool {
+        let has_read = self.input.as_ref().is_some_and(|input| !input.has_unread());
+        has_read && self.last_sign().elapsed() >= UNANSWERED_AFTER
+    }
+
     async fn look(&mut self) {
         let Some(mut observer) = self.observer.take() else {
             return;
@@ -124,15 +138,26 @@ impl Signs {
         };
         let program = activity.program.filter(|_| activity.is_busy).map(Arc::from);
         let progress = StartProgress {
-            stage: if activity.is_busy {
+            stage: if self.is_unanswered() {
+                StartStage::Unanswered
+            } else if activity.is_busy {
                 stage
             } else {
-                self.progress.stage
+                match self.progress.stage {
+                    StartStage::Unanswered => StartStage::Starting,
+                    before @ (StartStage::Waiting | StartStage::Installing | StartStage::Starting) => before,
+                }
             },
             program,
             since: self.progress.since,
         };
         if progress != self.progress {
+            if progress.stage == StartStage::Unanswered {
+                tracing::warn!(
+                    server = %self.slot.name, generation = %self.generation,
+                    "the server has read its input and does not answer; is it an MCP server on stdin and stdout?"
+                );
+            }
             self.slot.inbox.progress(self.generation, progress.clone());
             self.progress = progress;
         }

@@ -42,12 +42,12 @@ pub(crate) struct Spawned {
 #[non_exhaustive]
 pub(crate) enum SpawnError {
     /// No file of that name, at its path or in `PATH`.
-    #[error("command `{}` not found ({searched}): install it, or give its full path", command.display())]
+    #[error("command `{}` not found{}: install it, or give its full path", command.display(), sought_in(.searched.is_some()))]
     NotFound {
         /// The command as configured.
         command: OsString,
-        /// Where it was looked for.
-        searched: String,
+        /// The `PATH` that was searched; `None` for a command that is a path.
+        searched: Option<String>,
     },
     /// The file is there but cannot be run.
     #[error(
@@ -205,15 +205,16 @@ fn located(spec: &Spec) -> bool {
     }
 }
 
-fn searched(spec: &Spec) -> String {
-    match path(spec) {
-        _ if is_path(&spec.command) => match &spec.cwd {
-            Some(cwd) => format!("looked in {}", cwd.display()),
-            None => "no such file".to_owned(),
-        },
-        Some(path) => format!("searched PATH={}", path.display()),
-        None => "PATH is not set".to_owned(),
+fn searched(spec: &Spec) -> Option<String> {
+    if is_path(&spec.command) {
+        return None;
     }
+    let path = path(spec).map(|path| path.display().to_string());
+    Some(path.unwrap_or_default())
+}
+
+fn sought_in(is_name: bool) -> &'static str {
+    if is_name { " in any directory of PATH" } else { "" }
 }
 
 /// The `PATH` that counts is the one the child gets.

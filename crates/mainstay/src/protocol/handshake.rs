@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::greeting::{Era, Greeting, Offers};
@@ -57,7 +58,10 @@ pub(crate) enum HandshakeError {
     #[error("the server refused to open the conversation: {0}")]
     Refused(RpcError),
     #[error("the answer to {method} is not valid: {reason}")]
-    BadAnswer { method: &'static str, reason: String },
+    BadAnswer {
+        method: &'static str,
+        reason: &'static str,
+    },
     #[error("{}", incomplete(.0))]
     Failed(RequestError),
 }
@@ -280,10 +284,12 @@ impl Handshake<'_> {
             Err(RequestError::Rpc(error)) => return Err(HandshakeError::Refused(error)),
             Err(error) => return Err(HandshakeError::Failed(error)),
         };
-        let answer: InitializeResult = result.parse().map_err(|error| HandshakeError::BadAnswer {
-            method: "initialize",
-            reason: error.to_string(),
-        })?;
+        let Ok(answer) = result.parse::<InitializeResult>() else {
+            return Err(HandshakeError::BadAnswer {
+                method: "initialize",
+                reason: fault_of(&result),
+            });
+        };
         if !LEGACY_VERSIONS.contains(&answer.protocol_version.as_str()) {
             return Err(HandshakeError::UnsupportedVersion {
                 offered: answer.protocol_version,
@@ -301,6 +307,19 @@ impl Handshake<'_> {
             server_info: answer.server_info,
             instructions: answer.instructions,
         })
+    }
+}
+
+/// What is wrong with an answer to `initialize`, in the words of the protocol.
+fn fault_of(result: &RawJson) -> &'static str {
+    let Ok(answer) = result.parse::<Value>() else {
+        return "it is no JSON";
+    };
+    match (answer.as_object(), answer.get("protocolVersion")) {
+        (None, _) => "it is not an object",
+        (Some(_), None) => "it has no `protocolVersion`",
+        (Some(_), Some(version)) if !version.is_string() => "its `protocolVersion` is not a string",
+        (Some(_), Some(_)) => "its `instructions` are not a string",
     }
 }
 

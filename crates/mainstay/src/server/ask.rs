@@ -220,12 +220,13 @@ impl Server {
     ///
     /// Cancel safety: dropped, the wish is kept.
     pub async fn subscribe(&self, uri: &str) -> Result<(), WishError> {
-        let interests = self.0.change_interests(|interests| {
+        let is_kept = self.0.change_interests(|interests| {
             if interests.resources.len() < MAX_SUBSCRIPTIONS {
                 interests.resources.insert(uri.to_owned());
             }
+            interests.resources.contains(uri)
         });
-        if !interests.resources.contains(uri) {
+        if !is_kept {
             return Err(CallError::TooManySubscriptions {
                 server: self.0.name.clone(),
                 limit: MAX_SUBSCRIPTIONS,

@@ -16,6 +16,7 @@ use super::slot::Slot;
 use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::{Asking, Connection};
+use crate::deadline;
 use crate::event::Trouble;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::protocol::Capability;
@@ -92,7 +93,7 @@ pub(super) enum Repeatable<'a> {
 impl Slot {
     pub(super) async fn call(&self, call: Call<'_>, options: &CallOptions) -> Result<Reply, CallError> {
         let settings = self.settings.load_full();
-        let deadline = Instant::now() + options.total_timeout.unwrap_or(settings.call_timeout());
+        let deadline = deadline::within(options.total_timeout.unwrap_or(settings.call_timeout()));
         let idle = options.idle_timeout.unwrap_or(settings.call_idle_timeout());
         let replay = options.replay.unwrap_or(settings.replay());
         let making = Making {
@@ -143,31 +144,37 @@ impl Slot {
             Consequence::Nothing if error.outcome() == Outcome::Answered => self.answered(connection),
             Consequence::Nothing | Consequence::Seen => {}
             Consequence::Counts(recovery) => {
-                connection.call_failed();
                 let trouble = recovery::challenge(error).map(|challenge| {
                     let trouble = Trouble::new(self, Some(generation), error.to_string());
                     Arc::new(trouble.asking_for(Some(challenge)))
                 });
-                self.inbox
-                    .report(Report::CallFailed(generation, recovery, trouble));
+                connection.calls.failed(|| {
+                    self.inbox
+                        .report(Report::CallFailed(generation, recovery, trouble));
+                });
             }
             Consequence::Doubt => {
-                connection.call_failed();
-                self.inbox
-                    .report(Report::CallFailed(generation, Recovery::Retry, None));
+                connection.calls.failed(|| {
+                    self.inbox
+                        .report(Report::CallFailed(generation, Recovery::Retry, None));
+                });
                 self.inbox.report(Report::Doubted(generation));
             }
         }
     }
 
-    /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status.
+    /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status. A
+    /// connection that was ended on purpose has no trouble, whatever went wrong before.
     async fn trouble_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Trouble>> {
         let until = deadline.min(Instant::now() + LAST_WORDS);
         let mut status = self.status.subscribe();
-        let of_this = |trouble: &Arc<Trouble>| trouble.generation == Some(generation);
-        let known = status.wait_for(|status| status.last_error.as_ref().is_some_and(of_this));
+        let known = status.wait_for(|status| status.generation != Some(generation));
         let status = timeout_at(until, known).await.ok()?.ok()?;
-        status.last_error.clone()
+        let ended = status
+            .ended
+            .as_ref()
+            .filter(|ended| ended.generation == generation);
+        ended?.trouble.clone()
     }
 
     /// Lists anew what the server offers, and says whether that was done in time.
@@ -199,7 +206,7 @@ impl Slot {
     }
 
     fn answered(&self, connection: &Connection) {
-        if connection.answered_matters() {
+        if connection.calls.answered_matters() {
             self.inbox.report(Report::CallAnswered(connection.generation));
         }
     }
@@ -232,9 +239,7 @@ struct Missed {
 
 impl Making<'_> {
     async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
-        let until = Instant::now()
-            .checked_add(self.wait)
-            .map_or(self.deadline, |until| until.min(self.deadline));
+        let until = deadline::within(self.wait).min(self.deadline);
         self.slot.lease(self.options.waiting, after, until).await
     }
 

@@ -15,12 +15,13 @@ impl Server {
     ///
     /// Cancel safety: dropped, the wish is kept.
     pub async fn follow_task(&self, id: &str) -> Result<bool, WishError> {
-        let interests = self.0.change_interests(|interests| {
+        let is_kept = self.0.change_interests(|interests| {
             if interests.tasks.len() < MAX_TASKS {
                 interests.tasks.insert(id.to_owned());
             }
+            interests.tasks.contains(id)
         });
-        if !interests.tasks.contains(id) {
+        if !is_kept {
             return Err(CallError::TooManySubscriptions {
                 server: self.0.name.clone(),
                 limit: MAX_TASKS,
@@ -42,10 +43,7 @@ impl Server {
 
     /// Follows a task no more. Means nothing for one that has ended.
     pub fn unfollow_task(&self, id: &str) {
-        let mut was_followed = false;
-        self.0.change_interests(|interests| {
-            was_followed = interests.tasks.remove(id);
-        });
+        let was_followed = self.0.change_interests(|interests| interests.tasks.remove(id));
         if !was_followed {
             return;
         }

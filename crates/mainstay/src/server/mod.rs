@@ -37,10 +37,12 @@ pub use ping::Pong;
 pub use refresh::RefreshError;
 pub(crate) use settings::Settings;
 pub(crate) use slot::Slot;
+pub(crate) use status::Ended;
 pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ToolView;
+use crate::deadline;
 use crate::keeper::{Command, Refusal, Taken};
 use crate::process::{StderrFollower, StderrLine};
 
@@ -137,7 +139,7 @@ impl Server {
             }
             wait.is_worth_it(&seen)?;
             self.0.wake_if_resting(&seen);
-            let waited = timeout_at(began + within, status.changed()).await;
+            let waited = timeout_at(deadline::after(began, within), status.changed()).await;
             if !matches!(waited, Ok(Ok(()))) {
                 let now = Box::new(NotConnected::from(&**status.borrow()));
                 return Err(CallError::WaitTimedOut {
@@ -182,7 +184,11 @@ impl Server {
     pub async fn wait_until(&self, within: Duration, reached: impl FnMut(&Status) -> bool) -> Option<Status> {
         let mut status = self.watch();
         let mut reached = reached;
-        let waited = timeout_at(Instant::now() + within, status.wait_for(|status| reached(status))).await;
+        let waited = timeout_at(
+            deadline::within(within),
+            status.wait_for(|status| reached(status)),
+        )
+        .await;
         match waited {
             Ok(Ok(status)) => Some((**status).clone()),
             Ok(Err(_)) | Err(_) => None,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
-use tokio::time::Instant;
 
 use super::Server;
 use super::error::NotConnected;
+use crate::deadline;
 use crate::wire::{RawJson, RequestError};
 
 /// Why a server was not told something.
@@ -46,7 +46,7 @@ impl Server {
         let not_connected = || NotifyError::NotConnected(Box::new(self.0.not_connected()));
         let connection = self.0.current.load_full().ok_or_else(not_connected)?;
         let generation = connection.generation;
-        let told = connection.peer.notify(method, params, Instant::now() + within);
+        let told = connection.peer.notify(method, params, deadline::within(within));
         match told.await {
             Ok(()) => Ok(generation),
             Err(RequestError::TimedOut { .. }) => Err(NotifyError::Full {

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::Server;
 use super::error::CallError;
 use super::options::Waiting;
+use crate::deadline;
 
 /// A sign of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,10 @@ impl Server {
     /// Cancel safety: dropping it leaves an answer that nobody waits for.
     pub async fn ping(&self, within: Duration) -> Result<Pong, CallError> {
         let asked = Instant::now();
-        let connection = self.0.lease(Waiting::FailFast, None, asked + within).await?;
+        let connection = self
+            .0
+            .lease(Waiting::FailFast, None, deadline::after(asked, within))
+            .await?;
         let generation = connection.generation;
         match connection.probe(within).await {
             Ok(()) => Ok(Pong {

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::error::NotConnected;
 use super::lease::{Unavailing, Wait};
 use super::{Server, Status};
+use crate::deadline;
 use crate::event::Trouble;
 use crate::keeper::{Command, Refusal};
 
@@ -59,10 +60,10 @@ impl Server {
     pub async fn refresh(&self) -> Result<Status, RefreshError> {
         let began = Instant::now();
         let settings = self.0.settings.load_full();
-        let deadline = began
-            + settings
-                .wait_timeout()
-                .saturating_add(settings.policy().limits.list);
+        let limit = settings
+            .wait_timeout()
+            .saturating_add(settings.policy().limits.list);
+        let deadline = deadline::after(began, limit);
         let mut status = self.watch();
         let wait = Wait::begun(&status.borrow());
         let (reply, number) = oneshot::channel();

@@ -16,6 +16,7 @@ use crate::connection::{Connection, Interests};
 use crate::fleet::Shared;
 use crate::keeper::{Inbox, Listings};
 use crate::process::StderrRing;
+use crate::wire::RawJson;
 
 /// The stable slot of one server. Only its keeper writes `current`, `status`, `settings`, `about` and `catalog`.
 pub(crate) struct Slot {
@@ -38,6 +39,8 @@ pub(crate) struct Slot {
     /// When a call was last answered with a result, in milliseconds since the epoch; zero when none was.
     succeeded: AtomicU64,
     interests: Mutex<Interests>,
+    /// The log level among the interests, which every modern call reads: without a lock, and without the rest.
+    log_level: ArcSwapOption<RawJson>,
 }
 
 impl Slot {
@@ -70,6 +73,8 @@ impl Slot {
             stale_since: None,
             transport: None,
             stale_reports: 0,
+            unrestored: 0,
+            ended: None,
             listings: Listings::default(),
             starts: 0,
             keeper_failures: 0,
@@ -89,6 +94,7 @@ impl Slot {
             stale: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
             interests: Mutex::default(),
+            log_level: ArcSwapOption::empty(),
         }
     }
 
@@ -115,16 +121,52 @@ impl Slot {
 
     /// What callers want of every generation.
     pub(crate) fn interests(&self) -> Interests {
-        self.interests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.with_interests(Interests::clone)
     }
 
-    /// Changes what callers want of every generation; the new wishes are returned.
-    pub(crate) fn change_interests(&self, change: impl FnOnce(&mut Interests)) -> Interests {
+    /// Looks at what callers want of every generation, without a copy.
+    pub(crate) fn with_interests<T>(&self, look: impl FnOnce(&Interests) -> T) -> T {
+        look(&self.interests.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The log level that callers want of every generation.
+    pub(crate) fn log_level(&self) -> Option<RawJson> {
+        self.log_level.load().as_deref().cloned()
+    }
+
+    /// Changes what callers want of every generation.
+    pub(crate) fn change_interests<T>(&self, change: impl FnOnce(&mut Interests) -> T) -> T {
         let mut interests = self.interests.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut interests);
-        interests.clone()
+        let changed = change(&mut interests);
+        if self.log_level.load().as_deref() != interests.log_level.as_ref() {
+            self.log_level.store(interests.log_level.clone().map(Arc::new));
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use crate::wire::RawJson;
+    use crate::{Fleet, ServerConfig};
+
+    /// Every modern call reads it.
+    #[tokio::test]
+    async fn the_log_level_is_read_while_another_thread_holds_the_subscriptions() {
+        let config = ServerConfig::stdio("s", "never-started").enabled(false).build();
+        let fleet = Fleet::builder().start([config.expect("valid")]);
+        let slot = fleet.server("s").expect("just configured").0.clone();
+        let level = RawJson::from_value("warning").expect("a word");
+        slot.change_interests(|interests| interests.log_level = Some(level.clone()));
+        let held = slot.interests.lock().expect("not poisoned");
+        let (read, reading) = mpsc::channel();
+        let reader = slot.clone();
+        std::thread::spawn(move || read.send(reader.log_level()));
+        let read = reading.recv_timeout(Duration::from_secs(30));
+        drop(held);
+        assert_eq!(read.expect("it waits for nobody"), Some(level));
     }
 }

@@ -7,6 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{CallError, NotConnected, Reason, Server, Status};
 use crate::catalog::About;
+use crate::deadline;
 use crate::event::Trouble;
 
 /// How long a client waits for the second attempt, after the first one was asked in a way that the server does not answer. Old
@@ -37,7 +38,7 @@ impl Server {
         found: impl Fn() -> Option<T>,
     ) -> Result<T, CallError> {
         let began = Instant::now();
-        let mut deadline = began + within;
+        let mut deadline = deadline::after(began, within);
         let mut status = self.watch();
         let before = status.borrow().last_error.clone();
         let mut second_attempt = None;

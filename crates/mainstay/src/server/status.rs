@@ -63,11 +63,24 @@ pub struct Status {
     pub stale_since: Option<SystemTime>,
     /// Reports of old generations that came late and changed nothing.
     pub stale_reports: u64,
+    /// How many subscriptions, with the log level, the live connection has not been told yet, or does not accept. They are
+    /// tried again for some minutes, and on the next connection.
+    pub unrestored: usize,
+    /// The last live connection that ended, and why.
+    pub(crate) ended: Option<Ended>,
     pub(crate) listings: Listings,
     /// How often the server was started.
     pub starts: u64,
     /// How often the task that owns the server failed and was started again.
     pub keeper_failures: u64,
+}
+
+/// The end of a live connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) generation: Generation,
+    /// What went wrong; `None` where it was ended on purpose.
+    pub(crate) trouble: Option<Arc<Trouble>>,
 }
 
 /// What a server does that is being started.
@@ -92,6 +105,8 @@ pub enum StartStage {
     Installing,
     /// The server's program runs and has not answered yet; or its address is being reached.
     Starting,
+    /// The server's program has read its input, does nothing, and has not answered. It may be no MCP server.
+    Unanswered,
 }
 
 /// How the messages of a connection travel.
@@ -138,6 +153,7 @@ impl fmt::Display for StartProgress {
             StartStage::Waiting => "waiting for its turn to start",
             StartStage::Installing => "installing",
             StartStage::Starting => "starting",
+            StartStage::Unanswered => "reads its input and does not answer",
         })?;
         match &self.program {
             Some(program) => write!(f, ": {program}"),
@@ -153,6 +169,7 @@ impl StartStage {
             Self::Waiting => "waiting",
             Self::Installing => "installing",
             Self::Starting => "starting",
+            Self::Unanswered => "unanswered",
         }
     }
 }

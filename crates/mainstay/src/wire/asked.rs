@@ -16,6 +16,7 @@ use super::outcome::Outcome;
 use super::peer::Shared;
 use super::pending::Answer;
 use super::write;
+use crate::deadline;
 use crate::transport::{End, Frame, NotQueued, Purpose};
 
 /// A request that is in the table; dropping it abandons the request.
@@ -136,7 +137,7 @@ pub(super) struct Patience {
 impl Patience {
     /// The next moment at which time may run out.
     fn next(&self, heard: Instant) -> Instant {
-        let idle = self.idle.and_then(|idle| heard.checked_add(idle));
+        let idle = self.idle.map(|idle| deadline::after(heard, idle));
         idle.map_or(self.total, |idle| idle.min(self.total))
     }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::hold::Hold;
 use super::meta::Meta;
 use super::progress::ProgressSink;
+use crate::deadline;
 
 /// How long a request may take, and what is wanted of it on the way.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub(crate) struct RequestOptions {
     pub(crate) cancellable: bool,
     /// Where its number is noted, before it is sent.
     pub(crate) number: Option<Arc<AtomicU64>>,
+    /// Whether it stands for as long as the connection does, and is answered at its end.
+    pub(crate) is_standing: bool,
 }
 
 /// What is wanted of a request's progress.
@@ -61,12 +64,13 @@ impl RequestOptions {
             meta: None,
             cancellable: true,
             number: None,
+            is_standing: false,
         }
     }
 
     /// A cancellable request that may take this long from now.
     pub(crate) fn within(time: Duration) -> Self {
-        Self::until(Instant::now() + time)
+        Self::until(deadline::within(time))
     }
 
     pub(crate) fn idle(mut self, idle: Duration) -> Self {
@@ -97,6 +101,11 @@ impl RequestOptions {
 
     pub(crate) fn number(mut self, number: Arc<AtomicU64>) -> Self {
         self.number = Some(number);
+        self
+    }
+
+    pub(crate) fn standing(mut self) -> Self {
+        self.is_standing = true;
         self
     }
 

@@ -5,6 +5,8 @@
 mod support;
 
 mod asking;
+mod boundless;
+mod causes;
 mod declared;
 mod fidelity;
 mod health;
@@ -14,6 +16,7 @@ mod mirrors;
 mod names;
 mod person;
 mod ping;
+mod repeated;
 mod rounds;
 mod telling;
 mod timing;

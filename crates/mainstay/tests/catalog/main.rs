@@ -14,6 +14,7 @@ mod following;
 mod last_good;
 mod listing;
 mod refreshing;
+mod restoring;
 mod wishes;
 
 /// What a server sends when its tools have changed.

@@ -50,6 +50,23 @@ async fn applying_says_what_it_changed() {
     assert!(fleet.server("removed").is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_new_connector_of_the_same_identity_is_an_adjustment_and_opens_the_next_connection() {
+    let (old, new) = (InMemory::playing(Script::new()), InMemory::playing(Script::new()));
+    let (fleet, server) = keep(old.config("kept"));
+    let generation = connected(&server).await;
+    let changes = fleet.apply(built([new.config("kept")])).await;
+    assert_eq!(changes.adjusted, ["kept"], "{changes:?}");
+    let reply = echo(&server, CallOptions::default()).await.expect("answered");
+    assert_eq!(reply.generation.0, generation, "its connection is not touched");
+    server.restart().await.expect("restarted");
+    let restarted = server.wait_until(LONG, |status| {
+        status.state == StateKind::Connected && status.generation.is_some_and(|now| now.0 > generation)
+    });
+    restarted.await.expect("it comes back");
+    assert_eq!((old.attempts(), new.attempts()), (1, 1));
+}
+
 #[tokio::test]
 async fn a_change_of_view_timeout_or_policy_reconnects_nothing() {
     let ledger = Ledger::temporary();

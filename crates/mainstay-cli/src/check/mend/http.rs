@@ -42,6 +42,12 @@ pub(super) fn advice(target: &HttpTarget, trouble: &Trouble) -> String {
         HttpFailure::AuthRequired { .. } => "what it is shown does not suffice: use a token that may do more",
         HttpFailure::Throttled { .. } => "leave it alone for a while, then check again",
         HttpFailure::Status {
+            status: 400..500 | 501,
+            body,
+        } if is_page(body) => {
+            "a web page answered: is this the address of an MCP server? many answer at /mcp, older ones at /sse"
+        }
+        HttpFailure::Status {
             status: 404 | 405, ..
         } => match target.kind() {
             HttpKind::Auto => "is the path right? many servers answer at /mcp, older ones at /sse",
@@ -66,4 +72,13 @@ pub(super) fn advice(target: &HttpTarget, trouble: &Trouble) -> String {
         _ => IS_IT_THERE,
     };
     advice.to_owned()
+}
+
+/// Whether this is the beginning of a page for people.
+fn is_page(body: &str) -> bool {
+    let body = body.trim_start();
+    ["<!doctype html", "<html", "<head", "<body"].iter().any(|start| {
+        body.get(..start.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(start))
+    })
 }

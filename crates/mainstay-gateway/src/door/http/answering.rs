@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::message::{self, RpcError};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -19,13 +19,12 @@ use super::access::Why;
 use super::body::Body;
 use super::hold_back::HoldBack;
 use super::reading::Reading;
-use super::refusal::{empty, json};
+use super::refusal::{Refusal, empty, json};
 use super::session::{InUse, Session};
 use super::stream::Stream;
-use crate::client::Line;
-
-/// A payload of this length or more is sent from where it lies.
-const LARGE: usize = 16 * 1024;
+use crate::budget::Account;
+use crate::door::outgoing::{Answered, Outgoing};
+use crate::protocol::NoId;
 
 /// Tells proxies not to hold back events.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -38,19 +37,18 @@ pub(super) struct Answer {
 
 /// What is answered.
 enum Said {
-    One {
-        id: RawJson,
-        result: Result<RawJson, RpcError>,
-    },
+    One(Answered),
     /// The answers to a batch, as one line.
     Batch(Bytes),
 }
 
 impl Answer {
     /// The answer to one request.
-    pub(super) fn new(status: StatusCode, id: RawJson, result: Result<RawJson, RpcError>) -> Self {
-        let said = Said::One { id, result };
-        Self { status, said }
+    pub(super) fn new(status: StatusCode, answered: Answered) -> Self {
+        Self {
+            status,
+            said: Said::One(answered),
+        }
     }
 
     /// The answers to a batch, as one line.
@@ -64,39 +62,48 @@ impl Answer {
     /// The error that it is, if it is one.
     pub(super) fn error(&self) -> Option<&RpcError> {
         match &self.said {
-            Said::One { result, .. } => result.as_ref().err(),
+            Said::One(answered) => answered.result.as_ref().err(),
             Said::Batch(_) => None,
         }
     }
 
-    /// As one line, for a stream.
-    pub(super) fn line(&self) -> Bytes {
+    /// As it goes out on a stream.
+    pub(super) fn outgoing(&self, account: &Account) -> Outgoing {
         match &self.said {
-            Said::One { id, result } => message::response(id, result),
+            Said::One(answered) => answered.outgoing(account),
+            Said::Batch(answers) => answers.clone().into(),
+        }
+    }
+
+    /// As a part of the answers to a batch.
+    pub(super) fn line(&self, account: &Account) -> Bytes {
+        match &self.said {
+            Said::One(answered) => answered.line(account),
             Said::Batch(answers) => answers.clone(),
         }
     }
 
-    /// As a response of its own.
-    pub(super) fn response(&self) -> Response<Body> {
+    /// As a response of its own. A small one is the connection's own, and a large one is held for the client until it has read
+    /// it; what cannot be held is refused.
+    pub(super) fn response(&self, account: &Account) -> Response<Body> {
         let body = match &self.said {
-            Said::One { id, result } if payload(result).as_bytes().len() >= LARGE => {
-                Body::in_pieces(message::response_in_pieces(id, result))
-            }
-            Said::One { .. } | Said::Batch(_) => Body::Whole(self.line()),
+            Said::One(answered) if answered.is_large() => match answered.write(account) {
+                Ok(Outgoing::Whole(line)) => Body::Whole(line),
+                Ok(Outgoing::Pieces(pieces)) => Body::in_pieces(pieces),
+                Err(spent) => {
+                    let refusal = Refusal::from(spent).of_request(&answered.id);
+                    // The id is known, so that it does not matter how one is written that is not.
+                    return refusal.response(NoId::Absent);
+                }
+            },
+            Said::One(Answered { id, result, .. }) => Body::Whole(message::response(id, result)),
+            Said::Batch(answers) => Body::Whole(answers.clone()),
         };
         let mut response = json(self.status, body);
         if let (true, Some(error)) = (self.status.is_client_error(), self.error()) {
             response.extensions_mut().insert(Why(error.message().to_owned()));
         }
         response
-    }
-}
-
-fn payload(result: &Result<RawJson, RpcError>) -> &RawJson {
-    match result {
-        Ok(result) => result,
-        Err(error) => error.raw(),
     }
 }
 
@@ -145,7 +152,7 @@ pub(super) async fn answer(
 /// The answer is there before the head is sent.
 fn whole(answer: Option<Answer>, stream: &Arc<Stream>, held: Held, accepts: Accepts) -> Response<Body> {
     match answer {
-        Some(answer) if accepts.json && stream.is_empty() => answer.response(),
+        Some(answer) if accepts.json && stream.is_empty() => answer.response(stream.account()),
         // Nobody wants the answer: there is nothing to say.
         None => empty(StatusCode::NO_CONTENT),
         Some(answer) => {
@@ -180,7 +187,7 @@ pub(super) fn events(reading: Reading) -> Response<Body> {
 
 fn finish(stream: &Stream, answer: Option<Answer>) {
     if let Some(answer) = answer {
-        stream.send(answer.line());
+        stream.answer(answer.outgoing(stream.account()));
     }
     stream.close();
 }
@@ -261,7 +268,7 @@ impl Drop for Leash {
 impl Session {
     /// The stream of a new request of this session, for a client that takes these answers.
     pub(super) fn stream(&self, accepts: Accepts) -> Arc<Stream> {
-        let stream = Stream::kept(self.next_stream());
+        let stream = Stream::kept(self.next_stream(), self.account.clone());
         if !accepts.events {
             stream.close();
         }

@@ -69,9 +69,10 @@ impl Entrance {
         if answering.is_empty() {
             return Ok(None);
         }
+        let account = session.account.clone();
         Ok(Some(Box::pin(async move {
             let answers = batch::answers(answering).await?;
-            Some(Answer::of_batch(answers))
+            Some(Answer::of_batch(account.charge_in_any_case(answers)))
         })))
     }
 
@@ -83,7 +84,8 @@ impl Entrance {
         match session.client.running.begin(asked.id.clone()) {
             Ok(run) => {
                 let work = self.work(session.clone(), stream.clone(), run, asked);
-                Box::pin(async move { Some(work.await?.line()) })
+                let account = session.account.clone();
+                Box::pin(async move { Some(work.await?.line(&account)) })
             }
             Err(busy) => batch::refused(message::response(&asked.id, &Err(busy.into()))),
         }

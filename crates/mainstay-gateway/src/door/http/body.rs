@@ -15,6 +15,7 @@ use super::access::Followed;
 use super::hold_back::{HOLD_BACK, HoldBack};
 use super::reading::Reading;
 use super::refusal::Refusal;
+use crate::budget::{Account, Spent};
 
 /// How long a client may take to send a body, and the same in turns of the connection's timer.
 const BODY_WITHIN: Duration = HOLD_BACK.saturating_mul(PAUSES);
@@ -38,6 +39,15 @@ impl Body {
     /// These pieces, which are sent from where they lie. None of them is empty.
     pub(super) fn in_pieces<const N: usize>(pieces: [Bytes; N]) -> Self {
         Self::Pieces(pieces.into_iter().rev().collect())
+    }
+
+    /// The stream that it is, if it is one.
+    pub(super) fn events(&mut self) -> Option<&mut Reading> {
+        match self {
+            Self::Whole(_) | Self::Pieces(_) => None,
+            Self::Events(reading) => Some(reading),
+            Self::Followed(followed) => followed.body.events(),
+        }
     }
 }
 
@@ -79,9 +89,18 @@ impl hyper::body::Body for Body {
     }
 }
 
-/// Reads the body of a request, if it is no longer than this and comes in time.
-pub(super) async fn read(body: Incoming, longest: usize, hold_back: &HoldBack) -> Result<Bytes, Refusal> {
-    let mut gathering = pin!(gather(body, longest));
+/// What is held for a request beside its body: the task that answers it, and what that needs.
+const REQUEST_COST: usize = 8 * 1024;
+
+/// Reads the body of a request, if it is no longer than this, comes in time, and can be held for its client: it is, as long as
+/// any part of it is kept.
+pub(super) async fn read(
+    body: Incoming,
+    longest: usize,
+    hold_back: &HoldBack,
+    account: &Account,
+) -> Result<Bytes, Refusal> {
+    let mut gathering = pin!(gather(body, longest, account));
     // In steps of the timer that the connection has anyway: a timer for each body costs more than the body.
     for _ in 0..PAUSES {
         tokio::select! {
@@ -101,24 +120,30 @@ pub(super) async fn read(body: Incoming, longest: usize, hold_back: &HoldBack) -
 /// Why a body was not read.
 enum Unread {
     TooLong,
+    Spent(Spent),
     Broken(hyper::Error),
 }
 
 /// Takes the pieces of a body. One that comes in one piece is not copied, and its end is not waited for.
-async fn gather(mut body: Incoming, longest: usize) -> Result<Bytes, Unread> {
+async fn gather(mut body: Incoming, longest: usize, account: &Account) -> Result<Bytes, Unread> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > longest {
         return Err(Unread::TooLong);
     }
+    let mut held = account.hold(REQUEST_COST + announced).map_err(Unread::Spent)?;
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         // Nobody reads trailers.
         let Ok(piece) = frame.map_err(Unread::Broken)?.into_data() else {
             continue;
         };
-        if piece.len() > longest - first.len().max(all.len()) {
+        let before = first.len().max(all.len());
+        if piece.len() > longest - before {
             return Err(Unread::TooLong);
         }
+        // What was announced is held already.
+        let more = (before + piece.len()).saturating_sub(announced.max(before));
+        held.grow(more).map_err(Unread::Spent)?;
         if first.is_empty() && all.is_empty() {
             first = piece;
         } else {
@@ -132,7 +157,7 @@ async fn gather(mut body: Incoming, longest: usize) -> Result<Bytes, Unread> {
             break;
         }
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    Ok(held.attach(if all.is_empty() { first } else { all.freeze() }))
 }
 
 impl Unread {
@@ -142,6 +167,7 @@ impl Unread {
                 let what = format!("the body is longer than {longest} bytes");
                 Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, RpcError::INVALID_REQUEST, what)
             }
+            Self::Spent(spent) => spent.into(),
             Self::Broken(error) => {
                 let what = format!("the body cannot be read: {error}");
                 Refusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)

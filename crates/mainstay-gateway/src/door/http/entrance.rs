@@ -25,7 +25,9 @@ use super::refusal::Refusal;
 use super::route::Route;
 use super::sessions::Sessions;
 use super::wrong_tokens::{TooMany, WrongTokens};
+use crate::budget::{Account, Reclaim};
 use crate::desk::Desk;
+use crate::principal::Principal;
 use crate::protocol::{NoId, SERVER_UNAVAILABLE};
 
 /// When a client that is sent away because the gateway goes down may find it up again.
@@ -179,6 +181,13 @@ impl Entrance {
         }
     }
 
+    /// What is held for the client that makes a request: for its session, if it names one of its own.
+    pub(super) fn account(&self, caller: Caller, session: Option<&HeaderValue>) -> Account {
+        let session = session.and_then(|id| id.to_str().ok());
+        let of_session = session.and_then(|id| self.sessions.account(id, caller));
+        of_session.unwrap_or_else(|| self.desk.budget.account(caller.into()))
+    }
+
     /// Begins nothing new from now on.
     pub(super) fn drain(&self) {
         self.phase.send_replace(Phase::Draining);
@@ -217,6 +226,12 @@ impl Entrance {
 
     pub(super) fn is_draining(&self) -> bool {
         *self.phase.borrow() >= Phase::Draining
+    }
+}
+
+impl Reclaim for Entrance {
+    fn reclaim(&self, of: Option<Principal>, bytes: usize) {
+        self.sessions.forget_left_behind(of, bytes);
     }
 }
 

@@ -5,17 +5,14 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
-use mainstay::config::Secret;
-use mainstay::message::RpcError;
-use ring::hmac;
-use ring::rand::SystemRandom;
-
 use super::body::Body;
 use super::options::HttpDoor;
 use super::refusal::{Refusal, empty};
+use crate::principal::TokenDigest;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use mainstay::message::RpcError;
 
 /// How long a browser may remember what it was allowed: two hours, the longest that the common ones do.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
@@ -24,7 +21,7 @@ const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     /// Who shows this token.
-    Token(usize),
+    Token(TokenDigest),
     /// Who comes from there, and need not show a token.
     Peer(IpAddr),
 }
@@ -73,7 +70,8 @@ pub(super) struct Guard {
     is_local: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
-    tokens: Tokens,
+    /// To compare tokens is to compare these: whoever guesses learns nothing from how long it takes.
+    tokens: Vec<TokenDigest>,
 }
 
 impl Guard {
@@ -87,7 +85,11 @@ impl Guard {
                 .map(|host| host_in(host).unwrap_or(host).to_owned())
                 .collect(),
             origins: door.origins.clone(),
-            tokens: Tokens::new(&door.tokens),
+            tokens: door
+                .tokens
+                .iter()
+                .map(|token| TokenDigest::of(token.expose()))
+                .collect(),
         }
     }
 
@@ -144,15 +146,18 @@ impl Guard {
 
     /// Checks the token.
     pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Stranger> {
-        if self.tokens.tags.is_empty() {
+        if self.tokens.is_empty() {
             return Ok(Caller::from_peer(peer));
         }
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        let token = self.tokens.find(shown.ok_or(Stranger::NoToken)?);
-        token.map(Caller::Token).ok_or(Stranger::WrongToken)
+        let shown = TokenDigest::of(shown.ok_or(Stranger::NoToken)?);
+        let is_known = self.tokens.contains(&shown);
+        is_known
+            .then_some(Caller::Token(shown))
+            .ok_or(Stranger::WrongToken)
     }
 }
 
@@ -179,29 +184,6 @@ pub(super) fn readable_by(origin: HeaderValue, response: &mut Response<Body>) {
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     let exposed = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate, Retry-After");
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
-}
-
-/// The tokens, as what they become under a key of this process: to compare is to compare these, in constant time.
-struct Tokens {
-    key: hmac::Key,
-    tags: Vec<hmac::Tag>,
-}
-
-impl Tokens {
-    fn new(tokens: &[Secret]) -> Self {
-        let random = SystemRandom::new();
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system has random numbers");
-        let tags = tokens
-            .iter()
-            .map(|token| hmac::sign(&key, token.expose().as_bytes()))
-            .collect();
-        Self { key, tags }
-    }
-
-    fn find(&self, shown: &str) -> Option<usize> {
-        let is_it = |tag: &hmac::Tag| hmac::verify(&self.key, shown.as_bytes(), tag.as_ref()).is_ok();
-        self.tags.iter().position(is_it)
-    }
 }
 
 /// The name under which a request was sent. Two names, or one that cannot be read, are a request that another reader may

@@ -19,7 +19,8 @@ use super::route::not_allowed;
 use super::session::{InUse, Way};
 use super::stream::Stream;
 use crate::client::{Busy, Line, Run};
-use crate::desk::Request;
+use crate::desk::{Request, is_shared};
+use crate::door::outgoing::Answered;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
@@ -76,7 +77,8 @@ impl Entrance {
             session: Some(session.clone()),
         };
         let run = begin(&session, &asked)?;
-        let stream = Arc::new(Stream::passing());
+        let account = session.account.clone();
+        let stream = Arc::new(Stream::passing(account.clone()));
         let answered = self.work(session.clone(), stream, run, asked).await;
         let Some(mut answered) = answered else {
             return Ok(empty(StatusCode::NO_CONTENT));
@@ -86,9 +88,9 @@ impl Entrance {
             if error.code() != SERVER_UNAVAILABLE {
                 answered.status = StatusCode::BAD_REQUEST;
             }
-            return Ok(answered.response());
+            return Ok(answered.response(&account));
         }
-        let mut response = answered.response();
+        let mut response = answered.response(&account);
         opened.session = None;
         if let Ok(id) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION, id);
@@ -194,7 +196,12 @@ impl Entrance {
             };
             let result = entrance.desk.answer(request).await?;
             drop(job);
-            Some(Answer::new(StatusCode::OK, id, result))
+            let answered = Answered {
+                id,
+                result,
+                is_shared: is_shared(&method),
+            };
+            Some(Answer::new(StatusCode::OK, answered))
         })
     }
 }

@@ -7,11 +7,13 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,17 +21,18 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use super::body::Body;
 use super::entrance::Entrance;
 use super::guard::Caller;
 use super::hold_back::HoldBack;
 use super::options::{DoorError, HttpDoor};
 use super::patient::{Patient, Unread};
-use super::peers::Peers;
+use super::peers::{Peers, Presence, Seated};
 use super::seldom::Seldom;
+use crate::budget::Reclaim;
 use crate::gateway::Gateway;
 
-/// How long a connection may be open without a request on it: a client that is slow to send one, or that keeps the
-/// connection for the next.
+/// How long a connection may be open without a request on it, while there is room: a client keeps it for its next request.
 const BETWEEN_REQUESTS: Duration = Duration::from_secs(60);
 
 /// How long a client may take to shake hands.
@@ -65,11 +68,16 @@ impl Gateway {
         let address = listener.local_addr()?;
         door.check(address)?;
         let entrance = Arc::new(Entrance::new(self.0.clone(), &door, address.ip()));
+        let keeper: Weak<dyn Reclaim> = Arc::<Entrance>::downgrade(&entrance);
+        self.0.budget.reclaim_from(keeper);
+        let bounds = &door.bounds;
+        let peers = Arc::new(Peers::new(bounds.connections, bounds.connections_of_peer));
         let mut connections = Connections {
             tls: door.tls.map(TlsAcceptor::from),
             entrance,
-            peers: Arc::default(),
+            peers,
             refused: Seldom::default(),
+            gave_way: Seldom::default(),
             tasks: JoinSet::new(),
         };
         connections.accept_until(&listener, shutdown).await;
@@ -90,6 +98,7 @@ struct Connections {
     tls: Option<TlsAcceptor>,
     peers: Arc<Peers>,
     refused: Seldom,
+    gave_way: Seldom,
     tasks: JoinSet<()>,
 }
 
@@ -112,16 +121,11 @@ impl Connections {
 
     fn take(&mut self, stream: TcpStream, peer: SocketAddr) {
         let bounds = &self.entrance.bounds;
-        let has_room = self.tasks.len() < bounds.connections;
-        let seat = has_room.then(|| {
-            self.peers
-                .seat(Caller::from_peer(peer.ip()), bounds.connections_of_peer)
-        });
-        let Some(seat) = seat.flatten() else {
+        let (limit, per_address) = (bounds.connections, bounds.connections_of_peer);
+        let Ok(seated) = self.peers.seat(Caller::from_peer(peer.ip())) else {
             if let Some(refused) = self.refused.count(Instant::now()) {
-                let (limit, of_one) = (bounds.connections, bounds.connections_of_peer);
-                let connections = self.tasks.len();
-                tracing::warn!(%peer, connections, limit, per_address = of_one, refused, "no room for another connection");
+                let connections = self.peers.count();
+                tracing::warn!(%peer, connections, limit, per_address, refused, "no room for another connection");
             }
             if self.tls.is_none() {
                 // It fits into the empty buffer of a new connection, or is lost.
@@ -129,6 +133,19 @@ impl Connections {
             }
             return;
         };
+        let Seated {
+            seat,
+            another_gave_way,
+        } = seated;
+        if another_gave_way && let Some(given_way) = self.gave_way.count(Instant::now()) {
+            tracing::warn!(
+                %peer,
+                limit,
+                per_address,
+                given_way,
+                "as many connections are open as may be: the longest idle gives way to a new one"
+            );
+        }
         // Without it small answers wait for the acknowledgement of what went before.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "the connection is gone already");
@@ -136,11 +153,18 @@ impl Connections {
         }
         let (entrance, tls) = (self.entrance.clone(), self.tls.clone());
         self.tasks.spawn(async move {
-            let _seat = seat;
-            match tls {
-                None => talk(entrance, stream, peer.ip()).await,
-                // Boxed, as it is the larger by far: a connection without it is to take no more than it needs.
-                Some(tls) => Box::pin(talk_secretly(tls, entrance, stream, peer)).await,
+            let presence = seat.presence();
+            let talking = async {
+                match tls {
+                    None => talk(entrance, stream, peer.ip(), presence).await,
+                    // Boxed, as it is the larger by far: a connection without it is to take no more than it needs.
+                    Some(tls) => Box::pin(talk_secretly(tls, entrance, stream, peer, presence)).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = presence.gave_way() => tracing::debug!(%peer, "an idle connection gave way"),
+                () = talking => {}
             }
         });
     }
@@ -167,30 +191,42 @@ impl Drop for Connections {
 }
 
 /// Shakes hands with one client, and talks HTTP with it.
-async fn talk_secretly(tls: TlsAcceptor, entrance: Arc<Entrance>, stream: TcpStream, peer: SocketAddr) {
+async fn talk_secretly(
+    tls: TlsAcceptor,
+    entrance: Arc<Entrance>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    presence: &Arc<Presence>,
+) {
     let shaken = tokio::select! {
         shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
         () = entrance.closing() => return,
     };
     match shaken {
-        Ok(Ok(stream)) => talk(entrance, stream, peer.ip()).await,
+        Ok(Ok(stream)) => talk(entrance, stream, peer.ip(), presence).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "no handshake"),
         Err(_) => tracing::debug!(%peer, "no handshake in time"),
     }
 }
 
 /// Talks HTTP with one client.
-async fn talk<S>(entrance: Arc<Entrance>, stream: S, peer: IpAddr)
+async fn talk<S>(entrance: Arc<Entrance>, stream: S, peer: IpAddr, presence: &Arc<Presence>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let hold_back = Arc::<HoldBack>::default();
     let service = service_fn(|request| {
         // Boxed, so that a connection holds room for a request only while there is one.
-        let handled = Box::pin(entrance.clone().handle(peer, hold_back.clone(), request));
+        let handled = Box::pin(handle(
+            entrance.clone(),
+            peer,
+            presence,
+            hold_back.clone(),
+            request,
+        ));
         async move { Ok::<_, Infallible>(handled.await) }
     });
-    let stream = Patient::new(stream);
+    let stream = Patient::new(stream, presence.clone());
     let unread = stream.unread();
     let talk = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -211,6 +247,23 @@ where
     if let Err(error) = over {
         tracing::debug!(%peer, %error, "a connection broke");
     }
+}
+
+/// Answers one request. Its connection gives way to no other meanwhile, and while the stream is open that it is answered
+/// with.
+async fn handle(
+    entrance: Arc<Entrance>,
+    peer: IpAddr,
+    presence: &Arc<Presence>,
+    hold_back: Arc<HoldBack>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let exchange = presence.begin().await;
+    let mut response = entrance.handle(peer, hold_back, request).await;
+    if let Some(reading) = response.body_mut().events() {
+        reading.keep_while_read(exchange);
+    }
+    response
 }
 
 /// Comes back when a connection that ends has nothing left to send.

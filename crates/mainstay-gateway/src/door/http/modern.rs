@@ -8,12 +8,14 @@ use mainstay::message::{RawJson, RpcError};
 use super::answering::{Answer, Asker, Work, answer};
 use super::body::Body;
 use super::entrance::Entrance;
+use super::guard::Caller;
 use super::headers::check;
 use super::post::{Asked, Posted};
 use super::refusal::Refusal;
 use super::stream::Stream;
 use crate::client::{Client, Line, Run};
-use crate::desk::{Request, ended};
+use crate::desk::{Request, ended, is_shared};
+use crate::door::outgoing::Answered;
 use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unsupported_version};
 use crate::scope::Scope;
 
@@ -21,6 +23,7 @@ impl Entrance {
     pub(super) async fn answer_modern(
         self: &Arc<Self>,
         scope: Scope,
+        caller: Caller,
         posted: Posted<'_>,
         asked: Asked,
     ) -> Result<Response<Body>, Refusal> {
@@ -28,12 +31,12 @@ impl Entrance {
         let Posted {
             accepts, hold_back, ..
         } = posted;
-        let stream = Stream::passing();
+        let stream = Stream::passing(self.desk.budget.account(caller.into()));
         if !accepts.events {
             stream.close();
         }
         let stream = Arc::new(stream);
-        let client = Client::of_request(scope, &asked.meta);
+        let client = self.desk.admit(caller.into(), scope, &asked.meta);
         let run = client.running.begin(asked.id.clone());
         let run = run.map_err(|busy| Refusal::with(StatusCode::BAD_REQUEST, busy.into()))?;
         let work = self.work_alone(client, stream.clone(), run, asked);
@@ -73,7 +76,13 @@ impl Entrance {
                 () = entrance.draining(), if listens => Ok(ended(&id)),
             };
             drop(job);
-            Some(Answer::new(status(&result), id, result))
+            let status = status(&result);
+            let answered = Answered {
+                id,
+                result,
+                is_shared: is_shared(&method),
+            };
+            Some(Answer::new(status, answered))
         })
     }
 }

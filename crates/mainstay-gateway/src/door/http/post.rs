@@ -16,6 +16,7 @@ use super::body::{self, Body};
 use super::entrance::Entrance;
 use super::guard::Caller;
 use super::hold_back::HoldBack;
+use super::legacy::SESSION;
 use super::modern;
 use super::refusal::{Refusal, empty};
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, RequestMeta};
@@ -76,7 +77,8 @@ impl Entrance {
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(headers)?;
         let accepts = Accepts::of(headers)?;
-        let body = body::read(body, self.bounds.body, hold_back).await?;
+        let account = self.account(caller, headers.get(SESSION));
+        let body = body::read(body, self.bounds.body, hold_back, &account).await?;
         let named = Named::of(headers);
         let posted = Posted {
             headers,
@@ -93,7 +95,9 @@ impl Entrance {
             }
             Message::Notification { method, params } => {
                 if let Named::Modern(_) = named {
-                    self.desk.hear_stranger(&scope, &method, params.as_ref()).await;
+                    self.desk
+                        .hear_stranger(caller.into(), &scope, &method, params.as_ref())
+                        .await;
                 } else {
                     let session = self.session(&scope, caller, named, headers)?;
                     self.desk.hear(&session.client, &method, params.as_ref()).await;
@@ -128,8 +132,8 @@ impl Entrance {
     ) -> Result<Response<Body>, Refusal> {
         self.check_open()?;
         match posted.named {
-            Named::Modern(_) => self.answer_modern(scope, posted, asked).await,
-            _ if asked.meta.version.is_some() => self.answer_modern(scope, posted, asked).await,
+            Named::Modern(_) => self.answer_modern(scope, caller, posted, asked).await,
+            _ if asked.meta.version.is_some() => self.answer_modern(scope, caller, posted, asked).await,
             Named::Unknown(version) => Err(modern::unsupported(version)),
             Named::Nothing | Named::Legacy(_) => self.answer_legacy(scope, caller, posted, asked).await,
         }
@@ -146,7 +150,7 @@ impl Entrance {
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(&head.headers)?;
         let session = self.sse_session(session, caller)?;
-        let body = body::read(body, self.bounds.body, hold_back).await?;
+        let body = body::read(body, self.bounds.body, hold_back, &session.account).await?;
         match Message::read(&body) {
             Message::Request { id, method, params } => {
                 self.check_open().map_err(|refusal| refusal.of_request(&id))?;

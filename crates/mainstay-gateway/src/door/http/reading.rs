@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::peers::Exchange;
 use super::stream::{Place, Stream, Taken};
+use crate::door::outgoing::Outgoing;
 
 /// How long a stream is silent before the client is told that it is still there: shorter than any proxy's patience.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -30,6 +32,8 @@ pub(super) struct Reading {
     silence: Pin<Box<Sleep>>,
     /// What lives as long as the client stays.
     _while_read: Box<dyn Send>,
+    /// The connection is in use while the client stays.
+    exchange: Option<Exchange>,
 }
 
 impl Reading {
@@ -40,7 +44,13 @@ impl Reading {
             pieces: VecDeque::new(),
             silence: Box::pin(sleep(SILENCE)),
             _while_read: while_read,
+            exchange: None,
         }
+    }
+
+    /// Keeps the connection in use as long as the client stays.
+    pub(super) fn keep_while_read(&mut self, exchange: Exchange) {
+        self.exchange = Some(exchange);
     }
 
     /// Begins with a comment, so that the client sees the stream open.
@@ -91,17 +101,19 @@ impl Reading {
     }
 
     /// The first piece of an event; the others wait. A message is one line, so its event is too.
-    fn frame(&mut self, number: u64, message: Bytes) -> Bytes {
+    fn frame(&mut self, number: u64, message: Outgoing) -> Bytes {
         let mut frame = BytesMut::with_capacity(48 + if message.len() <= SMALL { message.len() } else { 0 });
         if self.stream.resumes() {
             frame.extend_from_slice(format!("id: {}\n", self.stream.name(number)).as_bytes());
         }
         frame.extend_from_slice(b"data: ");
         if message.len() <= SMALL {
-            frame.extend_from_slice(&message);
+            for piece in message.pieces() {
+                frame.extend_from_slice(piece);
+            }
             frame.extend_from_slice(b"\n\n");
         } else {
-            self.pieces.push_back(message);
+            self.pieces.extend(message.pieces().iter().cloned());
             self.pieces.push_back(Bytes::from_static(b"\n\n"));
         }
         frame.freeze()

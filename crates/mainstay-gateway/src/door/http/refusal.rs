@@ -8,6 +8,7 @@ use mainstay::message::{self, RawJson, RpcError};
 
 use super::access::Why;
 use super::body::Body;
+use crate::budget::Spent;
 use crate::protocol::NoId;
 
 /// Boxed, as it is the rare side of many results.
@@ -87,6 +88,19 @@ impl Refusal {
         }
         response.extensions_mut().insert(why);
         response
+    }
+}
+
+/// When a client may find room again for what did not fit.
+const ROOM_AGAIN: Duration = Duration::from_secs(5);
+
+impl From<Spent> for Refusal {
+    fn from(spent: Spent) -> Self {
+        let status = match spent {
+            Spent::Share { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Spent::All { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::with(status, spent.into()).retry_after(ROOM_AGAIN)
     }
 }
 

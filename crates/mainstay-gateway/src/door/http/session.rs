@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::guard::Caller;
 use super::stream::{STANDING, Stream};
+use crate::budget::Account;
 use crate::client::Client;
 
 /// Streams of requests that a session keeps for a client that lost them; with one more the oldest is forgotten.
@@ -23,10 +24,14 @@ pub(super) struct Session {
     pub(super) way: Way,
     pub(super) caller: Caller,
     pub(super) client: Arc<Client>,
+    /// What is held for it.
+    pub(super) account: Account,
     /// For what belongs to no request.
     pub(super) standing: Arc<Stream>,
     kept: Mutex<VecDeque<Arc<Stream>>>,
     last_stream: AtomicU64,
+    /// Its client has named it in a request since it was opened.
+    was_used: AtomicBool,
     usage: Mutex<Usage>,
 }
 
@@ -48,10 +53,16 @@ pub(super) enum Way {
 }
 
 impl Session {
-    pub(super) fn new(id: String, way: Way, caller: Caller, client: Arc<Client>) -> Arc<Self> {
+    pub(super) fn new(
+        id: String,
+        way: Way,
+        caller: Caller,
+        client: Arc<Client>,
+        account: Account,
+    ) -> Arc<Self> {
         let standing = match way {
-            Way::Streamable => Stream::standing(),
-            Way::Sse => Stream::passing(),
+            Way::Streamable => Stream::standing(account.clone()),
+            Way::Sse => Stream::passing(account.clone()),
         };
         let standing = Arc::new(standing);
         client.stand_by(Some(standing.clone()));
@@ -60,9 +71,11 @@ impl Session {
             way,
             caller,
             client,
+            account,
             standing,
             kept: Mutex::default(),
             last_stream: AtomicU64::new(STANDING),
+            was_used: AtomicBool::new(false),
             usage: Mutex::new(Usage {
                 uses: 0,
                 ended_at: Instant::now(),
@@ -93,6 +106,22 @@ impl Session {
         kept.iter().find(|stream| stream.number() == number).cloned()
     }
 
+    /// The streams that are kept though nobody reads them: since when they have ended, and how many bytes they have.
+    pub(super) fn left_behind(&self) -> Vec<(Instant, usize, u64)> {
+        let kept = self.kept();
+        kept.iter()
+            .filter_map(|stream| {
+                let (since, bytes) = stream.left_behind()?;
+                Some((since, bytes, stream.number()))
+            })
+            .collect()
+    }
+
+    /// Forgets the stream of this number.
+    pub(super) fn forget(&self, number: u64) {
+        self.kept().retain(|stream| stream.number() != number);
+    }
+
     /// Forgets streams that ended long ago.
     pub(super) fn forget_old(&self, now: Instant) {
         let is_young = |stream: &Arc<Stream>| {
@@ -100,6 +129,16 @@ impl Session {
             closed.is_none_or(|closed| now.duration_since(closed) < KEPT_FOR)
         };
         self.kept().retain(is_young);
+    }
+
+    /// Notes that its client has named it in a request.
+    pub(super) fn note_use(&self) {
+        self.was_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its client has used it since it was opened.
+    pub(super) fn was_used(&self) -> bool {
+        self.was_used.load(Ordering::Relaxed)
     }
 
     /// Since when nobody uses it; `None` when it is in use.

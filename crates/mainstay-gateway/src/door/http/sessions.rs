@@ -16,7 +16,9 @@ use super::options::Bounds;
 use super::refusal::Refusal;
 use super::seldom::Seldom;
 use super::session::{InUse, Session, Way};
+use crate::budget::Account;
 use crate::desk::Desk;
+use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
@@ -27,7 +29,11 @@ const ID: usize = 24;
 const RETRY: Duration = Duration::from_secs(30);
 
 /// Idle sessions that are looked up at once, when one must give way: the next ones then cost no look at all of them.
-const CANDIDATES: usize = 64;
+const CANDIDATES: usize = 16;
+
+/// More sessions than this that were opened and never used are no clients that begin at the same time. One of them gives way
+/// before a session that was ever used, however long that one is idle.
+const CROWD: usize = 64;
 
 pub(super) struct Sessions {
     desk: Arc<Desk>,
@@ -54,8 +60,8 @@ struct OfCaller {
     idle: Idle,
 }
 
-/// Idle sessions and since when they are, the longest first. Sessions only become idle later than these are, so as long as
-/// one of these is as idle as it was, none is longer.
+/// Idle sessions and since when they are, the first to give way first. Sessions only become idle later than these are, so as
+/// long as one of these is as idle as it was, none is longer.
 #[derive(Default)]
 struct Idle(VecDeque<(Instant, String)>);
 
@@ -93,7 +99,9 @@ impl Sessions {
             }
         }
         table.of_caller.entry(caller).or_default().count += 1;
-        let session = Session::new(id.clone(), way, caller, self.desk.welcome(scope, Some(caller)));
+        let client = self.desk.welcome(scope, Some(caller));
+        let account = self.desk.budget.account(client.principal);
+        let session = Session::new(id.clone(), way, caller, client, account);
         // In use before anybody else could make it give way.
         let in_use = InUse::new(session.clone());
         table.sessions.insert(id, session);
@@ -133,7 +141,41 @@ impl Sessions {
         let table = self.table();
         let session = table.sessions.get(id)?;
         let is_theirs = session.way == way && session.caller.may_use(caller);
-        is_theirs.then(|| InUse::new(session.clone()))
+        is_theirs.then(|| {
+            session.note_use();
+            InUse::new(session.clone())
+        })
+    }
+
+    /// What is held for the session of this id, if this caller opened it.
+    pub(super) fn account(&self, id: &str, caller: Caller) -> Option<Account> {
+        let table = self.table();
+        let session = table.sessions.get(id)?;
+        session.caller.may_use(caller).then(|| session.account.clone())
+    }
+
+    /// Forgets answers that nobody has come back for, the oldest first: of this principal, or of any, until so many bytes are
+    /// free.
+    pub(super) fn forget_left_behind(&self, of: Option<Principal>, bytes: usize) {
+        let sessions: Vec<_> = self.table().sessions.values().cloned().collect();
+        let sessions = sessions
+            .iter()
+            .filter(|session| of.is_none_or(|of| of == session.client.principal));
+        let mut left: Vec<_> = sessions
+            .flat_map(|session| {
+                let left = session.left_behind().into_iter();
+                left.map(move |(since, bytes, number)| (since, bytes, number, session))
+            })
+            .collect();
+        left.sort_unstable_by_key(|(since, ..)| *since);
+        let mut free = 0;
+        for (_, of_stream, number, session) in left {
+            if free >= bytes {
+                return;
+            }
+            session.forget(number);
+            free += of_stream;
+        }
     }
 
     /// Ends a session, and whatever runs for it.
@@ -235,6 +277,10 @@ impl Idle {
         let mut idle: Vec<_> = counted
             .filter_map(|session| Some((session.idle_since()?, session)))
             .collect();
+        let unused = idle.iter().filter(|(_, session)| !session.was_used()).count();
+        if unused > CROWD {
+            idle.retain(|(_, session)| !session.was_used());
+        }
         let few = CANDIDATES.min(idle.len());
         if few > 0 {
             idle.select_nth_unstable_by_key(few - 1, |(since, _)| *since);

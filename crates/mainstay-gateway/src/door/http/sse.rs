@@ -56,7 +56,7 @@ impl Entrance {
         let work = self.work(session, stream.clone(), run, asked);
         tokio::spawn(async move {
             if let Some(answer) = work.await {
-                stream.send(answer.line());
+                stream.answer(answer.outgoing(stream.account()));
             }
         });
     }
@@ -71,7 +71,7 @@ impl Entrance {
         if let Some(work) = self.take_batch(&session, &stream, messages).await? {
             tokio::spawn(async move {
                 if let Some(answer) = work.await {
-                    stream.send(answer.line());
+                    stream.answer(answer.outgoing(stream.account()));
                 }
                 drop(session);
             });

@@ -14,7 +14,9 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use crate::budget::Account;
 use crate::client::Line;
+use crate::door::outgoing::Outgoing;
 
 /// Messages in a log, read or not. A client that is so far behind does not read.
 const MAX_EVENTS: usize = 1024;
@@ -41,6 +43,8 @@ const MISSED_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Stream {
     number: u64,
     kind: Kind,
+    /// What it keeps is held for its client.
+    account: Account,
     log: Mutex<Log>,
     /// Tells that the reader came or went.
     readership: Notify,
@@ -69,7 +73,7 @@ enum Kind {
 }
 
 struct Log {
-    events: VecDeque<Bytes>,
+    events: VecDeque<Outgoing>,
     bytes: usize,
     /// The number of the first event that is there; the first of all is 1.
     first: u64,
@@ -92,7 +96,7 @@ pub(super) struct Place {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The event of this number.
-    Event(u64, Bytes),
+    Event(u64, Outgoing),
     /// There is no more, or somebody else reads now.
     End,
     /// The reader was too slow: what it should get next is not there any more.
@@ -101,24 +105,25 @@ pub(super) enum Taken {
 
 impl Stream {
     /// A stream that can be read once.
-    pub(super) fn passing() -> Self {
-        Self::new(STANDING, Kind::Passing)
+    pub(super) fn passing(account: Account) -> Self {
+        Self::new(STANDING, Kind::Passing, account)
     }
 
     /// A stream that can be taken up again.
-    pub(super) fn kept(number: u64) -> Self {
-        Self::new(number, Kind::Kept)
+    pub(super) fn kept(number: u64, account: Account) -> Self {
+        Self::new(number, Kind::Kept, account)
     }
 
     /// The stream of a session for what belongs to no request.
-    pub(super) fn standing() -> Self {
-        Self::new(STANDING, Kind::Standing)
+    pub(super) fn standing(account: Account) -> Self {
+        Self::new(STANDING, Kind::Standing, account)
     }
 
-    fn new(number: u64, kind: Kind) -> Self {
+    fn new(number: u64, kind: Kind, account: Account) -> Self {
         Self {
             number,
             kind,
+            account,
             log: Mutex::new(Log {
                 events: VecDeque::new(),
                 bytes: 0,
@@ -135,6 +140,16 @@ impl Stream {
 
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// For whom its bytes are held.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Puts an answer on its way.
+    pub(super) fn answer(&self, answer: Outgoing) {
+        self.put(answer);
     }
 
     /// Whether a client may come back for what it missed.
@@ -175,6 +190,31 @@ impl Stream {
     /// Since when nothing more comes.
     pub(super) fn closed_at(&self) -> Option<Instant> {
         self.log().closed
+    }
+
+    /// Since when nothing more comes and nobody reads what is there, and how many bytes that is.
+    pub(super) fn left_behind(&self) -> Option<(Instant, usize)> {
+        let log = self.log();
+        match log.reader {
+            Reader::Awaited | Reader::Reads => None,
+            Reader::LeftAt(_) | Reader::Gone => Some((log.closed?, log.bytes)),
+        }
+    }
+
+    /// Puts a message in; `false` when nobody can get it.
+    fn put(&self, message: Outgoing) -> bool {
+        let mut log = self.log();
+        if !self.takes(&log) {
+            return false;
+        }
+        log.put(message);
+        true
+    }
+
+    /// Whether somebody may get what is put in.
+    fn takes(&self, log: &Log) -> bool {
+        let unheard = self.kind == Kind::Standing && log.readers == 0;
+        log.closed.is_none() && !unheard
     }
 
     /// Reads from here on, after the event of this number or after all that was read; whoever read before reads no more.
@@ -266,13 +306,12 @@ impl Place {
 
 impl Line for Stream {
     fn send(&self, message: Bytes) -> bool {
-        let mut log = self.log();
-        let unheard = self.kind == Kind::Standing && log.readers == 0;
-        if log.closed.is_some() || unheard {
+        if !self.takes(&self.log()) {
             return false;
         }
-        log.put(message);
-        true
+        // Senders may hold locks: nothing else is given up for this.
+        let charged = self.account.charge_if_room(message);
+        charged.is_ok_and(|message| self.put(message.into()))
     }
 
     fn offer(&self, message: Bytes) -> bool {
@@ -301,7 +340,7 @@ impl Line for Stream {
 }
 
 impl Log {
-    fn put(&mut self, event: Bytes) {
+    fn put(&mut self, event: Outgoing) {
         while self.events.len() >= MAX_EVENTS || self.bytes > MAX_BYTES {
             self.forget_first();
         }

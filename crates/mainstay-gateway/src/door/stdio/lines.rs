@@ -89,7 +89,12 @@ pub(super) async fn write(output: impl AsyncWrite + Unpin, mut queued: mpsc::Rec
     while let Some(message) = queued.recv().await {
         let mut next = Some(message);
         while let Some(message) = next {
-            if output.write_all(&message.message).await.is_err() || output.write_all(b"\n").await.is_err() {
+            for piece in message.message.pieces() {
+                if output.write_all(piece).await.is_err() {
+                    return;
+                }
+            }
+            if output.write_all(b"\n").await.is_err() {
                 return;
             }
             next = queued.try_recv().ok();

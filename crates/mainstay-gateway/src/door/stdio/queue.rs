@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use crate::budget::Account;
 use crate::client::Line;
+use crate::door::outgoing::Outgoing;
 
 /// Messages that wait for a client to read.
 const QUEUE: usize = 1024;
@@ -18,7 +20,7 @@ const MOST_KILOBYTES: u32 = 4 * 1024;
 
 /// A message that waits. What can be missed has taken room for itself, which is free again when it is written.
 pub(super) struct Queued {
-    pub(super) message: Bytes,
+    pub(super) message: Outgoing,
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -27,6 +29,8 @@ pub(super) struct Queue {
     messages: mpsc::Sender<Queued>,
     /// In kilobytes.
     spare: Arc<Semaphore>,
+    /// What waits is held for the client.
+    account: Account,
 }
 
 /// A queue, and what comes out of it.
@@ -35,15 +39,22 @@ pub(super) fn queue() -> (mpsc::Sender<Queued>, mpsc::Receiver<Queued>) {
 }
 
 impl Queue {
-    pub(super) fn new(messages: mpsc::Sender<Queued>) -> Self {
+    pub(super) fn new(messages: mpsc::Sender<Queued>, account: Account) -> Self {
         let spare = Arc::new(Semaphore::new(MOST_KILOBYTES as usize));
-        Self { messages, spare }
+        Self {
+            messages,
+            spare,
+            account,
+        }
     }
 }
 
 impl Line for Queue {
     fn send(&self, message: Bytes) -> bool {
-        self.messages.try_send(message.into()).is_ok()
+        let Ok(message) = self.account.charge_if_room(message) else {
+            return false;
+        };
+        self.messages.try_send(Outgoing::from(message).into()).is_ok()
     }
 
     fn offer(&self, message: Bytes) -> bool {
@@ -53,15 +64,15 @@ impl Line for Queue {
             return false;
         };
         let queued = Queued {
-            message,
+            message: message.into(),
             _room: Some(room),
         };
         self.messages.try_send(queued).is_ok()
     }
 }
 
-impl From<Bytes> for Queued {
-    fn from(message: Bytes) -> Self {
+impl From<Outgoing> for Queued {
+    fn from(message: Outgoing) -> Self {
         Self { message, _room: None }
     }
 }
@@ -69,6 +80,12 @@ impl From<Bytes> for Queued {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
+    use crate::principal::Principal;
+
+    fn account() -> Account {
+        Arc::new(Budget::default()).account(Principal::Session(1))
+    }
 
     fn message(length: usize) -> Bytes {
         vec![b'x'; length].into()
@@ -77,7 +94,7 @@ mod tests {
     #[tokio::test]
     async fn what_can_be_missed_takes_half_of_the_queue_and_gives_it_back() {
         let (messages, mut queued) = queue();
-        let line = Queue::new(messages);
+        let line = Queue::new(messages, account());
         let taken = (0..QUEUE).take_while(|_| line.offer(message(1))).count();
         assert_eq!(taken, MOST_SPARE as usize);
         let taken = (0..QUEUE).take_while(|_| line.send(message(1))).count();
@@ -89,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn what_can_be_missed_is_bounded_in_bytes_but_for_one_message() {
         let (messages, mut queued) = queue();
-        let line = Queue::new(messages);
+        let line = Queue::new(messages, account());
         let whole = 1024 * MOST_KILOBYTES as usize;
         assert!(line.offer(message(2 * whole)));
         assert!(!line.offer(message(1)));

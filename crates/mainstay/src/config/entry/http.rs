@@ -169,18 +169,19 @@ fn from_variable(
         return Some(value);
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let fault = if name.is_empty() || !name.chars().all(is_name) || name.len() > MAX_NAME_SHOWN {
-        Fault::new(
+    if name.is_empty() || !name.chars().all(is_name) || name.len() > MAX_NAME_SHOWN {
+        let fault = Fault::new(
             "not a name of a variable that is set",
             format!(r#"write the name of the variable that holds {what}, such as "GITHUB_TOKEN""#),
-        )
+        );
+        field.error(report, fault);
     } else {
-        Fault::new(
+        let fault = Fault::new(
             format!("the variable {name} is not set, or empty"),
             format!("set it to {what}, or remove the key"),
-        )
-    };
-    field.error(report, fault);
+        );
+        field.lack(report, fault);
+    }
     None
 }
 

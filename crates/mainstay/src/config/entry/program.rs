@@ -178,7 +178,7 @@ fn env_file(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Ve
                 format!("the file of variables {shown} {reason}"),
                 "create it with a line NAME=value for each, or remove the key",
             );
-            field.error(report, fault);
+            field.lack(report, fault);
             return Vec::new();
         }
     };
@@ -222,7 +222,7 @@ fn secrets(fields: &Fields<'_>, program: &Program<'_>, scope: &Scope<'_>, report
                 format!("Goose keeps the value of {name} in its own store, and it is not set here"),
                 "set it in the environment of Mainstay",
             );
-            item.error(report, fault);
+            item.lack(report, fault);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{refused, warned};
-use crate::config::{ServerConfig, ToolView};
+use super::{assert_said, one, refused, warned};
+use crate::config::{ServerConfig, Severity, Target, ToolView};
 
 #[test]
 fn an_unknown_key_is_a_warning_that_names_the_nearest_known_one() {
@@ -16,6 +16,59 @@ fn an_unknown_key_is_a_warning_that_names_the_nearest_known_one() {
             r#"3:61: mcpServers.s.headersHelper: this key of other programs is ignored; write the headers in "headers", with variables: ${NAME}"#,
         ],
     );
+}
+
+#[test]
+fn a_disabled_server_needs_no_values() {
+    let body = r#""command": "x", "args": ["--a=${NOPE}"], "env": { "A": "${NOPE}" }"#;
+    let said = "the variable NOPE is not set";
+    let mend = "set it, or give it a default: ${NOPE:-default}";
+    refused(
+        body,
+        &[
+            &format!("3:33: mcpServers.s.args[0]: {said}; {mend}"),
+            &format!("3:59: mcpServers.s.env.A: {said}; {mend}"),
+        ],
+    );
+    for off in [r#""disabled": true"#, r#""enabled": false"#] {
+        let configuration = one(&format!("{body}, {off}"));
+        let only = "which matters only when the server is enabled";
+        assert_said(
+            &configuration,
+            &[
+                &format!("3:33: mcpServers.s.args[0]: {said}, {only}; {mend}"),
+                &format!("3:59: mcpServers.s.env.A: {said}, {only}; {mend}"),
+            ],
+        );
+        assert!(
+            configuration
+                .problems
+                .iter()
+                .all(|problem| problem.severity == Severity::Note)
+        );
+        assert!(configuration.refused.is_empty());
+        assert!(!configuration.servers[0].enabled());
+    }
+    // A mistake in what is written is one, whether the server runs or not.
+    refused(
+        r#""command": "x", "disabled": true, "args": ["${"]"#,
+        &["3:47: mcpServers.s.args[0]: `${` without its `}`; close it, or write `$${` for a plain `${`"],
+    );
+}
+
+#[tokio::test]
+async fn a_disabled_server_without_its_values_is_not_started_when_it_is_enabled() {
+    let configuration = one(r#""command": "${NOPE}", "disabled": true"#);
+    let Target::Custom(custom) = configuration.servers[0].target() else {
+        panic!("nothing that could be started");
+    };
+    let error = custom
+        .connector()
+        .connect()
+        .await
+        .err()
+        .expect("nothing to connect to");
+    assert_eq!(error.to_string(), "the variable NOPE is not set");
 }
 
 #[test]

@@ -113,7 +113,7 @@ const CASES: &[Case] = &[
             "old: old-server off",
         ],
         said: &[
-            "warning 9:74: mcpServers.python.env.OTHER: `$UNSET_NAME` is passed on as it is, since no such variable is set; set the variable",
+            "warning 9:74: mcpServers.python.env.OTHER: the variable UNSET_NAME is not set, so `$UNSET_NAME` is passed on as it is; set it",
             "note 21:5: mcpServers.old: disabled, since mcp.excluded names it",
         ],
     },

@@ -1,7 +1,7 @@
 //! What must not be seen is not seen.
 
 use super::{read, rendered};
-use crate::config::{Secret, ServerConfig};
+use crate::config::{Secret, ServerConfig, Target};
 
 const SECRET: &str = "hunter2";
 
@@ -53,6 +53,34 @@ fn a_server_built_in_rust_hides_its_secrets_as_well() {
         .unwrap_err();
     let shown = format!("{invalid:?} {invalid}");
     assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[test]
+fn a_secret_that_is_written_into_an_argument_is_hidden_and_warned_of() {
+    let configuration = read(
+        r#"{ "mcpServers": { "files": {
+          "command": "docker", "args": ["run", "-e", "TOKEN=hunter2", "image", "--api-key=hunter2", "--mode=plain"]
+        } } }"#,
+    );
+    let shown = format!("{configuration:?} {:?}", rendered(&configuration));
+    assert!(
+        !shown.contains(SECRET) && shown.contains("--mode=plain"),
+        "{shown}"
+    );
+    let said = "this argument holds a secret in plain text; put the secret into a variable, and write ${NAME} in its place";
+    for key in ["mcpServers.files.args[2]", "mcpServers.files.args[4]"] {
+        assert!(
+            rendered(&configuration)
+                .iter()
+                .any(|problem| problem.ends_with(&format!("{key}: {said}"))),
+            "{:?}",
+            rendered(&configuration)
+        );
+    }
+    let Target::Stdio(program) = configuration.servers[0].target() else {
+        panic!("a program");
+    };
+    assert_eq!(program.args()[4].value(), "--api-key=hunter2");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use mainstay::Fleet;
+use mainstay::message::RawJson;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
@@ -11,9 +12,12 @@ use super::super::guard::Caller;
 use super::super::hold_back::HOLD_BACK;
 use super::super::session::Way;
 use super::*;
-use crate::client::Client;
+use crate::budget::{Budget, Limits, MIB};
+use crate::client::{Client, Line};
+use crate::desk::tasks::Tasks;
 use crate::introduction::Said;
 use crate::isolation::{Bounds, Isolated};
+use crate::principal::Principal;
 use crate::scope::Scope;
 
 const BOTH: Accepts = Accepts {
@@ -21,11 +25,21 @@ const BOTH: Accepts = Accepts {
     events: true,
 };
 
+fn account() -> Account {
+    Arc::new(Budget::default()).account(Principal::Session(1))
+}
+
 fn session() -> InUse {
     let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), Bounds::default()));
-    let client = Client::of_session(Scope::Union, &none_isolated, None);
+    let client = Client::of_session(Scope::Union, &none_isolated, &Tasks::new(false), None);
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    InUse::new(Session::new("id".to_owned(), Way::Streamable, caller, client))
+    InUse::new(Session::new(
+        "id".to_owned(),
+        Way::Streamable,
+        caller,
+        client,
+        account(),
+    ))
 }
 
 fn legacy(session: &InUse, primes: bool) -> Asker {
@@ -37,7 +51,16 @@ fn legacy(session: &InUse, primes: bool) -> Asker {
 
 fn answered(text: &'static str) -> Option<Answer> {
     let result = RawJson::from_text(text).map_err(|_| unreachable!("it is JSON"));
-    Some(Answer::new(StatusCode::OK, RawJson::from(1), result))
+    Some(answer_of(result))
+}
+
+fn answer_of(result: Result<RawJson, RpcError>) -> Answer {
+    let answered = Answered {
+        id: RawJson::from(1),
+        result,
+        is_shared: false,
+    };
+    Answer::new(StatusCode::OK, answered)
 }
 
 fn hold_back() -> HoldBack {
@@ -138,7 +161,7 @@ async fn the_work_of_a_session_goes_on_without_its_client_and_a_lone_request_doe
 
 #[tokio::test]
 async fn a_stream_that_its_modern_client_leaves_ends_the_work() {
-    let stream = Arc::new(Stream::passing());
+    let stream = Arc::new(Stream::passing(account()));
     stream.send(Bytes::from_static(b"{}"));
     let (told, ended) = oneshot::channel::<()>();
     let work = Box::pin(async move {
@@ -156,7 +179,7 @@ async fn a_stream_that_its_modern_client_leaves_ends_the_work() {
 #[tokio::test]
 async fn a_large_message_is_framed_without_a_copy() {
     let large = Bytes::from(vec![b'x'; 1 << 20]);
-    let stream = Arc::new(Stream::passing());
+    let stream = Arc::new(Stream::passing(account()));
     stream.send(large.clone());
     stream.close();
     let place = stream.open(None);
@@ -170,10 +193,10 @@ async fn a_large_message_is_framed_without_a_copy() {
 #[tokio::test]
 async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
     let result = RawJson::from_value(&"x".repeat(1 << 20)).unwrap();
-    let answer = Answer::new(StatusCode::OK, RawJson::from(1), Ok(result.clone()));
-    let mut response = answer.response();
+    let answer = answer_of(Ok(result.clone()));
+    let mut response = answer.response(&account());
     let length = hyper::body::Body::size_hint(response.body()).exact();
-    assert_eq!(length, Some(answer.line().len() as u64));
+    assert_eq!(length, Some(answer.line(&account()).len() as u64));
     assert_eq!(piece(&mut response).await, r#"{"jsonrpc":"2.0","id":1,"result":"#);
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap().as_ptr(), result.as_bytes().as_ptr());
@@ -195,7 +218,9 @@ fn asking(
     let (client, line): (_, Arc<dyn Line>) = (session.client.clone(), stream.clone());
     let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
     let said = RawJson::from_text(said).unwrap();
-    client.introduce(&Said::of_initialize(Some(&said)).unwrap());
+    let account = account();
+    let said = Said::of_initialize(Some(&said)).unwrap();
+    client.introduce(&said, account.hold(said.bytes()).unwrap());
     let work = Box::pin(async move {
         let _reachable = client.reachable(&line);
         going.await.unwrap();
@@ -297,4 +322,36 @@ async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
             assert_eq!(left.elapsed().as_secs(), 60);
         }
     }
+}
+
+/// A large answer, as a result.
+fn large(bytes: usize) -> Result<RawJson, RpcError> {
+    RawJson::from_value(&"x".repeat(bytes)).map_err(|_| unreachable!("it is JSON"))
+}
+
+#[tokio::test]
+async fn a_large_answer_is_held_until_its_last_byte_is_sent_and_another_is_refused_meanwhile() {
+    let limits = Limits {
+        all: 8 * MIB,
+        share: Some(2 * MIB),
+    };
+    let budget = Arc::new(Budget::new(limits));
+    let account = budget.account(Principal::Session(1));
+    let answer = answer_of(large(MIB + MIB / 2));
+    let mut response = answer.response(&account);
+    assert_eq!(response.status(), StatusCode::OK);
+    let refused = answer.response(&account);
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.headers().contains_key(header::RETRY_AFTER));
+    piece(&mut response).await;
+    let payload = response.body_mut().frame().await.unwrap().unwrap();
+    drop(response);
+    assert_eq!(
+        answer.response(&account).status(),
+        StatusCode::TOO_MANY_REQUESTS,
+        "the connection has yet to send it"
+    );
+    drop(payload);
+    assert_eq!(answer.response(&account).status(), StatusCode::OK);
+    assert_eq!(budget.held(), 0);
 }

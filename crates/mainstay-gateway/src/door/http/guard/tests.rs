@@ -55,10 +55,11 @@ fn the_addresses_of_one_network_are_one_caller() {
 #[test]
 fn what_a_token_opened_is_for_that_token_alone() {
     let peer = Caller::from_peer("10.0.0.1".parse().unwrap());
-    assert!(Caller::Token(1).may_use(Caller::Token(1)));
-    assert!(!Caller::Token(1).may_use(Caller::Token(0)));
-    assert!(!Caller::Token(1).may_use(peer));
-    assert!(!peer.may_use(Caller::Token(1)));
+    let token = |token| Caller::Token(TokenDigest::of(token));
+    assert!(token("a").may_use(token("a")));
+    assert!(!token("a").may_use(token("b")));
+    assert!(!token("a").may_use(peer));
+    assert!(!peer.may_use(token("a")));
 }
 
 #[test]

@@ -8,12 +8,14 @@ use hyper::Request;
 use hyper::header::{self, HeaderValue};
 use mainstay::Fleet;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
 
 use super::talk;
 use crate::Gateway;
 use crate::door::http::entrance::Entrance;
 use crate::door::http::guard::Guard;
 use crate::door::http::options::HttpDoor;
+use crate::door::http::peers::Presence;
 use crate::fuzzing::in_paused_time;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -30,7 +32,8 @@ pub fn http(input: &[u8]) {
         let (mut client, server) = tokio::io::duplex(ROOM);
         client.write_all(&input).await.expect("there is room");
         client.shutdown().await.expect("memory can be closed");
-        talk(entrance, server, HERE).await;
+        let presence = Arc::new(Presence::new(Instant::now()));
+        talk(entrance, server, HERE, &presence).await;
         let mut read = Vec::new();
         client.read_to_end(&mut read).await.expect("memory can be read");
         read

@@ -1,13 +1,21 @@
+use std::sync::Arc;
 use std::task::Waker;
 
 use super::*;
+use crate::budget::{Budget, Limits};
+use crate::principal::Principal;
+
+fn account() -> Account {
+    Arc::new(Budget::default()).account(Principal::Session(1))
+}
 
 fn taken(stream: &Stream, place: &mut Place) -> Poll<Taken> {
     stream.poll_take(place, &Context::from_waker(Waker::noop()))
 }
 
 fn event(number: u64, text: &'static str) -> Poll<Taken> {
-    Poll::Ready(Taken::Event(number, Bytes::from_static(text.as_bytes())))
+    let line = Bytes::from_static(text.as_bytes());
+    Poll::Ready(Taken::Event(number, line.into()))
 }
 
 fn put(stream: &Stream, text: &'static str) -> bool {
@@ -16,7 +24,7 @@ fn put(stream: &Stream, text: &'static str) -> bool {
 
 #[test]
 fn a_reader_gets_all_in_order_and_then_the_end() {
-    let stream = Stream::kept(3);
+    let stream = Stream::kept(3, account());
     assert!(put(&stream, "a"));
     let mut place = stream.open(None);
     assert_eq!(taken(&stream, &mut place), event(1, "a"));
@@ -30,7 +38,7 @@ fn a_reader_gets_all_in_order_and_then_the_end() {
 
 #[test]
 fn a_kept_stream_is_taken_up_after_any_event_and_read_by_the_latest() {
-    let stream = Stream::kept(3);
+    let stream = Stream::kept(3, account());
     for text in ["a", "b", "c"] {
         put(&stream, text);
     }
@@ -48,7 +56,7 @@ fn a_kept_stream_is_taken_up_after_any_event_and_read_by_the_latest() {
 
 #[test]
 fn whoever_says_to_have_read_what_never_was_reads_what_comes() {
-    let stream = Stream::kept(1);
+    let stream = Stream::kept(1, account());
     put(&stream, "a");
     let mut place = stream.open(Some(u64::MAX));
     assert_eq!(taken(&stream, &mut place), event(1, "a"));
@@ -58,7 +66,7 @@ fn whoever_says_to_have_read_what_never_was_reads_what_comes() {
 
 #[test]
 fn a_reader_that_falls_behind_what_is_kept_has_lost_the_stream() {
-    let stream = Stream::kept(1);
+    let stream = Stream::kept(1, account());
     let mut place = stream.open(None);
     for _ in 0..=MAX_EVENTS {
         put(&stream, "a");
@@ -70,7 +78,7 @@ fn a_reader_that_falls_behind_what_is_kept_has_lost_the_stream() {
 
 #[test]
 fn what_can_be_missed_drives_nothing_out() {
-    let stream = Stream::kept(1);
+    let stream = Stream::kept(1, account());
     put(&stream, "a");
     let offered = (0..MAX_EVENTS).take_while(|_| stream.offer(Bytes::from_static(b"log")));
     assert_eq!(offered.count(), SPARE.0 - 1);
@@ -78,43 +86,49 @@ fn what_can_be_missed_drives_nothing_out() {
     assert!(put(&stream, "b"), "there is room for what counts");
     assert_eq!(taken(&stream, &mut place), event(1, "a"));
 
-    let stream = Stream::kept(1);
+    let stream = Stream::kept(1, account());
     assert!(stream.offer(Bytes::from(vec![b'x'; SPARE.1])), "one may be large");
     assert!(!stream.offer(Bytes::from_static(b"log")));
     assert!(
-        !Stream::standing().offer(Bytes::from_static(b"log")),
+        !Stream::standing(account()).offer(Bytes::from_static(b"log")),
         "nobody reads"
     );
 }
 
 #[test]
 fn a_log_is_bounded_in_bytes_but_keeps_the_latest() {
-    let stream = Stream::kept(1);
+    let stream = Stream::kept(1, account());
     let large = Bytes::from(vec![b'x'; MAX_BYTES + 1]);
     put(&stream, "a");
     stream.send(large.clone());
     stream.send(large.clone());
     let mut place = stream.open(Some(0));
-    assert_eq!(taken(&stream, &mut place), Poll::Ready(Taken::Event(3, large)));
+    assert_eq!(
+        taken(&stream, &mut place),
+        Poll::Ready(Taken::Event(3, large.into()))
+    );
     assert!(stream.is_empty(), "too large to be kept once it is read");
 }
 
 #[test]
 fn a_large_answer_does_not_cost_its_reader_what_came_before_it() {
-    let stream = Stream::passing();
+    let stream = Stream::passing(account());
     let mut place = stream.open(None);
     let large = Bytes::from(vec![b'x'; MAX_BYTES + 1]);
     assert!(stream.offer(Bytes::from_static(b"progress")));
     stream.send(large.clone());
     stream.close();
     assert_eq!(taken(&stream, &mut place), event(1, "progress"));
-    assert_eq!(taken(&stream, &mut place), Poll::Ready(Taken::Event(2, large)));
+    assert_eq!(
+        taken(&stream, &mut place),
+        Poll::Ready(Taken::Event(2, large.into()))
+    );
     assert_eq!(taken(&stream, &mut place), Poll::Ready(Taken::End));
 }
 
 #[test]
 fn a_passing_stream_forgets_what_is_read() {
-    let stream = Stream::passing();
+    let stream = Stream::passing(account());
     put(&stream, "a");
     let mut place = stream.open(None);
     assert_eq!(taken(&stream, &mut place), event(1, "a"));
@@ -124,7 +138,7 @@ fn a_passing_stream_forgets_what_is_read() {
 
 #[test]
 fn a_standing_stream_takes_nothing_before_somebody_reads_and_keeps_what_is_missed() {
-    let stream = Stream::standing();
+    let stream = Stream::standing(account());
     assert!(!put(&stream, "a"));
     let mut place = stream.open(None);
     assert!(put(&stream, "b"));
@@ -132,4 +146,26 @@ fn a_standing_stream_takes_nothing_before_somebody_reads_and_keeps_what_is_misse
     assert!(put(&stream, "c"));
     let mut later = stream.open(None);
     assert_eq!(taken(&stream, &mut later), event(2, "c"), "which nobody has read");
+}
+
+#[test]
+fn what_waits_in_all_streams_of_a_client_is_held_for_it_until_it_is_read() {
+    let budget = Arc::new(Budget::new(Limits {
+        all: 10,
+        share: Some(4),
+    }));
+    let account = budget.account(Principal::Session(1));
+    let (one, other) = (Stream::kept(1, account.clone()), Stream::passing(account));
+    assert!(put(&one, "abc") && put(&other, "d"));
+    assert!(
+        !put(&one, "e") && !other.offer(Bytes::from_static(b"e")),
+        "its share"
+    );
+    let another = Stream::passing(budget.account(Principal::Session(2)));
+    assert!(put(&another, "abcd"), "of another client");
+    let mut place = other.open(None);
+    assert_eq!(taken(&other, &mut place), event(1, "d"));
+    assert!(put(&one, "e"), "read, and forgotten");
+    drop((one, another));
+    assert_eq!(budget.held(), 0);
 }

@@ -1,0 +1,144 @@
+//! What a person is told about a mistake: of his own, or of a program that he takes for a server.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
+
+use mainstay_testkit::{BadAnswer, Fault, FaultyServer, Step};
+use serde_json::json;
+
+use crate::sandbox::{MAINSTAY, Sandbox, dying, missing, shell};
+
+#[test]
+fn a_secret_in_the_arguments_is_on_no_screen_and_is_warned_of() {
+    let mut server = dying();
+    for arg in ["--api-key=sk-hunter2", "-e", "TOKEN=hunter2"] {
+        server["args"].as_array_mut().expect("arguments").push(json!(arg));
+    }
+    let sandbox = Sandbox::with(&json!({ "files": server }));
+    for line in [&["check"][..], &["check", "--json"], &["check", "--no-start"]] {
+        let ran = sandbox.run(line);
+        let seen = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(!seen.contains("hunter2"), "{line:?}: {seen}");
+        ran.says(
+            "this argument holds a secret in plain text; put the secret into a variable, and write ${NAME}",
+        );
+        ran.prints("--api-key=***").prints("TOKEN=***");
+    }
+}
+
+#[test]
+fn a_program_that_reads_and_does_not_answer_is_doubted_while_it_is_waited_for() {
+    let sandbox = Sandbox::with(&json!({ "cow": shell("while read -r line; do :; done") }));
+    sandbox
+        .run(&["check", "--timeout", "9s"])
+        .exits(1)
+        .says("cow: connecting, reads its input and does not answer, ")
+        .prints("doing      reads its input and does not answer, ")
+        .prints("is it an MCP server on stdin and stdout? run it by hand");
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn a_program_that_ends_without_an_error_is_said_to_be_no_server() {
+    let sandbox = Sandbox::with(&json!({ "cow": shell("echo moo") }));
+    sandbox
+        .run(&["check"])
+        .exits(1)
+        .says("this does not look like an MCP server, which waits for messages on stdin")
+        .prints("is it an MCP server on stdin and stdout? run it by hand");
+}
+
+#[test]
+fn a_disabled_server_may_lack_its_values() {
+    let off = json!({ "command": "x", "env": { "TOKEN": "${NO_SUCH_TOKEN}" }, "disabled": true });
+    let sandbox = Sandbox::with(&json!({ "good": crate::sandbox::good(), "off": off }));
+    sandbox
+        .run(&["check"])
+        .exits(0)
+        .says("note: ")
+        .says("the variable NO_SUCH_TOKEN is not set, which matters only when the server is enabled")
+        .prints("○  off     disabled");
+}
+
+#[test]
+fn only_a_call_is_said_not_to_have_run() {
+    let sandbox = Sandbox::with(&json!({ "dying": dying() }));
+    let described = sandbox.run(&["describe", "dying__x"]);
+    described.exits(3).says("cannot find my database");
+    assert!(!described.stderr.contains("the call"), "{}", described.stderr);
+    sandbox
+        .run(&["call", "dying__x"])
+        .exits(3)
+        .says("the call was not sent: it did not run");
+}
+
+#[test]
+fn a_result_that_is_no_object_is_shown_and_is_a_failure() {
+    let server = FaultyServer::new().on(Step::Call, Fault::Answer(BadAnswer::ResultIsNumber));
+    let sandbox = Sandbox::with(&json!({ "odd": server.config() }));
+    let ran = sandbox.run(&["call", "odd", "echo"]);
+    ran.exits(1)
+        .says("the server answered, but not with the result of a tool");
+    assert!(ran.stdout.trim().parse::<f64>().is_ok(), "{}", ran.stdout);
+    let ran = sandbox.run(&["call", "odd", "echo", "--json"]);
+    assert_eq!(ran.exits(1).json()["is_error"], true);
+}
+
+#[test]
+fn two_dashes_with_nothing_behind_them_are_a_mistake() {
+    let sandbox = Sandbox::new();
+    for line in [&["check", "--"][..], &["call", "echo", "--"], &["tools", "--"]] {
+        sandbox.run(line).exits(2).says("name a command behind `--`");
+    }
+}
+
+#[test]
+fn a_bad_answer_to_initialize_is_said_in_the_words_of_the_protocol() {
+    let server = FaultyServer::new().on(Step::Initialize, Fault::Result(json!({ "capabilities": {} })));
+    let sandbox = Sandbox::with(&json!({ "odd": server.config() }));
+    sandbox
+        .run(&["check"])
+        .exits(1)
+        .says("the answer to initialize is not valid: it has no `protocolVersion`");
+}
+
+#[test]
+fn a_web_page_is_not_taken_for_a_server_that_fails() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4096]);
+            let page = "<!DOCTYPE HTML>\n<html><title>Error</title></html>";
+            let head = "HTTP/1.1 501 Unsupported method\r\nContent-Type: text/html\r\nConnection: close";
+            let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len());
+        }
+    });
+    Sandbox::new()
+        .run(&["check", "--url", &url])
+        .exits(1)
+        .prints("a web page answered: is this the address of an MCP server?");
+}
+
+#[test]
+fn the_path_that_was_searched_is_for_the_terminal_alone() {
+    let sandbox = Sandbox::with(&json!({ "absent": missing() }));
+    let ran = sandbox.run(&["check", "--json"]);
+    let message = ran.json()["servers"][0]["error"]["message"].to_string();
+    assert!(
+        message.contains("not found in any directory of PATH: install it") && !message.contains("/bin"),
+        "{message}"
+    );
+    let ran = sandbox.run(&["check"]);
+    ran.exits(1).prints("PATH       /");
+}
+
+#[test]
+fn the_hint_at_what_there_is_names_the_server_of_the_command_line() {
+    Sandbox::new()
+        .run(&["call", "zzz", "--", MAINSTAY, "demo-server"])
+        .exits(2)
+        .says(&format!("`mainstay tools -- {MAINSTAY} demo-server` lists them"));
+}

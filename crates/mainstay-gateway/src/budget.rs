@@ -1,0 +1,372 @@
+//! Bytes that are held for clients: one budget for all of them, and a share of it for each principal.
+//!
+//! Whatever a client can make the gateway hold for longer than a moment takes its bytes from here first: the requests that
+//! run, the answers that wait to be read, the calls that are parked, and what a session says of itself. What does not fit
+//! is refused with the reason, and touches nothing that is held for another.
+//!
+//! Invariant: what is taken is given back when its [`Held`] is dropped, so the budget is whole again when nothing is held. The
+//! bytes of a message carry theirs along ([`Account::charge`]): wherever a part of them is kept, they count.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use mainstay::message::RpcError;
+
+use crate::principal::Principal;
+use crate::protocol::SERVER_UNAVAILABLE;
+
+/// How many bytes may be held for clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// For all of them together.
+    pub(crate) all: usize,
+    /// For one principal; unless somebody says so, a part of all, so that no client takes them all.
+    pub(crate) share: Option<usize>,
+}
+
+/// The part of all bytes that may be held for one principal.
+const SHARE: usize = 4;
+
+impl Limits {
+    fn share(self) -> usize {
+        self.share.unwrap_or(self.all / SHARE).min(self.all)
+    }
+}
+
+impl Default for Limits {
+    /// As much as a workstation can spare. A share has room for two of the largest messages.
+    fn default() -> Self {
+        Self {
+            all: 512 * MIB,
+            share: None,
+        }
+    }
+}
+
+pub(crate) const MIB: usize = 1024 * 1024;
+
+/// The bytes that are held for all clients.
+#[derive(Default)]
+pub(crate) struct Budget {
+    limits: Limits,
+    table: Mutex<Table>,
+    /// Who can give something up.
+    keepers: Mutex<Vec<Weak<dyn Reclaim>>>,
+}
+
+/// Something that keeps bytes which it can give up.
+pub(crate) trait Reclaim: Send + Sync {
+    /// Gives up so many bytes that are kept for this principal, or for any, if there are so many; the oldest first.
+    fn reclaim(&self, of: Option<Principal>, bytes: usize);
+}
+
+/// The bytes that are held for one principal.
+#[derive(Clone)]
+pub(crate) struct Account {
+    budget: Arc<Budget>,
+    principal: Principal,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    held: usize,
+    of: HashMap<Principal, usize>,
+}
+
+/// Why bytes cannot be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Spent {
+    #[error(
+        "the gateway holds as much for this client as it may ({} MiB): read the answers that wait, or let running requests \
+         end, and try again",
+        .share / MIB
+    )]
+    Share { share: usize },
+    #[error(
+        "the gateway holds as much for its clients as it may ({} MiB): try again later, or let `mainstay serve` hold more \
+         (--client-memory)",
+        .all / MIB
+    )]
+    All { all: usize },
+}
+
+impl From<Spent> for RpcError {
+    fn from(spent: Spent) -> Self {
+        Self::new(SERVER_UNAVAILABLE, spent.to_string())
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    /// What is held for this principal.
+    pub(crate) fn account(self: &Arc<Self>, principal: Principal) -> Account {
+        Account {
+            budget: self.clone(),
+            principal,
+        }
+    }
+
+    /// From now on this is asked to give something up when nothing more fits, as long as it is there.
+    pub(crate) fn reclaim_from(&self, keeper: Weak<dyn Reclaim>) {
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.retain(|keeper| keeper.strong_count() > 0);
+        keepers.push(keeper);
+    }
+
+    /// The bytes that are held for all clients.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.table().held
+    }
+
+    fn try_add(&self, principal: Principal, bytes: usize) -> Result<(), Spent> {
+        let Limits { all, .. } = self.limits;
+        let share = self.limits.share();
+        let mut table = self.table();
+        let of = table.of.get(&principal).copied().unwrap_or(0);
+        if of.saturating_add(bytes) > share {
+            return Err(Spent::Share { share });
+        }
+        if table.held.saturating_add(bytes) > all {
+            return Err(Spent::All { all });
+        }
+        table.add(principal, bytes);
+        Ok(())
+    }
+
+    /// Adds bytes if they fit, or fit once something older was given up.
+    fn add(&self, principal: Principal, bytes: usize) -> Result<(), Spent> {
+        let spent = match self.try_add(principal, bytes) {
+            Ok(()) => return Ok(()),
+            Err(spent) => spent,
+        };
+        let of = match spent {
+            Spent::Share { .. } => Some(principal),
+            Spent::All { .. } => None,
+        };
+        let keepers = self
+            .keepers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for keeper in keepers.iter().filter_map(Weak::upgrade) {
+            keeper.reclaim(of, bytes);
+        }
+        self.try_add(principal, bytes)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Account {
+    /// Holds so many bytes, if they fit, or fit once something older was given up. The caller holds no lock that whoever gives
+    /// up may need.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, Spent> {
+        self.budget.add(self.principal, bytes)?;
+        Ok(self.held(bytes))
+    }
+
+    /// So many bytes, which have been added.
+    fn held(&self, bytes: usize) -> Held {
+        Held {
+            account: self.clone(),
+            bytes,
+        }
+    }
+
+    /// Holds these bytes, if they fit, as long as any part of them is kept anywhere.
+    pub(crate) fn charge(&self, bytes: Bytes) -> Result<Bytes, Spent> {
+        let held = self.hold(bytes.len())?;
+        Ok(held.attach(bytes))
+    }
+
+    /// The same, without that anything else is given up for it: for what a client can miss. It waits for no other lock.
+    pub(crate) fn charge_if_room(&self, bytes: Bytes) -> Result<Bytes, Spent> {
+        self.budget.try_add(self.principal, bytes.len())?;
+        Ok(self.held(bytes.len()).attach(bytes))
+    }
+
+    /// The same for few bytes that must not be refused, such as the words of a refusal.
+    pub(crate) fn charge_in_any_case(&self, bytes: Bytes) -> Bytes {
+        self.budget.table().add(self.principal, bytes.len());
+        self.held(bytes.len()).attach(bytes)
+    }
+}
+
+impl Table {
+    fn add(&mut self, principal: Principal, bytes: usize) {
+        self.held += bytes;
+        *self.of.entry(principal).or_default() += bytes;
+    }
+
+    fn give_back(&mut self, principal: Principal, bytes: usize) {
+        self.held -= bytes;
+        if let Some(of) = self.of.get_mut(&principal) {
+            *of -= bytes;
+            if *of == 0 {
+                self.of.remove(&principal);
+            }
+        }
+    }
+}
+
+/// Bytes that are held for a principal, as long as this lives.
+pub(crate) struct Held {
+    account: Account,
+    bytes: usize,
+}
+
+impl Held {
+    /// Holds so many more bytes, if they fit.
+    pub(crate) fn grow(&mut self, more: usize) -> Result<(), Spent> {
+        self.account.budget.add(self.account.principal, more)?;
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Lives as long as any part of these bytes is kept anywhere.
+    pub(crate) fn attach(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Charged { bytes, _held: self })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Account { budget, principal } = &self.account;
+        budget.table().give_back(*principal, self.bytes);
+    }
+}
+
+/// Bytes, and what is held for them.
+struct Charged {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Principal = Principal::Session(1);
+    const TWO: Principal = Principal::Session(2);
+    const THREE: Principal = Principal::Session(3);
+
+    fn budget(all: usize, share: usize) -> Arc<Budget> {
+        let share = Some(share);
+        Arc::new(Budget::new(Limits { all, share }))
+    }
+
+    fn bytes(count: usize) -> Bytes {
+        vec![b'x'; count].into()
+    }
+
+    #[test]
+    fn one_client_cannot_take_more_than_its_share_and_all_not_more_than_all() {
+        let budget = budget(10, 6);
+        let [one, two, three] = [ONE, TWO, THREE].map(|principal| budget.account(principal));
+        let mut first = one.hold(4).unwrap();
+        let more = one.hold(2).unwrap();
+        assert_eq!(one.hold(1).err(), Some(Spent::Share { share: 6 }));
+        assert_eq!(first.grow(1), Err(Spent::Share { share: 6 }));
+        let second = two.hold(4).unwrap();
+        assert_eq!(three.hold(1).err(), Some(Spent::All { all: 10 }));
+        drop(more);
+        let third = three.hold(1).unwrap();
+        first.grow(1).unwrap();
+        assert_eq!(budget.held(), 10);
+        drop((first, second, third));
+        assert_eq!(budget.held(), 0);
+        assert!(budget.table().of.is_empty(), "nobody is remembered");
+    }
+
+    #[test]
+    fn bytes_are_held_as_long_as_any_part_of_them_is_kept() {
+        let budget = budget(10, 10);
+        let charged = budget.account(ONE).charge(bytes(8)).unwrap();
+        assert_eq!(charged, bytes(8));
+        let part = charged.slice(7..);
+        drop(charged);
+        assert_eq!(budget.held(), 8, "the part keeps the whole");
+        drop(part);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn a_few_bytes_that_must_not_be_refused_count_all_the_same() {
+        let budget = budget(10, 10);
+        let account = budget.account(ONE);
+        let held = [
+            account.charge(bytes(10)).unwrap(),
+            account.charge_in_any_case(bytes(2)),
+        ];
+        assert_eq!(budget.held(), 12);
+        assert!(budget.account(TWO).hold(1).is_err());
+        drop(held);
+        assert_eq!(budget.held(), 0);
+    }
+
+    /// Keeps bytes, and gives up one of each principal when it is asked to.
+    #[derive(Default)]
+    struct Keeps(Mutex<Vec<(Principal, Bytes)>>);
+
+    impl Reclaim for Keeps {
+        fn reclaim(&self, of: Option<Principal>, _bytes: usize) {
+            let mut kept = self.0.lock().unwrap();
+            if let Some(at) = kept
+                .iter()
+                .position(|(whose, _)| of.is_none_or(|of| of == *whose))
+            {
+                kept.remove(at);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_only_kept_gives_way_to_what_is_wanted_now() {
+        let budget = budget(10, 6);
+        let [one, two] = [ONE, TWO].map(|principal| budget.account(principal));
+        let keeps = Arc::new(Keeps::default());
+        let keep = |account: &Account, count| {
+            let charged = account.charge(bytes(count)).unwrap();
+            keeps.0.lock().unwrap().push((account.principal, charged));
+        };
+        keep(&two, 4);
+        keep(&one, 6);
+        assert!(one.charge_if_room(bytes(1)).is_err());
+        let weak = Arc::downgrade(&keeps);
+        budget.reclaim_from(weak);
+        assert!(
+            one.charge_if_room(bytes(1)).is_err(),
+            "not for what can be missed"
+        );
+        let now = one.hold(6).expect("its own was given up, and not another's");
+        assert_eq!(keeps.0.lock().unwrap().len(), 1);
+        let other = two.hold(2).expect("its own, too");
+        assert!(keeps.0.lock().unwrap().is_empty());
+        assert_eq!(two.hold(3).err(), Some(Spent::All { all: 10 }));
+        drop((now, other));
+    }
+
+    #[test]
+    fn a_share_is_a_quarter_of_all_unless_somebody_says_so_and_never_more_than_all() {
+        let limits = |share| Limits { all: 100, share };
+        assert_eq!(limits(None).share(), 25);
+        assert_eq!(limits(Some(60)).share(), 60);
+        assert_eq!(limits(Some(600)).share(), 100);
+    }
+}

@@ -1,0 +1,168 @@
+//! What the gateway holds for clients: a budget for all, a share for each, and nobody else notices where one has spent its own.
+
+use mainstay::{Fleet, ServerConfig};
+use mainstay_gateway::{Gateway, HttpDoor};
+use mainstay_testkit::Script;
+use serde_json::{Value, json};
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpSocket;
+
+use crate::support::{Memory, Session, World, initialize, modern, request, text};
+use crate::wire::{Ask, LONG, Reply};
+
+const MIB: usize = 1024 * 1024;
+
+/// A gateway that holds so many bytes for all, and for each client.
+async fn world(all: usize, share: usize) -> World {
+    let server = Memory::new(Script::new());
+    let config = ServerConfig::custom("one", "one", server.clone())
+        .build()
+        .unwrap();
+    let gateway = Gateway::builder(Fleet::builder())
+        .max_held(all)
+        .max_held_per_client(share)
+        .start([config]);
+    let handle = gateway.fleet().server("one").unwrap();
+    handle.wait_connected(LONG).await.expect("connected");
+    let mut world = World::serving(HttpDoor::new(), gateway).await;
+    world.server = server;
+    world
+}
+
+/// A call that runs for long, with an argument of this length.
+fn long_call(padding: usize) -> Value {
+    let padding = "x".repeat(padding);
+    json!({ "name": "sleep_ms", "arguments": { "ms": 600_000, "padding": padding } })
+}
+
+async fn is_answered(session: &Session) -> bool {
+    let answer = session.call(1, "echo", json!({ "a": 1 })).await;
+    answer.status == 200 && text(&answer.json().await) == r#"{"a":1}"#
+}
+
+#[tokio::test]
+async fn running_requests_take_a_client_s_share_and_no_other_s_until_they_end() {
+    let world = world(8 * MIB, 3 * MIB).await;
+    let (greedy, other) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
+    let mut running = Vec::new();
+    for id in 10..12 {
+        let call = greedy.sign(Ask::post("/mcp/one", &request(id, "tools/call", long_call(MIB))));
+        let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
+        stream
+            .write_all(call.text(world.address).as_bytes())
+            .await
+            .unwrap();
+        running.push(stream);
+    }
+    world.server.side().wait_for("tools/call", 2).await;
+    let refused = greedy.ask(12, "tools/call", long_call(MIB)).await;
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    assert_eq!(refused.status, 429);
+    let refused = refused.json().await;
+    assert_eq!(refused["error"]["code"], -32000);
+    let words = refused["error"]["message"].as_str().unwrap();
+    assert!(words.contains("for this client as it may (3 MiB)"), "{words}");
+    assert!(is_answered(&greedy).await, "a small one still fits");
+    assert!(is_answered(&other).await);
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 10 } });
+    assert_eq!(greedy.tell(&cancel).await.status, 202);
+    let fits = async {
+        loop {
+            let answer = greedy
+                .call(13, "echo", json!({ "a": "x".repeat(3 * MIB / 4) }))
+                .await;
+            if answer.status == 200 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, fits)
+        .await
+        .expect("what ended is free");
+}
+
+#[tokio::test]
+async fn clients_together_are_refused_what_does_not_fit_and_small_requests_go_on() {
+    let world = world(8 * MIB, 3 * MIB).await;
+    let mut running = Vec::new();
+    for n in 0..3 {
+        let session = world.session("/mcp/one").await;
+        let call = session.sign(Ask::post(
+            "/mcp/one",
+            &request(1, "tools/call", long_call(5 * MIB / 2)),
+        ));
+        let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
+        stream
+            .write_all(call.text(world.address).as_bytes())
+            .await
+            .unwrap();
+        running.push(stream);
+        world.server.side().wait_for("tools/call", n + 1).await;
+    }
+    let refused = world
+        .send(modern("/mcp/one", 1, "tools/call", long_call(MIB)))
+        .await;
+    assert_eq!(refused.refusal().await, (503, -32000));
+    assert!(is_answered(&world.session("/mcp/one").await).await);
+}
+
+/// A client that sends a request and reads nothing of its answer.
+async fn unread(world: &World, ask: &Ask) -> tokio::net::TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(world.address).await.unwrap();
+    stream
+        .write_all(ask.text(world.address).as_bytes())
+        .await
+        .unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn answers_that_wait_to_be_read_take_the_client_s_share_and_it_is_told_how_to_mend_it() {
+    let world = world(64 * MIB, 20 * MIB).await;
+    let (lazy, other) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
+    // Larger than what the system takes off the gateway's hands.
+    let call = |id| {
+        let params = json!({ "name": "big", "arguments": { "bytes": 12 * MIB } });
+        lazy.sign(Ask::post("/mcp/one", &request(id, "tools/call", params)))
+    };
+    let waiting = Reply::read(BufReader::new(unread(&world, &call(1)).await)).await;
+    assert_eq!(waiting.status, 200);
+    let refused = async {
+        loop {
+            let answer = world.send(call(2)).await;
+            if answer.status != 200 {
+                return answer;
+            }
+        }
+    };
+    let refused = tokio::time::timeout(LONG, refused).await.expect("a bound");
+    assert_eq!(refused.refusal().await, (429, -32000));
+    assert!(is_answered(&lazy).await && is_answered(&other).await);
+    let (body, _) = waiting.body().await;
+    assert!(body.len() > 12 * MIB, "what waits is there");
+    let fits = async {
+        while world.send(call(3)).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, fits)
+        .await
+        .expect("what was read is free");
+}
+
+#[tokio::test]
+async fn a_client_that_says_too_much_of_itself_gets_no_session() {
+    let world = world(8 * MIB, 3 * MIB).await;
+    let capabilities = json!({ "experimental": { "padding": "x".repeat(MIB) } });
+    let refused = world.send(Ask::post("/mcp", &initialize(capabilities))).await;
+    assert_eq!(refused.header("mcp-session-id"), None);
+    assert_eq!(refused.refusal().await, (400, -32602));
+    assert_eq!(
+        world.send(Ask::post("/mcp", &initialize(json!({})))).await.status,
+        200
+    );
+}
