@@ -1,5 +1,7 @@
 //! What a person may ask for on the command line.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 
 pub(crate) const HELP: &str = "\
@@ -7,7 +9,7 @@ Usage: cargo xtask CHORE
 
   test [--quick] [--keep-going] [-- ARGS]
                       everything that must hold before a change is merged: format, lints, docs,
-                      tests, conformance, purity. ARGS go to the test runner, for instance a part of
+                      tests, conformance, purity, a minute of fuzzing. ARGS go to the test runner, for instance a part of
                       a test's name
       --quick         leaves out the real MCP servers and the conformance suite: no network, nothing
                       installed
@@ -19,9 +21,16 @@ Usage: cargo xtask CHORE
   rivals              installs what the gateway is measured beside, under target/rivals
   chaos [--seconds N] [--seed S]
                       the chaos tests for N seconds each (default 60); the seed replays a run
+  fuzz [--seconds N | --minutes N]
+                      the fuzz targets, one after the other, for so long in all (default: a minute)
+  mutants [ARGS]      the mutants that the tests must kill; ARGS go to cargo mutants, for instance
+                      --shard 1/8 or --file GLOB
   help                this text";
 
 const DEFAULT_CHAOS_SECONDS: u64 = 60;
+
+/// How long all fuzz targets run together unless somebody says otherwise, in the tests too.
+pub(crate) const FUZZ_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Chore {
@@ -32,6 +41,8 @@ pub(crate) enum Chore {
     Conformance,
     Bench { passed_on: Vec<String> },
     Chaos(ChaosOptions),
+    Fuzz { time: Duration },
+    Mutants { passed_on: Vec<String> },
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,6 +72,10 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
             passed_on: arguments.collect(),
         }),
         "chaos" => parse_chaos(arguments).map(Chore::Chaos),
+        "fuzz" => parse_fuzz(arguments).map(|time| Chore::Fuzz { time }),
+        "mutants" => Ok(Chore::Mutants {
+            passed_on: arguments.collect(),
+        }),
         unknown => bail!("no chore is named {unknown:?}"),
     }
 }
@@ -92,26 +107,40 @@ fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<ChaosOptio
         seed: None,
     };
     while let Some(argument) = arguments.next() {
-        let mut number = || -> Result<u64> {
-            let value = arguments
-                .next()
-                .with_context(|| format!("{argument} needs a number"))?;
-            value
-                .parse()
-                .with_context(|| format!("{argument} needs a number, and got {value:?}"))
-        };
         match argument.as_str() {
-            "--seconds" => options.seconds = number()?,
-            "--seed" => options.seed = Some(number()?),
+            "--seconds" => options.seconds = number(&argument, &mut arguments)?,
+            "--seed" => options.seed = Some(number(&argument, &mut arguments)?),
             unknown => bail!("chaos does not know {unknown:?}"),
         }
     }
     Ok(options)
 }
 
+fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Duration> {
+    let mut time = FUZZ_TIME;
+    while let Some(argument) = arguments.next() {
+        let unit = match argument.as_str() {
+            "--seconds" => 1,
+            "--minutes" => 60,
+            unknown => bail!("fuzz does not know {unknown:?}"),
+        };
+        time = Duration::from_secs(number(&argument, &mut arguments)?.saturating_mul(unit));
+    }
+    Ok(time)
+}
+
+fn number(argument: &str, arguments: &mut impl Iterator<Item = String>) -> Result<u64> {
+    let value = arguments
+        .next()
+        .with_context(|| format!("{argument} needs a number"))?;
+    value
+        .parse()
+        .with_context(|| format!("{argument} needs a number, and got {value:?}"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{ChaosOptions, Chore, Result, TestOptions, parse};
+    use super::{ChaosOptions, Chore, Duration, FUZZ_TIME, Result, TestOptions, parse};
 
     fn parsed(line: &str) -> Result<Chore> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -157,5 +186,25 @@ mod tests {
         );
         assert!(parsed("chaos --seconds").is_err());
         assert!(parsed("chaos --seconds soon").is_err());
+    }
+
+    #[test]
+    fn fuzzing_takes_a_minute_unless_told_otherwise() {
+        let fuzz = |line: &str| match parsed(line) {
+            Ok(Chore::Fuzz { time }) => Some(time),
+            _other => None,
+        };
+        assert_eq!(fuzz("fuzz"), Some(FUZZ_TIME));
+        assert_eq!(fuzz("fuzz --minutes 60"), Some(Duration::from_secs(3600)));
+        assert_eq!(fuzz("fuzz --seconds 5"), Some(Duration::from_secs(5)));
+        assert_eq!(fuzz("fuzz --hours 5"), None);
+    }
+
+    #[test]
+    fn what_follows_mutants_goes_to_cargo_mutants_untouched() {
+        let expected = Chore::Mutants {
+            passed_on: vec!["--shard".into(), "1/8".into()],
+        };
+        assert_eq!(parsed("mutants --shard 1/8").unwrap(), expected);
     }
 }

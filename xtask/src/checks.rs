@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::arguments::TestOptions;
+use crate::arguments::{FUZZ_TIME, TestOptions};
 use crate::project::Project;
-use crate::{child, conformance, partners, purity, tools};
+use crate::{child, conformance, dependencies, fuzz, minimum_rust, partners, purity, tools};
 
 /// How long a step may write nothing. Compiling and testing take as long as they take, on a cold and busy machine too, and
 /// say something meanwhile: a crate, a test, a test that is slow. What is silent for so long hangs.
@@ -50,6 +50,9 @@ enum Step {
     Doctests,
     Conformance,
     Purity,
+    MinimumRust,
+    Dependencies,
+    Fuzz,
 }
 
 enum End {
@@ -72,6 +75,9 @@ impl Step {
         Self::Doctests,
         Self::Conformance,
         Self::Purity,
+        Self::MinimumRust,
+        Self::Dependencies,
+        Self::Fuzz,
     ];
 
     /// Whether it installs something from elsewhere.
@@ -91,6 +97,9 @@ impl Step {
             Self::Doctests => "doctests",
             Self::Conformance => "conformance",
             Self::Purity => "purity",
+            Self::MinimumRust => "minimum Rust",
+            Self::Dependencies => "dependencies",
+            Self::Fuzz => "fuzzing",
         }
     }
 }
@@ -170,6 +179,13 @@ fn attempt(step: Step, project: &Project, options: &TestOptions) -> Result<()> {
         }
         Step::Conformance => conformance::run(project),
         Step::Purity => purity::check(project),
+        Step::MinimumRust => minimum_rust::check(project),
+        Step::Dependencies => dependencies::check(project),
+        Step::Fuzz if fuzz::is_possible() => fuzz::run(project, FUZZ_TIME),
+        Step::Fuzz => {
+            println!("there is no C++ compiler (c++) to build libFuzzer with, so nothing is fuzzed");
+            Ok(())
+        }
     }
 }
 

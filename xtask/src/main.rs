@@ -7,6 +7,10 @@ mod chaos;
 mod checks;
 mod child;
 mod conformance;
+mod dependencies;
+mod fuzz;
+mod minimum_rust;
+mod mutants;
 mod npm;
 mod partners;
 mod project;
@@ -63,5 +67,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
             child::run(&mut cargo, BENCH_WITHIN)
         }),
         Chore::Chaos(options) => chaos::run(&project, &options),
+        Chore::Fuzz { time } => fuzz::run(&project, time),
+        Chore::Mutants { passed_on } => mutants::run(&project, &passed_on),
     }
 }

@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 use mainstay::{CallError, Fleet, Introduction, StartupError};
-use mainstay_gateway::{Arrival, Gateway, HttpDoor, Scope};
+use mainstay_gateway::{Arrival, Gateway, GatewayBuilder, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -112,7 +112,8 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     let Some((input, introduction)) = arrived else {
         return Ok(Exit::Success);
     };
-    let gateway = start(setup, max_isolated, None, introduction);
+    let gateway = gateway(setup, max_isolated, introduction).for_one_client();
+    let gateway = gateway.start(setup.servers.iter().cloned());
     let passing = pass_stderr(&gateway, &scope, meets);
     if let Meets::Gateway { required_within } = meets {
         let waited = required_are_up(&gateway, required_within, &mut signals).await;
@@ -193,12 +194,11 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     } else {
         "http"
     };
-    let gateway = start(
-        setup,
-        arguments.max_isolated,
-        arguments.max_isolated_per_client,
-        None,
-    );
+    let mut gateway = gateway(setup, arguments.max_isolated, None);
+    if let Some(most) = arguments.max_isolated_per_client {
+        gateway = gateway.max_isolated_per_client(most);
+    }
+    let gateway = gateway.start(setup.servers.iter().cloned());
     let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
     if let Some(done) = waited {
         say_late(&gateway.close(setup.stop_within).await, screen);
@@ -277,12 +277,7 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     Failure::failed(anyhow!("cannot listen on {address}: {}{remedy}", error.kind()))
 }
 
-fn start(
-    setup: &Setup,
-    max_isolated: usize,
-    per_client: Option<usize>,
-    introduction: Option<Introduction>,
-) -> Gateway {
+fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>) -> GatewayBuilder {
     let mut builder = Fleet::builder();
     if let Some(introduction) = introduction {
         builder = builder.introduced_as(introduction);
@@ -290,11 +285,7 @@ fn start(
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    let mut gateway = Gateway::builder(builder).max_isolated(max_isolated);
-    if let Some(most) = per_client {
-        gateway = gateway.max_isolated_per_client(most);
-    }
-    gateway.start(setup.servers.iter().cloned())
+    Gateway::builder(builder).max_isolated(max_isolated)
 }
 
 fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {

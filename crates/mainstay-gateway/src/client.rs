@@ -17,11 +17,12 @@ use mainstay::{
     Answer, ClientCapabilities, ClientHandler, Era, Introduction, ServerNotification, ServerRequest,
 };
 
-use crate::desk::tasks::{self, OwnTasks};
-use crate::desk::{Hearing, Level, Waits};
+use crate::desk::tasks::{OwnTasks, Tasks};
+use crate::desk::{Hearing, Level, TASK_STATUS, Waits, task_id};
 use crate::door::Caller;
 use crate::introduction::Said;
 use crate::isolation::{Isolated, OwnServers};
+use crate::principal::Principal;
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::scope::Scope;
 use asks::Asks;
@@ -48,6 +49,8 @@ pub(crate) trait Line: Send + Sync + 'static {
 pub(crate) struct Client {
     /// Shared by a session and the requests that came on its way; a request without a session has one of its own.
     number: u64,
+    /// Who makes its requests.
+    pub(crate) principal: Principal,
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
@@ -65,7 +68,7 @@ pub(crate) struct Client {
     pub(crate) in_vain: AtomicBool,
     asks: Asks,
     pub(crate) elicited: Elicited,
-    /// The tasks that it has begun.
+    /// The tasks of its principal.
     pub(crate) tasks: OwnTasks,
     lines: Mutex<Lines>,
     /// Its seat in the audience; a client of one request has none.
@@ -85,38 +88,59 @@ struct Lines {
 
 impl Client {
     /// A client that stays for longer than a request.
-    pub(crate) fn of_session(scope: Scope, isolated: &Arc<Isolated>, caller: Option<Caller>) -> Arc<Self> {
+    pub(crate) fn of_session(
+        scope: Scope,
+        isolated: &Arc<Isolated>,
+        tasks: &Tasks,
+        caller: Option<Caller>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|session| {
             let own = isolated.admit(session.clone(), caller);
-            Self::build(scope, Era::Legacy, Arc::default(), Some(own))
+            let number = next_number();
+            let principal = Principal::of_session(caller, number);
+            let tasks = tasks.of(principal, scope.clone());
+            Self::build(number, principal, scope, Era::Legacy, tasks, Some(own))
         })
     }
 
-    /// A client of one modern request.
-    pub(crate) fn of_request(scope: Scope, meta: &RequestMeta) -> Arc<Self> {
-        Arc::new(Self::build(scope, Era::Modern, Arc::default(), None).described(meta))
+    /// A client of one modern request, which belongs to no session.
+    pub(crate) fn of_request(
+        principal: Principal,
+        scope: Scope,
+        tasks: OwnTasks,
+        meta: &RequestMeta,
+    ) -> Arc<Self> {
+        let client = Self::build(next_number(), principal, scope, Era::Modern, tasks, None);
+        Arc::new(client.described(meta))
     }
 
     /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others, and
     /// has the session's own servers.
     pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
         self.is_modern_too.store(true, Ordering::Relaxed);
-        let (running, own) = (self.running.clone(), self.own.clone());
-        let client = Self::build(self.scope.clone(), Era::Modern, running, own);
+        let (scope, tasks, own) = (self.scope.clone(), self.tasks.clone(), self.own.clone());
+        let client = Self::build(self.number, self.principal, scope, Era::Modern, tasks, own);
         Arc::new(Self {
-            number: self.number,
+            running: self.running.clone(),
             waits: self.waits.clone(),
             ..client.described(meta)
         })
     }
 
-    fn build(scope: Scope, era: Era, running: Arc<Running>, own: Option<Arc<OwnServers>>) -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
+    fn build(
+        number: u64,
+        principal: Principal,
+        scope: Scope,
+        era: Era,
+        tasks: OwnTasks,
+        own: Option<Arc<OwnServers>>,
+    ) -> Self {
         Self {
-            number: LAST.fetch_add(1, Ordering::Relaxed),
+            number,
+            principal,
             scope,
             era,
-            running,
+            running: Arc::default(),
             waits: Arc::default(),
             said: Mutex::default(),
             level: Mutex::default(),
@@ -125,7 +149,7 @@ impl Client {
             in_vain: AtomicBool::new(false),
             asks: Asks::default(),
             elicited: Elicited::default(),
-            tasks: OwnTasks::default(),
+            tasks,
             lines: Mutex::default(),
             hearing: OnceLock::new(),
             own,
@@ -280,6 +304,35 @@ impl Client {
         }
     }
 
+    /// Hears what a server tells while its call runs.
+    pub(crate) fn hear(&self, notification: ServerNotification) {
+        self.hear_on(self.line(), notification);
+    }
+
+    /// Hears news of a task, if its principal has begun it; otherwise those hear it whose task it is. What is nobody's yet may
+    /// be of a task whose answer is on its way.
+    fn hear_of_task(&self, notification: ServerNotification) {
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        let Some(id) = task_id(params) else { return };
+        if self.tasks.has(server, &id) {
+            return self.hear(notification);
+        }
+        let hearing = self.hearing();
+        let is_told = hearing.is_some_and(|hearing| hearing.task_changed(server, &id, params));
+        if !is_told {
+            self.tasks.keep(id, notification);
+        }
+    }
+
+    /// The parameters of what a server tells, as the client is to see them; `None` where they are of another's task.
+    fn shown(&self, server: &str, method: &str, params: RawJson) -> Option<RawJson> {
+        let params = self.tasks.shown(server, params)?;
+        match method {
+            TASK_STATUS => self.tasks.with_public_id(server, &params),
+            _other => Some(params),
+        }
+    }
+
     fn hear_on(&self, line: Option<Arc<dyn Line>>, notification: ServerNotification) {
         let ServerNotification {
             server,
@@ -294,7 +347,13 @@ impl Client {
         if !is_wanted {
             return;
         }
-        let params = tasks::shown(&self.scope, &server, &method, params);
+        let params = match params {
+            Some(params) => match self.shown(&server, &method, params) {
+                Some(shown) => Some(shown),
+                None => return,
+            },
+            None => None,
+        };
         let message = message::notification(&method, params.as_ref());
         if !line.is_some_and(|line| line.offer(message)) {
             let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
@@ -343,16 +402,18 @@ impl ClientHandler for Client {
                 ..
             } = request;
             self.elicited.note_request(&server, &method, params.as_ref());
-            let params = tasks::shown(&self.scope, &server, &method, params);
+            let params = self.tasks.asked(&server, &method, params)?;
             let answer = self.ask(origin, &method, params.as_ref()).await?;
-            Ok(tasks::as_known(&self.scope, answer))
+            Ok(self.tasks.as_known(answer))
         })
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let hearing = self.hearing();
-        if !hearing.is_some_and(|hearing| hearing.is_of_another(self, &notification)) {
-            self.hear_on(self.line(), notification);
+        let is_another_s = |hearing: &Hearing| hearing.is_another_s_answer(self, &notification);
+        match notification.method.as_str() {
+            TASK_STATUS if !self.tasks.are_all() => self.hear_of_task(notification),
+            elicited::ANSWERED if self.hearing().is_some_and(is_another_s) => {}
+            _other => self.hear(notification),
         }
     }
 }
@@ -370,6 +431,12 @@ impl Drop for Reachable {
             calls.remove(at);
         }
     }
+}
+
+/// The number of a new client: no two have the same.
+fn next_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

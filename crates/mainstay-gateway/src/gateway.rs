@@ -18,6 +18,7 @@ pub struct Gateway(pub(crate) Arc<Desk>);
 pub struct GatewayBuilder {
     fleet: FleetBuilder,
     isolated: Bounds,
+    has_one_client: bool,
 }
 
 impl Gateway {
@@ -26,6 +27,7 @@ impl Gateway {
         GatewayBuilder {
             fleet,
             isolated: Bounds::default(),
+            has_one_client: false,
         }
     }
 
@@ -83,12 +85,24 @@ impl GatewayBuilder {
         self
     }
 
+    /// The gateway will have one client, as on stdin and stdout, so the servers are that client's own: it hears everything
+    /// that they tell outside of calls, and knows their tasks by the ids that they gave. Without this the servers are shared,
+    /// and a client hears what its own calls, subscriptions and tasks cause.
+    pub fn for_one_client(mut self) -> Self {
+        self.has_one_client = true;
+        self
+    }
+
     /// Starts the gateway and its fleet. Returns at once: each server comes up in its own time.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Gateway {
-        let audience = Arc::new(Audience::default());
+        let audience = match self.has_one_client {
+            true => Audience::of_one_client(),
+            false => Audience::default(),
+        };
+        let audience = Arc::new(audience);
         let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.isolated);
         let servers = isolated.take(servers);
         let isolated = Arc::new(isolated);

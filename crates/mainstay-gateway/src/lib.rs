@@ -11,9 +11,13 @@ mod client;
 mod desk;
 mod door;
 mod failure;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gateway;
 mod introduction;
 mod isolation;
+mod principal;
 mod protocol;
 mod scope;
 

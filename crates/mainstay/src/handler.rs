@@ -44,7 +44,9 @@ pub trait ClientHandler: Send + Sync + 'static {
     }
 
     /// Hears one notification that Mainstay does not act on itself: log messages, resource updates, late progress, and
-    /// unknown ones. Called on the connection's reader: must return at once.
+    /// unknown ones. The handler of a call hears what comes while that call runs, if no other call could have caused it. The
+    /// fleet's handler hears everything else, so it may be about a call of any caller. Called on the connection's reader: must
+    /// return at once.
     fn notification(&self, notification: ServerNotification) {
         let _ = notification;
     }
@@ -87,22 +89,6 @@ pub struct ServerNotification {
     pub method: String,
     /// The parameters, as they came; progress comes under the token of the call that it is of.
     pub params: Option<RawJson>,
-    /// Whose concern it can be.
-    pub occasion: Occasion,
-}
-
-/// On what occasion a server told something. Where nothing in the protocol says what a notification belongs to, it is
-/// whose calls were running.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occasion {
-    /// It belongs to a call of the handler that hears it, or of [its client](ClientHandler::client): nobody else could have
-    /// caused it.
-    Call,
-    /// No call runs that has a handler of its own, nor was one given up lately: it is about the server as a whole.
-    NoCall,
-    /// It may belong to a call of somebody who does not hear it: calls of several run, or the call is over. The fleet's
-    /// handler is told, and must not tell a bystander.
-    Unclear,
 }
 
 /// The handler of an embedder that has none: everything is declined, and nothing is advertised.

@@ -35,6 +35,9 @@ mod connection;
 mod deadline;
 mod event;
 mod fleet;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handler;
 mod keeper;
 mod lack;
@@ -56,7 +59,7 @@ pub use catalog::{
 pub use config::{Configuration, Replay, ServerConfig};
 pub use event::{Event, Events, Heard, Trouble};
 pub use fleet::{Changes, CloseReport, ClosedServer, DuplicateName, Fleet, FleetBuilder, StartupError};
-pub use handler::{Answer, ClientCapabilities, ClientHandler, Occasion, ServerNotification, ServerRequest};
+pub use handler::{Answer, ClientCapabilities, ClientHandler, ServerNotification, ServerRequest};
 pub use lack::Lack;
 /// The pure machine, and every part of its [`Policy`].
 pub use mainstay_lifecycle as lifecycle;

@@ -1,13 +1,13 @@
 //! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
 
+mod answered;
 mod hearing;
 mod lists;
-mod overhearing;
 mod own;
 mod tasks;
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay::message::{self, Object, RawJson, RpcError};
@@ -16,22 +16,26 @@ use mainstay::{Answer, ClientHandler, Kind, ServerNotification, ServerRequest};
 use super::Level;
 use super::levels::Levels;
 use super::subscriptions::{Subscription, Topic};
-use super::tasks::shown;
-use crate::client::{Client, Line};
+use super::tasks::OwnTasks;
+use crate::client::{Client, Line, elicited};
 use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
 pub(crate) use hearing::Hearing;
 pub(crate) use lists::{Filter, fingerprint_of};
-
-const TASK_STATUS: &str = "notifications/tasks/status";
+pub(crate) use tasks::{STATUS as TASK_STATUS, id as task_id};
 
 /// Everybody who hears. It is the fleet's handler: what no call caused comes here.
+///
+/// On a shared server a client hears what its own calls, subscriptions and tasks cause, and changes of the lists that it has
+/// seen.
 #[derive(Default)]
 pub(crate) struct Audience {
+    /// Nobody else is there who could be concerned by what a server tells outside of calls.
+    pub(super) has_one_client: bool,
     seats: Mutex<Seats>,
     pub(super) levels: Levels,
-    /// What servers told that nobody could be told.
+    /// What servers told outside of calls that reached no client.
     unheard: AtomicU64,
 }
 
@@ -49,6 +53,8 @@ struct Hearer {
     filter: Filter,
     /// The servers of its session's own.
     own: Option<Arc<OwnServers>>,
+    /// The tasks of its principal.
+    tasks: OwnTasks,
     /// What it subscribes to.
     topics: HashMap<Topic, Heard>,
 }
@@ -72,44 +78,41 @@ enum Way {
 }
 
 impl Audience {
+    /// The audience of a gateway that has one client.
+    pub(crate) fn of_one_client() -> Self {
+        Self {
+            has_one_client: true,
+            ..Self::default()
+        }
+    }
+
     /// A session hears of the resources that it subscribes to, and of every change of a list that it has seen.
     pub(crate) fn seat_session(self: &Arc<Self>, client: &Arc<Client>) -> Hearing {
         let way = Way::Session(Arc::downgrade(client));
-        self.seat(
-            client.scope.clone(),
-            way,
-            Filter::default(),
-            client.own().cloned(),
-        )
+        self.seat(client, way, Filter::default())
     }
 
     /// A listen hears of what it asked for.
     pub(crate) fn seat_listen(
         self: &Arc<Self>,
-        scope: Scope,
+        client: &Client,
         line: Arc<dyn Line>,
         id: RawJson,
         filter: Filter,
-        own: Option<Arc<OwnServers>>,
     ) -> Hearing {
-        self.seat(scope, Way::Listen(line, id), filter, own)
+        self.seat(client, Way::Listen(line, id), filter)
     }
 
-    fn seat(
-        self: &Arc<Self>,
-        scope: Scope,
-        way: Way,
-        filter: Filter,
-        own: Option<Arc<OwnServers>>,
-    ) -> Hearing {
+    fn seat(self: &Arc<Self>, client: &Client, way: Way, filter: Filter) -> Hearing {
         let mut seats = self.seats();
         seats.last += 1;
         let seat = seats.last;
         let hearer = Hearer {
-            scope,
+            scope: client.scope.clone(),
             way,
             filter,
-            own,
+            own: client.own().cloned(),
+            tasks: client.tasks.clone(),
             topics: HashMap::new(),
         };
         seats.hearers.insert(seat, hearer);
@@ -128,28 +131,31 @@ impl Audience {
         }
     }
 
-    /// Tells whoever has begun a task how it is; `false` when nobody here has.
-    fn task_changed(&self, server: &str, params: Option<&RawJson>) -> bool {
-        let Some(id) = task_id(params) else { return false };
-        let mut is_told = false;
-        for hearer in self.seats().hearers.values() {
-            let begun = hearer
-                .session()
-                .is_some_and(|client| client.tasks.has(server, &id));
-            if begun && hearer.scope.holds(server) {
-                let status = shown(&hearer.scope, server, TASK_STATUS, params.cloned());
-                hearer.tell(TASK_STATUS, status.as_ref());
-                is_told = true;
-            }
-        }
-        is_told
-    }
-
     /// Sessions that share this server, so many at most.
     pub(super) fn sessions_of(&self, server: &str, most: usize) -> Vec<Arc<Client>> {
         let seats = self.seats();
         let hearers = seats.hearers.values().filter(|hearer| hearer.shares(server));
         hearers.filter_map(Hearer::session).take(most).collect()
+    }
+
+    /// Tells what a server says outside of calls to the one client that there is.
+    fn tell_only_client(&self, mut notification: ServerNotification) {
+        match self.only_session(&notification.server) {
+            Ok(only) => {
+                notification.params = notification.params.as_ref().map(unlabelled);
+                only.overhear(notification);
+            }
+            Err(_why) => self.drop_unheard(&notification),
+        }
+    }
+
+    /// No client's calls, subscriptions or tasks caused it.
+    fn drop_unheard(&self, notification: &ServerNotification) {
+        let unheard = self.unheard.fetch_add(1, Ordering::Relaxed) + 1;
+        if unheard.is_power_of_two() {
+            let ServerNotification { server, method, .. } = notification;
+            tracing::debug!(%server, method, unheard, "dropped: no client caused it");
+        }
     }
 
     /// The most that any session wants this server to log.
@@ -220,10 +226,16 @@ impl ClientHandler for Audience {
         match notification.method.as_str() {
             "notifications/resources/updated" => self.resource_updated(server, params),
             tasks::FOLLOWED => self.followed_task_changed(server, params),
-            TASK_STATUS => {
-                self.task_changed(server, params);
+            _other if self.has_one_client => self.tell_only_client(notification),
+            tasks::STATUS => {
+                if let Some(id) = tasks::id(params) {
+                    self.task_changed(server, &id, params);
+                }
             }
-            _other => self.overhear(notification),
+            elicited::ANSWERED => {
+                self.answered_elsewhere(&notification);
+            }
+            _other => self.drop_unheard(&notification),
         }
     }
 }
@@ -252,9 +264,4 @@ fn unlabelled(params: &RawJson) -> RawJson {
 fn resource(params: Option<&RawJson>) -> Option<Topic> {
     let params = params.and_then(Object::parse)?;
     params.get("uri")?.parse().ok().map(Topic::Resource)
-}
-
-fn task_id(params: Option<&RawJson>) -> Option<String> {
-    let params = params.and_then(Object::parse)?;
-    params.get("taskId")?.parse().ok()
 }

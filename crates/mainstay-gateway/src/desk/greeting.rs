@@ -67,7 +67,7 @@ impl Desk {
                 let server = self.fleet().server(name).ok_or_else(|| gone(name))?;
                 let known = server.wait_introduced(INTRODUCTION_TIMEOUT).await;
                 known
-                    .map(|known| about_one(&known))
+                    .map(|known| about_one(&known, client.era))
                     .map_err(|error| failure::not_up(&error))
             }
         }
@@ -141,8 +141,9 @@ impl Union {
     }
 }
 
-/// One server, as it speaks of itself; but its lists are always told to have changed when they have.
-fn about_one(known: &mainstay::About) -> About {
+/// One server, as it speaks of itself; but its lists are always told to have changed when they have, and tasks are listed to
+/// sessions alone: nobody else can be told apart.
+fn about_one(known: &mainstay::About, era: Era) -> About {
     let mut capabilities = known
         .capabilities
         .as_ref()
@@ -153,6 +154,12 @@ fn about_one(known: &mainstay::About) -> About {
             declared.set("listChanged", raw(&json!(true)));
             capabilities.set(list, declared.to_raw());
         }
+    }
+    if era == Era::Modern
+        && let Some(mut tasks) = capabilities.get("tasks").and_then(Object::parse)
+        && tasks.remove("list").is_some()
+    {
+        capabilities.set("tasks", tasks.to_raw());
     }
     About {
         capabilities: capabilities.to_raw(),

@@ -20,11 +20,9 @@ impl Desk {
     pub(super) async fn listen(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let wanted = wanted(request.params.as_raw())?;
         let (line, id) = (Opening::new(request.line.clone()), request.run.id().clone());
-        let scope = request.client.scope.clone();
-        let own = request.client.own().cloned();
         let hearing = self
             .audience
-            .seat_listen(scope, line.clone(), id, wanted.filter(), own);
+            .seat_listen(request.client, line.clone(), id, wanted.filter());
         let mut honoured = Honoured::of(&wanted);
         honoured.tasks = self.follow(request, &hearing, &wanted.task_ids).await?;
         let mut topics = Vec::new();

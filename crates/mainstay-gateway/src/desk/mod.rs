@@ -30,7 +30,7 @@ use std::sync::Arc;
 use mainstay::message::{Params, RawJson, RpcError};
 use mainstay::{Catalog, Era, Fleet, Kind};
 
-pub(crate) use audience::{Audience, Hearing, fingerprint_of};
+pub(crate) use audience::{Audience, Hearing, TASK_STATUS, fingerprint_of, task_id};
 pub(crate) use level::Level;
 pub(crate) use listen::ended;
 pub(crate) use starting::Waits;
@@ -38,11 +38,13 @@ pub(crate) use starting::Waits;
 use crate::client::{Client, Line, Run};
 use crate::door::Caller;
 use crate::isolation::Isolated;
+use crate::principal::Principal;
 use crate::protocol::{RequestMeta, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
 use parked::Parked;
 use subscriptions::Subscriptions;
+use tasks::Tasks;
 
 pub(crate) struct Desk {
     fleet: Fleet,
@@ -51,6 +53,7 @@ pub(crate) struct Desk {
     lists: Lists,
     parked: Parked,
     subscriptions: Subscriptions,
+    tasks: Tasks,
 }
 
 /// One request, as it came through a door.
@@ -76,6 +79,7 @@ impl Desk {
     pub(crate) fn new(fleet: Fleet, audience: Arc<Audience>, isolated: Arc<Isolated>) -> Self {
         Self {
             fleet,
+            tasks: Tasks::new(audience.has_one_client),
             audience,
             isolated,
             lists: Lists::default(),
@@ -106,9 +110,15 @@ impl Desk {
 
     /// A client that stays for longer than a request, of this caller, where there can be several.
     pub(crate) fn welcome(&self, scope: Scope, caller: Option<Caller>) -> Arc<Client> {
-        let client = Client::of_session(scope, &self.isolated, caller);
+        let client = Client::of_session(scope, &self.isolated, &self.tasks, caller);
         client.attend(self.audience.seat_session(&client));
         client
+    }
+
+    /// A client of one modern request, which belongs to no session.
+    pub(crate) fn admit(&self, principal: Principal, scope: Scope, meta: &RequestMeta) -> Arc<Client> {
+        let tasks = self.tasks.of(principal, scope.clone());
+        Client::of_request(principal, scope, tasks, meta)
     }
 
     /// The client is gone: nothing of it is left at the servers.
@@ -147,7 +157,6 @@ impl Desk {
         }
         self.check_session(request.client)?;
         let era = request.client.era;
-        let of_union = matches!(request.client.scope, Scope::Union);
         match request.method {
             "initialize" if era == Era::Legacy => self.initialize(&request).await,
             "server/discover" if era == Era::Modern => self.discover(request.client).await,
@@ -169,10 +178,13 @@ impl Desk {
             "resources/unsubscribe" if era == Era::Legacy => self.unsubscribe(&request).await,
             "logging/setLevel" if era == Era::Legacy => self.set_level(&request).await,
             "subscriptions/listen" if era == Era::Modern => self.listen(&request).await,
-            "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" if of_union => {
-                self.pass_task(request).await
-            }
-            "tasks/list" if of_union && era == Era::Legacy => self.list_tasks(&request).await,
+            "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => self.pass_task(request).await,
+            // The modern era has no such list.
+            "tasks/list" if era == Era::Modern => Err(method_not_found(request.method)),
+            "tasks/list" => match request.client.scope.clone() {
+                Scope::Server(name) => self.list_tasks_of(&name, request).await,
+                Scope::Union => self.list_tasks(&request).await,
+            },
             _other => match request.client.scope.clone() {
                 Scope::Server(name) => self.pass_unknown(&name, request).await,
                 Scope::Union => Err(method_not_found(request.method)),

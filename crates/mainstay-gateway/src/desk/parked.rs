@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::reaching::Reached;
 use super::rounds::{Call, Question};
-use super::state::{Key, Seal};
+use super::state::{Key, Opened, Purpose, Seal};
 use parking::Parking;
 pub(super) use parking::Replying;
 
@@ -43,9 +43,18 @@ struct Waiting {
     parking: Parking,
     server: Server,
     question: Question,
-    method: String,
     since: Instant,
     expiry: Expiry,
+}
+
+/// What a state leads to.
+pub(super) enum Found {
+    /// The call that waits, and the question it waits for.
+    Call(Call, Question),
+    /// A call that does not wait any more.
+    Gone,
+    /// Nothing of this gateway's: the server behind may know it.
+    NotOurs,
 }
 
 impl Parked {
@@ -56,9 +65,9 @@ impl Parked {
         }
     }
 
-    /// Parks a call of this method; the state is what finds it again.
-    pub(super) fn put(&self, call: Call, question: Question, method: &str) -> Result<String, RpcError> {
-        let (key, state) = self.seal.draw(PATIENCE)?;
+    /// Parks a call; the state is what finds it again for this purpose.
+    pub(super) fn put(&self, call: Call, question: Question, purpose: Purpose) -> Result<String, RpcError> {
+        let (key, state) = self.seal.draw(purpose, PATIENCE)?;
         let since = Instant::now();
         let mut calls = self.calls();
         if calls.len() >= MAX_PARKED {
@@ -66,10 +75,9 @@ impl Parked {
             return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
         }
         let waiting = Waiting {
-            server: call.server.clone(),
+            server: call.reached.server.clone(),
             parking: Parking::of(call),
             question,
-            method: method.to_owned(),
             since,
             expiry: Expiry::at(since + PATIENCE, key, &self.calls),
         };
@@ -77,19 +85,26 @@ impl Parked {
         Ok(state)
     }
 
-    /// The call of this method that a state names, if it still waits.
+    /// The call that a state names for this purpose.
     ///
     /// Cancel safety: dropped, the call is cancelled.
-    pub(super) async fn take(&self, state: &str, method: &str) -> Option<(Call, Question)> {
-        let key = self.seal.open(state)?;
-        let Waiting {
-            parking, question, ..
-        } = {
-            let mut calls = self.calls();
-            calls.get(&key).filter(|waiting| waiting.method == method)?;
-            calls.remove(&key)?
+    pub(super) async fn take(&self, state: &str, purpose: impl FnOnce() -> Purpose) -> Found {
+        let key = match self.seal.open(state, purpose) {
+            Opened::Key(key) => key,
+            Opened::Expired => return Found::Gone,
+            Opened::NotOurs => return Found::NotOurs,
         };
-        Some((parking.back().await?, question))
+        let waiting = self.calls().remove(&key);
+        let Some(Waiting {
+            parking, question, ..
+        }) = waiting
+        else {
+            return Found::Gone;
+        };
+        match parking.back().await {
+            Some(call) => Found::Call(call, question),
+            None => Found::Gone,
+        }
     }
 
     /// Somebody calls this server: who keeps it waiting must not take too long. Over HTTP a question comes on the stream

@@ -6,28 +6,34 @@
 
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{
-    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Reply, Server, ServerNotification,
-    ServerRequest,
+    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Era, Reply, Server,
+    ServerNotification, ServerRequest,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use super::naming::Addressed;
-use super::parked::Replying;
+use super::parked::{Found, Replying};
 use super::passing::{answer, as_sent, tell};
-use super::state::Seal;
-use super::{Desk, Request};
-use crate::client::{Client, Line};
-use crate::protocol::{declined, invalid_params, missing_capability, text};
+use super::reaching::Reached;
+use super::state::Purpose;
+use super::{Desk, Level, Request};
+use crate::client::Client;
+use crate::protocol::{MODERN_VERSIONS, declined, invalid_params, missing_capability, text};
 
 /// The one question of a wish for input.
 const QUESTION: &str = "request";
 
 /// A call that runs at a server, and what the server asks meanwhile.
 pub(super) struct Call {
-    pub(super) server: Server,
+    pub(super) reached: Reached,
     pub(super) reply: Replying,
+    /// The client of the latest request for it: of the first one, or of the last retry.
+    caller: Arc<ArcSwap<Client>>,
+    /// Whether a retry has found it.
+    is_resumed: bool,
     asked: mpsc::Receiver<Question>,
     progress: mpsc::Receiver<RawJson>,
     /// What the client would have had to be able to for a question that was declined in its name.
@@ -56,63 +62,69 @@ impl Desk {
     pub(super) async fn pass_in_rounds(&self, mut request: Request<'_>) -> Result<RawJson, RpcError> {
         let mut call = match self.resumed(&request).await? {
             Some(Resumed::Answered(call)) => call,
-            Some(Resumed::Unanswered(call, question)) => return self.park(call, question, request.method),
+            Some(Resumed::Unanswered(call, question)) => return self.park(call, question, &request),
             None => self.called(&mut request).await?,
         };
-        match call.run(request.line).await {
+        match call.run(&request).await {
             Came::Reply(reply) => match call.lacked_for(&reply) {
                 Some(capability) => Err(missing_capability(capability)),
-                None => answer(&request, call.server.name(), reply),
+                None => answer(&request, call.reached.server.name(), reply),
             },
-            Came::Question(question) => self.park(call, question, request.method),
+            Came::Question(question) => self.park(call, question, &request),
         }
     }
 
     async fn called(&self, request: &mut Request<'_>) -> Result<Call, RpcError> {
         let Addressed { reached, params } = self.address(request)?;
+        if state(request).is_some() && is_legacy(&reached.server) {
+            // It wrote no state. Without this check it would ignore the state, and run the call from its start.
+            return Err(expired());
+        }
         self.parked.hurry(&reached);
         self.raise_level(&reached, request).await;
         let (questions, asked) = mpsc::channel(1);
         let (told, progress) = mpsc::channel(32);
         let lacking = Arc::default();
+        let caller = Arc::new(ArcSwap::from(request.client.clone()));
         let asker = Asker {
-            client: request.client.clone(),
+            caller: caller.clone(),
             questions,
             lacking: Arc::clone(&lacking),
         };
-        let mut options = CallOptions::default()
+        // A retry may want progress though the first request did not.
+        let options = CallOptions::default()
             .handler(Arc::new(asker))
-            .hand_on_input_required();
-        if request.meta.progress_token.is_some() {
-            options = options.progress(told);
-        }
+            .hand_on_input_required()
+            .progress(told);
         let params = as_sent(request, params);
         let method = request.method.to_owned();
         let server = reached.server.clone();
-        let reply = async move { reached.server.forward(&method, params, options).await };
+        let reply = async move { server.forward(&method, params, options).await };
         Ok(Call {
-            server,
+            reached,
             reply: Replying::new(reply),
+            caller,
+            is_resumed: false,
             asked,
             progress,
             lacking,
         })
     }
 
-    /// The parked call that this request is the retry for.
+    /// The parked call that this request is the retry for. From now on what belongs to it is this request's.
     async fn resumed(&self, request: &Request<'_>) -> Result<Option<Resumed>, RpcError> {
-        let params = &request.params;
-        let state = params
-            .get("requestState")
-            .and_then(|state| state.parse::<String>().ok());
-        let Some(state) = state.filter(|state| Seal::is_ours(state)) else {
+        let Some(state) = state(request) else {
             return Ok(None);
         };
-        let expired =
-            || invalid_params("the request state is unknown or has expired: call again from the start");
-        let parked = self.parked.take(&state, request.method).await;
-        let (call, question) = parked.ok_or_else(expired)?;
-        let answers = params.get("inputResponses").and_then(Object::parse);
+        let (mut call, question) = match self.parked.take(&state, || Purpose::of(request)).await {
+            Found::Call(call, question) => (call, question),
+            Found::Gone => return Err(expired()),
+            Found::NotOurs => return Ok(None),
+        };
+        call.caller.store(request.client.clone());
+        call.is_resumed = true;
+        self.raise_level(&call.reached, request).await;
+        let answers = request.params.get("inputResponses").and_then(Object::parse);
         let Some(answer) = answers.and_then(|answers| answers.get(QUESTION).cloned()) else {
             return Ok(Some(Resumed::Unanswered(call, question)));
         };
@@ -121,29 +133,44 @@ impl Desk {
     }
 
     /// Parks a call, and says what it needs.
-    fn park(&self, call: Call, question: Question, method: &str) -> Result<RawJson, RpcError> {
-        let request = question.request.clone();
-        let state = self.parked.put(call, question, method)?;
-        Ok(wish(&request, &state))
+    fn park(&self, call: Call, question: Question, request: &Request<'_>) -> Result<RawJson, RpcError> {
+        let asked = question.request.clone();
+        let state = self.parked.put(call, question, Purpose::of(request))?;
+        Ok(wish(&asked, &state))
     }
 }
 
 impl Call {
     /// Goes on until the call ends, or until the server asks; progress goes to the client meanwhile.
-    async fn run(&mut self, line: &Arc<dyn Line>) -> Came {
+    async fn run(&mut self, request: &Request<'_>) -> Came {
         loop {
             tokio::select! {
                 biased;
-                Some(params) = self.progress.recv() => tell(line, &params),
+                Some(params) = self.progress.recv() => self.tell(request, params),
                 Some(question) = self.asked.recv() => return Came::Question(question),
                 reply = self.reply.take() => {
                     while let Ok(params) = self.progress.try_recv() {
-                        tell(line, &params);
+                        self.tell(request, params);
                     }
                     return Came::Reply(reply);
                 }
             }
         }
+    }
+
+    /// Tells of progress under the token of this request, if it has one.
+    fn tell(&self, request: &Request<'_>, mut params: RawJson) {
+        let Some(token) = &request.meta.progress_token else {
+            return;
+        };
+        // It comes under the token of the first request.
+        if self.is_resumed
+            && let Some(mut progress) = Object::parse(&params)
+        {
+            progress.set("progressToken", token.clone());
+            params = progress.to_raw();
+        }
+        tell(request.line, &params);
     }
 
     /// What the client lacks, when the call failed and was declined an answer for it: the server could not do without.
@@ -157,6 +184,26 @@ impl Call {
         };
         failed.then_some(lacking)
     }
+}
+
+/// The state that a request brings.
+fn state(request: &Request<'_>) -> Option<String> {
+    request.params.get("requestState")?.parse().ok()
+}
+
+/// Whether this server is known to be of the era that has no request state.
+fn is_legacy(server: &Server) -> bool {
+    match server.status().protocol {
+        Some((era, _)) => era == Era::Legacy,
+        None => {
+            let version = server.about().and_then(|about| about.protocol_version.clone());
+            version.is_some_and(|version| !MODERN_VERSIONS.contains(&version.as_str()))
+        }
+    }
+}
+
+fn expired() -> RpcError {
+    invalid_params("the request state is unknown or has expired: call again from the start")
 }
 
 /// The result that tells a client what its call needs.
@@ -177,40 +224,46 @@ fn wish(request: &ServerRequest, state: &str) -> RawJson {
 
 /// Answers for one call of a modern client: with what its next request brings.
 struct Asker {
-    client: Arc<Client>,
+    caller: Arc<ArcSwap<Client>>,
     questions: mpsc::Sender<Question>,
     lacking: Arc<OnceLock<&'static str>>,
 }
 
 impl ClientHandler for Asker {
     fn capabilities(&self) -> ClientCapabilities {
-        ClientHandler::capabilities(&*self.client)
+        ClientHandler::capabilities(&**self.caller.load())
     }
 
     fn client(&self) -> Option<u64> {
-        ClientHandler::client(&*self.client)
+        ClientHandler::client(&**self.caller.load())
     }
 
     fn log_level(&self) -> Option<&str> {
-        self.client.log_level()
+        self.caller.load().level().map(Level::word)
     }
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move {
-            if let Some(capability) = self.client.lacks_for(&request.method) {
+            let caller = self.caller.load_full();
+            if let Some(capability) = caller.lacks_for(&request.method) {
                 // The first is as good as any.
                 let _ = self.lacking.set(capability);
                 return Err(declined(&request.method, capability));
             }
+            let mut request = request;
+            request.params = caller
+                .tasks
+                .asked(&request.server, &request.method, request.params)?;
             let gone = || RpcError::new(RpcError::INTERNAL_ERROR, "the client went away without an answer");
             let (answer, answered) = oneshot::channel();
             let question = Question { request, answer };
             self.questions.send(question).await.map_err(|_| gone())?;
-            answered.await.unwrap_or_else(|_| Err(gone()))
+            let answer = answered.await.unwrap_or_else(|_| Err(gone()))?;
+            Ok(caller.tasks.as_known(answer))
         })
     }
 
     fn notification(&self, notification: ServerNotification) {
-        self.client.notification(notification);
+        self.caller.load_full().notification(notification);
     }
 }

@@ -1,75 +1,52 @@
 //! Tasks: work that goes on at a server when its call has been answered.
 //!
-//! To clients of the union a task has an id that says whose it is, so that asking for it finds its server with nothing
-//! remembered. Of a session's own tasks the latest are remembered all the same: a shared server lists those of everybody,
-//! and tells of theirs, and none of that is a bystander's concern.
+//! A task belongs to the principal that began it. The id that a client is given is sealed for it (`ids`), so that asking for a
+//! task finds its server, and refuses everybody else, with nothing remembered. Of a principal's tasks the latest are
+//! remembered all the same: a shared server lists those of all clients, and tells of theirs.
 
 mod following;
 mod ids;
+mod relation;
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{CallOptions, Era, Server};
+use serde::Serialize;
+use serde_json::json;
 
 use super::naming::{string, unknown};
 use super::passing::{answer, as_sent, forward};
 use super::{Desk, Request};
 use crate::protocol::{invalid_params, text};
-use crate::scope::Scope;
 pub(super) use following::MAX_FOLLOWED;
-pub(crate) use ids::{as_known, shown};
-use ids::{parted, public_id, with_public_id, with_public_relation};
+pub(crate) use ids::{OwnTasks, Tasks};
+use ids::{at_server, parted};
+use relation::Relation;
 
 /// The extension by which modern servers offer tasks.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Tasks of one session that are remembered. The oldest are forgotten: they can be asked for, but are not listed.
-const MAX_TASKS: usize = 1024;
-
 /// How long one server may take to list its tasks.
 const LISTING: Duration = Duration::from_secs(5);
-
-/// The tasks that a session has begun, by their public ids.
-#[derive(Default)]
-pub(crate) struct OwnTasks(Mutex<VecDeque<String>>);
-
-impl OwnTasks {
-    fn note(&self, id: String) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.len() >= MAX_TASKS {
-            tasks.pop_front();
-        }
-        tasks.push_back(id);
-    }
-
-    /// Whether it has begun this task of this server.
-    pub(super) fn has(&self, server: &str, id: &str) -> bool {
-        let public = public_id(server, id);
-        let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.contains(&public)
-    }
-
-    /// Whether it has begun any task at this server.
-    pub(super) fn any_at(&self, server: &str) -> bool {
-        let prefix = public_id(server, "");
-        let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.iter().any(|task| task.starts_with(&prefix))
-    }
-}
 
 impl Desk {
     /// A request about one task, for the server that has it.
     pub(super) async fn pass_task(&self, mut request: Request<'_>) -> Result<RawJson, RpcError> {
         let id = string(&request.params, "taskId")?;
         let none = || unknown("task", &id);
-        let (server, own) = parted(&id).ok_or_else(none)?;
+        let own = &request.client.tasks;
+        let (server, given) = own.known(&id).ok_or_else(none)?;
         self.fleet().server(&server).ok_or_else(none)?;
         let reached = self.reach(request.client, &server)?;
+        if !own.are_all() {
+            // Only its principal could show this id: what the server asks for the task is for this client.
+            own.note(&server, &given);
+        }
         let mut params = request.take_params();
-        params.set("taskId", text(own));
+        if given != id {
+            params.set("taskId", text(&given));
+        }
         let options = match request.client.era {
             Era::Legacy => reached.options(request.client),
             Era::Modern => CallOptions::default().handler(request.client.clone()),
@@ -77,6 +54,19 @@ impl Desk {
         let params = as_sent(&request, params);
         let reply = forward(&reached.server, &request, params, options).await;
         answer(&request, reached.server.name(), reply)
+    }
+
+    /// The tasks of the session's principal at the one server that it sees, on the server's own pages.
+    pub(super) async fn list_tasks_of(
+        &self,
+        name: &str,
+        mut request: Request<'_>,
+    ) -> Result<RawJson, RpcError> {
+        let reached = self.reach(request.client, name)?;
+        let options = reached.options(request.client);
+        let params = request.take_params();
+        let reply = forward(&reached.server, &request, params, options).await;
+        answer(&request, name, reply)
     }
 
     /// The session's own tasks at all servers that list theirs, in the order of the servers' names. A page ends where a
@@ -88,7 +78,8 @@ impl Desk {
         let mut next = None;
         for server in self.fleet().servers() {
             let is_before = from.as_deref().is_some_and(|from| server.name() < from);
-            let has_any = request.client.tasks.any_at(server.name());
+            let own = &request.client.tasks;
+            let has_any = own.are_all() || own.any_at(server.name());
             if is_before || !has_any || !self.lists_tasks(&server) {
                 continue;
             }
@@ -104,28 +95,21 @@ impl Desk {
                 unasked.push(server.name().to_owned());
                 continue;
             };
-            tasks.extend(listed.iter().filter_map(|task| {
-                let mut task = Object::parse(task)?;
-                let id: String = task.get("taskId")?.parse().ok()?;
-                task.set("taskId", text(&public_id(server.name(), &id)));
-                let is_own = request.client.tasks.has(server.name(), &id);
-                is_own.then(|| task.to_raw())
-            }));
+            tasks.extend(shown(request, server.name(), &listed));
             if let Some(more) = more {
-                next = Some(public_id(server.name(), &more));
+                next = Some(at_server(server.name(), &more));
                 break;
             }
         }
         let mut result = Object::default();
-        result.set("tasks", RawJson::from_value(&tasks).unwrap_or(RawJson::NULL));
+        result.set("tasks", written(&tasks));
         if let Some(next) = next {
             result.set("nextCursor", text(&next));
         }
         if !unasked.is_empty() {
-            let meta = serde_json::json!({ "mainstay": { "unavailable": unasked } });
             result.set(
                 "_meta",
-                RawJson::from_value(&meta).unwrap_or(RawJson::EMPTY_OBJECT),
+                written(&json!({ "mainstay": { "unavailable": unasked } })),
             );
         }
         Ok(result.to_raw())
@@ -142,53 +126,95 @@ impl Desk {
     }
 }
 
-/// A result of a server as the client is to see it; a task that was begun is noted as the session's.
+/// A result of a server as the client is to see it; a task that was begun is noted as the client's.
 pub(super) fn published(request: &Request<'_>, server: &str, result: RawJson) -> RawJson {
-    let of_union = matches!(request.client.scope, Scope::Union);
-    let asked_for_task = || {
-        let came = request.params.as_raw();
-        came.is_some_and(|came| came.as_str().contains("\"task\"")) && request.params.get("task").is_some()
-    };
     match request.method {
-        "tools/call" if asked_for_task() => begun(request, server, result),
-        // A modern server begins a task where it sees fit.
-        "tools/call" if of_union && request.client.era == Era::Modern => {
-            // The search for the word is many times quicker than a look into a large result.
-            let may_be = Some(&result).filter(|result| result.as_str().contains("\"task\""));
-            let is_task = may_be
-                .and_then(Object::parse)
-                .and_then(|result| result.get("resultType")?.parse::<String>().ok())
-                .is_some_and(|kind| kind == "task");
-            if is_task {
-                with_public_id(server, result)
-            } else {
-                result
-            }
+        _any if request.client.tasks.have_their_own_ids() => result,
+        "tools/call" if may_be_task(request, &result) => begun(request, server, result),
+        "tasks/get" | "tasks/cancel" => {
+            let asked = request.params.get("taskId");
+            let named = asked.and_then(|asked| with_id(&result, asked.clone()));
+            named.unwrap_or(result)
         }
-        "tasks/get" | "tasks/cancel" if of_union => with_public_id(server, result),
-        "tasks/result" if of_union => with_public_relation(server, result),
+        "tasks/result" => {
+            let asked = string(&request.params, "taskId").ok();
+            let relation = Relation::read(&result).zip(asked);
+            relation.map_or(result, |(relation, asked)| relation.renamed(&asked))
+        }
+        "tasks/list" => own_of(request, server, result),
         _other => result,
     }
 }
 
-/// The result of a call that asked for a task.
+/// Whether a result may tell that a task was begun: a legacy client asks for it, a modern server begins one where it sees fit.
+fn may_be_task(request: &Request<'_>, result: &RawJson) -> bool {
+    // The search for the word is many times quicker than a look into a large message.
+    let holds = |raw: &RawJson| raw.as_str().contains("\"task\"");
+    let is_asked_for = || request.params.as_raw().is_some_and(holds) && request.params.get("task").is_some();
+    holds(result) && (request.client.era == Era::Modern || is_asked_for())
+}
+
+/// The result of a call that may have begun a task.
 fn begun(request: &Request<'_>, server: &str, result: RawJson) -> RawJson {
-    let Some(mut object) = Object::parse(&result) else {
-        return result;
-    };
-    let Some(task) = object.get("task").cloned() else {
-        return result;
-    };
-    if let Some(id) = Object::parse(&task).and_then(|task| task.get("taskId")?.parse::<String>().ok()) {
-        request.client.tasks.note(public_id(server, &id));
-    }
-    match request.client.scope {
-        Scope::Union => {
-            object.set("task", with_public_id(server, task));
-            object.to_raw()
+    let begun = || {
+        let mut object = Object::parse(&result)?;
+        if let Some(task) = object.get("task").cloned() {
+            object.set("task", noted(request, server, &task)?);
+            return Some(object.to_raw());
         }
-        Scope::Server(_) => result,
+        let kind: String = object.get("resultType")?.parse().ok()?;
+        (kind == "task")
+            .then(|| noted(request, server, &result))
+            .flatten()
+    };
+    begun().unwrap_or(result)
+}
+
+/// A task that the client has begun, with the id by which it knows it.
+fn noted(request: &Request<'_>, server: &str, task: &RawJson) -> Option<RawJson> {
+    let client = request.client;
+    let id: String = Object::parse(task)?.get("taskId")?.parse().ok()?;
+    for early in client.tasks.note(server, &id) {
+        client.hear(early);
     }
+    with_id(task, text(&client.tasks.public_id(server, &id)))
+}
+
+/// A page of one server's tasks: those of the client alone.
+fn own_of(request: &Request<'_>, server: &str, result: RawJson) -> RawJson {
+    let own = || {
+        let mut page = Object::parse(&result)?;
+        let listed: Vec<RawJson> = page.get("tasks")?.parse().ok()?;
+        page.set("tasks", written(&shown(request, server, &listed)));
+        Some(page.to_raw())
+    };
+    // What cannot be read cannot be told apart, and is nobody's.
+    own().unwrap_or_else(|| written(&json!({ "tasks": [] })))
+}
+
+/// Those of these tasks of a server that are the client's, as it knows them.
+fn shown(request: &Request<'_>, server: &str, listed: &[RawJson]) -> Vec<RawJson> {
+    let own = &request.client.tasks;
+    let shown = listed.iter().filter_map(|task| {
+        let id: String = Object::parse(task)?.get("taskId")?.parse().ok()?;
+        let is_own = own.are_all() || own.has(server, &id);
+        is_own
+            .then(|| with_id(task, text(&own.public_id(server, &id))))
+            .flatten()
+    });
+    shown.collect()
+}
+
+/// A task under another id, if it has one.
+fn with_id(task: &RawJson, id: RawJson) -> Option<RawJson> {
+    let mut task = Object::parse(task)?;
+    task.get("taskId")?;
+    task.set("taskId", id);
+    Some(task.to_raw())
+}
+
+fn written(value: &impl Serialize) -> RawJson {
+    RawJson::from_value(value).unwrap_or(RawJson::NULL)
 }
 
 /// The server that a cursor is of, and that server's own cursor.
@@ -213,27 +239,11 @@ async fn page(
     cursor: Option<String>,
     options: CallOptions,
 ) -> Option<(Vec<RawJson>, Option<String>)> {
-    let params = cursor.map(|cursor| serde_json::json!({ "cursor": cursor }));
+    let params = cursor.map(|cursor| json!({ "cursor": cursor }));
     let params = params.and_then(|params| RawJson::from_value(&params).ok());
     let options = options.fail_fast().timeout(LISTING);
     let reply = server.forward("tasks/list", params, options).await.ok()?;
     let page = Object::parse(&reply.result)?;
     let next = page.get("nextCursor").and_then(|next| next.parse().ok());
     Some((page.get("tasks")?.parse().ok()?, next))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_session_s_tasks_the_latest_are_remembered() {
-        let tasks = OwnTasks::default();
-        for n in 0..=MAX_TASKS {
-            tasks.note(public_id("a", &n.to_string()));
-        }
-        assert!(!tasks.has("a", "0"));
-        assert!(tasks.has("a", "1") && tasks.has("a", &MAX_TASKS.to_string()));
-        assert!(!tasks.has("b", "1"));
-    }
 }

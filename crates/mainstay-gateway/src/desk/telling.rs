@@ -12,6 +12,7 @@ use mainstay::{NotifyError, Server};
 
 use super::Desk;
 use crate::client::Client;
+use crate::principal::Principal;
 use crate::protocol::{RequestMeta, without_client};
 use crate::scope::Scope;
 
@@ -45,14 +46,20 @@ impl Desk {
     /// Hears what a client without a session tells. Of what the protocol knows it has nothing to say: it cancels by going away.
     ///
     /// Cancel safety: dropped, it is heard whole or not at all.
-    pub(crate) async fn hear_stranger(&self, scope: &Scope, method: &str, params: Option<&RawJson>) {
+    pub(crate) async fn hear_stranger(
+        &self,
+        principal: Principal,
+        scope: &Scope,
+        method: &str,
+        params: Option<&RawJson>,
+    ) {
         match method {
             "notifications/cancelled"
             | "notifications/initialized"
             | "notifications/roots/list_changed"
             | PROGRESS => {}
             _unknown => {
-                let stranger = Client::of_request(scope.clone(), &RequestMeta::default());
+                let stranger = self.admit(principal, scope.clone(), &RequestMeta::default());
                 self.pass_on(&stranger, method, params).await;
             }
         }
@@ -102,8 +109,10 @@ impl Desk {
             progress.set("progressToken", own);
             progress.to_raw()
         });
+        let known = respelt.as_ref().or(params).cloned();
+        let known = known.map(|params| client.tasks.as_known(params));
         // The latest says all that those before it did, so none is waited for.
-        let told = server.notify(PROGRESS, respelt.as_ref().or(params), Duration::ZERO);
+        let told = server.notify(PROGRESS, known.as_ref(), Duration::ZERO);
         if let Err(error) = told.await {
             tracing::debug!(%error, "progress not passed on");
         }

@@ -5,5 +5,7 @@ mod http;
 mod stdio;
 
 pub(crate) use http::Caller;
+#[cfg(any(test, fuzzing))]
+pub(crate) use http::fuzz as fuzz_http;
 pub use http::{DoorError, HttpDoor};
 pub use stdio::Arrival;

@@ -41,7 +41,7 @@ impl ClientHandler for Owner {
             (_other, Some(_) | None) => {}
         }
         if let Some(session) = self.session.upgrade() {
-            session.notification(notification);
+            session.hear(notification);
         }
     }
 }

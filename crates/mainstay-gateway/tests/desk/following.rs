@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mainstay_gateway::{Gateway, Scope};
 use mainstay_testkit::memory::FarSide;
-use mainstay_testkit::{Script, Speaks};
+use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
 use crate::client::{Client, modern};
@@ -16,9 +16,17 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const TOLD: &str = "notifications/tasks";
 const LISTEN: &str = "subscriptions/listen";
 
-/// A modern server that tells of these tasks.
+/// The tools whose calls begin the tasks of a server, in their order.
+const TOOLS: [&str; 2] = ["echo", "log"];
+
+/// A modern server that begins these tasks, and tells of them.
 fn telling_of(tasks: &[&str]) -> Arc<Memory> {
+    let begins = |(tool, id): (&&str, &&str)| {
+        let task = json!({ "resultType": "task", "taskId": id, "status": "working" });
+        Rule::new(Step::Call, Fault::Result(task)).named(tool)
+    };
     Memory::new(Script {
+        rules: TOOLS.iter().zip(tasks).map(begins).collect(),
         speaks: Speaks::Modern,
         capabilities: Some(json!({ "tools": {}, "resources": {}, "extensions": { EXTENSION: {} } })),
         tasks: tasks.iter().map(|id| (*id).to_owned()).collect(),
@@ -30,16 +38,40 @@ fn declaring() -> Value {
     modern(&json!({ "extensions": { EXTENSION: {} } }))
 }
 
-/// A client whose listen follows these tasks; with the id of the listen, and what it was promised.
-async fn following(gateway: &Gateway, scope: Scope, tasks: &[&str]) -> (Client, u64, Value) {
+/// The id of the task that a call of this tool begins.
+async fn begun(client: &mut Client, tool: &str) -> String {
+    let call = json!({ "name": tool, "arguments": {}, "_meta": declaring() });
+    let begun = client.ask("tools/call", call).await;
+    begun["result"]["taskId"].as_str().expect("a task").to_owned()
+}
+
+/// A client whose listen follows the tasks that it begins by calls of these tools, and perhaps others; with the id of the
+/// listen, and the ids of its tasks.
+async fn following(
+    gateway: &Gateway,
+    scope: Scope,
+    tools: &[&str],
+    others: &[&str],
+) -> (Client, u64, Vec<String>) {
     let mut client = Client::connect(gateway, scope);
+    let mut own = Vec::new();
+    for tool in tools {
+        own.push(begun(&mut client, tool).await);
+    }
+    own.sort();
+    let tasks: Vec<&str> = own
+        .iter()
+        .map(String::as_str)
+        .chain(others.iter().copied())
+        .collect();
     let filter = json!({ "_meta": declaring(), "notifications": { "taskIds": tasks } });
     let listen = client.begin(LISTEN, filter).await;
     let acknowledged = client.message().await;
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(acknowledged["params"]["_meta"][SUBSCRIPTION], listen);
     let promised = acknowledged["params"]["notifications"]["taskIds"].clone();
-    (client, listen, promised)
+    assert_eq!(promised, json!(own), "its own, and no other");
+    (client, listen, own)
 }
 
 async fn say(side: &FarSide, id: &str, status: &str) {
@@ -63,11 +95,12 @@ async fn hears_nothing(client: &mut Client) {
 async fn whoever_follows_a_task_is_told_of_it_under_the_id_of_its_own_listen_and_nobody_else() {
     let (a, b) = (telling_of(&["t"]), telling_of(&["t"]));
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
-    let (mut of_union, first, promised) = following(&gateway, Scope::Union, &["a/t"]).await;
-    assert_eq!(promised, json!(["a/t"]));
-    let (mut direct, second, promised) = following(&gateway, one("b"), &["t"]).await;
-    assert_eq!(promised, json!(["t"]));
-    let (mut both, third, _) = following(&gateway, Scope::Union, &["b/t", "a/t", "b/t"]).await;
+    let (mut of_union, first, ids) = following(&gateway, Scope::Union, &["a__echo"], &[]).await;
+    let others: Vec<_> = ids.iter().map(String::as_str).chain(["t", "b/t"]).collect();
+    let (mut direct, second, ids_at_b) = following(&gateway, one("b"), &["echo"], &others).await;
+    let (mut both, third, ids_of_both) =
+        following(&gateway, Scope::Union, &["a__echo", "b__echo"], &others).await;
+    assert_ne!(ids_of_both[0], ids[0], "each has its own");
     let mut bystander = Client::connect(&gateway, Scope::Union);
     let filter = json!({ "_meta": declaring(), "notifications": { "toolsListChanged": true } });
     bystander.begin(LISTEN, filter).await;
@@ -75,9 +108,12 @@ async fn whoever_follows_a_task_is_told_of_it_under_the_id_of_its_own_listen_and
     assert!(promised.get("taskIds").is_none(), "it asked for none: {promised}");
 
     say(&a.side(1).await, "t", "working").await;
-    for (client, listen) in [(&mut of_union, first), (&mut both, third)] {
+    for (client, listen, id) in [
+        (&mut of_union, first, &ids[0]),
+        (&mut both, third, &ids_of_both[0]),
+    ] {
         let told = client.heard(TOLD).await["params"].clone();
-        assert_eq!(told["taskId"], "a/t");
+        assert_eq!(told["taskId"], json!(id));
         assert_eq!(told["_meta"][SUBSCRIPTION], listen);
         assert_eq!(
             (&told["status"], &told["x-future"]),
@@ -88,9 +124,9 @@ async fn whoever_follows_a_task_is_told_of_it_under_the_id_of_its_own_listen_and
     let told = direct.heard(TOLD).await["params"].clone();
     assert_eq!(
         (&told["taskId"], &told["_meta"][SUBSCRIPTION]),
-        (&json!("t"), &json!(second))
+        (&json!(ids_at_b[0]), &json!(second))
     );
-    assert_eq!(both.heard(TOLD).await["params"]["taskId"], "b/t");
+    assert_eq!(both.heard(TOLD).await["params"]["taskId"], json!(ids_of_both[1]));
     for client in [&mut bystander, &mut of_union, &mut direct, &mut both] {
         hears_nothing(client).await;
     }
@@ -98,12 +134,18 @@ async fn whoever_follows_a_task_is_told_of_it_under_the_id_of_its_own_listen_and
 
 #[tokio::test]
 async fn a_listen_is_promised_the_tasks_that_their_servers_agreed_to_tell_of() {
-    let (a, legacy) = (telling_of(&["t"]), Memory::new(Script::default()));
-    let gateway = gateway(&[("a", &a), ("legacy", &legacy)]).await;
-    let asked = ["a/t", "a/unknown", "legacy/t", "nobody/t", "nonsense"];
-    let (_client, _, promised) = following(&gateway, Scope::Union, &asked).await;
-    assert_eq!(promised, json!(["a/t"]));
-    let (_other, ..) = following(&gateway, one("a"), &["t"]).await;
+    let a = telling_of(&["t", "unknown"]);
+    a.script.lock().unwrap().tasks.pop();
+    let gateway = gateway(&[("a", &a)]).await;
+    let mut client = Client::connect(&gateway, Scope::Union);
+    let known = begun(&mut client, "a__echo").await;
+    let unknown = begun(&mut client, "a__log").await;
+    let asked = [&known, &unknown, "a/t", "nobody/t", "nonsense"];
+    let filter = json!({ "_meta": declaring(), "notifications": { "taskIds": asked } });
+    client.begin(LISTEN, filter).await;
+    let promised = client.message().await["params"]["notifications"]["taskIds"].clone();
+    assert_eq!(promised, json!([known]));
+    let (_other, ..) = following(&gateway, one("a"), &["echo"], &[]).await;
     let side = a.side(1).await;
     assert_eq!(
         listened_for(&side),
@@ -134,7 +176,7 @@ async fn a_client_that_does_not_know_tasks_cannot_follow_any() {
 async fn a_task_is_followed_again_after_a_reconnect_and_let_go_when_it_has_ended() {
     let a = telling_of(&["t", "u"]);
     let gateway = gateway(&[("a", &a)]).await;
-    let (mut client, ..) = following(&gateway, Scope::Union, &["a/t", "a/u"]).await;
+    let (mut client, _, ids) = following(&gateway, Scope::Union, &["a__echo", "a__log"], &[]).await;
     a.side(1).await.cut();
     let side = a.side(2).await;
     side.wait_for(LISTEN, 1).await;
@@ -147,10 +189,10 @@ async fn a_task_is_followed_again_after_a_reconnect_and_let_go_when_it_has_ended
     say(&side, "u", "working").await;
     assert_eq!(
         client.heard(TOLD).await["params"]["taskId"],
-        "a/u",
+        json!(ids[1]),
         "nothing more of the one that has ended"
     );
-    let (_other, ..) = following(&gateway, one("a"), &["u"]).await;
+    let (_other, ..) = following(&gateway, one("a"), &["log"], &[]).await;
     assert_eq!(listened_for(&side), json!(["u"]), "only what is not over");
 }
 
@@ -158,8 +200,8 @@ async fn a_task_is_followed_again_after_a_reconnect_and_let_go_when_it_has_ended
 async fn the_last_who_leaves_ends_the_following_at_the_server() {
     let a = telling_of(&["t"]);
     let gateway = gateway(&[("a", &a)]).await;
-    let (first, ..) = following(&gateway, Scope::Union, &["a/t"]).await;
-    let (mut second, ..) = following(&gateway, one("a"), &["t"]).await;
+    let (first, ..) = following(&gateway, Scope::Union, &["a__echo"], &[]).await;
+    let (mut second, ..) = following(&gateway, one("a"), &["echo"], &[]).await;
     let side = a.side(1).await;
     first.leave().await;
     say(&side, "t", "working").await;

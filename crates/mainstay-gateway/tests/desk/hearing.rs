@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, modern};
 use crate::memory::Memory;
-use crate::{gateway, one, speaking};
+use crate::{gateway, gateway_for_one, one, speaking};
 
 const LOG: &str = "notifications/message";
 const UNKNOWN: &str = "notifications/x-vendor";
@@ -51,18 +51,16 @@ async fn read(side: &FarSide) {
 }
 
 #[tokio::test]
-async fn what_a_server_tells_outside_of_calls_reaches_its_only_session() {
+async fn what_a_server_tells_outside_of_calls_reaches_the_only_client_of_a_gateway_for_one() {
     for scope in [one("a"), Scope::Union] {
-        let (a, b) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
-        let gateway = gateway(&[("a", &a), ("b", &b)]).await;
+        let a = speaking(Speaks::Legacy);
+        let gateway = gateway_for_one(&[("a", &a)]).await;
         let (mut client, _) = Client::initialized(&gateway, scope, json!({})).await;
-        let (mut other, _) = Client::initialized(&gateway, one("b"), json!({})).await;
         let side = a.side(1).await;
         log(&side, "debug").await;
         tell(&side, UNKNOWN, json!({ "n": 1 })).await;
         assert_eq!(client.heard(LOG).await["params"]["data"], "x");
         assert_eq!(client.heard(UNKNOWN).await["params"], json!({ "n": 1 }));
-        assert!(told(&mut other).await.is_empty());
         client.ask("logging/setLevel", json!({ "level": "error" })).await;
         log(&side, "info").await;
         log(&side, "error").await;
@@ -72,22 +70,33 @@ async fn what_a_server_tells_outside_of_calls_reaches_its_only_session() {
 }
 
 #[tokio::test]
-async fn the_log_of_a_shared_server_goes_to_those_who_asked_for_it_and_nothing_else_to_anybody() {
+async fn what_a_shared_server_says_after_an_answer_reaches_no_bystander() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;
-    let (mut curious, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
-    let (mut calm, _) = Client::initialized(&gateway, one("a"), json!({})).await;
-    let (mut silent, _) = Client::initialized(&gateway, one("a"), json!({})).await;
-    curious.ask("logging/setLevel", json!({ "level": "debug" })).await;
-    calm.ask("logging/setLevel", json!({ "level": "error" })).await;
-    log(&side, "info").await;
+    let (mut caller, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut bystander, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut of_union, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    for client in [&mut caller, &mut bystander, &mut of_union] {
+        client.ask("logging/setLevel", json!({ "level": "debug" })).await;
+    }
+    let echo = json!({ "name": "echo", "arguments": {} });
+    let mut modern_echo = echo.clone();
+    modern_echo["_meta"] = modern(&json!({}));
+    for call in [echo, modern_echo] {
+        caller.ask("tools/call", call).await;
+        log(&side, "error").await;
+        tell(&side, UNKNOWN, json!({})).await;
+        read(&side).await;
+        assert!(told(&mut bystander).await.is_empty());
+        assert!(told(&mut of_union).await.is_empty());
+    }
+    // Nor does whoever is left when the caller has gone.
+    caller.leave().await;
+    of_union.leave().await;
     log(&side, "error").await;
-    tell(&side, UNKNOWN, json!({})).await;
     read(&side).await;
-    assert_eq!(told(&mut curious).await, [LOG, LOG]);
-    assert_eq!(told(&mut calm).await, [LOG]);
-    assert!(told(&mut silent).await.is_empty(), "it asked for nothing");
+    assert!(told(&mut bystander).await.is_empty());
 }
 
 #[tokio::test]
@@ -179,35 +188,7 @@ async fn what_a_server_tells_while_a_call_runs_reaches_no_bystander() {
 }
 
 #[tokio::test]
-async fn the_log_of_a_server_that_works_on_a_task_is_no_bystander_s() {
-    let task = json!({ "taskId": "t", "status": "working" });
-    let begins = Rule::new(Step::Call, Fault::Result(json!({ "task": task })));
-    let a = Memory::new(Script {
-        capabilities: Some(json!({ "tools": {}, "logging": {}, "tasks": {} })),
-        rules: vec![begins],
-        ..Script::default()
-    });
-    let gateway = gateway(&[("a", &a)]).await;
-    let side = a.side(1).await;
-    let (mut owner, _) = Client::initialized(&gateway, one("a"), json!({})).await;
-    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
-    for client in [&mut owner, &mut other] {
-        client.ask("logging/setLevel", json!({ "level": "debug" })).await;
-    }
-    let call = json!({ "name": "echo", "arguments": {}, "task": { "ttl": 1 } });
-    owner.ask("tools/call", call).await;
-    log(&side, "info").await;
-    read(&side).await;
-    assert_eq!(told(&mut owner).await, [LOG]);
-    assert!(told(&mut other).await.is_empty());
-    owner.leave().await;
-    log(&side, "info").await;
-    read(&side).await;
-    assert_eq!(told(&mut other).await, [LOG]);
-}
-
-#[tokio::test]
-async fn news_of_a_task_goes_to_who_began_it_also_while_another_calls() {
+async fn news_of_a_task_goes_to_who_began_it_and_to_nobody_else_who_calls_meanwhile() {
     const STATUS: &str = "notifications/tasks/status";
     let task = json!({ "taskId": "t", "status": "working" });
     let begins = Rule::new(Step::Call, Fault::Result(json!({ "task": task }))).named("echo");
@@ -218,15 +199,68 @@ async fn news_of_a_task_goes_to_who_began_it_also_while_another_calls() {
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;
     let (mut owner, _) = Client::initialized(&gateway, one("a"), json!({})).await;
-    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let can = json!({ "sampling": {} });
+    let (mut other, _) = Client::initialized(&gateway, Scope::Union, can).await;
     let call = json!({ "name": "echo", "arguments": {}, "task": { "ttl": 1 } });
-    owner.ask("tools/call", call).await;
-    let slow = json!({ "name": "sleep_ms", "arguments": { "ms": 86_400_000 } });
+    let begun = owner.ask("tools/call", call).await;
+    let slow = json!({ "name": "a__sleep_ms", "arguments": { "ms": 86_400_000 } });
     other.begin("tools/call", slow).await;
     side.wait_for("tools/call", 2).await;
+    let related = json!({ "io.modelcontextprotocol/related-task": { "taskId": "t" } });
+    let log_of_task = json!({ "level": "error", "data": "secret", "_meta": related });
     tell(&side, STATUS, json!({ "taskId": "t", "status": "completed" })).await;
-    owner.heard(STATUS).await;
+    let heard = owner.heard(STATUS).await;
+    assert_eq!(heard["params"]["taskId"], begun["result"]["task"]["taskId"]);
+    tell(&side, LOG, log_of_task.clone()).await;
+    tell(
+        &side,
+        STATUS,
+        json!({ "taskId": "of-nobody", "status": "working" }),
+    )
+    .await;
+    tell(&side, UNKNOWN, json!({})).await;
+    other.heard(UNKNOWN).await;
     assert!(told(&mut other).await.is_empty());
+    let question = json!({ "message": "?", "_meta": related });
+    let answers = side.count("");
+    side.inject_message(
+        &json!({ "jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": question }),
+    )
+    .await;
+    side.wait_for("", answers + 1).await;
+    assert!(told(&mut other).await.is_empty(), "it is declined");
+    owner.leave().await;
+    tell(&side, STATUS, json!({ "taskId": "t", "status": "completed" })).await;
+    tell(&side, LOG, log_of_task).await;
+    tell(&side, UNKNOWN, json!({})).await;
+    other.heard(UNKNOWN).await;
+    assert!(told(&mut other).await.is_empty(), "though the owner has gone");
+}
+
+#[tokio::test]
+async fn news_of_a_task_that_comes_before_the_answer_which_tells_of_it_is_heard() {
+    const STATUS: &str = "notifications/tasks/status";
+    let a = Memory::new(
+        Script::new()
+            .speaks(Speaks::Legacy)
+            .on(Step::Call, Fault::NoAnswer),
+    );
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let call = json!({ "name": "echo", "arguments": {}, "task": {} });
+    let asked = client.begin("tools/call", call).await;
+    side.wait_for("tools/call", 1).await;
+    let task = json!({ "taskId": "t", "status": "working" });
+    tell(&side, STATUS, task.clone()).await;
+    let received = side.received();
+    let call = received.iter().find(|message| message.method() == "tools/call");
+    let id = call.expect("it came").id();
+    side.inject_message(&json!({ "jsonrpc": "2.0", "id": id, "result": { "task": task } }))
+        .await;
+    let begun = client.answer(asked).await;
+    let heard = client.heard(STATUS).await;
+    assert_eq!(heard["params"]["taskId"], begun["result"]["task"]["taskId"]);
 }
 
 #[tokio::test]
@@ -256,7 +290,7 @@ async fn progress_after_the_answer_comes_under_the_token_that_the_client_gave() 
 #[tokio::test]
 async fn a_modern_client_on_a_pipe_is_told_what_nobody_knows_and_no_log_outside_of_its_calls() {
     let a = speaking(Speaks::Legacy);
-    let gateway = gateway(&[("a", &a)]).await;
+    let gateway = gateway_for_one(&[("a", &a)]).await;
     let side = a.side(1).await;
     let mut client = Client::connect(&gateway, one("a"));
     let mut params = json!({ "name": "echo", "arguments": {} });
@@ -306,7 +340,7 @@ async fn what_comes_while_several_calls_of_one_modern_client_run_reaches_it() {
 async fn a_flood_of_log_lines_drives_out_neither_questions_nor_answers() {
     const LINES: usize = 20_000;
     let a = speaking(Speaks::Legacy);
-    let gateway = gateway(&[("a", &a)]).await;
+    let gateway = gateway_for_one(&[("a", &a)]).await;
     let side = a.side(1).await;
     let can = json!({ "roots": {} });
     let (mut client, _) = Client::initialized(&gateway, one("a"), can).await;

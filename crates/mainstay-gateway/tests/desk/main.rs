@@ -27,17 +27,26 @@ mod wishes;
 use std::sync::Arc;
 
 use mainstay::Fleet;
-use mainstay_gateway::{Gateway, Scope};
+use mainstay_gateway::{Gateway, GatewayBuilder, Scope};
 use mainstay_testkit::{Script, Speaks};
 use memory::Memory;
 
 /// A gateway in front of servers in memory, all of them connected.
 async fn gateway(servers: &[(&str, &Arc<Memory>)]) -> Gateway {
+    started(Gateway::builder(Fleet::builder()), servers).await
+}
+
+/// The same for one client alone.
+async fn gateway_for_one(servers: &[(&str, &Arc<Memory>)]) -> Gateway {
+    started(Gateway::builder(Fleet::builder()).for_one_client(), servers).await
+}
+
+async fn started(builder: GatewayBuilder, servers: &[(&str, &Arc<Memory>)]) -> Gateway {
     let configs: Vec<_> = servers
         .iter()
         .map(|(name, memory)| memory.config(name).build().unwrap())
         .collect();
-    let gateway = Gateway::start(Fleet::builder(), configs);
+    let gateway = builder.start(configs);
     for (name, _) in servers {
         memory::connected(&gateway.fleet().server(name).unwrap()).await;
     }

@@ -28,7 +28,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mainstay::{Era, Fleet};
-use mainstay_gateway::{Gateway, HttpDoor};
+use mainstay_gateway::{Gateway, GatewayBuilder, HttpDoor};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -59,7 +59,7 @@ async fn everywhere(check: impl AsyncFn(&mut Pair)) {
 async fn everywhere_alone(check: impl AsyncFn(&mut Pair)) {
     for up in Upstream::ALL {
         for down in Downstream::ALL {
-            let stage = Stage::set(up).await;
+            let stage = Stage::of(up, Gateway::builder(Fleet::builder()).for_one_client()).await;
             check(&mut stage.pair(down).await).await;
         }
     }
@@ -76,8 +76,12 @@ struct Stage {
 
 impl Stage {
     async fn set(up: Upstream) -> Self {
+        Self::of(up, Gateway::builder(Fleet::builder())).await
+    }
+
+    async fn of(up: Upstream, builder: GatewayBuilder) -> Self {
         let (puppet, config) = up.start().await;
-        let gateway = Gateway::start(Fleet::builder(), [config]);
+        let gateway = builder.start([config]);
         let server = gateway.fleet().server("one").unwrap();
         server.wait_connected(LONG).await.expect("connected");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -79,6 +79,41 @@ async fn only_pages_of_this_machine_and_of_allowed_origins_are_answered() {
     assert_eq!(world.send(asks("http://evil.example")).await.status, 403);
 }
 
+/// What comes back for a head that is written by hand, with these lines beside the path.
+async fn status_of(world: &World, path: &str, lines: &str) -> u16 {
+    world
+        .send_text(&format!("GET {path} HTTP/1.1\r\n{lines}\r\n\r\n"))
+        .await
+        .status
+}
+
+#[tokio::test]
+async fn a_name_in_disguise_or_a_second_name_is_refused_on_the_wire() {
+    let world = World::open(HttpDoor::new()).await;
+    for (lines, status) in [
+        ("host: localhost", 200),
+        ("Host: [::1]:7332\r\nOrigin: http://localhost:80", 200),
+        ("host: [::1].evil.example", 421),
+        ("host: [::1]:80.evil.example", 421),
+        ("host: localhost:80@evil.example", 421),
+        ("host: localhost\r\nhost: localhost", 400),
+        ("host: localhost\r\nHost: evil.example", 400),
+        ("host: evil.example\r\nHOST: localhost", 400),
+        ("host: localhost\r\norigin: ://localhost", 403),
+        ("host: localhost\r\norigin: http://[::1].evil.example", 403),
+        (
+            "host: localhost\r\norigin: http://localhost\r\norigin: http://evil.example",
+            403,
+        ),
+    ] {
+        assert_eq!(status_of(&world, "/healthz", lines).await, status, "{lines:?}");
+        let expected = if status == 200 { 400 } else { status };
+        assert_eq!(status_of(&world, "/mcp", lines).await, expected, "{lines:?}");
+    }
+    let absolute = "http://localhost@evil.example/mcp";
+    assert_eq!(status_of(&world, absolute, "host: localhost").await, 421);
+}
+
 #[tokio::test]
 async fn a_token_is_needed_where_one_is_set_and_a_session_belongs_to_its_token() {
     let world = World::open(HttpDoor::new().token("alpha").token("beta")).await;

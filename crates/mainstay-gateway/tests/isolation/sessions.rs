@@ -270,6 +270,12 @@ async fn a_task_of_an_own_server_is_followed_by_its_session_alone() {
     let own = crate::memory::Memory::new(mainstay_testkit::Script {
         speaks: mainstay_testkit::Speaks::Modern,
         tasks: vec!["t".to_owned()],
+        rules: vec![mainstay_testkit::Rule::new(
+            mainstay_testkit::Step::Call,
+            mainstay_testkit::Fault::Result(
+                json!({ "resultType": "task", "taskId": "t", "status": "working" }),
+            ),
+        )],
         ..mainstay_testkit::Script::default()
     });
     let gateway = gateway(&own, &server()).await;
@@ -278,19 +284,24 @@ async fn a_task_of_an_own_server_is_followed_by_its_session_alone() {
         Client::connect(&gateway, Scope::Union),
         Client::connect(&gateway, Scope::Union),
     );
+    let mut ids = Vec::new();
     for client in [&mut one, &mut other] {
         let call = json!({ "name": "own__echo", "arguments": {}, "_meta": meta });
-        client.ask("tools/call", call).await;
-        let filter = json!({ "_meta": meta, "notifications": { "taskIds": ["own/t"] } });
+        let begun = client.ask("tools/call", call).await;
+        let mut followed = ids.clone();
+        ids.push(begun["result"]["taskId"].clone());
+        followed.push(begun["result"]["taskId"].clone());
+        let filter = json!({ "_meta": meta, "notifications": { "taskIds": followed } });
         client.begin("subscriptions/listen", filter).await;
         let promised = client.heard("notifications/subscriptions/acknowledged").await;
-        assert_eq!(promised["params"]["notifications"]["taskIds"], json!(["own/t"]));
+        let promised = &promised["params"]["notifications"]["taskIds"];
+        assert_eq!(*promised, json!([begun["result"]["taskId"]]), "and no other's");
     }
     let news = json!({ "jsonrpc": "2.0", "method": "notifications/tasks",
         "params": { "taskId": "t", "status": "working" } });
     own.side(2).await.inject_message(&news).await;
     let told = one.heard("notifications/tasks").await;
-    assert_eq!(told["params"]["taskId"], "own/t");
+    assert_eq!(told["params"]["taskId"], ids[0]);
     let next = other.begin("tools/list", json!({ "_meta": meta })).await;
     assert_eq!(other.message().await["id"], next, "its own server said nothing");
 }

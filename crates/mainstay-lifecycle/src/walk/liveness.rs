@@ -93,7 +93,7 @@ fn kindness(world: &World) -> Option<Event> {
 }
 
 fn next_timer(world: &World, signs: Signs, subject: Subject) -> Option<Event> {
-    let deadline = subject.deadline(&world.machine)?;
+    let deadline = subject.deadline(&world.machine, NOW)?;
     Some(Event::timer(deadline.at.since(NOW), signs))
 }
 
@@ -116,7 +116,9 @@ fn restarts(world: &World, subject: Subject) -> Result<(), Broken> {
     let fresh = world.ledger.fresh();
     let mut world = world.step(&Event::at_once(Input::Restart), subject)?.world;
     if world.ledger.generation() != Some(fresh) {
-        let close = subject.deadline(&world.machine).ok_or(Broken::RestartWaits)?;
+        let close = subject
+            .deadline(&world.machine, NOW)
+            .ok_or(Broken::RestartWaits)?;
         if close.timer != Timer::Close {
             return Err(Broken::RestartWaits);
         }

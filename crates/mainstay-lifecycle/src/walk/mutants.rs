@@ -37,15 +37,16 @@ impl Subject {
         }
     }
 
-    pub(super) fn deadline(self, machine: &Machine) -> Option<Deadline> {
-        let deadline = machine.deadline()?;
-        let hidden = self.0.and_then(Fault::hides);
-        (hidden != Some(deadline.timer)).then_some(deadline)
+    pub(super) fn deadline(self, machine: &Machine, now: Moment) -> Option<Deadline> {
+        match self.0 {
+            Some(fault) => fault.deadline(machine, now),
+            None => machine.deadline(),
+        }
     }
 }
 
 /// Each fault, and the promise by which the walk finds it.
-const FOUND_BY: [(Fault, Broken); 82] = [
+const FOUND_BY: [(Fault, Broken); 85] = [
     (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
     (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
     (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
@@ -78,6 +79,8 @@ const FOUND_BY: [(Fault, Broken); 82] = [
     (Fault::SkipsTheBackoff, Broken::OpenedTooSoon),
     (Fault::KeepsRunningWhenDisabled, Broken::CloseMissing),
     (Fault::DialsAfterADisable, Broken::WishIgnored),
+    (Fault::DialsOnADisable, Broken::OpenedUnwanted),
+    (Fault::PollsWhileDisabling, Broken::NeverDisabled),
     (Fault::RenewsTheBudgetOnConnect, Broken::FailuresMiscounted),
     (Fault::CountsAProvenLoss, Broken::FailuresMiscounted),
     (Fault::NeverSpendsTheBudget, Broken::FailuresMiscounted),
@@ -119,6 +122,7 @@ const FOUND_BY: [(Fault, Broken); 82] = [
     (Fault::IgnoresADemandWhenLost, Broken::NeverConnects),
     (Fault::IgnoresRetryAfterOnDemand, Broken::OpenedTooSoon),
     (Fault::IgnoresARestartWhenFailed, Broken::NeverConnects),
+    (Fault::IgnoresARestartWhenIdle, Broken::RestartWaits),
     (Fault::IgnoresAnEnableWhileDisabling, Broken::WishIgnored),
     (Fault::DialsTheDormant, Broken::OpenedUnasked),
     (Fault::IgnoresAReturn, Broken::ReturnIgnored),

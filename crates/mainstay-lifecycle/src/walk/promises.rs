@@ -281,7 +281,7 @@ fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Momen
 /// Whatever waits has a deadline, no later than what it waits for, and not over once its timer was handled.
 pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject) -> Result<(), Broken> {
     let (ledger, policy) = (&next.ledger, &next.machine.policy);
-    let deadline = subject.deadline(&next.machine).map(|deadline| deadline.at);
+    let deadline = subject.deadline(&next.machine, now).map(|deadline| deadline.at);
     let current = ledger.current.as_ref();
     let of_phase = current.and_then(|current| match current.phase {
         Phase::Queued { by } | Phase::Dialling { by } => Some(by),

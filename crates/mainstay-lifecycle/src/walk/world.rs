@@ -21,7 +21,7 @@ use crate::walk::promises;
 pub(super) const NOW: Moment = Moment::new(Duration::from_nanos(10_000));
 
 /// The least time that can pass.
-const TICK: Duration = Duration::from_nanos(1);
+pub(super) const TICK: Duration = Duration::from_nanos(1);
 
 /// Longer than any deadline of the small policies: what a laptop's lid does to them all at once.
 const ASLEEP: Duration = Duration::from_nanos(5_000);
@@ -122,7 +122,7 @@ impl World {
             }
         }
         if subject
-            .deadline(&self.machine)
+            .deadline(&self.machine, NOW)
             .is_none_or(|deadline| deadline.at > NOW)
         {
             heard += 1;
@@ -174,7 +174,7 @@ impl World {
 
     /// How long nothing may happen: until the deadline, or far beyond it; without one, until a token came back.
     fn pauses(&self, pace: Pace, subject: Subject) -> Vec<Duration> {
-        match subject.deadline(&self.machine) {
+        match subject.deadline(&self.machine, NOW) {
             Some(deadline) => {
                 let until = deadline.at.since(NOW);
                 let tick = (pace == Pace::Ticks && TICK < until).then_some(TICK);

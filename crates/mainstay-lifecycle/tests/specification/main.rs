@@ -6,6 +6,7 @@ mod losing;
 mod resting;
 mod returning;
 mod server;
+mod spreading;
 mod watching;
 mod wishes;
 mod words;

@@ -46,6 +46,17 @@ impl Server {
         }
     }
 
+    /// Servers that were enabled, all at the same moment. Their generations are drawn from one counter, as in a process.
+    pub(crate) fn herd(count: u64, policy: &Policy) -> Vec<Self> {
+        let enabled = |number| {
+            let mut server = Self::new(policy.clone());
+            server.generations = number * 1_000;
+            server.give(Input::Enable { dormant: false });
+            server
+        };
+        (0..count).map(enabled).collect()
+    }
+
     /// A server that was enabled, and whose first connection is open and listed.
     pub(crate) fn connected(policy: Policy) -> Self {
         let mut server = Self::new(policy);

@@ -47,4 +47,6 @@ pub use self::names::public_name;
 pub(crate) use self::pages::{Listing, PageError, Pager, Step};
 pub(crate) use self::publisher::Publisher;
 pub(crate) use self::replacement::{Doubt, Replacement};
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::store::fuzz;
 pub(crate) use self::store::{STORE_TARGET, Store, Stored};

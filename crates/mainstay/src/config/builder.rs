@@ -9,7 +9,9 @@ use std::time::Duration;
 use mainstay_lifecycle::{Limits, Policy};
 
 use super::check::{self, Flaw};
+use super::plain_secret;
 use super::problem::{Problem, Severity, dotted};
+use super::report::Fault;
 use super::secret::Secret;
 use super::server::{
     DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAIT_TIMEOUT,
@@ -324,7 +326,14 @@ impl ServerBuilder {
             policy: self.policy,
             tools: self.tools,
         };
-        let flaws = check::server(&config);
+        let mut flaws = check::server(&config);
+        if let Target::Stdio(program) = &mut config.target {
+            flaws.extend(
+                plain_secret::hide_in_args(&mut program.args)
+                    .into_iter()
+                    .map(in_plain_text),
+            );
+        }
         config.call_idle_timeout = config.call_idle_timeout.min(config.call_timeout);
         // Where the policy sets no bound of its own, one that installs first has longer.
         if config.is_package_runner() && config.policy.limits.open == Limits::default().open {
@@ -334,6 +343,15 @@ impl ServerBuilder {
         config.policy.limits.open = config.policy.limits.open.max(config.startup_timeout);
         (config, flaws)
     }
+}
+
+/// The flaw of an argument that holds a secret.
+fn in_plain_text(place: usize) -> Flaw {
+    let fault = Fault::new(
+        "this argument holds a secret in plain text",
+        "put the secret into a variable, and write ${NAME} in its place",
+    );
+    Flaw::warning(format!("args[{place}]"), fault)
 }
 
 impl InvalidServer {

@@ -21,6 +21,8 @@ mod error;
 mod expand;
 mod fields;
 mod filters;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod glob;
 mod host;
 mod identity;
@@ -31,6 +33,7 @@ mod locate;
 mod nearest;
 mod parse;
 mod paths;
+mod plain_secret;
 mod problem;
 mod report;
 mod restart;

@@ -18,6 +18,7 @@ fn lookup(name: &str) -> Option<String> {
     match name {
         "HOME" => Some("/home/ann".into()),
         "TOKEN" => Some("hunter2-token".into()),
+        "KEY" => Some("hunter2-sk:1234".into()),
         "EMPTY" => Some(String::new()),
         "PATH" => Some("/usr/bin".into()),
         _ => None,

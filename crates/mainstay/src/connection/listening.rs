@@ -117,7 +117,9 @@ impl Listening {
     /// Asks, and waits for the end of the answer. Whoever asks `again` has missed something, and lists once he listens.
     async fn once(&self, again: bool) -> Ended {
         let taken = self.reception.next_listen();
-        let options = RequestOptions::within(LONGEST_REQUEST).number(self.standing.number.clone());
+        let options = RequestOptions::within(LONGEST_REQUEST)
+            .number(self.standing.number.clone())
+            .standing();
         let params = Some(self.params.clone());
         let mut answer = pin!(self.peer.request("subscriptions/listen", params, options));
         let mut missed = pin!(async {

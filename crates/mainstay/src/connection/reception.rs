@@ -18,7 +18,7 @@ use super::callers::{Callers, Whose};
 use super::standing::Listens;
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
-use crate::handler::{ClientHandler, Occasion, ServerNotification};
+use crate::handler::{ClientHandler, ServerNotification};
 use crate::keeper::Report;
 use crate::protocol::Introduction;
 use crate::server::Slot;
@@ -213,36 +213,32 @@ impl Reception {
         // Subscriptions belong to the fleet, whoever calls meanwhile.
         let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
         let fleets = || self.fleet_handler().clone();
-        let (hearer, occasion) = match self.callers.whose(cause) {
-            _ if is_subscribed => (fleets(), Occasion::NoCall),
-            Whose::Ones(handler, _) | Whose::OneOf(handler) | Whose::Left(handler) => {
-                (handler, Occasion::Call)
-            }
-            Whose::Fleets(_) => (fleets(), Occasion::NoCall),
-            Whose::Gone | Whose::Unknown => (fleets(), Occasion::Unclear),
+        let hearer = match self.callers.whose(cause) {
+            _ if is_subscribed => fleets(),
+            Whose::Ones(handler, _) | Whose::OneOf(handler) | Whose::Left(handler) => handler,
+            Whose::Fleets(_) | Whose::Gone | Whose::Unknown => fleets(),
         };
-        hearer.notification(self.told(method, params, occasion));
+        hearer.notification(self.told(method, params));
     }
 
     /// Progress of a call that has been answered, such as that of the task which it began: its caller's alone, whoever
     /// calls meanwhile.
     pub(super) fn late_progress(&self, caller: &Caller, params: RawJson) {
-        let (hearer, occasion) = match caller {
-            None => (Some(self.fleet_handler().clone()), Occasion::NoCall),
-            Some(handler) => (handler.upgrade(), Occasion::Call),
+        let hearer = match caller {
+            None => Some(self.fleet_handler().clone()),
+            Some(handler) => handler.upgrade(),
         };
         if let Some(hearer) = hearer {
-            hearer.notification(self.told(PROGRESS, Some(params), occasion));
+            hearer.notification(self.told(PROGRESS, Some(params)));
         }
     }
 
-    fn told(&self, method: &str, params: Option<RawJson>, occasion: Occasion) -> ServerNotification {
+    fn told(&self, method: &str, params: Option<RawJson>) -> ServerNotification {
         ServerNotification {
             server: self.server(),
             generation: self.generation,
             method: method.to_owned(),
             params,
-            occasion,
         }
     }
 }

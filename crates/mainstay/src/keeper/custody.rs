@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::caught::caught;
 use super::dial::{Dial, DialError};
 use super::inbox::Report;
 use super::recovery;
@@ -36,7 +37,7 @@ impl Custody {
         let (close, told) = oneshot::channel();
         Self {
             close: Some(close),
-            task: Some(tokio::spawn(keep(dial, before, told))),
+            task: Some(tokio::spawn(keep_and_report(dial, before, told))),
         }
     }
 
@@ -63,6 +64,17 @@ impl Drop for Custody {
     }
 }
 
+/// Keeps a connection, and reports its end where it panics on the way: what it owned is gone by then.
+async fn keep_and_report(dial: Dial, before: Vec<JoinHandle<()>>, told: oneshot::Receiver<Manner>) {
+    let (slot, generation) = (dial.slot.clone(), dial.generation);
+    if let Err(panicked) = caught(keep(dial, before, told)).await {
+        let message = format!("the connection was given up: {panicked}");
+        let trouble = Arc::new(Trouble::new(&slot, Some(generation), message));
+        slot.inbox.report(Report::Lost(generation, trouble));
+        slot.inbox.report(Report::Closed(generation, None));
+    }
+}
+
 async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiver<Manner>) {
     for task in before {
         // However it ended, what it owned is gone.
@@ -74,7 +86,8 @@ async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Re
     let opened = tokio::select! {
         biased;
         manner = &mut told => Err(manner),
-        opened = dial.open(&mut tree) => Ok(opened),
+        // The connector of an embedder runs here.
+        opened = caught(dial.open(&mut tree)) => Ok(opened.unwrap_or_else(|panicked| Err(panicked.into()))),
     };
     let (connection, manner) = match opened {
         Err(manner) => (None, manner),

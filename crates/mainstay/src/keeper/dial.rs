@@ -9,6 +9,7 @@ use std::time::Duration;
 use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::caught::Panicked;
 use super::inbox::Report;
 use super::recovery;
 use super::signs::Signs;
@@ -51,6 +52,9 @@ pub(crate) enum DialError {
     Silent(Duration),
     #[error(transparent)]
     TooSlow(#[from] TooSlow),
+    /// The connector of an embedder panicked, or Mainstay itself did.
+    #[error("the connection could not be opened: {0}")]
+    Panicked(#[from] Panicked),
 }
 
 /// A start that took longer than it may in all.
@@ -122,7 +126,8 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::Silent(_)
-            | Self::TooSlow(_) => false,
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => false,
         }
     }
 
@@ -134,7 +139,8 @@ impl DialError {
             Self::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_))
             | Self::Spawn(_)
             | Self::Connect(_)
-            | Self::Config(_) => Lesson::None,
+            | Self::Config(_)
+            | Self::Panicked(_) => Lesson::None,
             Self::TooSlow(_) => Lesson::Unready,
             Self::Handshake(HandshakeError::Failed(error)) => match self.http() {
                 Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded) => Lesson::Doubt,
@@ -163,7 +169,8 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::Silent(_)
-            | Self::TooSlow(_) => false,
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => false,
         }
     }
 
@@ -171,7 +178,9 @@ impl DialError {
     fn is_silence(&self) -> bool {
         match self {
             Self::Silent(_) | Self::TooSlow(_) => true,
-            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Config(_) => false,
+            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Config(_) | Self::Panicked(_) => {
+                false
+            }
         }
     }
 
@@ -209,7 +218,8 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::Silent(_)
-            | Self::TooSlow(_) => None,
+            | Self::TooSlow(_)
+            | Self::Panicked(_) => None,
         }
     }
 

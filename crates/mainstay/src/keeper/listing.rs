@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::caught::{Panicked, caught};
 use super::inbox::Report;
 use super::recovery;
 use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step};
@@ -32,6 +33,8 @@ pub(crate) enum ListError {
     },
     #[error("{0}")]
     Page(#[from] PageError),
+    #[error("{0}")]
+    Panicked(#[from] Panicked),
 }
 
 impl ListError {
@@ -39,7 +42,7 @@ impl ListError {
     pub(super) fn challenge(&self) -> Option<&Challenge> {
         match self {
             Self::Request { error, .. } => recovery::challenge(error),
-            Self::Page(_) => None,
+            Self::Page(_) | Self::Panicked(_) => None,
         }
     }
 
@@ -47,7 +50,7 @@ impl ListError {
     pub(super) fn http(&self) -> Option<&HttpFailure> {
         match self {
             Self::Request { error, .. } => recovery::http(error),
-            Self::Page(_) => None,
+            Self::Page(_) | Self::Panicked(_) => None,
         }
     }
 }
@@ -59,7 +62,8 @@ pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle
     let deadline = deadline::within(slot.settings.load().policy().limits.list);
     let task = tokio::spawn(async move {
         let generation = connection.generation;
-        let report = match list_all(&slot, &connection, deadline).await {
+        let listed = caught(list_all(&slot, &connection, deadline)).await;
+        let report = match listed.unwrap_or_else(|panicked| Err(panicked.into())) {
             Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
             Err(error) => Report::ListFailed(generation, error),
         };

@@ -4,6 +4,7 @@
 //! Slow work runs in tasks of its own that end with a report; see `custody`, `listing`. If a step panics, everything
 //! the keeper holds is let go, whoever waits is told, and it begins again with a new machine.
 
+mod caught;
 mod custody;
 mod dial;
 mod execute;

@@ -46,7 +46,8 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
         | DialError::Config(_)
         | DialError::Handshake(_)
         | DialError::Silent(_)
-        | DialError::TooSlow(_) => Recovery::Retry,
+        | DialError::TooSlow(_)
+        | DialError::Panicked(_) => Recovery::Retry,
     }
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
 pub(crate) fn of_listing(error: &ListError) -> Recovery {
     match error {
         ListError::Request { error, .. } => of_opening(error),
-        ListError::Page(_) => Recovery::Retry,
+        ListError::Page(_) | ListError::Panicked(_) => Recovery::Retry,
     }
 }
 

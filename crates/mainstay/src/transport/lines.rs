@@ -5,6 +5,8 @@
 //! heard. Whichever ends first ends both. Closing aborts both tasks, which drops the streams: the far side sees the
 //! end of its input, and a write that would never return is dropped with its task.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod split;
 mod write;
 

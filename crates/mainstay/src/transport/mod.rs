@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use lines::fuzz as fuzz_lines;
+
 pub use connector::{Connecting, Connector};
 pub use end::{End, SendFailure};
 pub use frame::{Delivery, Frame, Purpose};

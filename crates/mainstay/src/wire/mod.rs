@@ -11,6 +11,8 @@
 mod asked;
 mod envelope;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod hold;
 mod meta;
 mod object;

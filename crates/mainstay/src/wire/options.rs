@@ -27,6 +27,8 @@ pub(crate) struct RequestOptions {
     pub(crate) cancellable: bool,
     /// Where its number is noted, before it is sent.
     pub(crate) number: Option<Arc<AtomicU64>>,
+    /// Whether it stands for as long as the connection does, and is answered at its end.
+    pub(crate) is_standing: bool,
 }
 
 /// What is wanted of a request's progress.
@@ -62,6 +64,7 @@ impl RequestOptions {
             meta: None,
             cancellable: true,
             number: None,
+            is_standing: false,
         }
     }
 
@@ -98,6 +101,11 @@ impl RequestOptions {
 
     pub(crate) fn number(mut self, number: Arc<AtomicU64>) -> Self {
         self.number = Some(number);
+        self
+    }
+
+    pub(crate) fn standing(mut self) -> Self {
+        self.is_standing = true;
         self
     }
 

@@ -95,6 +95,7 @@ impl Peer {
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = Waiting::new(delivery.clone(), listener, options.hold.clone(), now);
+        let waiting = waiting.standing(options.is_standing);
         shared.pending.insert(id, waiting).map_err(not_sent)?;
 
         let frame = Frame::new(line, Purpose::Request { id });

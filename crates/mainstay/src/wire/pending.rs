@@ -36,10 +36,22 @@ struct Table {
     answered: VecDeque<(u64, Listener)>,
     /// Notifications so far, cancellations included.
     told: u64,
-    /// How many they were at the last request.
-    told_at_last: u64,
+    /// How far the far side is known to have read: a far side reads in order, so the answer to a request shows that it has
+    /// read whatever was sent before.
+    read: Read,
+    /// Errors without an id since then that may have answered a notification.
+    errors_of_notifications: u64,
     /// Set once, when the connection is over: nothing waits from then on.
     ended: Option<End>,
+}
+
+/// What the far side is known to have read.
+#[derive(Clone, Copy, Default)]
+struct Read {
+    /// The number of the latest request among it.
+    request: u64,
+    /// How many notifications are among it.
+    told: u64,
 }
 
 /// One request that waits.
@@ -51,8 +63,10 @@ pub(super) struct Waiting {
     hold: Option<Arc<Hold>>,
     /// When it was made, or last made progress.
     heard: Instant,
-    /// How many notifications there had been when it was made, if none came between it and the request before.
-    told: Option<u64>,
+    /// How many notifications there had been when it was made.
+    told: u64,
+    /// Whether the far side answers it at its own end only, and says what it has to say in notifications.
+    is_standing: bool,
     /// Whether an answer to it was found behind text, and is about to be taken.
     is_salvaged: bool,
 }
@@ -97,8 +111,7 @@ impl Pending {
         if let Some(end) = &table.ended {
             return Err(end.clone());
         }
-        let told = (table.told == table.told_at_last).then_some(table.told);
-        table.told_at_last = table.told;
+        let told = table.told;
         table.waiting.insert(id, Waiting { told, ..waiting });
         Ok(())
     }
@@ -112,6 +125,7 @@ impl Pending {
         let mut table = self.table();
         match table.waiting.remove(&id) {
             Some(mut waiting) => {
+                table.note_read(id, waiting.told);
                 if let Some(listener) = waiting.listener.take().and_then(Listener::after_the_answer) {
                     table.answered.truncate(HEARD_AFTER - 1);
                     table.answered.push_front((id, listener));
@@ -123,14 +137,17 @@ impl Pending {
         }
     }
 
-    /// Takes out the one request that waits, if it is one.
+    /// Takes out the one request that may be meant, if it is one.
     pub(super) fn take_only(&self) -> Only {
         let mut table = self.table();
-        let mut ids = table.waiting.keys();
-        match (ids.next().copied(), ids.next()) {
+        let mut ids = table.candidates();
+        match (ids.next(), ids.next()) {
             (None, _) => Only::None,
             (Some(_), Some(_)) => Only::Several,
-            (Some(id), None) => table.waiting.remove(&id).map_or(Only::None, Only::One),
+            (Some(id), None) => {
+                drop(ids);
+                table.waiting.remove(&id).map_or(Only::None, Only::One)
+            }
         }
     }
 
@@ -139,17 +156,24 @@ impl Pending {
         self.table().told += 1;
     }
 
-    /// Takes out the request that an error without an id is for: the only one that waits. Some servers answer
-    /// notifications with such errors, so there may be none since the request before this one.
+    /// Takes out the request that an error without an id is for: the only one that may be meant. Some servers answer
+    /// notifications with such errors, each with one at most.
     pub(super) fn take_without_id(&self) -> Option<Waiting> {
         let mut table = self.table();
-        let mut waiting = table.waiting.iter();
-        let (&id, only) = waiting.next()?;
-        let is_clear = waiting.next().is_none() && only.told == Some(table.told);
-        if !is_clear {
+        let mut ids = table.candidates();
+        let (only, others) = (ids.next(), ids.next());
+        drop(ids);
+        if others.is_some() {
             return None;
         }
-        table.waiting.remove(&id)
+        if table.errors_of_notifications < table.told - table.read.told {
+            table.errors_of_notifications += 1;
+            return None;
+        }
+        let only = only?;
+        let waiting = table.waiting.remove(&only)?;
+        table.note_read(only, waiting.told);
+        Some(waiting)
     }
 
     /// Notes that an answer to the request was salvaged; `false` if it does not wait, or if there was one before.
@@ -218,7 +242,27 @@ impl Pending {
     }
 }
 
-/// How many requests wait.
+impl Table {
+    /// The requests that a message may be meant for that does not say whom it answers. The far side has accepted a standing
+    /// request that it is known to have read, and knows its number.
+    fn candidates(&self) -> impl Iterator<Item = u64> {
+        let read = self.read.request;
+        let waiting = self.waiting.iter();
+        let candidates = waiting.filter(move |(id, waiting)| !waiting.is_standing || **id > read);
+        candidates.map(|(id, _)| *id)
+    }
+
+    /// Notes that the far side has read a request, before which it was told so much.
+    fn note_read(&mut self, request: u64, told: u64) {
+        self.read.request = self.read.request.max(request);
+        if told > self.read.told {
+            self.read.told = told;
+            self.errors_of_notifications = 0;
+        }
+    }
+}
+
+/// How many requests may be meant.
 pub(super) enum Only {
     None,
     One(Waiting),
@@ -239,10 +283,16 @@ impl Waiting {
             listener,
             hold,
             heard: now,
-            told: None,
+            told: 0,
+            is_standing: false,
             is_salvaged: false,
         };
         (waiting, receiver)
+    }
+
+    /// The same request, answered at its end only.
+    pub(super) fn standing(self, is_standing: bool) -> Self {
+        Self { is_standing, ..self }
     }
 
     /// Keeps the request from being written, if that is not too late; says which.

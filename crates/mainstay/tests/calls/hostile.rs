@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mainstay::{BadAnswer as Unusable, CallError, CallOptions, Fleet, Server, ServerConfig, StateKind};
 use mainstay_testkit::{
-    BadAnswer, Fault, FaultyServer, Flood, Garbage, Ledger, Occurrence, Rule, Script, Step,
+    BadAnswer, Fault, FaultyServer, Flood, Garbage, Ledger, Occurrence, Rule, Script, Speaks, Step,
 };
 use serde_json::json;
 
@@ -89,14 +89,23 @@ async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_without_an_id_fails_the_only_call_at_once() {
-    let memory = Memory::new(Script::new().rule(on_echo(Fault::Answer(BadAnswer::ErrorWithoutId))));
-    let (_fleet, server) = fleet_of(memory.config("s"));
-    connected(&server).await;
-    call(&server, "pid").await.expect("answered");
-    let began = tokio::time::Instant::now();
-    let failed = call(&server, "echo").await;
-    assert!(matches!(failed, Err(CallError::Rpc { .. })), "{failed:?}");
-    assert_eq!(began.elapsed(), Duration::ZERO);
+    // A modern server always has the standing request for its notifications, too.
+    for speaks in [Speaks::Legacy, Speaks::Modern] {
+        let script = Script::new()
+            .speaks(speaks)
+            .rule(on_echo(Fault::Answer(BadAnswer::ErrorWithoutId)));
+        let memory = Memory::new(script);
+        let (_fleet, server) = fleet_of(memory.config("s"));
+        connected(&server).await;
+        call(&server, "pid").await.expect("answered");
+        let began = tokio::time::Instant::now();
+        let failed = call(&server, "echo").await;
+        assert!(
+            matches!(failed, Err(CallError::Rpc { .. })),
+            "{speaks:?}: {failed:?}"
+        );
+        assert_eq!(began.elapsed(), Duration::ZERO, "{speaks:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

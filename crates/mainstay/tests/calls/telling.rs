@@ -1,10 +1,10 @@
-//! What is told without being asked for: to a server, on its live connection and in order; by a server, with the occasion,
-//! so that whoever hears it knows whose concern it can be.
+//! What is told without being asked for: to a server, on its live connection and in order; by a server, to the handler of the
+//! call that caused it, or to the fleet's.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet, NotifyError, Occasion, Server, StateKind};
+use mainstay::{CallOptions, Fleet, NotifyError, Server, StateKind};
 use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::{Fault, Script, Step};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ async fn a_server_that_does_not_read_is_told_so_much_and_then_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_notification_says_whose_concern_it_can_be() {
+async fn a_call_s_handler_hears_what_only_its_caller_can_have_caused_and_the_fleet_s_the_rest() {
     const TOLD: &str = "notifications/x-vendor";
     let fleets = Notes::answering("{}");
     let [one, other] = [Notes::answering("{}"), Notes::answering("{}")];
@@ -115,29 +115,32 @@ async fn a_notification_says_whose_concern_it_can_be() {
     let (_fleet, server) = fleet_with(Fleet::builder().handler(fleets.clone()), memory.config("s"));
     connected(&server).await;
     let side = memory.side(1).await;
-    let occasion = async |handler: &Notes, count| {
-        tell(&side, TOLD, json!({})).await;
-        handler.told(TOLD, count).await[count - 1].occasion
+    let mut told = 0;
+    let mut hears = async |handler: &Notes, count| {
+        told += 1;
+        tell(&side, TOLD, json!({ "n": told })).await;
+        let heard = handler.told(TOLD, count).await;
+        assert_eq!(heard.len(), count);
+        let params = heard[count - 1].params.as_ref().unwrap();
+        assert_eq!(params.as_str(), format!(r#"{{"n":{told}}}"#));
     };
-    assert_eq!(occasion(&fleets, 1).await, Occasion::NoCall);
+    hears(&fleets, 1).await;
     let first = busy(&server, &side, own(&one)).await;
-    assert_eq!(occasion(&one, 1).await, Occasion::Call);
+    hears(&one, 1).await;
     let second = busy(&server, &side, own(&other)).await;
-    assert_eq!(occasion(&fleets, 2).await, Occasion::Unclear);
+    hears(&fleets, 2).await;
     second.abort();
     side.wait_for("notifications/cancelled", 1).await;
-    assert_eq!(occasion(&fleets, 3).await, Occasion::Unclear, "it may still run");
+    // It may still run.
+    hears(&fleets, 3).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(occasion(&one, 2).await, Occasion::Call);
+    hears(&one, 2).await;
     first.abort();
     side.wait_for("notifications/cancelled", 2).await;
-    assert_eq!(
-        occasion(&one, 3).await,
-        Occasion::Call,
-        "nobody else can have caused it"
-    );
+    // No other call can have caused it.
+    hears(&one, 3).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(occasion(&fleets, 4).await, Occasion::NoCall);
+    hears(&fleets, 4).await;
     assert_eq!(other.told(TOLD, 0).await.len(), 0);
 }
 
@@ -167,7 +170,6 @@ async fn progress_after_the_answer_reaches_its_caller_alone_under_its_own_token(
         told[0].params.as_ref().unwrap().as_str(),
         r#"{"progress":1,"progressToken":"t\u006fken"}"#
     );
-    assert_eq!(told[0].occasion, Occasion::Call);
     // One that nobody asked for, and one of a caller who left, are nobody's.
     drop((caller, told));
     for number in [json!("other"), number] {

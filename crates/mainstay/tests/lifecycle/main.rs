@@ -14,6 +14,7 @@ mod eras;
 mod events;
 mod hanging_close;
 mod lazy;
+mod panicking;
 mod probing;
 mod restart;
 mod resting;

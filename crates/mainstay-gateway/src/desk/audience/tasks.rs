@@ -1,14 +1,17 @@
-//! Tasks that listens follow: each listen hears of its own, and of one that has ended no more.
+//! News of tasks: of a legacy server's for the sessions of who began them, of a modern server's for the listens that follow
+//! them, until they have ended.
 
 use std::sync::Arc;
 
-use mainstay::message::RawJson;
+use mainstay::message::{Object, RawJson};
 use serde::Deserialize;
 
 use super::super::subscriptions::Topic;
-use super::super::tasks::shown;
-use super::{Audience, Hearer};
+use super::{Audience, Hearer, Hearing};
 use crate::isolation::OwnServers;
+
+/// What a legacy server tells of a task.
+pub(crate) const STATUS: &str = "notifications/tasks/status";
 
 /// What a modern server tells of a task.
 pub(super) const FOLLOWED: &str = "notifications/tasks";
@@ -21,6 +24,20 @@ struct Changed {
 }
 
 impl Audience {
+    /// Tells the sessions whose principal has begun a task how it is; `false` when there is none.
+    pub(super) fn task_changed(&self, server: &str, id: &str, params: Option<&RawJson>) -> bool {
+        let mut is_told = false;
+        for hearer in self.seats().hearers.values() {
+            let begun = hearer.session().is_some() && hearer.tasks.has(server, id);
+            if begun && hearer.shares(server) {
+                let status = params.and_then(|params| hearer.tasks.with_public_id(server, params));
+                hearer.tell(STATUS, status.as_ref());
+                is_told = true;
+            }
+        }
+        is_told
+    }
+
     /// Tells whoever follows a task of a server that all share how it is.
     pub(super) fn followed_task_changed(&self, server: &str, params: Option<&RawJson>) {
         self.tell_followers(server, params, |hearer, topic| hearer.hears(topic, server, false));
@@ -55,8 +72,8 @@ impl Audience {
             .values_mut()
             .filter(|hearer| follows(hearer, &topic))
         {
-            let shown = shown(&hearer.scope, server, FOLLOWED, params.cloned());
-            hearer.tell(FOLLOWED, shown.as_ref());
+            let status = params.and_then(|params| hearer.tasks.with_public_id(server, params));
+            hearer.tell(FOLLOWED, status.as_ref());
             if has_ended {
                 let_go.extend(hearer.topics.remove(&topic));
             }
@@ -65,4 +82,17 @@ impl Audience {
         // Their subscriptions end outside of the lock.
         drop(let_go);
     }
+}
+
+impl Hearing {
+    /// Tells the others whose principal has begun a task how it is; `false` when there are none.
+    pub(crate) fn task_changed(&self, server: &str, id: &str, params: Option<&RawJson>) -> bool {
+        self.audience.task_changed(server, id, params)
+    }
+}
+
+/// The task that news is of.
+pub(crate) fn id(params: Option<&RawJson>) -> Option<String> {
+    let params = params.and_then(Object::parse)?;
+    params.get("taskId")?.parse().ok()
 }

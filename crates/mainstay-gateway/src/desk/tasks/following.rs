@@ -12,9 +12,7 @@ use super::super::reaching::Reached;
 use super::super::subscriptions::Topic;
 use super::super::{Desk, Request};
 use super::EXTENSION;
-use super::ids::parted;
 use crate::protocol::missing_extension;
-use crate::scope::Scope;
 
 /// Tasks that one listen may follow: each is asked for in turn.
 pub(in crate::desk) const MAX_FOLLOWED: usize = 256;
@@ -53,12 +51,8 @@ impl Desk {
 
     /// A task that the client knows by this id, and the server that has it.
     fn task(&self, request: &Request<'_>, id: &str) -> Option<(Topic, Reached)> {
-        let (server, id) = match &request.client.scope {
-            Scope::Union => parted(id)?,
-            Scope::Server(name) => (name.to_string(), id),
-        };
+        let (server, id) = request.client.tasks.known(id)?;
         let reached = self.reach(request.client, &server).ok()?;
-        let id = id.to_owned();
         Some((Topic::Task { server, id }, reached))
     }
 }

@@ -5,18 +5,14 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::http::request::Parts;
-use hyper::http::uri::Authority;
-use hyper::{Method, Response, StatusCode};
-use mainstay::config::Secret;
-use mainstay::message::RpcError;
-use ring::hmac;
-use ring::rand::SystemRandom;
-
 use super::body::Body;
 use super::options::HttpDoor;
 use super::refusal::{Refusal, empty};
+use crate::principal::TokenDigest;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use mainstay::message::RpcError;
 
 /// How long a browser may remember what it was allowed: two hours, the longest that the common ones do.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
@@ -25,7 +21,7 @@ const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     /// Who shows this token.
-    Token(usize),
+    Token(TokenDigest),
     /// Who comes from there, and need not show a token.
     Peer(IpAddr),
 }
@@ -74,7 +70,8 @@ pub(super) struct Guard {
     is_local: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
-    tokens: Tokens,
+    /// To compare tokens is to compare these: whoever guesses learns nothing from how long it takes.
+    tokens: Vec<TokenDigest>,
 }
 
 impl Guard {
@@ -84,30 +81,30 @@ impl Guard {
             hosts: door
                 .hosts
                 .iter()
-                .map(|host| without_port(host).to_owned())
+                // What is no host is kept as it was written, and no request names it.
+                .map(|host| host_in(host).unwrap_or(host).to_owned())
                 .collect(),
             origins: door.origins.clone(),
-            tokens: Tokens::new(&door.tokens),
+            tokens: door
+                .tokens
+                .iter()
+                .map(|token| TokenDigest::of(token.expose()))
+                .collect(),
         }
     }
 
     /// Checks under which name the request was sent.
     pub(super) fn check_host(&self, head: &Parts) -> Result<(), Refusal> {
-        let Some(named) = named(head) else {
-            let what = "the Host header is missing";
-            return Err(Refusal::new(
-                StatusCode::BAD_REQUEST,
-                RpcError::INVALID_REQUEST,
-                what,
-            ));
+        let Some(named) = named(head)? else {
+            return Err(bad_host("the Host header is missing"));
         };
-        let host = without_port(named);
-        let is_own = match ip(host) {
+        let is_own = |host: &str| match ip(host) {
             // Nobody can make an address mean another machine.
             Some(address) => address.is_loopback() || !self.is_local,
             None => host.eq_ignore_ascii_case("localhost"),
         };
-        if is_own || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)) {
+        let is_allowed = |host: &str| self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host));
+        if host_in(named).is_some_and(|host| is_own(host) || is_allowed(host)) {
             return Ok(());
         }
         let what = format!("{named} is not a name of this server");
@@ -121,24 +118,22 @@ impl Guard {
     /// The same for a probe, which may come by any address, and without a name: what it learns is no secret, and nobody can
     /// make an address mean another machine. A name must still be one of this server.
     pub(super) fn check_probe(&self, head: &Parts) -> Result<(), Refusal> {
-        match named(head) {
+        match named(head)? {
             None => Ok(()),
-            Some(named) if ip(without_port(named)).is_some() => Ok(()),
+            Some(named) if host_in(named).and_then(ip).is_some() => Ok(()),
             Some(_) => self.check_host(head),
         }
     }
 
     /// Checks which page the request comes from; the origin, when it comes from one.
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
-        let Some(origin) = headers.get(header::ORIGIN) else {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let Some(origin) = origins.next() else {
             return Ok(None);
         };
         let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-        let is_local = || {
-            let host = text.split_once("://").map(|(_, host)| without_port(host));
-            host.is_some_and(|host| host == "localhost" || ip(host).is_some_and(|ip| ip.is_loopback()))
-        };
-        if self.origins.contains(&text) || is_local() {
+        let is_answered = self.origins.contains(&text) || is_of_this_machine(&text);
+        if is_answered && origins.next().is_none() {
             return Ok(Some(origin.clone()));
         }
         let what = "pages of this origin are not answered";
@@ -151,15 +146,18 @@ impl Guard {
 
     /// Checks the token.
     pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Stranger> {
-        if self.tokens.tags.is_empty() {
+        if self.tokens.is_empty() {
             return Ok(Caller::from_peer(peer));
         }
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        let token = self.tokens.find(shown.ok_or(Stranger::NoToken)?);
-        token.map(Caller::Token).ok_or(Stranger::WrongToken)
+        let shown = TokenDigest::of(shown.ok_or(Stranger::NoToken)?);
+        let is_known = self.tokens.contains(&shown);
+        is_known
+            .then_some(Caller::Token(shown))
+            .ok_or(Stranger::WrongToken)
     }
 }
 
@@ -188,43 +186,68 @@ pub(super) fn readable_by(origin: HeaderValue, response: &mut Response<Body>) {
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
 }
 
-/// The tokens, as what they become under a key of this process: to compare is to compare these, in constant time.
-struct Tokens {
-    key: hmac::Key,
-    tags: Vec<hmac::Tag>,
+/// The name under which a request was sent. Two names, or one that cannot be read, are a request that another reader may
+/// take for another host's.
+fn named(head: &Parts) -> Result<Option<&str>, Refusal> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let (host, another) = (hosts.next(), hosts.next());
+    if another.is_some() {
+        return Err(bad_host("there are several Host headers: send one"));
+    }
+    if let Some(authority) = head.uri.authority() {
+        return Ok(Some(authority.as_str()));
+    }
+    let unreadable = |_| bad_host("the Host header is not ASCII");
+    host.map(HeaderValue::to_str).transpose().map_err(unreadable)
 }
 
-impl Tokens {
-    fn new(tokens: &[Secret]) -> Self {
-        let random = SystemRandom::new();
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system has random numbers");
-        let tags = tokens
-            .iter()
-            .map(|token| hmac::sign(&key, token.expose().as_bytes()))
-            .collect();
-        Self { key, tags }
-    }
+fn bad_host(what: &str) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, RpcError::INVALID_REQUEST, what)
+}
 
-    fn find(&self, shown: &str) -> Option<usize> {
-        let is_it = |tag: &hmac::Tag| hmac::verify(&self.key, shown.as_bytes(), tag.as_ref()).is_ok();
-        self.tags.iter().position(is_it)
+/// Whether this is the origin, in lower case, of a page that this machine serves or a program on it shows: `SCHEME://HOST`
+/// or `SCHEME://HOST:PORT`, and nothing else.
+fn is_of_this_machine(origin: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else {
+        return false;
+    };
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let is_local = |host: &str| host == "localhost" || ip(host).is_some_and(|ip| ip.is_loopback());
+    is_scheme && host_in(authority).is_some_and(is_local)
+}
+
+/// The host in `HOST` or `HOST:PORT`, where an IPv6 address stands in brackets if there is a port. `None` for any other
+/// text: what is not exactly an authority could be read in two ways.
+fn host_in(authority: &str) -> Option<&str> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        let is_address = address.parse::<Ipv6Addr>().is_ok();
+        return (is_address && is_port_or_nothing(port)).then_some(address);
+    }
+    if authority.parse::<Ipv6Addr>().is_ok() {
+        return Some(authority);
+    }
+    let end = authority.find(':').unwrap_or(authority.len());
+    let (host, port) = authority.split_at(end);
+    (is_name(host) && is_port_or_nothing(port)).then_some(host)
+}
+
+/// Nothing, or a colon and a port. The port itself may be missing, as in `localhost:`.
+fn is_port_or_nothing(text: &str) -> bool {
+    match text.strip_prefix(':') {
+        Some("") => true,
+        Some(port) => port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok(),
+        None => text.is_empty(),
     }
 }
 
-/// The name under which a request was sent.
-fn named(head: &Parts) -> Option<&str> {
-    let authority = head.uri.authority().map(Authority::as_str);
-    authority.or_else(|| head.headers.get(header::HOST)?.to_str().ok())
-}
-
-fn without_port(host: &str) -> &str {
-    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return address;
-    }
-    match host.split_once(':') {
-        Some((name, port)) if !port.contains(':') => name,
-        Some(_) | None => host,
-    }
+/// Whether a text holds only what the name of a host may hold.
+fn is_name(text: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_of_name)
 }
 
 fn ip(host: &str) -> Option<IpAddr> {

@@ -1,5 +1,8 @@
 //! Connections: how they are accepted, bounded, and ended.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};

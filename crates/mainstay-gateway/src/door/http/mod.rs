@@ -36,4 +36,6 @@ mod wrong_tokens;
 
 pub(super) use access::note_refused_line;
 pub(crate) use guard::Caller;
+#[cfg(any(test, fuzzing))]
+pub(crate) use listening::fuzz;
 pub use options::{DoorError, HttpDoor};

@@ -8,6 +8,7 @@ use mainstay::message::{RawJson, RpcError};
 use super::answering::{Answer, Asker, Work, answer};
 use super::body::Body;
 use super::entrance::Entrance;
+use super::guard::Caller;
 use super::headers::check;
 use super::post::{Asked, Posted};
 use super::refusal::Refusal;
@@ -21,6 +22,7 @@ impl Entrance {
     pub(super) async fn answer_modern(
         self: &Arc<Self>,
         scope: Scope,
+        caller: Caller,
         posted: Posted<'_>,
         asked: Asked,
     ) -> Result<Response<Body>, Refusal> {
@@ -33,7 +35,7 @@ impl Entrance {
             stream.close();
         }
         let stream = Arc::new(stream);
-        let client = Client::of_request(scope, &asked.meta);
+        let client = self.desk.admit(caller.into(), scope, &asked.meta);
         let run = client.running.begin(asked.id.clone());
         let run = run.map_err(|busy| Refusal::with(StatusCode::BAD_REQUEST, busy.into()))?;
         let work = self.work_alone(client, stream.clone(), run, asked);

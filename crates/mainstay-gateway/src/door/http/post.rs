@@ -93,7 +93,9 @@ impl Entrance {
             }
             Message::Notification { method, params } => {
                 if let Named::Modern(_) = named {
-                    self.desk.hear_stranger(&scope, &method, params.as_ref()).await;
+                    self.desk
+                        .hear_stranger(caller.into(), &scope, &method, params.as_ref())
+                        .await;
                 } else {
                     let session = self.session(&scope, caller, named, headers)?;
                     self.desk.hear(&session.client, &method, params.as_ref()).await;
@@ -128,8 +130,8 @@ impl Entrance {
     ) -> Result<Response<Body>, Refusal> {
         self.check_open()?;
         match posted.named {
-            Named::Modern(_) => self.answer_modern(scope, posted, asked).await,
-            _ if asked.meta.version.is_some() => self.answer_modern(scope, posted, asked).await,
+            Named::Modern(_) => self.answer_modern(scope, caller, posted, asked).await,
+            _ if asked.meta.version.is_some() => self.answer_modern(scope, caller, posted, asked).await,
             Named::Unknown(version) => Err(modern::unsupported(version)),
             Named::Nothing | Named::Legacy(_) => self.answer_legacy(scope, caller, posted, asked).await,
         }

@@ -67,6 +67,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+    use crate::principal::TokenDigest;
 
     #[test]
     fn a_client_may_burst_and_then_asks_as_often_as_tokens_come_back() {
@@ -74,7 +75,10 @@ mod tests {
             per_second: 10.0,
             burst: 2.0,
         });
-        let (one, other) = (Caller::Token(0), Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let (one, other) = (
+            Caller::Token(TokenDigest::of("one")),
+            Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        );
         let now = Instant::now();
         assert_eq!(rates.take(one, now), Ok(()));
         assert_eq!(rates.take(one, now), Ok(()));

@@ -1,12 +1,13 @@
 //! What each fault does to a healthy machine.
 
-use crate::deadline::Timer;
+use crate::deadline::{Deadline, Timer};
 use crate::effect::{Effect, Manner};
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::{Desired, Machine};
 use crate::policy::WhenLost;
 use crate::state::{Attempt, Live, Refresh, RefreshStep, Rest, State, StateKind, Watch};
 use crate::time::{Generation, Moment};
+use crate::walk::world::TICK;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::walk) enum Fault {
@@ -42,6 +43,8 @@ pub(in crate::walk) enum Fault {
     SkipsTheBackoff,
     KeepsRunningWhenDisabled,
     DialsAfterADisable,
+    DialsOnADisable,
+    PollsWhileDisabling,
     RenewsTheBudgetOnConnect,
     CountsAProvenLoss,
     NeverSpendsTheBudget,
@@ -83,6 +86,7 @@ pub(in crate::walk) enum Fault {
     IgnoresADemandWhenLost,
     IgnoresRetryAfterOnDemand,
     IgnoresARestartWhenFailed,
+    IgnoresARestartWhenIdle,
     IgnoresAnEnableWhileDisabling,
     DialsTheDormant,
     IgnoresAReturn,
@@ -115,8 +119,21 @@ impl Fault {
         effects
     }
 
+    /// The deadline that is seen instead of the machine's own.
+    pub(super) fn deadline(self, machine: &Machine, now: Moment) -> Option<Deadline> {
+        if self == Self::PollsWhileDisabling && machine.state == State::Disabling {
+            return Some(Deadline {
+                at: now + TICK,
+                timer: Timer::Close,
+            });
+        }
+        machine
+            .deadline()
+            .filter(|deadline| self.hides() != Some(deadline.timer))
+    }
+
     /// The timer whose deadline is not seen.
-    pub(super) fn hides(self) -> Option<Timer> {
+    fn hides(self) -> Option<Timer> {
         match self {
             Self::ForgetsTheCloseDeadline => Some(Timer::Close),
             Self::ForgetsTheTurn => Some(Timer::Turn),
@@ -160,6 +177,11 @@ impl Fault {
                 None
             }
             (Self::DialsAfterADisable, Input::Disable) if machine.state.generation().is_none() => None,
+            (Self::DialsOnADisable, Input::Disable)
+                if machine.state.generation().is_none() && machine.closing.is_none() =>
+            {
+                Some(Input::Restart)
+            }
             (Self::CountsAProvenLoss, Input::Lost(generation)) => {
                 if let State::Connected(live) = &mut machine.state
                     && live.generation == generation
@@ -270,6 +292,11 @@ impl Fault {
                 Some(Input::Demand)
             }
             (Self::IgnoresARestartWhenFailed, Input::Restart) if kind == StateKind::PermanentlyFailed => None,
+            (Self::IgnoresARestartWhenIdle, Input::Restart)
+                if machine.state == State::Disconnected(Rest::Idle) =>
+            {
+                None
+            }
             (Self::IgnoresAnEnableWhileDisabling, Input::Enable { .. }) if kind == StateKind::Disabling => {
                 None
             }

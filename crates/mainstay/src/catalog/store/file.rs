@@ -78,9 +78,14 @@ pub(super) fn encode(stored: &Stored) -> Vec<u8> {
         private: Kind::ALL.map(|kind| stored.catalog.caching(kind).is_some_and(Caching::is_private)),
     };
     let json = serde_json::to_vec(&body).expect("texts, numbers and raw JSON can be written as JSON");
-    let mut bytes = format!("{MAGIC} {VERSION} {}\n", hash(&json)).into_bytes();
+    let mut bytes = first_line(&json).into_bytes();
     bytes.extend_from_slice(&json);
     bytes
+}
+
+/// What stands before the JSON.
+pub(super) fn first_line(json: &[u8]) -> String {
+    format!("{MAGIC} {VERSION} {}\n", hash(json))
 }
 
 pub(super) fn decode(bytes: &[u8], identity: &str) -> Result<Stored, Unusable> {

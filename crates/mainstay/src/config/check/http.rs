@@ -69,7 +69,7 @@ fn url(target: &HttpTarget, flaws: &mut Vec<Flaw>) -> Option<Url> {
     let written = target.url.value();
     let fault = match http::address(written) {
         Ok(url) => return Some(url),
-        Err(HttpConfigError::UnknownScheme { scheme }) => unknown_scheme(&scheme),
+        Err(HttpConfigError::UnknownScheme { scheme }) => unknown_scheme(&scheme, target.url.shown()),
         Err(HttpConfigError::NotAnAddress { .. }) if written.trim().is_empty() => {
             Fault::new("the address is empty", "write where the server is: https://…")
         }
@@ -90,8 +90,17 @@ fn url(target: &HttpTarget, flaws: &mut Vec<Flaw>) -> Option<Url> {
     None
 }
 
-fn unknown_scheme(scheme: &str) -> Fault {
-    let message = format!("{scheme:?} is not a scheme of HTTP");
+/// The scheme is repeated only if it stands in the address as it is shown: the beginning of a variable's value may be a
+/// secret that reads as a scheme.
+fn unknown_scheme(scheme: &str, shown: &str) -> Fault {
+    let stands_there = shown
+        .split_once(':')
+        .is_some_and(|(written, _)| written.trim_start().eq_ignore_ascii_case(scheme));
+    let message = if stands_there {
+        format!("{scheme:?} is not a scheme of HTTP")
+    } else {
+        "not an address of HTTP".to_owned()
+    };
     match scheme {
         "unix" | "http+unix" => Fault::new(
             message,

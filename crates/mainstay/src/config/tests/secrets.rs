@@ -1,7 +1,7 @@
 //! What must not be seen is not seen.
 
 use super::{read, rendered};
-use crate::config::{Secret, ServerConfig};
+use crate::config::{Secret, ServerConfig, Target};
 
 const SECRET: &str = "hunter2";
 
@@ -56,6 +56,72 @@ fn a_server_built_in_rust_hides_its_secrets_as_well() {
 }
 
 #[test]
+fn a_secret_that_is_written_into_an_argument_is_hidden_and_warned_of() {
+    let configuration = read(
+        r#"{ "mcpServers": { "files": {
+          "command": "docker", "args": ["run", "-e", "TOKEN=hunter2", "image", "--api-key=hunter2", "--mode=plain"]
+        } } }"#,
+    );
+    let shown = format!("{configuration:?} {:?}", rendered(&configuration));
+    assert!(
+        !shown.contains(SECRET) && shown.contains("--mode=plain"),
+        "{shown}"
+    );
+    let said = "this argument holds a secret in plain text; put the secret into a variable, and write ${NAME} in its place";
+    for key in ["mcpServers.files.args[2]", "mcpServers.files.args[4]"] {
+        assert!(
+            rendered(&configuration)
+                .iter()
+                .any(|problem| problem.ends_with(&format!("{key}: {said}"))),
+            "{:?}",
+            rendered(&configuration)
+        );
+    }
+    let Target::Stdio(program) = configuration.servers[0].target() else {
+        panic!("a program");
+    };
+    assert_eq!(program.args()[4].value(), "--api-key=hunter2");
+}
+
+#[test]
 fn a_secret_debugs_as_stars() {
     assert_eq!(format!("{:?}", Secret::new(SECRET)), "***");
+}
+
+#[test]
+fn the_value_of_a_variable_that_is_no_address_is_not_repeated() {
+    for (written, said) in [
+        (
+            "${KEY}",
+            "not an address of HTTP; begin the address with https:// or http://",
+        ),
+        (
+            "${KEY}/mcp:8080",
+            "not an address of HTTP; begin the address with https:// or http://",
+        ),
+        (
+            "x${KEY}",
+            "not an address of HTTP; begin the address with https:// or http://",
+        ),
+        (
+            "${TOKEN}",
+            "not an address: relative URL without a base; begin it with https:// or http://",
+        ),
+        (
+            "http://${TOKEN}:${KEY}/",
+            "not an address: invalid port number; write https://HOST/PATH",
+        ),
+        (
+            "localhost:${TOKEN}",
+            r#""localhost" is not a scheme of HTTP; begin the address with https:// or http://"#,
+        ),
+    ] {
+        let configuration = read(&format!(
+            r#"{{ "mcpServers": {{ "s": {{ "url": "{written}" }} }} }}"#
+        ));
+        let shown = format!("{configuration:?} {:?}", rendered(&configuration));
+        assert!(!shown.contains(SECRET), "{written}: {shown}");
+        let problems = rendered(&configuration);
+        assert!(problems[0].ends_with(said), "{written}: {problems:?}");
+    }
 }

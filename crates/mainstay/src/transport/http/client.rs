@@ -6,7 +6,6 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,10 +43,8 @@ pub(crate) struct Endpoint {
     target: Uri,
     /// The headers of every request.
     headers: HeaderMap,
-    /// One request at a time looks for the credential: the others find what it found. Here is what was given last.
-    credential: Arc<Mutex<Option<HeaderValue>>>,
-    /// How often the credential that is given has changed.
-    renewals: Arc<AtomicU64>,
+    /// One request at a time looks for the credential: the others find what it found.
+    looking: Arc<Mutex<()>>,
     /// Sessions that are being deleted.
     farewells: watch::Sender<usize>,
 }
@@ -62,9 +59,8 @@ impl Endpoint {
             headers.insert(PROXY_AUTHORIZATION, authorization.clone());
         }
         let target = target(&url, &dialling)?;
-        let tls = tls::config(&url, &options)?;
+        let tls = tls::config(dialling.encrypts(), &options)?;
         let pool = Arc::new(Pool::new(dialling, tls, options.connect_timeout));
-        let (credential, renewals) = Default::default();
         let farewells = watch::Sender::new(0);
         Ok(Self {
             url,
@@ -72,8 +68,7 @@ impl Endpoint {
             pool,
             target,
             headers,
-            credential,
-            renewals,
+            looking: Arc::default(),
             farewells,
         })
     }
@@ -81,11 +76,6 @@ impl Endpoint {
     /// What its requests are allowed in with.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         self.options.credentials.clone()
-    }
-
-    /// How often the credential has changed: a request that was refused and saw another count showed an old one.
-    pub(super) fn renewals(&self) -> u64 {
-        self.renewals.load(Ordering::Relaxed)
     }
 
     /// The same for calls that show these arguments in headers.
@@ -197,20 +187,16 @@ impl Endpoint {
     /// Reads the files of certificates again: they may have been renewed. What is idle is closed; what is under way goes on.
     pub(crate) fn reread_certificates(&self) -> Result<(), HttpConfigError> {
         if self.options.roots.is_some() || self.options.identity.is_some() {
-            self.pool.encrypt_with(tls::config(&self.url, &self.options)?);
+            let encrypts = self.pool.dialling.encrypts();
+            self.pool.encrypt_with(tls::config(encrypts, &self.options)?);
         }
         Ok(())
     }
 
     async fn authorization(&self, credentials: &dyn Credentials) -> Result<Option<HeaderValue>, HttpFailure> {
         let looking = async {
-            let mut last = self.credential.lock().await;
-            let value = credentials.authorization().await?;
-            if *last != value {
-                last.clone_from(&value);
-                self.renewals.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(value)
+            let _turn = self.looking.lock().await;
+            credentials.authorization().await
         };
         timeout(CREDENTIAL_TIMEOUT, looking)
             .await
@@ -299,6 +285,13 @@ pub(in crate::transport) struct Outgoing {
     pub(in crate::transport) target: Uri,
     pub(in crate::transport) headers: HeaderMap,
     pub(in crate::transport) body: Bytes,
+}
+
+impl Outgoing {
+    /// The credential that it shows.
+    pub(super) fn credential(&self) -> Option<&HeaderValue> {
+        self.headers.get(AUTHORIZATION)
+    }
 }
 
 impl From<Outgoing> for Request {

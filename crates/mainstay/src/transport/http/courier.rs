@@ -218,14 +218,14 @@ impl Courier {
         Ok(request)
     }
 
-    /// The same request with another credential, where there is one by now. A server that refuses whom it does not know has
+    /// The same request with another credential than the one that was shown, where there is one by now. A server that refuses whom it does not know has
     /// done nothing of what it was asked, so it may be asked again.
-    pub(super) async fn renewed(&self, frame: &Frame, shown: u64) -> Option<Outgoing> {
+    pub(super) async fn renewed(&self, frame: &Frame, shown: Option<&HeaderValue>) -> Option<Outgoing> {
         let request = self
             .post(frame.bytes(), self.headline(frame.bytes()))
             .await
             .ok()?;
-        (self.endpoint.renewals() != shown).then_some(request)
+        (request.credential() != shown).then_some(request)
     }
 
     /// Sends a request and waits for the head of its answer.

@@ -147,6 +147,15 @@ impl Dialling {
         matches!(self.route, Route::Proxy { .. }) && !is_encrypted(&self.origin)
     }
 
+    /// Whether any part of the way is encrypted by this side.
+    pub(super) fn encrypts(&self) -> bool {
+        let to_proxy = match &self.route {
+            Route::Proxy { proxy, .. } => is_encrypted(proxy),
+            Route::Direct | Route::Socket(_) | Route::Socks(_) => false,
+        };
+        to_proxy || is_encrypted(&self.origin)
+    }
+
     /// Makes a connection.
     ///
     /// Cancel safety: dropping it ends the attempt.

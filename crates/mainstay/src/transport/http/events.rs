@@ -78,31 +78,40 @@ impl Events {
 
     /// The next event that is whole.
     pub(in crate::transport) fn next(&mut self) -> Result<Option<Event>, TooLong> {
-        while let Some(line) = self.line() {
+        while let Some(line) = self.line()? {
             if !line.is_empty() {
                 self.field(&line)?;
             } else if std::mem::take(&mut self.begun) {
                 return Ok(Some(std::mem::take(&mut self.event)));
             }
         }
-        // A line may be a little longer than the data in it.
-        if self.buffer.len() > self.limit.saturating_add(LONGEST_ID) {
-            return Err(TooLong);
-        }
         Ok(None)
     }
 
-    fn line(&mut self) -> Option<Bytes> {
-        if self.after_return && self.buffer.first() == Some(&b'\n') {
-            self.buffer.advance(1);
-            self.searched = 0;
+    /// The next line that is whole. One that is too long is refused whether its end has come yet or not, so that it makes no
+    /// difference how the stream is cut.
+    fn line(&mut self) -> Result<Option<Bytes>, TooLong> {
+        // A line may be a little longer than the data in it.
+        let longest = self.limit.saturating_add(LONGEST_ID);
+        if self.after_return && !self.buffer.is_empty() {
+            self.after_return = false;
+            if self.buffer[0] == b'\n' {
+                self.buffer.advance(1);
+                self.searched = 0;
+            }
         }
-        self.after_return &= self.buffer.is_empty();
         let found = memchr::memchr2(b'\n', b'\r', &self.buffer[self.searched..]);
         let Some(at) = found.map(|at| at + self.searched) else {
             self.searched = self.buffer.len();
-            return None;
+            return if self.searched > longest {
+                Err(TooLong)
+            } else {
+                Ok(None)
+            };
         };
+        if at > longest {
+            return Err(TooLong);
+        }
         self.searched = 0;
         self.after_return = self.buffer[at] == b'\r';
         let mut line = self.buffer.split_to(at).freeze();
@@ -114,7 +123,7 @@ impl Events {
         if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
             line.advance(BYTE_ORDER_MARK.len());
         }
-        Some(line)
+        Ok(Some(line))
     }
 
     fn field(&mut self, line: &Bytes) -> Result<(), TooLong> {
@@ -218,6 +227,13 @@ mod tests {
     }
 
     #[test]
+    fn only_one_line_feed_belongs_to_a_carriage_return_however_the_pieces_are_cut() {
+        let pieces: [&[u8]; 4] = [b"data: one\r", b"\n", b"\n", b"data: two\n\n"];
+        let read = read(&pieces, 100).unwrap();
+        assert_eq!(read.iter().map(data).collect::<Vec<_>>(), ["one", "two"]);
+    }
+
+    #[test]
     fn an_event_beyond_the_limit_is_refused_before_it_is_kept() {
         let long = format!("data: {}\n\n", "x".repeat(101));
         assert_eq!(read(&[long.as_bytes()], 100), Err(TooLong));
@@ -225,6 +241,10 @@ mod tests {
         assert_eq!(read(&[many.as_bytes()], 100), Err(TooLong));
         let endless = vec![b'x'; 100 + LONGEST_ID + 1];
         assert_eq!(read(&[&endless], 100), Err(TooLong));
+        let comment = format!(": {}\n\n", "x".repeat(100 + LONGEST_ID));
+        assert_eq!(read(&[comment.as_bytes()], 100), Err(TooLong), "in one piece");
+        let pieces: Vec<&[u8]> = comment.as_bytes().chunks(1000).collect();
+        assert_eq!(read(&pieces, 100), Err(TooLong), "in several");
         let fits = format!("data: {}\n\n", "x".repeat(100));
         assert_eq!(read(&[fits.as_bytes()], 100).unwrap().len(), 1);
     }

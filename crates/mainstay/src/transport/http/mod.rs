@@ -20,6 +20,8 @@ mod dialling;
 mod door;
 pub(super) mod events;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod headline;
 mod inquiry;
 mod keeping;

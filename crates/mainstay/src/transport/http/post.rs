@@ -54,7 +54,7 @@ pub(super) async fn ask<'a>(
     };
     let request = courier.post(frame.bytes(), headline).await;
     let request = request.map_err(Refusal::not_sent)?;
-    let shown = courier.endpoint.renewals();
+    let shown = request.credential().cloned();
     if courier.session.is_lost() {
         return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
     }
@@ -65,7 +65,7 @@ pub(super) async fn ask<'a>(
     let limit = courier.endpoint.options.first_byte_timeout;
     let mut response = courier.send(request, limit).await?;
     if response.status() == StatusCode::UNAUTHORIZED
-        && let Some(again) = Box::pin(courier.renewed(frame, shown)).await
+        && let Some(again) = Box::pin(courier.renewed(frame, shown.as_ref())).await
     {
         response = courier.send(again, limit).await?;
     }

@@ -64,6 +64,24 @@ async fn every_request_says_who_sends_it_unless_the_configuration_says_something
 }
 
 #[tokio::test]
+async fn a_request_that_showed_an_old_credential_is_renewed_whoever_asked_for_the_new_one_meanwhile() {
+    let token = Arc::new(BearerToken::new("one"));
+    let options = HttpOptions::new().credentials(token.clone());
+    let courier = Courier::new(Endpoint::new("http://127.0.0.1:1/mcp", options).unwrap());
+    let frame = Frame::new(request(1, "a").into(), Purpose::Request { id: 1 });
+    let post = || courier.post(frame.bytes(), courier.headline(frame.bytes()));
+    let first = post().await.unwrap();
+    token.set("two");
+    let other = post().await.unwrap();
+    let again = courier
+        .renewed(&frame, first.credential())
+        .await
+        .expect("renewed");
+    assert_eq!(again.credential().unwrap(), "Bearer two");
+    assert!(courier.renewed(&frame, other.credential()).await.is_none());
+}
+
+#[tokio::test]
 async fn requests_run_side_by_side_and_share_connections() {
     let (far, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");

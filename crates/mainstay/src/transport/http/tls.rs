@@ -9,22 +9,21 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::Verifier;
-use url::Url;
 
 use super::options::{HttpConfigError, HttpOptions, Identity};
 
 /// The longest file of certificates or keys: twenty times the certificates of a whole system.
 const MAX_PEM_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How connections to this address are encrypted.
-pub(super) fn config(url: &Url, options: &HttpOptions) -> Result<ClientConfig, HttpConfigError> {
+/// How connections are encrypted, where they are: to the server, or to a proxy before it.
+pub(super) fn config(encrypts: bool, options: &HttpOptions) -> Result<ClientConfig, HttpConfigError> {
     let roots = match &options.roots {
         Some(path) => certificates(path)?,
         None => Vec::new(),
     };
     let identity = options.identity.as_ref().map(read_identity).transpose()?;
     let config = builder()?;
-    let config = if url.scheme() == "https" {
+    let config = if encrypts {
         let provider = Arc::new(ring::default_provider());
         let verifier = Verifier::new_with_extra_roots(roots, provider).map_err(|error| failed(&error))?;
         config

@@ -72,24 +72,23 @@ impl Splitter {
 
     /// The next whole line; empty ones are left out, and a byte order mark before the first.
     pub(super) fn next(&mut self) -> Option<Piece> {
+        self.drop_mark();
         while let Some(found) = memchr(b'\n', &self.buffer[self.scanned..]) {
             let mut line = self.buffer.split_to(self.scanned + found + 1);
             line.truncate(line.len() - 1);
             self.scanned = 0;
-            self.drop_mark(&mut line);
             if let Some(mut skipped) = self.skipping.take() {
                 skipped.push(&line);
-                return Some(Piece::Skipped(skipped));
+                return Some(Piece::Skipped(skipped.ended()));
             }
             if line.len() > KEPT_BUFFER {
                 self.buffer = BytesMut::from(&self.buffer[..]);
             }
-            if line.last() == Some(&b'\r') {
-                line.truncate(line.len() - 1);
+            let length = without_return(&line).len();
+            if length > self.limit {
+                return Some(Piece::Skipped(Skipped::whole(&line).ended()));
             }
-            if line.len() > self.limit {
-                return Some(Piece::Skipped(Skipped::whole(&line)));
-            }
+            line.truncate(length);
             if !line.trim_ascii().is_empty() {
                 return Some(Piece::Line(line.freeze()));
             }
@@ -103,15 +102,20 @@ impl Splitter {
         if self.skipping.is_some() {
             return None;
         }
-        let mut rest = std::mem::take(&mut self.buffer);
+        let rest = std::mem::take(&mut self.buffer);
         self.scanned = 0;
-        self.drop_mark(&mut rest);
         (!rest.trim_ascii().is_empty()).then(|| rest.freeze())
     }
 
-    fn drop_mark(&mut self, line: &mut BytesMut) {
-        if std::mem::take(&mut self.is_at_start) && line.starts_with(BYTE_ORDER_MARK) {
-            line.advance(BYTE_ORDER_MARK.len());
+    /// Takes the mark off the start of the stream, as soon as so much has come that it is one or is none.
+    fn drop_mark(&mut self) {
+        if !self.is_at_start || BYTE_ORDER_MARK.starts_with(&self.buffer) && self.buffer != BYTE_ORDER_MARK {
+            return;
+        }
+        self.is_at_start = false;
+        if self.buffer.starts_with(BYTE_ORDER_MARK) {
+            self.buffer.advance(BYTE_ORDER_MARK.len());
+            self.scanned = 0;
         }
     }
 
@@ -130,7 +134,8 @@ impl Splitter {
                 self.buffer.clear();
                 self.scanned = 0;
             }
-            None if self.buffer.len() > self.limit => {
+            // What may still be a mark, or the return before a line feed, is no part of the line.
+            None if !self.is_at_start && without_return(&self.buffer).len() > self.limit => {
                 self.skipping = Some(Skipped::whole(&self.buffer));
                 self.buffer = BytesMut::new();
                 self.scanned = 0;
@@ -159,6 +164,16 @@ impl Skipped {
         skipped
     }
 
+    /// The same, without the return that its line feed followed.
+    fn ended(mut self) -> Self {
+        if self.tail.pop_if(|last| *last == b'\r').is_some() {
+            self.length -= 1;
+            let length = usize::try_from(self.length).unwrap_or(usize::MAX);
+            self.head.truncate(length);
+        }
+        self
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         let head = bytes.len().min(HEAD - self.head.len());
@@ -168,6 +183,10 @@ impl Skipped {
         self.tail.drain(..surplus);
         self.tail.extend_from_slice(tail);
     }
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -240,6 +259,23 @@ mod tests {
             assert_eq!(
                 found,
                 ["1234567890", "skipped 11", "skipped 50", "last"],
+                "reads of {step}"
+            );
+        }
+    }
+
+    #[test]
+    fn neither_a_mark_nor_a_return_counts_towards_the_limit_wherever_the_reads_fall() {
+        let text = b"\xef\xbb\xbf1234567890\r\n1234567890\r\n12345678901\r\n1234567890\rx\n";
+        for step in 1..text.len() {
+            let mut splitter = Splitter::new(10);
+            let found: Vec<_> = text
+                .chunks(step)
+                .flat_map(|chunk| pieces(&mut splitter, chunk))
+                .collect();
+            assert_eq!(
+                found,
+                ["1234567890", "1234567890", "skipped 11", "skipped 12"],
                 "reads of {step}"
             );
         }

@@ -12,6 +12,7 @@ use super::super::hold_back::HOLD_BACK;
 use super::super::session::Way;
 use super::*;
 use crate::client::Client;
+use crate::desk::tasks::Tasks;
 use crate::introduction::Said;
 use crate::isolation::{Bounds, Isolated};
 use crate::scope::Scope;
@@ -23,7 +24,7 @@ const BOTH: Accepts = Accepts {
 
 fn session() -> InUse {
     let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), Bounds::default()));
-    let client = Client::of_session(Scope::Union, &none_isolated, None);
+    let client = Client::of_session(Scope::Union, &none_isolated, &Tasks::new(false), None);
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     InUse::new(Session::new("id".to_owned(), Way::Streamable, caller, client))
 }

@@ -5,9 +5,13 @@ use mainstay::Fleet;
 use super::*;
 use crate::desk::Audience;
 use crate::isolation::{Bounds as OfIsolated, Isolated};
+use crate::principal::TokenDigest;
 
 const ONE: Caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
-const OTHER: Caller = Caller::Token(1);
+
+fn other() -> Caller {
+    Caller::Token(TokenDigest::of("other"))
+}
 
 fn sessions(most: usize, most_of_caller: usize) -> Sessions {
     let audience = Arc::new(Audience::default());
@@ -51,18 +55,18 @@ async fn the_longest_idle_session_gives_way_and_none_that_is_in_use() {
         Err(StatusCode::TOO_MANY_REQUESTS)
     );
     assert_eq!(
-        open(&sessions, OTHER).map(|_| ()),
+        open(&sessions, other()).map(|_| ()),
         Err(StatusCode::SERVICE_UNAVAILABLE)
     );
     drop((used, next, third, last));
-    assert!(open(&sessions, OTHER).is_ok());
+    assert!(open(&sessions, other()).is_ok());
     assert_eq!(sessions.table().sessions.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_with_too_many_sessions_gives_up_its_own() {
     let sessions = sessions(10, 2);
-    let other = open(&sessions, OTHER).unwrap().id.clone();
+    let other = open(&sessions, other()).unwrap().id.clone();
     let mut own = Vec::new();
     for _ in 0..5 {
         tokio::time::advance(Duration::from_secs(1)).await;

@@ -1,6 +1,10 @@
 use mainstay_testkit::http::{Port, SocksProxy};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
@@ -136,9 +140,49 @@ fn by(url: &str, proxy: &str) -> Result<Dialling, HttpConfigError> {
 }
 
 async fn dial(dialling: &Dialling) -> Result<Box<dyn Stream>, BoxError> {
-    let url = Url::parse("http://mcp.example/").unwrap();
-    let tls = super::super::tls::config(&url, &HttpOptions::new()).unwrap();
+    dial_trusting(dialling, &HttpOptions::new()).await
+}
+
+async fn dial_trusting(dialling: &Dialling, options: &HttpOptions) -> Result<Box<dyn Stream>, BoxError> {
+    let tls = super::super::tls::config(dialling.encrypts(), options).unwrap();
     dialling.dial(&Arc::new(tls)).await.map(|dialled| dialled.stream)
+}
+
+#[tokio::test]
+async fn the_certificate_of_an_encrypted_proxy_is_checked_against_the_roots_before_a_plain_server() {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap(),
+        )
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let directory = tempfile::tempdir().unwrap();
+    let roots = directory.path().join("ca.pem");
+    std::fs::write(&roots, issuer.pem()).unwrap();
+
+    let dialling = by("http://mcp.example/mcp", &format!("https://127.0.0.1:{port}")).unwrap();
+    let options = HttpOptions::new().root_certificates(&roots);
+    let proxy = async {
+        let (far, _) = listener.accept().await.unwrap();
+        TlsAcceptor::from(Arc::new(config)).accept(far).await.unwrap()
+    };
+    let (near, mut far) = tokio::join!(dial_trusting(&dialling, &options), proxy);
+    near.expect("trusted").write_all(b"GET").await.unwrap();
+    let mut heard = [0; 3];
+    far.read_exact(&mut heard).await.unwrap();
+    assert_eq!(&heard, b"GET");
 }
 
 #[tokio::test]

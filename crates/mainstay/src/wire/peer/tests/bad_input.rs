@@ -1,5 +1,7 @@
 //! Whatever a server may send instead of a message.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 
 use super::*;
@@ -145,6 +147,59 @@ async fn an_error_without_an_id_after_a_notification_is_taken_for_its_answer() {
         far.answer(2, "{}").await;
     });
     assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_an_id_after_notifications_that_were_read_fails_the_only_request_that_waits() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
+    let until = Instant::now() + Duration::from_secs(10);
+    let (peer, mut far, _log) = connect();
+    let (answered, ()) = tokio::join!(peer.request("a", None, within(10)), async {
+        peer.notify("notifications/x", None, until).await.unwrap();
+        let (later, ()) = tokio::join!(peer.request("b", None, within(10)), far.answer(2, "{}"));
+        later.expect("its answer shows that the notification was read");
+        far.write(error).await;
+    });
+    assert!(matches!(answered, Err(RequestError::Rpc(error)) if error.code() == -32700));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_more_errors_without_an_id_than_notifications_one_fails_the_only_request_that_waits() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"m"}}"#;
+    let until = Instant::now() + Duration::from_secs(10);
+    let (peer, mut far, _log) = connect();
+    peer.notify("notifications/x", None, until).await.unwrap();
+    let mut asked = tokio::spawn({
+        let peer = peer.clone();
+        async move { peer.request("a", None, within(10)).await }
+    });
+    far.write(error).await;
+    let soon = Duration::from_secs(1);
+    assert!(
+        tokio::time::timeout(soon, &mut asked).await.is_err(),
+        "the notification's"
+    );
+    far.write(error).await;
+    let failed = asked.await.unwrap();
+    assert!(matches!(failed, Err(RequestError::Rpc(error)) if error.code() == -32601));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_an_id_is_not_for_a_standing_request_that_was_read() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
+    let (peer, mut far, _log) = connect();
+    let mut standing = pin!(peer.request("listen", None, within(100).standing()));
+    let called = async {
+        let (first, ()) = tokio::join!(peer.request("list", None, within(10)), far.answer(2, "{}"));
+        first.expect("its answer shows that the standing request was read");
+        let (failed, ()) = tokio::join!(peer.request("call", None, within(10)), far.write(error));
+        failed
+    };
+    let failed = tokio::select! {
+        ended = &mut standing => panic!("the standing request ended: {ended:?}"),
+        failed = called => failed,
+    };
+    assert!(matches!(failed, Err(RequestError::Rpc(error)) if error.code() == -32700));
 }
 
 #[tokio::test(start_paused = true)]
