@@ -5,7 +5,7 @@
 //! while longer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -42,7 +42,21 @@ struct Own {
     is_closed: bool,
     present: Vec<(Arc<dyn ClientHandler>, Arc<Hold>)>,
     /// The last two parties that left without an answer, the later one last: more than one is as good as many.
-    lingering: Vec<(Party, Instant)>,
+    lingering: Vec<Lingering>,
+}
+
+/// A party that left without an answer, and until when it may still cause something.
+struct Lingering {
+    /// The handler of its own, where it had one.
+    own: Option<Left>,
+    until: Instant,
+}
+
+/// A handler whose call was given up. It is not kept for what may still come of the call: that is for a caller who is still
+/// there to hear it.
+struct Left {
+    handler: Weak<dyn ClientHandler>,
+    client: Option<u64>,
 }
 
 /// Whose call caused a server's request, with the holds of the calls that may be the one.
@@ -142,29 +156,38 @@ impl Callers {
     fn whose_alone(&self) -> Whose {
         let mut own = self.own();
         let now = Instant::now();
-        own.lingering.retain(|(_, until)| now < *until);
+        own.lingering.retain(|party| now < party.until);
         let plain = self.plain.load(Ordering::Relaxed) & !CLOSED > 0;
-        let mut others = own.lingering.iter().map(|(party, _)| party);
-        let present = own.present.first().map(|(handler, _)| handler);
-        let left = own.lingering.iter().find_map(|(party, _)| party.as_ref());
-        let Some(handler) = present.or(left) else {
+        let present = own.present.first().map(|(handler, _)| Arc::downgrade(handler));
+        let left = || {
+            own.lingering
+                .iter()
+                .find_map(|party| Some(party.own.as_ref()?.handler.clone()))
+        };
+        let Some(handler) = present.or_else(left) else {
             return Whose::Fleets(self.plain_hold.clone());
         };
-        let same = |other: &Arc<dyn ClientHandler>| Arc::ptr_eq(other, handler);
+        let same = |other: &Weak<dyn ClientHandler>| Weak::ptr_eq(other, &handler);
         let alone = !plain
-            && own.present.iter().all(|(other, _)| same(other))
-            && others.all(|party| party.as_ref().is_some_and(same));
-        if alone && own.present.is_empty() {
+            && own.present.iter().all(|(other, _)| same(&Arc::downgrade(other)))
+            && own
+                .lingering
+                .iter()
+                .all(|party| party.own.as_ref().is_some_and(|left| same(&left.handler)));
+        match own.present.last() {
+            Some((latest, _)) if alone => {
+                let holds = own.present.iter().map(|(_, hold)| hold.clone());
+                Whose::Ones(latest.clone(), holds.collect())
+            }
             // A call that is gone cannot answer for itself, and nobody else may.
-            Whose::Left(handler.clone())
-        } else if alone {
-            let holds = own.present.iter().map(|(_, hold)| hold.clone());
-            Whose::Ones(handler.clone(), holds.collect())
-        } else if !plain && own.is_one_client() {
-            let latest = own.present.last().map_or(handler, |(handler, _)| handler);
-            Whose::OneOf(latest.clone())
-        } else {
-            Whose::Unknown
+            None if alone => handler.upgrade().map_or(Whose::Gone, Whose::Left),
+            Some((latest, _)) if !plain && own.is_one_client() => Whose::OneOf(latest.clone()),
+            None if !plain && own.is_one_client() => {
+                let there = own.lingering.iter().rev();
+                let mut there = there.filter_map(|party| party.own.as_ref()?.handler.upgrade());
+                there.next().map_or(Whose::Gone, Whose::OneOf)
+            }
+            Some(_) | None => Whose::Unknown,
         }
     }
 
@@ -177,23 +200,28 @@ impl Own {
     /// Whether all who are here, or were lately, speak for the same client.
     fn is_one_client(&self) -> bool {
         let here = self.present.iter().map(|(handler, _)| handler.client());
-        let left = self.lingering.iter().map(|(party, _)| party.as_ref()?.client());
+        let left = self.lingering.iter().map(|party| party.own.as_ref()?.client);
         let mut clients = here.chain(left);
         let first = clients.next().flatten();
         first.is_some() && clients.all(|client| client == first)
     }
 
     fn linger(&mut self, party: &Party) {
-        let same = |other: &Party| match (other, party) {
-            (Some(other), Some(party)) => Arc::ptr_eq(other, party),
+        let own = party.as_ref().map(|handler| Left {
+            handler: Arc::downgrade(handler),
+            client: handler.client(),
+        });
+        let same = |other: &Lingering| match (&other.own, &own) {
+            (Some(other), Some(own)) => Weak::ptr_eq(&other.handler, &own.handler),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        self.lingering.retain(|(other, _)| !same(other));
+        self.lingering.retain(|other| !same(other));
         if self.lingering.len() > 1 {
             self.lingering.remove(0);
         }
-        self.lingering.push((party.clone(), Instant::now() + LINGERS));
+        let until = Instant::now() + LINGERS;
+        self.lingering.push(Lingering { own, until });
     }
 }
 
@@ -292,6 +320,25 @@ mod tests {
         plain.settled();
         drop(enter(&callers, Some(other)));
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+    }
+
+    #[test]
+    fn a_handler_whose_call_was_given_up_is_not_kept_and_what_comes_of_the_call_is_nobody_s() {
+        let callers = Callers::default();
+        for client in [None, Some(1)] {
+            let one: Arc<dyn ClientHandler> = Arc::new(Somebody(client));
+            let kept = Arc::downgrade(&one);
+            drop(enter(&callers, Some(one)));
+            assert!(kept.upgrade().is_none(), "{client:?}");
+            assert!(matches!(
+                callers.whose(&Cause::Unknown),
+                Whose::Gone | Whose::Unknown
+            ));
+        }
+        // Two that are gone are two callers still: what comes may be of either.
+        let other = enter(&callers, Some(somebody()));
+        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+        other.settled();
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::connection::{Asking, Connection};
 use crate::event::{Events, Heard, Trouble};
 use crate::fleet::Fleet;
 use crate::server::{CallError, CallOptions, Server, Status};
-use crate::wire::{Outcome, RequestError};
+use crate::wire::{Outcome, RawJson, RequestError};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -47,10 +47,15 @@ async fn event(events: &mut Events, cause: Cause) -> crate::event::Event {
     }
 }
 
+/// A server that goes on when its input ends: it is gone only if it is killed.
+fn stubborn(ledger: &Ledger) -> FaultyServer {
+    FaultyServer::new().ledger(ledger).on(Step::Eof, Fault::Deaf)
+}
+
 #[tokio::test]
 async fn a_keeper_that_panics_is_back_with_its_old_process_reaped_and_its_calls_failed() {
     let ledger = Ledger::temporary();
-    let (fleet, server) = keep(&FaultyServer::new().ledger(&ledger));
+    let (fleet, server) = keep(&stubborn(&ledger));
     let old = connected(&server).await;
     let caller = server.clone();
     let options = CallOptions::default().replay(crate::config::Replay::Never);
@@ -117,7 +122,7 @@ async fn whoever_waits_for_a_keeper_that_panics_is_told_so() {
 #[tokio::test]
 async fn a_disable_between_a_panic_and_the_return_of_the_keeper_is_not_forgotten() {
     let ledger = Ledger::temporary();
-    let (_fleet, server) = keep(&FaultyServer::new().ledger(&ledger));
+    let (_fleet, server) = keep(&stubborn(&ledger));
     connected(&server).await;
     server.0.inbox.command(Command::Panic);
     server.disable().await.expect("taken");
@@ -135,7 +140,7 @@ async fn a_disable_between_a_panic_and_the_return_of_the_keeper_is_not_forgotten
 #[tokio::test]
 async fn a_restart_after_a_panic_waits_for_no_pause_but_for_the_old_process() {
     let ledger = Ledger::temporary();
-    let (_fleet, server) = keep(&FaultyServer::new().ledger(&ledger));
+    let (_fleet, server) = keep(&stubborn(&ledger));
     let old = connected(&server).await;
     server.0.inbox.command(Command::Panic);
     server.restart().await.expect("taken");
@@ -182,7 +187,7 @@ async fn a_call_that_comes_to_a_connection_that_drains_is_not_sent_there() {
 
 #[tokio::test]
 async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
-    let (_fleet, server) = keep(&FaultyServer::new());
+    let (fleet, server) = keep(&FaultyServer::new());
     let old = connected(&server).await;
     server.restart().await.expect("taken");
     let new = connected(&server).await;
@@ -191,7 +196,19 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     let (before, catalog) = (server.status(), server.catalog().expect("listed"));
 
     let trouble = || Arc::new(Trouble::new(&server.0, Some(gone), "late".to_owned()));
-    let empty = ServerCatalog::new("kept", About::default(), [Listing::empty(Kind::Tool)]);
+    // All that the server offers and one tool more, so that nothing but its age keeps it from being published.
+    let tool = RawJson::from_value(&json!({ "name": "late", "inputSchema": { "type": "object" } }));
+    let late = tool.expect("a tool");
+    let listings = Kind::ALL.map(|kind| {
+        let items = catalog.listed(kind).map(|item| item.raw().clone());
+        let late = (kind == Kind::Tool).then(|| late.clone());
+        Listing {
+            items: items.chain(late).collect(),
+            ..Listing::empty(kind)
+        }
+    });
+    let listed = ServerCatalog::new("kept", About::default(), listings);
+    assert!(listed.item(Kind::Tool, "late").is_some());
     let failed = ListError::Request {
         method: "tools/list",
         error: RequestError::BadAnswer(crate::wire::BadAnswer::Malformed),
@@ -199,7 +216,7 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     let late = [
         Report::Opened(old.clone()),
         Report::OpenFailed(gone, Box::new(DialError::Silent(SOON)), trouble()),
-        Report::Listed(gone, Box::new(empty)),
+        Report::Listed(gone, Box::new(listed)),
         Report::ListFailed(gone, failed),
         Report::ListChanged(gone),
         Report::Lost(gone, trouble()),
@@ -226,6 +243,7 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     );
     assert!(after.last_error.is_none());
     assert!(Arc::ptr_eq(&catalog, &server.catalog().expect("still there")));
+    assert!(fleet.catalog().tool("kept__late").is_none());
     let reply = server
         .call("echo", &json!({}), CallOptions::default())
         .await

@@ -71,19 +71,30 @@ impl Tree {
     #[cfg(target_os = "linux")]
     fn signal_one(&self, pid: Pid, signal: Signal) {
         use rustix::io::Errno;
-        use rustix::process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
+        use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
         // Whoever cannot be signalled (gone, or changed its user) is seen again by the next scan, or is not.
         let _ = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pinned) if self.carries_marker(pid) => pidfd_send_signal(pinned, signal),
             // Kernels before 5.3, and sandboxes that forbid the call.
-            Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, signal),
+            Err(Errno::NOSYS | Errno::PERM) => return self.signal_unpinned(pid, signal),
             Ok(_) | Err(_) => Ok(()),
         };
     }
 
     #[cfg(not(target_os = "linux"))]
     fn signal_one(&self, pid: Pid, signal: Signal) {
-        let _ = rustix::process::kill_process(pid, signal);
+        self.signal_unpinned(pid, signal);
+    }
+
+    /// Where nothing can pin a process: signals it if its number belongs to one of this tree now. The process that carries the
+    /// marker is the one that had the number before and after the look, since both started at the same time.
+    pub(super) fn signal_unpinned(&self, pid: Pid, signal: Signal) {
+        let started = || scan::stat(pid).map(|stat| stat.started);
+        let before = started();
+        if before.is_some() && self.carries_marker(pid) && started() == before {
+            // It may be gone by now, which is as good.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
     }
 }

@@ -4,7 +4,7 @@ use mainstay::{CallOptions, Fleet, ServerConfig};
 use mainstay_testkit::{Fault, FaultyServer, Rule, Step, procfs};
 use serde_json::json;
 
-use crate::support::{LONG, Stage, is_alone};
+use crate::support::{LONG, Stage, is_alone, quick};
 
 /// Hundreds of times what a pipe holds.
 const FLOOD: usize = 20_000_000;
@@ -69,5 +69,38 @@ async fn a_secret_of_its_configuration_reaches_no_tail_no_status_and_no_event() 
         assert!(!seen.contains("secret"), "{seen}");
         assert!(!seen.contains("/srv/data"), "{seen}");
     }
+    fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn a_failure_is_told_with_the_stderr_of_its_own_connection_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("started");
+    // The first process says something and dies; the second dies without a word.
+    let script = format!(
+        r#"if [ -e '{mark}' ]; then exit 4; fi; : > '{mark}'; echo "error: the first words" >&2; exit 3"#,
+        mark = mark.display()
+    );
+    let server = ServerConfig::stdio("s", "sh")
+        .args(["-c", &script])
+        .policy(quick());
+    let fleet = Fleet::builder().start([server.build().unwrap()]);
+    let server = fleet.server("s").unwrap();
+    let died_of = |code: i32| {
+        server.wait_until(LONG, move |status| {
+            let exit = status.last_error.as_ref().and_then(|error| error.exit.as_ref());
+            exit.is_some_and(|exit| exit.code == Some(code))
+        })
+    };
+    let first = died_of(3).await.unwrap().last_error.unwrap();
+    assert_eq!(first.stderr, ["error: the first words"]);
+    let second = died_of(4).await.unwrap().last_error.unwrap();
+    assert!(second.generation > first.generation);
+    assert_eq!(second.stderr, [""; 0], "the first one's are not its own");
+    assert_eq!(
+        server.stderr_tail(1)[0].text,
+        "error: the first words",
+        "they are kept"
+    );
     fleet.close(LONG).await;
 }

@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::task::{Context, Waker};
 
-use super::{Curfew, LONG, NO_EOF_LADDER, PATIENT_LADDER, comes_true, marked, start, stat};
+use rustix::process::{Pid, Signal};
+
+use super::{Curfew, LONG, NO_EOF_LADDER, PATIENT_LADDER, comes_true, marked, runs, start, stat};
 
 const STUBBORN: &str = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' &
     while :; do sleep 1000; done";
@@ -67,4 +69,20 @@ fn the_end_of_the_runtime_leaves_nothing() {
     });
     drop(runtime);
     assert!(comes_true(LONG, || marked(&marker).is_empty()));
+}
+
+/// As where the kernel pins no process: the number of one that has ended may be a stranger's by the time it is signalled.
+#[tokio::test]
+async fn without_a_pin_a_stranger_is_never_signalled_and_one_of_the_tree_is() {
+    let mut server = start("setsid sh -c 'echo $$; exec sleep 1000' & sleep 1000");
+    let escaped = server.says_pid().await;
+    let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let tree = server.process.tree.clone();
+    let signal = |pid| tree.signal_unpinned(Pid::from_raw(pid).unwrap(), Signal::KILL);
+    signal(stranger.id().cast_signed());
+    signal(escaped);
+    assert!(comes_true(LONG, || !runs(escaped)));
+    assert_eq!(stranger.try_wait().unwrap(), None, "it is not ours");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
 }
