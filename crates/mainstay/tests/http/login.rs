@@ -148,6 +148,15 @@ async fn another_configuration_brings_a_server_back_that_refused_the_old_one() {
     }
 }
 
+/// A credential that never says that it has changed.
+struct Fixed(&'static str);
+
+impl Credentials for Fixed {
+    fn authorization(&self) -> Authorizing<'_> {
+        Box::pin(async { Ok(Some(HeaderValue::from_static(self.0))) })
+    }
+}
+
 /// A credential that is refused, and that is given out only when the test says so.
 #[derive(Default)]
 struct Refused {
@@ -173,7 +182,7 @@ async fn another_credential_that_comes_while_a_dial_is_under_way_is_used_when_th
         let refused = Arc::new(Refused::default());
         let (fleet, server) = keep(web_at(&far).credentials(refused.clone()));
         refused.asked.notified().await;
-        let good = web_at(&far).credentials(Arc::new(BearerToken::new("good")));
+        let good = web_at(&far).credentials(Arc::new(Fixed("Bearer good")));
         fleet.apply([good.build().unwrap()]).await;
         refused.given.notify_one();
         connected(&server).await;
