@@ -202,6 +202,13 @@ impl Account {
     }
 }
 
+impl Account {
+    /// For whom it is held.
+    pub(crate) fn principal(&self) -> Principal {
+        self.principal
+    }
+}
+
 impl Table {
     fn add(&mut self, principal: Principal, bytes: usize) {
         self.held += bytes;

@@ -36,6 +36,12 @@ pub(crate) trait Line: Send + Sync + 'static {
     /// Puts a message on its way, without waiting; `false` when it was dropped, since nobody reads or nothing fits.
     fn send(&self, message: Bytes) -> bool;
 
+    /// The same for news that say no more than before: while the client has yet to read the same, they are not put on their way
+    /// again.
+    fn send_once(&self, message: Bytes) -> bool {
+        self.send(message)
+    }
+
     /// The same for a message that the client can miss: it is dropped long before it could take the place of another.
     fn offer(&self, message: Bytes) -> bool;
 
@@ -263,10 +269,9 @@ impl Client {
         self.hear_on(standing, notification);
     }
 
-    /// Tells the client something that belongs to no request.
-    pub(crate) fn tell(&self, message: Bytes) -> bool {
-        let standing = self.lines().standing.clone();
-        standing.is_some_and(|line| line.send(message))
+    /// Where what belongs to no request goes now.
+    pub(crate) fn standing(&self) -> Option<Arc<dyn Line>> {
+        self.lines().standing.clone()
     }
 
     /// Asks the client, on the line of its latest request, or on another of its lines if that one is lost.

@@ -14,6 +14,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::runtime;
 use tokio::time::timeout;
 
+pub use crate::desk::fuzz_state::request_state;
 pub use crate::door::fuzz_http::{guard, http};
 use crate::{Gateway, Scope};
 
@@ -128,6 +129,11 @@ mod tests {
     #[test]
     fn every_connection_in_the_corpus_is_answered_and_ends() {
         replay("http", super::http);
+    }
+
+    #[test]
+    fn no_request_state_in_the_corpus_is_opened_but_as_it_was_sealed() {
+        replay("request_state", super::request_state);
     }
 
     #[test]

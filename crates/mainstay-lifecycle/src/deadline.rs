@@ -16,7 +16,7 @@ pub struct Deadline {
 /// Everything the machine ever waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
-    /// A close that must not outlive its deadline: the next dial waits for it.
+    /// A close that must not outlive its deadline: the next dial may wait for it.
     Close,
     /// The end of a pause: the next dial.
     Start,
@@ -46,11 +46,12 @@ impl Machine {
     /// The next deadline. `None` only where there is nothing to wait for: at rest, or live with nothing left to prove and
     /// nothing that expires.
     pub fn deadline(&self) -> Option<Deadline> {
-        let close = self.closing.as_ref().map(|closing| Deadline {
+        let closes = self.closing.iter().chain(&self.draining);
+        let closes = closes.map(|closing| Deadline {
             at: closing.by,
             timer: Timer::Close,
         });
-        close.into_iter().chain(self.of_state()).min()
+        closes.chain(self.of_state()).min()
     }
 
     fn of_state(&self) -> Option<Deadline> {

@@ -1,7 +1,7 @@
 //! What the machine wants done. The keeper starts each effect and awaits none of them.
 
 use crate::state::StateKind;
-use crate::time::Generation;
+use crate::time::{Generation, Moment};
 
 /// The effects of one input, in the order in which they must be started.
 #[must_use = "an effect that is not executed leaves the machine and the world apart"]
@@ -26,8 +26,10 @@ pub enum Effect {
     Close(Generation, Manner),
     /// The drain is over before its time: the calls that still run fail at once.
     Hasten(Generation),
-    /// The close outlived its deadline: cut it short by force. No report is expected.
+    /// The close outlived its deadline, or the next one needs its place: cut it short by force. No report is expected.
     Abandon(Generation),
+    /// The server asked to be left alone until this moment: calls on this connection fail at once until then.
+    Hold(Generation, Moment),
     /// List everything the server offers; ends with `Listed` or `ListFailed`.
     List(Generation),
     /// Ask the server for a sign of life; an answer of any kind is reported as `ProbeAnswered`.

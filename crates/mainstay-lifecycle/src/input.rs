@@ -17,13 +17,18 @@ pub enum Input {
     Disable,
     /// A person wants a new connection, now, whatever happened before. Means nothing to a disabled server.
     Restart,
-    /// The configuration now names another server: the running calls drain, then the new one is dialled.
-    Replace,
+    /// The configuration now names another server: the old connection finishes its running calls, and the new one is
+    /// dialled.
+    Replace {
+        /// Dial at once, beside the old connection: neither of the two is a process that could be in the other's way.
+        /// Otherwise the dial waits for the end of the old connection.
+        beside: bool,
+    },
     /// The configuration changed how the server is kept, and nothing else.
     Adjust(Box<Policy>),
     /// A call wants the server.
     Demand,
-    /// The login that the server asked for took place.
+    /// A login took place, which the server may have asked for.
     Login,
     /// The turn of the connection to start has come: from here on it is being opened.
     Begun(Generation),
@@ -41,7 +46,7 @@ pub enum Input {
     Lost(Generation),
     /// A call was answered: the connection has proved itself.
     CallAnswered(Generation),
-    /// A call failed in transport, or timed out.
+    /// A call failed in transport, timed out, or was refused for now.
     CallFailed(Generation, Recovery),
     /// Something broke that may have broken with the server: it is asked for a sign of life at once.
     Doubted(Generation),
@@ -123,4 +128,13 @@ pub struct Vitals {
     pub used: Moment,
     /// Calls are waiting for an answer.
     pub busy: bool,
+    /// The server's process is stopped (as by SIGSTOP): it neither works on a call nor answers a probe.
+    pub stopped: bool,
+}
+
+impl Vitals {
+    /// Whether the server may be at work on a call.
+    pub(crate) const fn is_working(&self) -> bool {
+        self.busy && !self.stopped
+    }
 }

@@ -16,10 +16,11 @@
 //! assert!(machine.deadline().is_some(), "whatever waits has a deadline");
 //! ```
 //!
-//! What is promised, and held on every test run against every interleaving of five connections:
+//! What is promised, and held on every test run against every interleaving of several connections (`docs/lifecycle.md` says
+//! how many, and at which moments):
 //!
 //! - each [`Effect::Open`] is followed by exactly one [`Effect::Close`] of its generation, and nothing is opened beside
-//!   a connection that is neither closed nor abandoned;
+//!   a connection that is neither closed nor abandoned, but for one that was replaced and finishes its calls;
 //! - a report of an old generation changes nothing, and is counted;
 //! - whatever waits has a [`Deadline`], so nothing that hangs outside can hold a server up;
 //! - a server that is disabled comes to rest, one that is wanted comes back, and starts that lead to no completed call

@@ -17,6 +17,11 @@ pub struct Machine {
     pub(crate) state: State,
     /// The connection that was detached and is not gone yet. There is never more than one: the next dial waits for it.
     pub(crate) closing: Option<Closing>,
+    /// The connection that was replaced and finishes its calls beside the next one. There is never more than one.
+    pub(crate) draining: Option<Closing>,
+    /// A login took place since the attempt under way was dialled: if the attempt is refused for want of a login, the
+    /// credential that it was refused with is an old one.
+    pub(crate) has_new_login: bool,
     /// Failures in a row: attempts that failed, connections that died unproven.
     pub(crate) failures: u32,
     pub(crate) tokens: Tokens,
@@ -53,6 +58,8 @@ impl Machine {
             desired: Desired::Disabled,
             state: State::Disabled,
             closing: None,
+            draining: None,
+            has_new_login: false,
             failures: 0,
             tokens,
             started: false,
@@ -60,8 +67,8 @@ impl Machine {
         }
     }
 
-    /// A server whose machine was lost: it is wanted, and dialled at this moment, or when it is asked for. Its past is forgotten, but for having
-    /// one: its next start is not the first.
+    /// A server whose machine was lost: it is wanted, and dialled at this moment, or when it is asked for. No connection is left
+    /// of it. Its failures are forgotten and its bucket is full, but its next start takes a token: it is not the first.
     pub fn resumed(policy: Policy, at: Moment) -> Self {
         let state = match policy.when_lost {
             WhenLost::Restart => State::Reconnecting(Attempt::Pausing(at, Pause::Backoff)),
@@ -107,8 +114,18 @@ impl Machine {
         self.state.absent()
     }
 
-    /// The generation that was detached and is not closed yet.
+    /// The generation that was detached and is not closed yet, if the next dial waits for it.
     pub fn closing(&self) -> Option<Generation> {
         self.closing.as_ref().map(|closing| closing.generation)
+    }
+
+    /// The generation that was replaced and finishes its calls, while the next one is dialled and used.
+    pub fn draining(&self) -> Option<Generation> {
+        self.draining.as_ref().map(|draining| draining.generation)
+    }
+
+    /// Whether every connection that was detached is gone.
+    pub(crate) const fn nothing_closes(&self) -> bool {
+        self.closing.is_none() && self.draining.is_none()
     }
 }

@@ -112,6 +112,8 @@ pub struct Limits {
     pub close: Duration,
     /// How long a replaced connection may finish its running calls.
     pub drain: Duration,
+    /// The longest pause that a server can ask for (`Retry-After`): one that asks for more is tried again after this.
+    pub retry_after: Duration,
 }
 
 impl Expiry {
@@ -225,6 +227,7 @@ impl Default for Limits {
             list: Duration::from_secs(60),
             close: Duration::from_secs(15),
             drain: Duration::from_secs(30),
+            retry_after: Duration::from_secs(300),
         }
     }
 }

@@ -202,6 +202,16 @@ impl State {
     }
 }
 
+impl Opened {
+    /// When the first listing is tried again, where it failed and waits for that.
+    pub const fn next_listing(&self) -> Option<Moment> {
+        match self.refresh.step {
+            RefreshStep::Due(at) => Some(at),
+            RefreshStep::Fresh { .. } | RefreshStep::Running { .. } => None,
+        }
+    }
+}
+
 impl Live {
     /// Calls that failed in transport or timed out, in a row.
     pub const fn call_failures(&self) -> u32 {

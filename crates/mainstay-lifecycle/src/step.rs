@@ -1,7 +1,8 @@
 //! One step of the machine: an input, met by a state, at a moment.
 //!
 //! Invariants: the state is assigned in `enter` alone; each `Open` is followed by exactly one `Close` of the same
-//! generation; nothing is opened while something closes; a report counts only if it names the current generation.
+//! generation; nothing is opened while something closes, but for one connection that drains beside the next; a report
+//! counts only if it names the current generation.
 
 mod dialling;
 mod listing;
@@ -9,7 +10,7 @@ mod reports;
 mod time;
 mod wishes;
 
-use crate::effect::{Cause, Effect, Effects, Manner, Transition};
+use crate::effect::{Cause, Effect, Effects, Transition};
 use crate::input::{Input, Recovery};
 use crate::machine::Machine;
 use crate::state::{State, StateKind};
@@ -44,8 +45,8 @@ impl<'a> Step<'a> {
         match input {
             Input::Enable { dormant } => self.enable(dormant),
             Input::Disable => self.disable(),
-            Input::Restart => self.redial(Manner::Cut, Cause::Restarted),
-            Input::Replace => self.redial(Manner::Drain, Cause::Replaced),
+            Input::Restart => self.restart(),
+            Input::Replace { beside } => self.replace(beside),
             Input::Adjust(policy) => self.adjust(*policy),
             Input::Demand => self.demand(),
             Input::Login => self.logged_in(),

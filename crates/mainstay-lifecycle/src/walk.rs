@@ -24,8 +24,14 @@ use crate::walk::mutants::Subject;
 use crate::walk::search::{Covered, Tour, walk};
 use crate::walk::world::Pace;
 
+/// The page of the documents that shows the edges and the tours.
+const PAGE: &str = "../../docs/lifecycle.md";
+
 /// Five connections are enough to spend every budget and bucket of the small policies, renew them, and begin again.
 const GENERATIONS: u64 = 5;
+
+/// Three connections are enough for one to drain while the next is replaced, too.
+const GENERATIONS_BESIDE: u64 = 3;
 
 /// With an input at every tick, three connections are what a test run has time for.
 const GENERATIONS_BY_TICKS: u64 = 3;
@@ -37,6 +43,7 @@ fn tours() -> Vec<Tour> {
         generations: GENERATIONS,
         pace: Pace::Deadlines,
         ttl: false,
+        beside: false,
     };
     let by_ticks = |name, policies| Tour {
         name,
@@ -44,6 +51,15 @@ fn tours() -> Vec<Tour> {
         generations: GENERATIONS_BY_TICKS,
         pace: Pace::Ticks,
         ttl: false,
+        beside: false,
+    };
+    let beside = |name, policies| Tour {
+        name,
+        policies,
+        generations: GENERATIONS_BESIDE,
+        pace: Pace::Deadlines,
+        ttl: false,
+        beside: true,
     };
     // Beside probes, times to live are more than a test run has time for: they are walked without.
     let with_ttl = |tour| Tour { ttl: true, ..tour };
@@ -52,6 +68,7 @@ fn tours() -> Vec<Tour> {
         by_deadlines("watchful", vec![policies::watchful()]),
         with_ttl(by_deadlines("resting", vec![policies::resting()])),
         by_deadlines("adjusted", vec![policies::patient(), policies::strict()]),
+        beside("strict, replaced beside", vec![policies::strict()]),
         by_ticks("patient, by ticks", vec![policies::patient()]),
         with_ttl(by_ticks("strict, by ticks", vec![policies::strict()])),
     ]
@@ -72,7 +89,8 @@ fn no_interleaving_breaks_a_promise_and_the_edges_are_those_of_the_table() {
         taken.extend(covered.edges);
     }
     edges::keep("edges.txt", &edges::table(&taken));
-    edges::keep("../../docs/lifecycle.md", &edges::page(&taken));
+    edges::keep_part(PAGE, "edges", &edges::diagram(&taken));
+    edges::keep_part(PAGE, "tours", &edges::extent(&tours()));
 }
 
 fn walk_side_by_side(tours: Vec<Tour>) -> Vec<(Tour, Covered, Duration)> {

@@ -37,6 +37,8 @@ pub enum Action {
     Wait(Duration),
     /// Works for this long before the next action of the same message. In memory: waits.
     Work(Duration, Work),
+    /// Lets this long pass before anything else is done or read, as a server of one thread does. Over HTTP: waits.
+    Block(Duration),
     /// Drops the remaining actions when the request with this id (its JSON text) was cancelled.
     StopIfCancelled(String),
     /// Starts these actions beside the others.

@@ -41,6 +41,12 @@ pub enum Fault {
         /// What there is to see of it.
         of: Work,
     },
+    /// Answers properly, this much later, and neither reads nor answers anything else meanwhile: a server of one thread,
+    /// whose tool sleeps.
+    Block {
+        /// Milliseconds.
+        ms: u64,
+    },
     /// Answers with this error.
     Error {
         /// The JSON-RPC error code.

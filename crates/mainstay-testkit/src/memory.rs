@@ -219,7 +219,7 @@ impl FarSide {
                     self.shared.seen.send_modify(|seen| seen.note(note));
                     continue;
                 }
-                Action::Wait(pause) | Action::Work(pause, _) => {
+                Action::Wait(pause) | Action::Work(pause, _) | Action::Block(pause) => {
                     tokio::time::sleep(pause).await;
                     continue;
                 }

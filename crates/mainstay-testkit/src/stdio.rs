@@ -119,7 +119,7 @@ impl Stage {
                 Action::Repeat { line, count } => {
                     self.write(|out| (0..count).try_for_each(|_| out.write_all(&line)));
                 }
-                Action::Wait(pause) => thread::sleep(pause),
+                Action::Wait(pause) | Action::Block(pause) => thread::sleep(pause),
                 Action::Work(time, of) => work(time, of),
                 Action::StopIfCancelled(id) => {
                     if self.responder().is_cancelled(&id) {

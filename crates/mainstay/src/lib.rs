@@ -41,6 +41,7 @@ pub mod fuzzing;
 mod handler;
 mod keeper;
 mod lack;
+mod large;
 pub mod message;
 mod plain_text;
 mod process;
@@ -48,6 +49,7 @@ mod protocol;
 mod redaction;
 mod server;
 pub mod transport;
+mod turn;
 #[doc(hidden)]
 pub mod unsupervised;
 mod wire;

@@ -19,10 +19,10 @@ const RESULT: usize = 100;
 type Aims = Option<(f64, f64)>;
 
 /// Where calls go.
-struct Target<'a> {
-    port: u16,
-    path: &'a str,
-    tool: &'a str,
+pub(crate) struct Target<'a> {
+    pub(crate) port: u16,
+    pub(crate) path: &'a str,
+    pub(crate) tool: &'a str,
 }
 
 /// Calls to a real server.
@@ -125,7 +125,10 @@ async fn compare(
         async || through.call(target.tool).await.expect("answered"),
     )
     .await;
-    let (mut direct, mut through) = (Crowd::gather(&straight).await?, Crowd::gather(target).await?);
+    let (mut direct, mut through) = (
+        Crowd::gather(&straight, CALLERS).await?,
+        Crowd::gather(target, CALLERS).await?,
+    );
     let each = if effort.full { 20 } else { 2 };
     let many = Pair::measure(
         effort.rounds(40),
@@ -150,21 +153,27 @@ async fn compare(
 }
 
 /// Callers, each with a connection and a task of its own.
-struct Crowd {
+pub(crate) struct Crowd {
     clients: Vec<Client>,
     tool: String,
 }
 
 impl Crowd {
-    async fn gather(target: &Target<'_>) -> Fallible<Self> {
+    pub(crate) async fn gather(target: &Target<'_>, callers: usize) -> Fallible<Self> {
         let mut clients = Vec::new();
-        for _ in 0..CALLERS {
+        for _ in 0..callers {
             clients.push(Client::connect(target.port, target.path).await?);
         }
         Ok(Self {
             clients,
             tool: target.tool.to_owned(),
         })
+    }
+
+    /// So many calls in all.
+    pub(crate) async fn call_in_all(&mut self, calls: u32) {
+        let callers = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
+        self.call(calls.div_ceil(callers)).await;
     }
 
     /// So many calls of each, one after the other; those of all at the same time.

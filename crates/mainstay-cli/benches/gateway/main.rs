@@ -12,6 +12,7 @@ mod calls;
 mod client;
 #[path = "../../../mainstay/benches/ratios/compare.rs"]
 mod compare;
+mod cost;
 mod echo;
 mod figure;
 mod large;
@@ -47,6 +48,7 @@ type Benchmark = fn(Effort) -> Fallible<Vec<Figure>>;
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),
     ("bare", calls::measure_bare),
+    ("cost", cost::measure),
     ("large", large::measure),
     ("recovery", recovery::measure),
     ("start", starting::measure),

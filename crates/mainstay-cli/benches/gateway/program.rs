@@ -35,7 +35,10 @@ impl Gateway {
     }
 
     fn exec(config: &Path, cache: &Path) -> Fallible<Self> {
-        let child = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        // Another build may take its place, to be measured beside this one.
+        let built = env!("CARGO_BIN_EXE_mainstay").into();
+        let program = std::env::var_os("MAINSTAY_BENCH_PROGRAM").unwrap_or(built);
+        let child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])
             .arg(config)
             .env("MAINSTAY_CACHE", cache)
@@ -69,6 +72,22 @@ impl Gateway {
 
     pub(crate) fn forget_peak(&self) -> Fallible {
         Ok(std::fs::write(self.proc("clear_refs"), "5")?)
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// The processor time of its threads so far, in nanoseconds.
+    pub(crate) fn processor_time(&self) -> Fallible<f64> {
+        let mut time = 0.0;
+        for task in std::fs::read_dir(self.proc("task"))? {
+            let schedule = std::fs::read_to_string(task?.path().join("schedstat"))?;
+            let on_processor = schedule.split_whitespace().next().ok_or("a time")?;
+            time += on_processor.parse::<f64>()?;
+        }
+        Ok(time)
     }
 
     /// How often its threads have woken up so far.

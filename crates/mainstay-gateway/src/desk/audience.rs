@@ -3,6 +3,7 @@
 mod answered;
 mod hearing;
 mod lists;
+mod news;
 mod own;
 mod tasks;
 
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mainstay::message::{self, Object, RawJson, RpcError};
+use mainstay::message::{Object, RawJson, RpcError};
 use mainstay::{Answer, ClientHandler, Kind, ServerNotification, ServerRequest};
 
 use super::Level;
@@ -23,6 +24,7 @@ use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
 pub(crate) use hearing::Hearing;
 pub(crate) use lists::{Filter, fingerprint_of};
+use news::News;
 pub(crate) use tasks::{STATUS as TASK_STATUS, id as task_id};
 
 /// Everybody who hears. It is the fleet's handler: what no call caused comes here.
@@ -124,9 +126,10 @@ impl Audience {
 
     fn resource_updated(&self, server: &str, params: Option<&RawJson>) {
         let Some(topic) = resource(params) else { return };
+        let news = News::of_change("notifications/resources/updated", params);
         for hearer in self.seats().hearers.values() {
             if hearer.hears(&topic, server, false) {
-                hearer.tell("notifications/resources/updated", params);
+                hearer.tell(&news);
             }
         }
     }
@@ -167,23 +170,6 @@ impl Audience {
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Hearer {
-    fn tell(&self, method: &str, params: Option<&RawJson>) {
-        match &self.way {
-            Way::Session(client) => {
-                if let Some(client) = client.upgrade() {
-                    let params = params.map(unlabelled);
-                    client.tell(message::notification(method, params.as_ref()));
-                }
-            }
-            Way::Listen(line, id) => {
-                let params = labelled(params, id);
-                line.send(message::notification(method, Some(&params)));
-            }
-        }
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) use level::Level;
 pub(crate) use listen::ended;
 pub(crate) use lists::is_shared;
 pub(crate) use starting::Waits;
+#[cfg(any(test, fuzzing))]
+pub(crate) use state::fuzz as fuzz_state;
 
 use crate::budget::{Budget, Limits};
 use crate::client::{Client, Line, Run};

@@ -17,6 +17,8 @@ use tokio::time::{Instant, sleep_until};
 use super::reaching::Reached;
 use super::rounds::{Call, Question};
 use super::state::{Key, Opened, Purpose, Seal};
+use crate::budget::{Account, Budget, Held, Limits, Spent};
+use crate::protocol::SERVER_UNAVAILABLE;
 use parking::Parking;
 pub(super) use parking::Replying;
 
@@ -27,13 +29,21 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// it waits, all of theirs are declined. Enough for a person who is there.
 const PATIENCE_OF_OTHERS: Duration = Duration::from_secs(2 * 60);
 
-/// Calls that may be parked at once. Each holds a request open at its server.
-const MAX_PARKED: usize = 1024;
+/// Calls that may be parked at once: of all clients, and of one, so that none keeps the others from parking theirs. Each
+/// holds a request open at its server.
+const PLACES: Limits = Limits {
+    all: 1024,
+    share: Some(128),
+};
+
+/// What is held for a parked call beside its question and its reply: the task that waits for it.
+const PARKING_COST: usize = 8 * 1024;
 
 /// Calls that wait for their clients.
 pub(super) struct Parked {
     seal: Seal,
     calls: Arc<Calls>,
+    places: Arc<Budget>,
 }
 
 type Calls = Mutex<HashMap<Key, Waiting>>;
@@ -45,6 +55,8 @@ struct Waiting {
     question: Question,
     since: Instant,
     expiry: Expiry,
+    /// Its place, and the bytes of its question.
+    _held: [Held; 2],
 }
 
 /// Why a state leads to no call.
@@ -60,26 +72,35 @@ impl Parked {
         Self {
             seal: Seal::new(),
             calls: Arc::default(),
+            places: Arc::new(Budget::new(PLACES)),
         }
     }
 
     /// Parks a call; the state is what finds it again for this purpose.
-    pub(super) fn put(&self, call: Call, question: Question, purpose: Purpose) -> Result<String, RpcError> {
+    pub(super) fn put(
+        &self,
+        call: Call,
+        question: Question,
+        purpose: Purpose,
+        account: Account,
+    ) -> Result<String, RpcError> {
+        let place = self
+            .places
+            .account(account.principal())
+            .hold(1)
+            .map_err(no_place)?;
+        let held = account.hold(PARKING_COST + question.bytes())?;
         let (key, state) = self.seal.draw(purpose, PATIENCE)?;
         let since = Instant::now();
-        let mut calls = self.calls();
-        if calls.len() >= MAX_PARKED {
-            let what = format!("{MAX_PARKED} calls wait for their clients already");
-            return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
-        }
         let waiting = Waiting {
             server: call.reached.server.clone(),
-            parking: Parking::of(call),
+            parking: Parking::of(call, account),
             question,
             since,
             expiry: Expiry::at(since + PATIENCE, key, &self.calls),
+            _held: [place, held],
         };
-        calls.insert(key, waiting);
+        self.calls().insert(key, waiting);
         Ok(state)
     }
 
@@ -130,6 +151,17 @@ impl Parked {
     fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
         lock(&self.calls)
     }
+}
+
+/// Why a call cannot be parked.
+fn no_place(spent: Spent) -> RpcError {
+    let what = match spent {
+        Spent::Share { share } => {
+            format!("{share} calls of this client wait for its answers already: answer one of them first")
+        }
+        Spent::All { all } => format!("{all} calls wait for their clients already: call again later"),
+    };
+    RpcError::new(SERVER_UNAVAILABLE, what)
 }
 
 fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<Key, Waiting>> {

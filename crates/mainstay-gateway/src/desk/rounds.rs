@@ -20,8 +20,11 @@ use super::passing::{answer, as_sent, tell};
 use super::reaching::Reached;
 use super::state::Purpose;
 use super::{Desk, Level, Request};
+use crate::budget::Spent;
 use crate::client::Client;
-use crate::protocol::{MODERN_VERSIONS, declined, invalid_params, missing_capability, text};
+use crate::protocol::{
+    MODERN_VERSIONS, SERVER_UNAVAILABLE, declined, invalid_params, missing_capability, text,
+};
 
 /// The one question of a wish for input.
 const QUESTION: &str = "request";
@@ -56,6 +59,24 @@ pub(super) struct Question {
 enum Came {
     Reply(Result<Reply, CallError>),
     Question(Question),
+    /// It ended while the client was away, and what it ended with could not be held.
+    GivenUp(Spent),
+}
+
+impl Question {
+    /// How many bytes it has.
+    pub(super) fn bytes(&self) -> usize {
+        self.request
+            .params
+            .as_ref()
+            .map_or(0, |params| params.as_bytes().len())
+    }
+}
+
+/// What a client is told whose call has run, and whose answer is not there any more.
+fn given_up(spent: Spent) -> RpcError {
+    let what = format!("the call has run, and its answer was dropped while nobody fetched it: {spent}");
+    RpcError::new(SERVER_UNAVAILABLE, what)
 }
 
 impl Desk {
@@ -71,6 +92,7 @@ impl Desk {
                 None => answer(&request, call.reached.server.name(), reply),
             },
             Came::Question(question) => self.park(call, question, &request),
+            Came::GivenUp(spent) => Err(given_up(spent)),
         }
     }
 
@@ -135,7 +157,8 @@ impl Desk {
     /// Parks a call, and says what it needs.
     fn park(&self, call: Call, question: Question, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let asked = question.request.clone();
-        let state = self.parked.put(call, question, Purpose::of(request))?;
+        let account = self.budget.account(request.client.principal);
+        let state = self.parked.put(call, question, Purpose::of(request), account)?;
         Ok(wish(&asked, &state))
     }
 }
@@ -152,7 +175,10 @@ impl Call {
                     while let Ok(params) = self.progress.try_recv() {
                         self.tell(request, params);
                     }
-                    return Came::Reply(reply);
+                    return match reply {
+                        Ok(reply) => Came::Reply(reply),
+                        Err(spent) => Came::GivenUp(spent),
+                    };
                 }
             }
         }

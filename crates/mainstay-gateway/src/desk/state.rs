@@ -112,23 +112,39 @@ impl Purpose {
         let mut hash = digest::Context::new(&digest::SHA256);
         hash.update(&text);
         let params = request.params.as_raw();
-        let params = params.and_then(|params| params.parse::<BTreeMap<String, RawJson>>().ok());
-        for (name, value) in params.unwrap_or_default() {
-            // The parts in which a retry differs.
-            if !matches!(name.as_str(), "requestState" | "inputResponses" | "_meta") {
-                let mut member = Vec::new();
-                write_part(&mut member, name.as_bytes());
-                match Some(&value).filter(|value| value.as_bytes().len() <= MAX_PARSED) {
-                    Some(short) => write_value(&mut member, &short.parse().unwrap_or_default()),
-                    None => write_part(&mut member, value.as_bytes()),
+        match params.map(RawJson::parse::<BTreeMap<String, RawJson>>) {
+            Some(Ok(members)) => {
+                for (name, value) in members {
+                    // The parts in which a retry differs.
+                    if !matches!(name.as_str(), "requestState" | "inputResponses" | "_meta") {
+                        hash.update(&member(&name, &value));
+                    }
                 }
-                hash.update(&member);
             }
+            // Parameters that cannot be taken apart are good for themselves alone.
+            Some(Err(_)) => hash.update(params.map_or(b"", RawJson::as_bytes)),
+            None => {}
         }
         let mut purpose = [0; 32];
         purpose.copy_from_slice(hash.finish().as_ref());
         Self(purpose)
     }
+}
+
+/// A member of the parameters as text that no other member has. What cannot be read as a value, such as a number beyond all
+/// measure, is told apart by its spelling.
+fn member(name: &str, value: &RawJson) -> Vec<u8> {
+    let mut text = Vec::new();
+    write_part(&mut text, name.as_bytes());
+    let short = Some(value).filter(|value| value.as_bytes().len() <= MAX_PARSED);
+    match short.and_then(|value| value.parse().ok()) {
+        Some(value) => write_value(&mut text, &value),
+        None => {
+            text.push(b'r');
+            write_part(&mut text, value.as_bytes());
+        }
+    }
+    text
 }
 
 /// Writes a value so that equal ones are written alike, whatever the order of their members.
@@ -164,6 +180,9 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +204,15 @@ mod tests {
         forged[3] = if forged[3] == b'A' { b'B' } else { b'A' };
         let forged = String::from_utf8(forged).unwrap();
         assert_eq!(seal.open(&forged, || purpose), Opened::NotOurs);
+    }
+
+    #[test]
+    fn values_that_cannot_be_read_are_told_apart_by_their_spelling() {
+        let written = |text: &str| member("a", &RawJson::from_text(text).unwrap());
+        assert_ne!(written("1e998"), written("1e999"));
+        assert_ne!(written(r#""\ud800""#), written(r#""\ud801""#));
+        assert_ne!(written("1e999"), written("null"));
+        assert_eq!(written(r#"{"b":1,"a":[]}"#), written(r#"{ "a":[ ], "b":1}"#));
     }
 
     #[test]

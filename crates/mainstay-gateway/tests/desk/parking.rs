@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -75,4 +76,34 @@ async fn a_person_who_answers_soon_is_waited_for_though_others_call() {
     retry["inputResponses"] = json!({ key: { "action": "decline" } });
     let done = client.ask("tools/call", retry).await;
     assert_eq!(done["result"]["resultType"], "complete", "{done}");
+}
+
+/// Parks a call at this server, or is told why not.
+async fn parks_at(client: &mut Client, server: usize) -> Value {
+    let mut params = asks(Some(&modern(&json!({ "elicitation": {} }))));
+    params["name"] = json!(format!("s{server}__ask"));
+    client.ask("tools/call", params).await
+}
+
+#[tokio::test]
+async fn one_client_cannot_take_the_places_of_all_parked_calls() {
+    // A server for each call: nothing tells whose a question is while several calls run at one.
+    let names: Vec<_> = (0..129).map(|n| format!("s{n}")).collect();
+    let memories: Vec<_> = names.iter().map(|_| speaking(Speaks::Legacy)).collect();
+    let servers: Vec<_> = names.iter().map(String::as_str).zip(&memories).collect();
+    let gateway = gateway(&servers).await;
+    let mut greedy = Client::connect(&gateway, Scope::Union);
+    for server in 0..128 {
+        let wish = parks_at(&mut greedy, server).await;
+        assert_eq!(wish["result"]["resultType"], "input_required", "{server}: {wish}");
+    }
+    let refused = parks_at(&mut greedy, 128).await;
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+    let words = refused["error"]["message"].as_str().unwrap();
+    assert!(words.contains("128 calls of this client wait"), "{words}");
+    memories[128]
+        .side(1)
+        .await
+        .wait_for("notifications/cancelled", 1)
+        .await;
 }

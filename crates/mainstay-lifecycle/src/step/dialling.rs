@@ -21,6 +21,7 @@ impl Step<'_> {
         }
         self.fresh = None;
         self.machine.started = true;
+        self.machine.has_new_login = false;
         self.set_attempt(Attempt::Queued(fresh, self.now + self.machine.policy.limits.turn));
         self.effects.push(Effect::Open(fresh));
     }
@@ -51,34 +52,47 @@ impl Step<'_> {
         }
     }
 
-    /// Takes the current connection, if there is one, out of service, and starts its close. One that drains already is
-    /// cut too if that is wanted now.
+    /// Takes the current connection, if there is one, out of service, and starts its close. The next dial waits for it.
     pub(super) fn detach(&mut self, manner: Manner) {
-        let Some(generation) = self.machine.state.generation() else {
-            if manner == Manner::Cut {
-                self.hasten();
-            }
-            return;
-        };
+        if let Some(closing) = self.start_close(manner) {
+            self.machine.closing = Some(closing);
+        }
+    }
+
+    /// Takes a live connection out of service, and lets it finish its calls beside the next one. There is room for one such
+    /// connection: an older one is cut short. A connection that is not live has no calls to finish.
+    pub(super) fn detach_beside(&mut self) {
+        if !matches!(self.machine.state, State::Connected(_)) {
+            return self.detach(Manner::Drain);
+        }
+        if let Some(older) = self.machine.draining.take() {
+            self.effects.push(Effect::Abandon(older.generation));
+        }
+        self.machine.draining = self.start_close(Manner::Drain);
+    }
+
+    fn start_close(&mut self, manner: Manner) -> Option<Closing> {
+        let generation = self.machine.state.generation()?;
         self.machine.owes_work = false;
+        self.machine.has_new_login = false;
         let limits = &self.machine.policy.limits;
         let patience = match manner {
             Manner::Cut => limits.close,
             Manner::Drain => limits.close.saturating_add(limits.drain),
         };
-        self.machine.closing = Some(Closing {
+        self.effects.push(Effect::Close(generation, manner));
+        Some(Closing {
             generation,
             manner,
             by: self.now + patience,
-        });
-        self.effects.push(Effect::Close(generation, manner));
+        })
     }
 
-    fn hasten(&mut self) {
+    /// Cuts what drains: nobody wants to wait for its calls any more.
+    pub(super) fn hasten(&mut self) {
         let by = self.now + self.machine.policy.limits.close;
-        if let Some(closing) = &mut self.machine.closing
-            && closing.manner == Manner::Drain
-        {
+        let closes = self.machine.closing.iter_mut().chain(&mut self.machine.draining);
+        for closing in closes.filter(|closing| closing.manner == Manner::Drain) {
             closing.manner = Manner::Cut;
             closing.by = closing.by.min(by);
             self.effects.push(Effect::Hasten(closing.generation));
@@ -86,15 +100,31 @@ impl Step<'_> {
     }
 
     pub(super) fn closed(&mut self, generation: Generation) {
-        match &self.machine.closing {
-            Some(closing) if closing.generation == generation => self.close_ended(),
-            Some(_) | None => self.effects.push(Effect::CountStale(generation)),
+        let machine = &mut self.machine;
+        let is_it = |closing: &mut Closing| closing.generation == generation;
+        let closed = machine.closing.take_if(is_it).or(machine.draining.take_if(is_it));
+        match closed {
+            Some(_) => self.close_ended(),
+            None => self.effects.push(Effect::CountStale(generation)),
         }
     }
 
-    pub(super) fn close_ended(&mut self) {
-        self.machine.closing = None;
-        if self.machine.state == State::Disabling {
+    /// Abandons the closes that have outlived their deadlines.
+    pub(super) fn abandon_overdue(&mut self) {
+        let (machine, now) = (&mut self.machine, self.now);
+        let is_over = |closing: &mut Closing| closing.by <= now;
+        let over = [
+            machine.closing.take_if(is_over),
+            machine.draining.take_if(is_over),
+        ];
+        let over = over.into_iter().flatten();
+        self.effects
+            .extend(over.map(|closing| Effect::Abandon(closing.generation)));
+        self.close_ended();
+    }
+
+    fn close_ended(&mut self) {
+        if self.machine.state == State::Disabling && self.machine.nothing_closes() {
             self.enter(State::Disabled, Cause::Closed);
         }
     }

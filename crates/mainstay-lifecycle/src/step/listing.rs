@@ -80,6 +80,7 @@ impl Step<'_> {
                 idle_at: self.idle_at(),
                 call_failures: 0,
             };
+            self.machine.has_new_login = false;
             self.enter(State::Connected(live), Cause::Listed);
         }
     }
@@ -119,15 +120,19 @@ impl Step<'_> {
             .machine
             .policy
             .relist_pause
-            .max(recovery.pause())
+            .max(self.pause_of(recovery))
             .max(lack_pause);
         let (now, limit) = (self.now, self.machine.policy.discovery_failures.get());
+        let is_listed = matches!(self.machine.state, State::Connected(_));
+        let waits = matches!(recovery, Recovery::RetryAfter(_));
         let Some(refresh) = self.refresh() else { return };
         if !matches!(refresh.step, RefreshStep::Running { .. }) {
             return;
         }
-        // What this machine lacks is no fault of the connection.
-        refresh.failures = refresh.failures.saturating_add(u32::from(!lacks));
+        // What this machine lacks is no fault of the connection. Nor is a pause that the server asks for, once it was listed:
+        // what it listed then is still published, and its calls may go on.
+        let is_forgiven = lacks || (is_listed && waits);
+        refresh.failures = refresh.failures.saturating_add(u32::from(!is_forgiven));
         refresh.step = RefreshStep::Due(now + pause);
         if refresh.failures >= limit || !recovery.comes_with_time() {
             self.lose(Cause::ListingFailed, recovery);

@@ -1,5 +1,7 @@
 //! Reports of the current generation, and what its loss leads to.
 
+use std::time::Duration;
+
 use crate::effect::{Cause, Effect, Manner};
 use crate::input::Recovery;
 use crate::policy::{WhenLost, WhenSpent};
@@ -45,6 +47,7 @@ impl Step<'_> {
             return self.lack(generation, cause);
         }
         let proven = matches!(&self.machine.state, State::Connected(live) if live.is_proven());
+        let has_new_login = std::mem::take(&mut self.machine.has_new_login);
         self.detach(Manner::Cut);
         match recovery {
             Recovery::Retry
@@ -52,12 +55,14 @@ impl Step<'_> {
             | Recovery::RetryAfter(_)
             | Recovery::RetryOnReturn
             | Recovery::RetryLack => {}
+            // It was refused with a credential that is no longer the one.
+            Recovery::Login if has_new_login => return self.set_attempt(self.start_now()),
             Recovery::Login => {
                 return self.enter(State::Disconnected(Rest::AuthRequired), Cause::LoginRequired);
             }
             Recovery::GiveUp => return self.enter(State::PermanentlyFailed, cause),
         }
-        let wanted_pause = recovery.pause();
+        let wanted_pause = self.pause_of(recovery);
         if !proven {
             self.machine.failures = self.machine.failures.saturating_add(1);
         }
@@ -140,8 +145,14 @@ impl Step<'_> {
     }
 
     pub(super) fn call_failed(&mut self, recovery: Recovery) {
-        if recovery == Recovery::RetryLack {
-            return;
+        match recovery {
+            Recovery::RetryLack => return,
+            Recovery::RetryAfter(_) => return self.hold(recovery),
+            Recovery::Retry
+            | Recovery::RetryOtherwise
+            | Recovery::RetryOnReturn
+            | Recovery::Login
+            | Recovery::GiveUp => {}
         }
         if let State::Connected(live) = &mut self.machine.state {
             live.call_failures = live.call_failures.saturating_add(1);
@@ -149,6 +160,19 @@ impl Step<'_> {
                 self.lose(Cause::CallsFailed, recovery);
             }
         }
+    }
+
+    /// A server that asks to be left alone is there, and its connection is good: calls pause, and nothing else changes.
+    fn hold(&mut self, recovery: Recovery) {
+        if let State::Connected(live) = &self.machine.state {
+            let until = self.now + self.pause_of(recovery);
+            self.effects.push(Effect::Hold(live.generation, until));
+        }
+    }
+
+    /// How long the server wants to be left alone, as far as that is granted.
+    pub(super) fn pause_of(&self, recovery: Recovery) -> Duration {
+        recovery.pause().min(self.machine.policy.limits.retry_after)
     }
 
     pub(super) fn prove(&mut self) {

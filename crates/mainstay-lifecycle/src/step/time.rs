@@ -22,12 +22,7 @@ impl Step<'_> {
 
     fn expire(&mut self, timer: Timer, vitals: Vitals) {
         match timer {
-            Timer::Close => {
-                if let Some(closing) = &self.machine.closing {
-                    self.effects.push(Effect::Abandon(closing.generation));
-                }
-                self.close_ended();
-            }
+            Timer::Close => self.abandon_overdue(),
             Timer::Start => self.start_if_due(),
             // It is the others here that keep it from starting, not the server.
             Timer::Turn => self.open_failed(Cause::OpenTimedOut, Recovery::RetryLack),
@@ -59,14 +54,14 @@ impl Step<'_> {
     }
 
     /// Probes a server that has been silent with nothing to do. One that works on a call is left to that call's own
-    /// deadline: a server that does one thing at a time cannot answer a probe meanwhile.
+    /// deadline: a server that does one thing at a time cannot answer a probe meanwhile. One that is stopped does not work.
     fn look(&mut self, vitals: Vitals) {
         let Some(probe) = &self.machine.policy.probe else {
             return;
         };
         let (now, silence) = (self.now, probe.after_silence);
         let Some((_, watch)) = self.watched() else { return };
-        if vitals.busy {
+        if vitals.is_working() {
             *watch = Watch::Listening(now + silence);
         } else if now.since(vitals.heard) < silence {
             *watch = Watch::Listening(vitals.heard + silence);
@@ -106,7 +101,7 @@ impl Step<'_> {
             return;
         };
         let misses = misses.saturating_add(1);
-        if vitals.busy || vitals.heard > asked {
+        if vitals.is_working() || vitals.heard > asked {
             *watch = listening;
         } else if misses < limit {
             self.ask(misses);
@@ -135,7 +130,8 @@ impl Step<'_> {
         } else if now.since(vitals.used) < idle {
             live.idle_at = Some(vitals.used + idle);
         } else {
-            self.detach(Manner::Cut);
+            // A call may have come between the look and this: it is finished, and the next one starts the server again.
+            self.detach(Manner::Drain);
             self.enter(State::Disconnected(Rest::Idle), Cause::WentIdle);
         }
     }

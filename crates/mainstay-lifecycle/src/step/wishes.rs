@@ -32,21 +32,39 @@ impl Step<'_> {
         if matches!(self.machine.state, State::Disabled | State::Disabling) {
             return;
         }
+        self.hasten();
         self.detach(Manner::Cut);
         self.enter(State::Disabling, Cause::Disabled);
-        if self.machine.closing.is_none() {
+        if self.machine.nothing_closes() {
             self.enter(State::Disabled, Cause::Disabled);
         }
     }
 
-    /// A person or a new configuration wants a new connection: budget and bucket are renewed, the backoff is skipped.
-    pub(super) fn redial(&mut self, manner: Manner, cause: Cause) {
-        if self.machine.desired == Desired::Disabled {
-            return;
+    /// A person wants a new connection, and nothing of the old ones.
+    pub(super) fn restart(&mut self) {
+        if self.machine.desired == Desired::Enabled {
+            self.hasten();
+            self.detach(Manner::Cut);
+            self.redial(Cause::Restarted);
         }
+    }
+
+    /// The configuration names another server.
+    pub(super) fn replace(&mut self, beside: bool) {
+        if self.machine.desired == Desired::Enabled {
+            if beside {
+                self.detach_beside();
+            } else {
+                self.detach(Manner::Drain);
+            }
+            self.redial(Cause::Replaced);
+        }
+    }
+
+    /// A person or a new configuration wants a new connection: budget and bucket are renewed, the backoff is skipped.
+    fn redial(&mut self, cause: Cause) {
         self.machine.failures = 0;
         self.machine.tokens = Tokens::full(&self.machine.policy.bucket);
-        self.detach(manner);
         let attempt = self.start_now();
         let next = match self.machine.state {
             State::Connected(_)
@@ -81,9 +99,25 @@ impl Step<'_> {
         }
     }
 
+    /// A server that waits for a login is dialled. An attempt that is under way may have been made with the old credential:
+    /// its refusal will not be the last word.
     pub(super) fn logged_in(&mut self) {
-        if self.machine.state == State::Disconnected(Rest::AuthRequired) {
-            self.enter(State::Connecting(self.start_now()), Cause::LoggedIn);
+        match &self.machine.state {
+            State::Disconnected(Rest::AuthRequired) => {
+                self.enter(State::Connecting(self.start_now()), Cause::LoggedIn);
+            }
+            State::Connecting(attempt) | State::Reconnecting(attempt) => {
+                self.machine.has_new_login = match attempt {
+                    // The next dial uses the new credential.
+                    Attempt::Pausing(..) => false,
+                    Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(_) => true,
+                };
+            }
+            State::Disconnected(Rest::Idle | Rest::Lost(_) | Rest::BudgetSpent(..))
+            | State::Disabled
+            | State::Connected(_)
+            | State::Disabling
+            | State::PermanentlyFailed => {}
         }
     }
 

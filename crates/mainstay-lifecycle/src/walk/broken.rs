@@ -9,14 +9,17 @@ pub(super) enum Broken {
     CloseMissing,
     /// A connection was closed that was not open, or for no reason.
     CloseUndue,
-    /// A connection was cut that should drain, or the other way round.
+    /// A connection was cut that should drain, or drains where the next dial waits for it and should not; or the other way
+    /// round.
     CloseManner,
     /// A connection went on draining after somebody wanted it cut, or was cut though nobody did.
     DrainOutlivesWish,
     /// A close was cut short before its deadline, or not by it.
     AbandonUndue,
-    /// A dial while an earlier connection is neither closed nor abandoned.
+    /// A dial while an earlier connection is neither closed nor abandoned, and does not drain beside the next one either.
     OpenedBesideOld,
+    /// A second connection drains beside the next one.
+    TwoDrain,
     /// A dial of a server that nobody wants.
     OpenedUnwanted,
     /// A dial that neither a wish nor a call nor the policy asked for.
@@ -48,6 +51,8 @@ pub(super) enum Broken {
     HealthMiscounted,
     /// A probe of a server that is busy, was heard, or is being asked already.
     ProbeUndue,
+    /// A pause that the server asked for is not kept by its calls, or is another than it asked for and is granted.
+    HoldMistold,
     /// A doubt about a connection was not followed by a probe.
     DoubtIgnored,
     /// A return was not followed by a dial, or not waited for, or waited for where nobody is absent.

@@ -1,4 +1,4 @@
-//! The edges that the walk took, as a table in the repository and as the diagram of the documents.
+//! The edges that the walk took, as a table in the repository and as the diagram of the documents; and how far it went.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,18 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::effect::Cause;
 use crate::state::StateKind;
-use crate::walk::search::Edge;
+use crate::walk::search::{Edge, Tour};
+use crate::walk::world::Pace;
 
 /// Set to write the files anew instead of comparing them.
 const UPDATE: &str = "UPDATE_EDGES";
-
-const HEAD: &str = "\
-# The lifecycle of a server
-
-A server is always in one of seven states. What follows is written by the exhaustive walk of `mainstay-lifecycle`: it
-shows every change of state that the machine can make, and no other. To write it anew after a change of the machine, run
-`UPDATE_EDGES=1 cargo test -p mainstay-lifecycle`.
-";
 
 const STATES: [StateKind; 7] = [
     StateKind::Disabled,
@@ -38,13 +31,13 @@ pub(super) fn table(edges: &BTreeSet<Edge>) -> String {
     table
 }
 
-/// The page of the documents: the diagram, and the same as a table.
-pub(super) fn page(edges: &BTreeSet<Edge>) -> String {
+/// The part of the documents that shows the edges: the diagram, and the same as a table.
+pub(super) fn diagram(edges: &BTreeSet<Edge>) -> String {
     let mut arrows: BTreeMap<(StateKind, StateKind), Vec<Cause>> = BTreeMap::new();
     for (from, cause, to) in edges {
         arrows.entry((*from, *to)).or_default().push(*cause);
     }
-    let mut page = format!("{HEAD}\n```mermaid\nstateDiagram-v2\n    [*] --> disabled\n");
+    let mut page = "```mermaid\nstateDiagram-v2\n    [*] --> disabled\n".to_owned();
     for ((from, to), causes) in &arrows {
         page += &format!("    {from} --> {to}: {}\n", words(causes, "<br/>"));
     }
@@ -60,14 +53,53 @@ pub(super) fn page(edges: &BTreeSet<Edge>) -> String {
     page
 }
 
+/// The part of the documents that says how far the walk goes.
+pub(super) fn extent(tours: &[Tour]) -> String {
+    let mut page =
+        "| tour | policies | connections followed | inputs come |\n| --- | --- | --- | --- |\n".to_owned();
+    for tour in tours {
+        let paces = match tour.pace {
+            Pace::Deadlines => "at a deadline, or at once after the last one",
+            Pace::Ticks => "at every tick between two deadlines too",
+        };
+        let policies = tour.policies.len();
+        page += &format!(
+            "| {} | {policies} | {} | {paces} |\n",
+            tour.name, tour.generations
+        );
+    }
+    page
+}
+
 /// Compares a file of the repository with what it should be, or writes it.
 pub(super) fn keep(path: &str, text: &str) {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    compare_or_write(
+        path,
+        &std::fs::read_to_string(full(path)).unwrap_or_default(),
+        text,
+    );
+}
+
+/// The same for the part of a file between the comments `<!-- NAME -->` and `<!-- end of NAME -->`.
+pub(super) fn keep_part(path: &str, name: &str, text: &str) {
+    let kept = std::fs::read_to_string(full(path)).expect("the file is there");
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));
+    let (before, rest) = kept.split_once(&begin).expect("the part begins");
+    let (_, after) = rest.split_once(&end).expect("the part ends");
+    let wanted = format!("{before}{begin}\n{text}\n{end}{after}");
+    compare_or_write(path, &kept, &wanted);
+}
+
+fn full(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn compare_or_write(path: &str, kept: &str, text: &str) {
+    let path = full(path);
     if std::env::var_os(UPDATE).is_some() {
         std::fs::write(&path, text).expect("the file can be written");
         return;
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == text,
         "{} is not what the machine does any more; see the difference with {UPDATE}=1",

@@ -21,6 +21,8 @@ pub(super) struct Ledger {
     pub(super) opened: u64,
     pub(super) current: Option<Current>,
     pub(super) closing: Option<Closing>,
+    /// The one that finishes its calls beside the next.
+    pub(super) draining: Option<Closing>,
     pub(super) wanted: bool,
     pub(super) failures: u32,
     /// Somebody asked for the next dial, or the policy asked for it when the connection was lost.
@@ -49,8 +51,16 @@ pub(super) struct Verdict {
     pub(super) end: Option<End>,
     /// The proof falls due in this step. Where the connection ends in it too, either may have come first.
     pub(super) proof_due: bool,
-    /// The close is to be cut short.
+    /// The close that the next dial waits for is to be cut short.
     abandon: Option<Generation>,
+    /// The one that drains beside the next is to be cut short.
+    displace: Option<Generation>,
+    /// The connection that ends may drain beside the next one.
+    beside: bool,
+    /// The login that ends the connection was asked for with an old credential.
+    pub(super) has_new_login: bool,
+    /// Calls are to pause until this moment.
+    hold: Option<Moment>,
     may_probe: bool,
     must_probe: bool,
     may_stop: bool,
@@ -68,6 +78,7 @@ impl Ledger {
             opened: 0,
             current: None,
             closing: None,
+            draining: None,
             wanted: false,
             failures: 0,
             asked_for: false,
@@ -75,6 +86,17 @@ impl Ledger {
             absent: None,
             full_at: now,
             first_is_free: true,
+        }
+    }
+
+    /// A server whose keeper failed: it is wanted, nothing of it is left, and its next start is not its first.
+    pub(super) fn resumed(now: Moment, at: Moment, policy: &Policy) -> Self {
+        Self {
+            wanted: true,
+            asked_for: policy.when_lost == WhenLost::Restart,
+            not_before: at,
+            first_is_free: false,
+            ..Self::new(now)
         }
     }
 
@@ -103,14 +125,33 @@ impl Ledger {
                 Verdict::ends(End::Wish(Manner::Cut))
             }
             Input::Restart => self.renew(now, Manner::Cut),
-            Input::Replace => self.renew(now, Manner::Drain),
-            Input::Demand | Input::Login => {
+            Input::Replace { beside } => {
+                let beside = *beside && self.current.as_ref().is_some_and(Current::is_listed);
+                let verdict = self.renew(now, Manner::Drain);
+                let wished = beside && verdict.end.is_some();
+                Verdict {
+                    beside: wished,
+                    displace: self
+                        .draining
+                        .filter(|_| wished)
+                        .map(|draining| draining.generation),
+                    ..verdict
+                }
+            }
+            Input::Demand => {
                 self.asked_for = true;
                 Verdict::default()
             }
+            Input::Login => {
+                self.asked_for = true;
+                self.report(Current::logged_in)
+            }
             Input::Timer(vitals) => self.time(*vitals, now, policy),
-            Input::Closed(_) => {
-                self.closing = None;
+            Input::Closed(generation) => {
+                let is_it = |closing: &mut Closing| closing.generation == *generation;
+                if self.closing.take_if(is_it).is_none() {
+                    self.draining.take_if(is_it);
+                }
                 Verdict::default()
             }
             Input::Returned(_) => {
@@ -139,7 +180,9 @@ impl Ledger {
                 }
                 self.report(Current::call_answered)
             }
-            Input::CallFailed(_, recovery) => self.report(|current| current.call_failed(*recovery, policy)),
+            Input::CallFailed(_, recovery) => {
+                self.report(|current| current.call_failed(*recovery, now, policy))
+            }
             Input::Doubted(_) => self.report(|current| current.doubted(policy)),
             Input::ProbeAnswered(_) => self.report(Current::watched_anew),
         }
@@ -172,14 +215,19 @@ impl Ledger {
     }
 
     fn time(&mut self, vitals: Vitals, now: Moment, policy: &Policy) -> Verdict {
-        let overdue = self.closing.filter(|closing| closing.by <= now);
+        let overdue = |closing: Option<Closing>| {
+            let over = closing.filter(|closing| closing.by <= now);
+            over.map(|closing| closing.generation)
+        };
+        let (abandon, displace) = (overdue(self.closing), overdue(self.draining));
         let verdict = self.report(|current| current.time(vitals, now, policy));
         if verdict.proof_due && verdict.end.is_none() {
             self.failures = 0;
         }
         let verdict = self.forgive_lack(verdict, now, policy);
         Verdict {
-            abandon: overdue.map(|closing| closing.generation),
+            abandon,
+            displace,
             ..verdict
         }
     }
@@ -209,7 +257,8 @@ impl Ledger {
         let Some(current) = &mut self.current else {
             return Verdict::default();
         };
-        let verdict = what(current);
+        let mut verdict = what(current);
+        verdict.has_new_login = verdict.end == Some(End::Loss(Recovery::Login)) && current.has_new_login;
         let counts = match verdict.end {
             Some(End::Loss(
                 Recovery::Retry
@@ -241,10 +290,20 @@ impl Ledger {
                 }
                 Effect::Hasten(generation) => self.hastens(*generation, verdict, now, policy)?,
                 Effect::Abandon(generation) => {
-                    if verdict.abandon.take() != Some(*generation) {
+                    let is_it = |due: &mut Generation| due == generation;
+                    if verdict.abandon.take_if(is_it).is_some() {
+                        self.closing = None;
+                    } else if verdict.displace.take_if(is_it).is_some() {
+                        self.draining = None;
+                    } else {
                         return Err(Broken::AbandonUndue);
                     }
-                    self.closing = None;
+                }
+                Effect::Hold(generation, until) => {
+                    self.current(*generation)?;
+                    if verdict.hold.take() != Some(*until) {
+                        return Err(Broken::HoldMistold);
+                    }
                 }
                 Effect::List(generation) => self.current(*generation)?.lists(now, policy)?,
                 Effect::Probe(generation) => self.current(*generation)?.probes(verdict, now, policy)?,
@@ -252,13 +311,16 @@ impl Ledger {
                 Effect::MarkStale | Effect::Withdraw | Effect::Transition(_) => {}
             }
         }
-        if verdict.abandon.is_some() {
+        if verdict.abandon.is_some() || verdict.displace.is_some() {
             return Err(Broken::AbandonUndue);
+        }
+        if verdict.hold.is_some() {
+            return Err(Broken::HoldMistold);
         }
         if verdict.must_probe && !effects.iter().any(|effect| matches!(effect, Effect::Probe(_))) {
             return Err(Broken::DoubtIgnored);
         }
-        if before.is_none() && verdict.end == Some(End::Wish(Manner::Cut)) && self.drains() {
+        if verdict.end == Some(End::Wish(Manner::Cut)) && self.drains() {
             return Err(Broken::DrainOutlivesWish);
         }
         if verdict.end.is_some() && before.is_some() && self.generation() == before {
@@ -308,14 +370,17 @@ impl Ledger {
     ) -> Result<(), Broken> {
         let due = match verdict.end {
             Some(End::Wish(manner)) => manner,
-            Some(End::Loss(recovery)) => {
-                self.asked_for = self.goes_on(recovery, policy);
-                Manner::Cut
-            }
-            None if verdict.may_stop => {
+            // Where a loss falls due in the same step as an idle stop, either may have come first. A call may come between the
+            // look at an idle connection and its end, so it drains.
+            Some(End::Loss(_)) | None if verdict.may_stop && manner == Manner::Drain => {
                 self.asked_for = false;
+                Manner::Drain
+            }
+            Some(End::Loss(recovery)) => {
+                self.asked_for = verdict.has_new_login || self.goes_on(recovery, policy);
                 Manner::Cut
             }
+            None if verdict.may_stop => Manner::Drain,
             None => return Err(Broken::CloseUndue),
         };
         if self.generation() != Some(generation) {
@@ -329,12 +394,20 @@ impl Ledger {
             Manner::Drain => policy.limits.close + policy.limits.drain,
         };
         self.current = None;
-        self.closing = Some(Closing {
+        let close = Closing {
             generation,
             manner,
             by: now + patience,
-        });
-        Ok(())
+        };
+        let place = if verdict.beside {
+            &mut self.draining
+        } else {
+            &mut self.closing
+        };
+        match place.replace(close) {
+            None => Ok(()),
+            Some(_) => Err(Broken::TwoDrain),
+        }
     }
 
     /// Whether a loss is followed by a dial that nobody has to ask for.
@@ -356,20 +429,19 @@ impl Ledger {
         now: Moment,
         policy: &Policy,
     ) -> Result<(), Broken> {
-        let wished = verdict.end == Some(End::Wish(Manner::Cut)) && self.drains();
-        match &mut self.closing {
-            Some(closing) if wished && closing.generation == generation => {
-                closing.manner = Manner::Cut;
-                closing.by = closing.by.min(now + policy.limits.close);
-                Ok(())
-            }
-            Some(_) | None => Err(Broken::DrainOutlivesWish),
-        }
+        let wished = verdict.end == Some(End::Wish(Manner::Cut));
+        let mut closes = self.closing.iter_mut().chain(&mut self.draining);
+        let hastened = closes
+            .find(|closing| wished && closing.manner == Manner::Drain && closing.generation == generation);
+        let closing = hastened.ok_or(Broken::DrainOutlivesWish)?;
+        closing.manner = Manner::Cut;
+        closing.by = closing.by.min(now + policy.limits.close);
+        Ok(())
     }
 
     fn drains(&self) -> bool {
-        self.closing
-            .is_some_and(|closing| closing.manner == Manner::Drain)
+        let mut closes = self.closing.iter().chain(&self.draining);
+        closes.any(|closing| closing.manner == Manner::Drain)
     }
 
     pub(super) fn generation(&self) -> Option<Generation> {
@@ -393,7 +465,7 @@ impl Ledger {
         let over = |at: Moment| shift(at).max(now);
         self.not_before = over(self.not_before);
         self.full_at = over(self.full_at);
-        if let Some(closing) = &mut self.closing {
+        for closing in self.closing.iter_mut().chain(&mut self.draining) {
             closing.by = shift(closing.by);
         }
         if let Some(current) = &mut self.current {

@@ -35,6 +35,7 @@ pub(super) fn holds(world: &World, subject: Subject) -> Result<(), Broken> {
         State::Connected(_) => {
             if world.machine.policy.probe.is_some() {
                 leaves(world.clone(), Signs::SILENT, subject, Broken::SilenceUnnoticed)?;
+                leaves(world.clone(), Signs::STOPPED, subject, Broken::SilenceUnnoticed)?;
             }
             if world.machine.policy.idle_stop.is_some() {
                 leaves(world.clone(), Signs::UNUSED, subject, Broken::IdlenessUnnoticed)?;
@@ -115,7 +116,11 @@ fn leaves(mut world: World, signs: Signs, subject: Subject, otherwise: Broken) -
 fn restarts(world: &World, subject: Subject) -> Result<(), Broken> {
     let fresh = world.ledger.fresh();
     let mut world = world.step(&Event::at_once(Input::Restart), subject)?.world;
-    if world.ledger.generation() != Some(fresh) {
+    // Two connections may be closing: the last one, and the one that was draining beside it.
+    for _ in 0..2 {
+        if world.ledger.generation() == Some(fresh) {
+            break;
+        }
         let close = subject
             .deadline(&world.machine, NOW)
             .ok_or(Broken::RestartWaits)?;
@@ -137,7 +142,11 @@ fn restarts(world: &World, subject: Subject) -> Result<(), Broken> {
 fn ends_disabled(world: &World, subject: Subject) -> Result<(), Broken> {
     let opened = world.ledger.opened;
     let mut world = world.step(&Event::at_once(Input::Disable), subject)?.world;
-    if world.machine.state != State::Disabled {
+    // Two connections may be closing: the last one, and the one that was draining beside it.
+    for _ in 0..2 {
+        if world.machine.state == State::Disabled {
+            break;
+        }
         let event = next_timer(&world, Signs::WELL, subject).ok_or(Broken::NeverDisabled)?;
         world = world.step(&event, subject)?.world;
     }

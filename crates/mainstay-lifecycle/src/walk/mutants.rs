@@ -11,6 +11,7 @@ use crate::deadline::Deadline;
 use crate::effect::Effect;
 use crate::input::Input;
 use crate::machine::Machine;
+use crate::policy::Policy;
 use crate::time::{Generation, Moment};
 use crate::walk::broken::Broken;
 use crate::walk::policies;
@@ -37,6 +38,14 @@ impl Subject {
         }
     }
 
+    pub(super) fn resumed(self, policy: Policy, at: Moment) -> Machine {
+        let machine = Machine::resumed(policy, at);
+        match self.0 {
+            Some(fault) => fault.resume(machine),
+            None => machine,
+        }
+    }
+
     pub(super) fn deadline(self, machine: &Machine, now: Moment) -> Option<Deadline> {
         match self.0 {
             Some(fault) => fault.deadline(machine, now),
@@ -46,7 +55,7 @@ impl Subject {
 }
 
 /// Each fault, and the promise by which the walk finds it.
-const FOUND_BY: [(Fault, Broken); 85] = [
+const FOUND_BY: [(Fault, Broken); 93] = [
     (Fault::AcceptsStaleReports, Broken::StaleReportMattered),
     (Fault::AcceptsAStaleClose, Broken::StaleReportMattered),
     (Fault::CountsNoStaleReport, Broken::StaleReportMattered),
@@ -54,6 +63,7 @@ const FOUND_BY: [(Fault, Broken); 85] = [
     (Fault::ClosesTwice, Broken::CloseUndue),
     (Fault::CutsInsteadOfDraining, Broken::CloseManner),
     (Fault::DrainsOnAgainstAWish, Broken::DrainOutlivesWish),
+    (Fault::CutsTheIdle, Broken::CloseManner),
     (Fault::AbandonsInSilence, Broken::OpenedBesideOld),
     (Fault::AbandonsAtOnce, Broken::AbandonUndue),
     (Fault::ForgetsTheCloseDeadline, Broken::DeadlineMissing),
@@ -61,7 +71,7 @@ const FOUND_BY: [(Fault, Broken); 85] = [
     (Fault::ForgetsTheOpenDeadline, Broken::DeadlineMissing),
     (Fault::ForgetsTheListDeadline, Broken::DeadlineMissing),
     (Fault::ForgetsTheRelist, Broken::DeadlineMissing),
-    (Fault::ForgetsTheStart, Broken::DeadlineMissing),
+    (Fault::ForgetsTheStart, Broken::NeverConnects),
     (Fault::ForgetsTheExpiry, Broken::DeadlineMissing),
     (Fault::ForgetsTheProof, Broken::DeadlineMissing),
     (Fault::ForgetsTheSlowProbe, Broken::DeadlineMissing),
@@ -77,7 +87,7 @@ const FOUND_BY: [(Fault, Broken); 85] = [
     (Fault::GivesATokenOnConnect, Broken::BucketIgnored),
     (Fault::GivesATokenForAStableTime, Broken::BucketIgnored),
     (Fault::SkipsTheBackoff, Broken::OpenedTooSoon),
-    (Fault::KeepsRunningWhenDisabled, Broken::CloseMissing),
+    (Fault::KeepsRunningWhenDisabled, Broken::WishIgnored),
     (Fault::DialsAfterADisable, Broken::WishIgnored),
     (Fault::DialsOnADisable, Broken::OpenedUnwanted),
     (Fault::PollsWhileDisabling, Broken::NeverDisabled),
@@ -90,7 +100,11 @@ const FOUND_BY: [(Fault, Broken); 85] = [
     (Fault::BelievesNoCall, Broken::ProofMisjudged),
     (Fault::RetriesWhatNeedsALogin, Broken::FailuresMiscounted),
     (Fault::RetriesWhatNobodyMends, Broken::FailuresMiscounted),
+    (Fault::ForgetsALoginWhileDialling, Broken::LossMisjudged),
+    (Fault::KeepsALoginForLater, Broken::LossMisjudged),
     (Fault::IgnoresRetryAfter, Broken::LossMisjudged),
+    (Fault::GrantsAnyPause, Broken::LossMisjudged),
+    (Fault::BlamesACallForAPause, Broken::HoldMistold),
     (Fault::PausesBeforeTheOtherWay, Broken::LossMisjudged),
     (Fault::IgnoresTheLoginOfACall, Broken::CloseMissing),
     (Fault::BlamesTheServerForALack, Broken::FailuresMiscounted),
@@ -99,6 +113,7 @@ const FOUND_BY: [(Fault, Broken); 85] = [
     (Fault::ForgetsTheFirstStartOfALack, Broken::BucketIgnored),
     (Fault::HasNoPauseAfterALack, Broken::LossMisjudged),
     (Fault::CountsAListingOfALack, Broken::HealthMiscounted),
+    (Fault::CountsAListingOfAPause, Broken::HealthMiscounted),
     (Fault::TimesAStartFromItsQueue, Broken::GenerationsDiffer),
     (Fault::ListsBeforeItsTime, Broken::ListingUndue),
     (Fault::HasNoDoubts, Broken::DoubtIgnored),
@@ -112,8 +127,10 @@ const FOUND_BY: [(Fault, Broken); 85] = [
     (Fault::CountsMissesOfTheBusy, Broken::ProbeUndue),
     (Fault::StopsTheBusy, Broken::CloseUndue),
     (Fault::NeverProbes, Broken::SilenceUnnoticed),
+    (Fault::SparesTheStopped, Broken::SilenceUnnoticed),
     (Fault::NeverStops, Broken::IdlenessUnnoticed),
     (Fault::SleepsThroughAStart, Broken::DialStalled),
+    (Fault::ResumesForFree, Broken::BucketIgnored),
     (Fault::SleepsThroughARelist, Broken::DeadlineStuck),
     (Fault::SleepsThroughAnExpiry, Broken::DeadlineStuck),
     (Fault::IgnoresTheTimeToLive, Broken::ListingForgotten),
@@ -134,22 +151,50 @@ const FOUND_BY: [(Fault, Broken); 85] = [
     (Fault::KeepsTheCatalog, Broken::CatalogMistold),
 ];
 
+/// The same for faults of a replacement, which is walked on a tour of its own.
+const FOUND_BY_REPLACING: [(Fault, Broken); 5] = [
+    (Fault::WaitsForTheReplaced, Broken::GenerationsDiffer),
+    (Fault::ReplacesAProcessBeside, Broken::OpenedBesideOld),
+    (Fault::DrainsAnyNumber, Broken::TwoDrain),
+    (Fault::DrainsOnAgainstAWish, Broken::DrainOutlivesWish),
+    (Fault::RestsWhileItDrains, Broken::WishIgnored),
+];
+
 #[test]
 fn the_walk_finds_every_fault() {
-    let tour = |policy| Tour {
-        name: "mutant",
-        policies: vec![policy],
-        generations: 4,
-        pace: Pace::Deadlines,
-        ttl: true,
-    };
     let tours = [
         tour(policies::strict()),
         tour(policies::resting()),
         tour(policies::patient()),
     ];
+    find(&FOUND_BY, &tours);
+}
+
+#[test]
+fn the_walk_finds_every_fault_of_a_replacement() {
+    let replacing = Tour {
+        generations: 3,
+        beside: true,
+        ttl: false,
+        ..tour(policies::strict())
+    };
+    find(&FOUND_BY_REPLACING, &[replacing]);
+}
+
+fn tour(policy: Policy) -> Tour {
+    Tour {
+        name: "mutant",
+        policies: vec![policy],
+        generations: 4,
+        pace: Pace::Deadlines,
+        ttl: true,
+        beside: false,
+    }
+}
+
+fn find(faults: &[(Fault, Broken)], tours: &[Tour]) {
     let mut wrong = Vec::new();
-    for (fault, expected) in FOUND_BY {
+    for &(fault, expected) in faults {
         let found = tours
             .iter()
             .find_map(|tour| walk(tour, Subject(Some(fault))).err());

@@ -43,6 +43,7 @@ pub(super) fn patient() -> Policy {
             list: ticks(4),
             close: ticks(4),
             drain: ticks(2),
+            retry_after: ticks(5),
         },
     }
 }

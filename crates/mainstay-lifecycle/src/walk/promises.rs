@@ -37,6 +37,7 @@ pub(super) fn told(before: &Machine, effects: &[Effect], after: &Machine) -> Res
             | Effect::Close(..)
             | Effect::Hasten(_)
             | Effect::Abandon(_)
+            | Effect::Hold(..)
             | Effect::List(_)
             | Effect::Probe(_)
             | Effect::CountStale(_) => {}
@@ -78,8 +79,17 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
     let failures = next.ledger.failures;
     let wanted = match verdict.end {
         Some(End::Loss(Recovery::Retry | Recovery::RetryOtherwise | Recovery::RetryOnReturn)) => now,
-        Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause,
+        Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause.min(policy.limits.retry_after),
         Some(End::Loss(Recovery::RetryLack)) => return lack_judged(next, now),
+        Some(End::Loss(Recovery::Login)) if verdict.has_new_login => {
+            next.ledger.not_before = now;
+            let goes_on = match next.machine.state {
+                State::Connecting(Attempt::Pausing(at, pause))
+                | State::Reconnecting(Attempt::Pausing(at, pause)) => at == now && pause == Pause::None,
+                _ => false,
+            };
+            return ensure(goes_on, Broken::LossMisjudged);
+        }
         Some(End::Loss(Recovery::Login)) => {
             let asks = next.machine.state == State::Disconnected(Rest::AuthRequired);
             return ensure(asks, Broken::LossMisjudged);
@@ -140,18 +150,22 @@ fn lack_judged(next: &mut World, now: Moment) -> Result<(), Broken> {
 pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Broken> {
     let (machine, ledger) = (&next.machine, &next.ledger);
     let closing = ledger.closing.as_ref().map(|closing| closing.generation);
+    let draining = ledger.draining.as_ref().map(|draining| draining.generation);
     ensure(
-        machine.state.generation() == ledger.generation() && machine.closing() == closing,
+        machine.state.generation() == ledger.generation()
+            && machine.closing() == closing
+            && machine.draining() == draining,
         Broken::GenerationsDiffer,
     )?;
+    let nothing_closes = closing.is_none() && draining.is_none();
     let desired = if ledger.wanted {
         Desired::Enabled
     } else {
         Desired::Disabled
     };
     let at_rest = match machine.state.kind() {
-        StateKind::Disabled => !ledger.wanted && closing.is_none(),
-        StateKind::Disabling => !ledger.wanted && closing.is_some(),
+        StateKind::Disabled => !ledger.wanted && nothing_closes,
+        StateKind::Disabling => !ledger.wanted && !nothing_closes,
         StateKind::Connecting
         | StateKind::Connected
         | StateKind::Reconnecting
@@ -311,6 +325,7 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
     let idle = policy.idle_stop.filter(|_| connected);
     let awaited = [
         ledger.closing.map(|closing| closing.by),
+        ledger.draining.map(|draining| draining.by),
         of_phase,
         current.and_then(|current| current.listing),
         current.and_then(|current| current.asked).map(|(_, by)| by),

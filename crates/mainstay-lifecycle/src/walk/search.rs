@@ -28,7 +28,7 @@ pub(super) struct Covered {
     pub(super) edges: BTreeSet<Edge>,
 }
 
-/// How to break a promise, from a server that nobody asked for yet.
+/// How to break a promise, from a server that nobody asked for yet, or from one whose keeper failed.
 pub(super) struct Breach {
     pub(super) broken: Broken,
     pub(super) trail: Vec<Event>,
@@ -45,6 +45,8 @@ pub(super) struct Tour {
     pub(super) pace: Pace,
     /// Whether the server says how long its lists are current.
     pub(super) ttl: bool,
+    /// Whether the server may be dialled beside the one that it replaces.
+    pub(super) beside: bool,
 }
 
 /// Walks every interleaving, until a promise is broken or nothing is left to try.
@@ -52,9 +54,10 @@ pub(super) fn walk(tour: &Tour, subject: Subject) -> Result<Covered, Box<Breach>
     let mut covered = Covered::default();
     // Each state that was found: where from, and by which event.
     let mut trails: Vec<(usize, Event)> = Vec::new();
-    let start = World::new(tour.policies[0].clone());
-    let mut seen = HashSet::from([start.clone()]);
-    let mut queue = VecDeque::from([(start, NOWHERE)]);
+    let policy = || tour.policies[0].clone();
+    let starts = [World::new(policy()), World::resumed(policy(), subject)];
+    let mut seen = HashSet::from(starts.clone());
+    let mut queue = VecDeque::from(starts.map(|start| (start, NOWHERE)));
     while let Some((world, trail)) = queue.pop_front() {
         covered.states += 1;
         let breach = |broken, last: Option<Event>| {
@@ -69,7 +72,7 @@ pub(super) fn walk(tour: &Tour, subject: Subject) -> Result<Covered, Box<Breach>
             .map_err(|broken| breach(broken, None))?;
         liveness::holds(&world, subject).map_err(|broken| breach(broken, None))?;
         let mut found = Vec::new();
-        for event in world.events(&tour.policies, tour.pace, tour.ttl, subject) {
+        for event in world.events(tour, subject) {
             covered.steps += 1;
             let stepped = match world.step(&event, subject) {
                 Ok(stepped) => stepped,

@@ -1,9 +1,10 @@
 //! A long way at random, far beyond the connections that the exhaustive walk has room for.
 
-use crate::policy::Policy;
 use crate::walk::broken::Broken;
 use crate::walk::liveness;
 use crate::walk::mutants::Subject;
+use crate::walk::policies;
+use crate::walk::search::Tour;
 use crate::walk::world::{Event, Pace, World};
 
 /// Events on the way: some seconds of a test run, and some thousands of connections.
@@ -17,8 +18,15 @@ const SHOWN: usize = 12;
 
 #[test]
 fn no_promise_is_broken_on_a_long_way() {
-    let policies = super::policies::all();
-    let (opened, breach) = stroll(&policies);
+    let tour = Tour {
+        name: "stroll",
+        policies: policies::all().into(),
+        generations: u64::MAX,
+        pace: Pace::Ticks,
+        ttl: true,
+        beside: true,
+    };
+    let (opened, breach) = stroll(&tour);
     println!("{EVENTS} events, {opened} connections");
     assert_eq!(breach, None);
     assert!(
@@ -27,13 +35,13 @@ fn no_promise_is_broken_on_a_long_way() {
     );
 }
 
-fn stroll(policies: &[Policy]) -> (u64, Option<(Broken, Vec<Event>)>) {
+fn stroll(tour: &Tour) -> (u64, Option<(Broken, Vec<Event>)>) {
     let subject = Subject::HEALTHY;
-    let mut world = World::new(policies[0].clone());
+    let mut world = World::new(tour.policies[0].clone());
     let mut dice = Dice(SEED);
     let mut way: Vec<Event> = Vec::new();
     for _ in 0..EVENTS {
-        let events = world.events(policies, Pace::Ticks, true, subject);
+        let events = world.events(tour, subject);
         let event = dice.pick(&events).clone();
         way.push(event.clone());
         let next = world

@@ -16,6 +16,7 @@ use crate::walk::broken::Broken;
 use crate::walk::ledger::Ledger;
 use crate::walk::mutants::Subject;
 use crate::walk::promises;
+use crate::walk::search::Tour;
 
 /// The moment at which every step starts.
 pub(super) const NOW: Moment = Moment::new(Duration::from_nanos(10_000));
@@ -29,8 +30,11 @@ const ASLEEP: Duration = Duration::from_nanos(5_000);
 /// How many old generations still report: all that the exhaustive walk has.
 const OLD: u64 = 5;
 
-/// How long a server that refuses a dial with a time of its own wants to be left alone.
-const RETRY_AFTER: Duration = Duration::from_nanos(7);
+/// How long a server that refuses a request with a time of its own wants to be left alone: longer than is granted.
+pub(super) const RETRY_AFTER: Duration = Duration::from_nanos(7);
+
+/// How long a keeper that failed waits before it begins again.
+const RESUME_PAUSE: Duration = Duration::from_nanos(3);
 
 /// How long a server says that its list is current.
 const TTL: Duration = Duration::from_nanos(4);
@@ -46,6 +50,7 @@ impl Hash for World {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.machine.state.hash(hasher);
         self.machine.closing.hash(hasher);
+        self.machine.draining.hash(hasher);
         self.machine.tokens.hash(hasher);
         self.machine.failures.hash(hasher);
         self.ledger.opened.hash(hasher);
@@ -82,6 +87,15 @@ impl World {
         }
     }
 
+    /// A server whose keeper failed, and begins again after a pause.
+    pub(super) fn resumed(policy: Policy, subject: Subject) -> Self {
+        let at = NOW + RESUME_PAUSE;
+        Self {
+            ledger: Ledger::resumed(NOW, at, &policy),
+            machine: subject.resumed(policy, at),
+        }
+    }
+
     /// Hands the machine one event, and holds what it does against its promises.
     pub(super) fn step(&self, event: &Event, subject: Subject) -> Result<Stepped, Broken> {
         let now = NOW + event.after;
@@ -105,15 +119,12 @@ impl World {
 
     /// Every report of every generation but the current one, and a timer before its time: they must change nothing.
     pub(super) fn hear_what_is_stale(&self, subject: Subject) -> Result<u64, Broken> {
-        let (current, closing, fresh) = (
-            self.ledger.generation(),
-            self.machine.closing(),
-            self.ledger.fresh(),
-        );
+        let (current, fresh) = (self.ledger.generation(), self.ledger.fresh());
+        let closes = [self.machine.closing(), self.machine.draining()];
         let mut heard = 0;
         let old = 1.max(fresh.0.saturating_sub(OLD))..=fresh.0;
         for generation in old.map(Generation).filter(|old| current != Some(*old)) {
-            let close = (closing != Some(generation)).then_some(Input::Closed(generation));
+            let close = (!closes.contains(&Some(generation))).then_some(Input::Closed(generation));
             let absent = self.machine.absent() == Some(generation);
             let back = (!absent).then_some(Input::Returned(generation));
             for report in reports(generation).into_iter().chain(close).chain(back) {
@@ -141,11 +152,16 @@ impl World {
         }
     }
 
-    /// Everything that can happen next. `policies` are what the configuration may change to; `ttl` says whether the server
-    /// may say how long its lists are current.
-    pub(super) fn events(&self, policies: &[Policy], pace: Pace, ttl: bool, subject: Subject) -> Vec<Event> {
-        let mut events: Vec<Event> = wishes().into_iter().map(Event::at_once).collect();
-        let adjusted = policies.iter().filter(|policy| **policy != self.machine.policy);
+    /// Everything that can happen next on this tour.
+    pub(super) fn events(&self, tour: &Tour, subject: Subject) -> Vec<Event> {
+        let &Tour {
+            pace, ttl, beside, ..
+        } = tour;
+        let mut events: Vec<Event> = wishes(beside).map(Event::at_once).collect();
+        let adjusted = tour
+            .policies
+            .iter()
+            .filter(|policy| **policy != self.machine.policy);
         events.extend(adjusted.map(|policy| Event::at_once(Input::Adjust(Box::new(policy.clone())))));
         if let Some(current) = self.ledger.generation() {
             let said = Listing::Good { ttl: Some(TTL) };
@@ -153,7 +169,10 @@ impl World {
             let reports = reports.filter(|report| ttl || *report != Input::Listed(current, said));
             events.extend(reports.map(Event::at_once));
         }
-        if let Some(closing) = self.machine.closing() {
+        for closing in [self.machine.closing(), self.machine.draining()]
+            .into_iter()
+            .flatten()
+        {
             events.push(Event::at_once(Input::Closed(closing)));
         }
         if let Some(absent) = self.machine.absent() {
@@ -165,7 +184,7 @@ impl World {
                 State::Connecting(Attempt::Listing(_)) | State::Reconnecting(Attempt::Listing(_)) => {
                     &SIGNS_OF_THE_UNLISTED[..]
                 }
-                _ => &SIGNS[..1],
+                _ => &SIGNS[1..2],
             };
             events.extend(signs.iter().map(|sign| Event::timer(after, *sign)));
         }
@@ -189,7 +208,7 @@ impl World {
         self.ledger.shift(&shift, NOW);
         let machine = &mut self.machine;
         machine.tokens.shift(&shift);
-        if let Some(closing) = &mut machine.closing {
+        for closing in machine.closing.iter_mut().chain(&mut machine.draining) {
             closing.by = shift(closing.by);
         }
         match &mut machine.state {
@@ -234,6 +253,7 @@ impl Event {
                 heard: seen(signs.heard),
                 used: seen(signs.used),
                 busy: signs.busy,
+                stopped: signs.stopped,
             }),
         }
     }
@@ -245,19 +265,31 @@ pub(super) struct Signs {
     heard: bool,
     used: bool,
     busy: bool,
+    stopped: bool,
 }
 
 impl Signs {
     pub(super) const WELL: Self = Self::of(true, true, false);
     pub(super) const UNUSED: Self = Self::of(true, false, false);
     pub(super) const SILENT: Self = Self::of(false, true, false);
+    /// With a call in flight.
+    pub(super) const STOPPED: Self = Self {
+        stopped: true,
+        ..Self::of(false, false, true)
+    };
 
     const fn of(heard: bool, used: bool, busy: bool) -> Self {
-        Self { heard, used, busy }
+        Self {
+            heard,
+            used,
+            busy,
+            stopped: false,
+        }
     }
 }
 
-const SIGNS: [Signs; 5] = [
+const SIGNS: [Signs; 6] = [
+    Signs::STOPPED,
     Signs::WELL,
     Signs::UNUSED,
     Signs::SILENT,
@@ -268,16 +300,20 @@ const SIGNS: [Signs; 5] = [
 /// Before its first listing nobody uses a server.
 const SIGNS_OF_THE_UNLISTED: [Signs; 2] = [Signs::WELL, Signs::SILENT];
 
-fn wishes() -> [Input; 7] {
-    [
+/// What people and the configuration may want; `beside` says whether a server may be dialled beside the one that it
+/// replaces.
+fn wishes(beside: bool) -> impl Iterator<Item = Input> {
+    let wishes = [
         Input::Enable { dormant: false },
         Input::Enable { dormant: true },
         Input::Disable,
         Input::Restart,
-        Input::Replace,
+        Input::Replace { beside: false },
         Input::Demand,
         Input::Login,
-    ]
+    ];
+    let beside = beside.then_some(Input::Replace { beside: true });
+    wishes.into_iter().chain(beside)
 }
 
 /// Every report but `Closed` and `Returned`, plausible or not: the machine must have an answer to all.
@@ -335,6 +371,7 @@ fn transition(effect: &Effect) -> Option<Transition> {
         | Effect::Close(..)
         | Effect::Hasten(_)
         | Effect::Abandon(_)
+        | Effect::Hold(..)
         | Effect::List(_)
         | Effect::Probe(_)
         | Effect::MarkStale

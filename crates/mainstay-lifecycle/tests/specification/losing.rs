@@ -280,12 +280,13 @@ fn another_way_is_tried_at_once_and_costs_as_much_as_any_attempt() {
 fn a_pause_that_the_server_asked_for_outlasts_the_slow_probe() {
     let policy = Policy {
         budget: NonZeroU32::MIN,
+        when_spent: WhenSpent::ProbeEvery(seconds(60)),
         ..Policy::default()
     };
     let mut server = Server::new(policy);
     server.give(Input::Enable { dormant: false });
-    server.fail(Recovery::RetryAfter(seconds(3_600)));
-    assert_eq!(server.pause(), Some((seconds(3_600), Pause::Backoff)));
+    server.fail(Recovery::RetryAfter(seconds(290)));
+    assert_eq!(server.pause(), Some((seconds(290), Pause::Backoff)));
 }
 
 #[test]
@@ -379,20 +380,46 @@ fn a_call_that_needs_a_login_ends_the_connection_at_once_and_costs_no_budget() {
 }
 
 #[test]
-fn a_server_condemned_by_its_calls_is_left_alone_as_long_as_it_asked_for() {
+fn a_server_that_refuses_calls_for_now_keeps_its_connection_and_its_calls_pause() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
     let throttled = Input::CallFailed(generation, Recovery::RetryAfter(seconds(40)));
-    for _ in 0..2 {
-        server.give(throttled.clone());
-        assert_eq!(
-            server.kind(),
-            StateKind::Connected,
-            "one refusal is its call's own"
-        );
+    for _ in 0..10 {
+        let effects = server.give(throttled.clone());
+        assert_eq!(effects, [Effect::Hold(generation, server.now + seconds(40))]);
+        assert_eq!(server.kind(), StateKind::Connected);
     }
-    server.give(throttled);
-    assert_eq!(server.pause(), Some((seconds(40), Pause::Backoff)));
+}
+
+#[test]
+fn no_pause_that_a_server_asks_for_is_longer_than_the_policy_grants() {
+    let hour = Recovery::RetryAfter(seconds(3_600));
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    let effects = server.give(Input::CallFailed(generation, hour));
+    assert_eq!(effects, [Effect::Hold(generation, server.now + seconds(300))]);
+
+    server.give(Input::ListChanged(generation));
+    server.give(Input::ListFailed(generation, hour));
+    let next = server.deadline().expect("the next listing");
+    assert!(next.at <= server.now + seconds(300));
+
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    server.fail(hour);
+    assert_eq!(server.pause(), Some((seconds(300), Pause::Backoff)));
+}
+
+#[test]
+fn a_server_that_was_listed_may_put_its_next_listing_off_for_ever() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    for _ in 0..10 {
+        server.pass(seconds(100));
+        server.give(Input::ListChanged(generation));
+        server.give(Input::ListFailed(generation, Recovery::RetryAfter(seconds(60))));
+    }
+    assert_eq!(server.kind(), StateKind::Connected);
 }
 
 #[test]

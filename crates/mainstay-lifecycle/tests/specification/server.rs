@@ -29,6 +29,8 @@ pub(crate) enum Signs {
     Unused,
     /// Neither heard nor used, but at work on a call.
     Busy,
+    /// The same, with a process that is stopped.
+    Stopped,
 }
 
 pub(crate) fn seconds(seconds: u64) -> Duration {
@@ -103,9 +105,14 @@ impl Server {
             Signs::Lively => (self.now, self.now, false),
             Signs::Silent => (ever, ever, false),
             Signs::Unused => (self.now, ever, false),
-            Signs::Busy => (ever, ever, true),
+            Signs::Busy | Signs::Stopped => (ever, ever, true),
         };
-        Vitals { heard, used, busy }
+        Vitals {
+            heard,
+            used,
+            busy,
+            stopped: self.signs == Signs::Stopped,
+        }
     }
 
     /// Answers whatever is asked for until the server is connected; `pass` time first where there is a pause.

@@ -75,6 +75,27 @@ fn a_busy_server_is_not_probed() {
 }
 
 #[test]
+fn a_server_that_is_stopped_while_it_works_is_probed_and_replaced() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    server.signs = Signs::Stopped;
+    assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
+    assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
+    assert_eq!(server.pass(seconds(5))[0], Effect::Close(generation, Manner::Cut));
+}
+
+#[test]
+fn a_server_that_is_continued_before_its_last_probe_is_missed_stays() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    server.signs = Signs::Stopped;
+    assert_eq!(server.pass(seconds(20)), [Effect::Probe(generation); 2]);
+    server.signs = Signs::Busy;
+    server.pass(seconds(3_600));
+    assert_eq!((server.kind(), server.probes()), (StateKind::Connected, 2));
+}
+
+#[test]
 fn a_server_that_became_busy_since_it_was_asked_has_missed_nothing() {
     let mut server = Server::proven(Policy::default());
     for _ in 0..5 {

@@ -181,7 +181,10 @@ fn a_restart_cuts_and_a_replacement_drains() {
         Some(server.now + seconds(15))
     );
     let old = server.connect();
-    assert_eq!(server.give(Input::Replace)[0], Effect::Close(old, Manner::Drain));
+    assert_eq!(
+        server.give(Input::Replace { beside: false })[0],
+        Effect::Close(old, Manner::Drain)
+    );
     assert_eq!(
         server.deadline().map(|deadline| deadline.at),
         Some(server.now + seconds(45))
@@ -193,11 +196,89 @@ fn a_restart_cuts_and_a_replacement_drains() {
 }
 
 #[test]
+fn a_server_that_is_no_process_is_dialled_beside_the_one_that_it_replaces() {
+    let mut server = Server::connected(Policy::default());
+    let old = server.generation();
+    let effects = server.give(Input::Replace { beside: true });
+    let new = server.generation();
+    assert_eq!(effects.first(), Some(&Effect::Close(old, Manner::Drain)));
+    assert_eq!(effects.last(), Some(&Effect::Open(new)), "at once");
+    assert_eq!(server.machine.draining(), Some(old));
+    server.connect();
+    assert_eq!(
+        server.machine.draining(),
+        Some(old),
+        "its calls go on beside the new one"
+    );
+    server.lose();
+    server.wait_for_dial();
+    server.connect();
+    assert_eq!(
+        server.machine.draining(),
+        Some(old),
+        "a loss of the new one is not its own"
+    );
+    assert_eq!(server.give(Input::Closed(old)), []);
+    assert_eq!(
+        (server.machine.draining(), server.kind()),
+        (None, StateKind::Connected)
+    );
+}
+
+#[test]
+fn one_connection_drains_beside_the_next_and_a_second_takes_its_place() {
+    let mut server = Server::connected(Policy::default());
+    let first = server.generation();
+    server.give(Input::Replace { beside: true });
+    server.give(Input::Replace { beside: true });
+    assert_eq!(
+        server.machine.draining(),
+        Some(first),
+        "what was not connected has no calls to finish"
+    );
+    let second = server.connect();
+    let effects = server.give(Input::Replace { beside: true });
+    assert_eq!(
+        effects[..2],
+        [Effect::Abandon(first), Effect::Close(second, Manner::Drain)]
+    );
+    assert_eq!(server.machine.draining(), Some(second));
+}
+
+#[test]
+fn a_connection_that_drains_beside_the_next_is_given_up_at_its_deadline() {
+    let mut server = Server::connected(Policy::default());
+    let old = server.generation();
+    server.give(Input::Replace { beside: true });
+    server.connect();
+    assert!(!server.pass(seconds(44)).contains(&Effect::Abandon(old)));
+    assert!(server.pass(seconds(1)).contains(&Effect::Abandon(old)));
+    assert_eq!(server.kind(), StateKind::Connected);
+}
+
+#[test]
+fn a_server_is_disabled_only_when_nothing_drains_beside_it_either() {
+    let mut server = Server::connected(Policy::default());
+    let old = server.generation();
+    server.give(Input::Replace { beside: true });
+    let new = server.connect();
+    let effects = server.give(Input::Disable);
+    assert_eq!(
+        effects[..2],
+        [Effect::Hasten(old), Effect::Close(new, Manner::Cut)]
+    );
+    server.give(Input::Closed(new));
+    assert_eq!(server.kind(), StateKind::Disabling);
+    server.give(Input::Closed(old));
+    assert_eq!(server.kind(), StateKind::Disabled);
+}
+
+#[test]
 fn whoever_disables_or_restarts_a_draining_server_does_not_wait_for_its_calls() {
     for wish in [Input::Disable, Input::Restart] {
         let mut server = Server::connected(Policy::default());
         let old = server.generation();
-        server.give(Input::Replace);
+        server.give(Input::Replace { beside: false });
         let effects = server.give(wish.clone());
         assert_eq!(effects[0], Effect::Hasten(old), "{wish:?}");
         assert_eq!(
@@ -226,6 +307,31 @@ fn a_login_spends_no_budget_and_the_login_brings_it_back() {
 }
 
 #[test]
+fn a_login_during_an_attempt_is_not_lost_when_the_attempt_is_refused() {
+    let mut server = Server::new(Policy::default());
+    server.give(ENABLE);
+    server.give(Input::Login);
+    server.fail(Recovery::Login);
+    assert_eq!(server.kind(), StateKind::Connecting, "the new login is tried");
+    assert_eq!((server.starts(), server.machine.failures()), (2, 0));
+    server.fail(Recovery::Login);
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(Rest::AuthRequired),
+        "and tried once"
+    );
+}
+
+#[test]
+fn a_login_before_a_dial_says_nothing_of_a_later_refusal() {
+    let mut server = Server::connected(Policy::default());
+    server.give(Input::Login);
+    let generation = server.generation();
+    server.give(Input::CallFailed(generation, Recovery::Login));
+    assert_eq!(*server.machine.state(), State::Disconnected(Rest::AuthRequired));
+}
+
+#[test]
 fn a_server_that_nobody_uses_stops_and_the_next_call_starts_it() {
     let mut server = Server::connected(stopping_idle());
     let generation = server.generation();
@@ -233,7 +339,10 @@ fn a_server_that_nobody_uses_stops_and_the_next_call_starts_it() {
     assert_eq!(server.kind(), StateKind::Connected, "it is used all the time");
     server.signs = Signs::Unused;
     let effects = server.pass(seconds(600));
-    assert!(effects.contains(&Effect::Close(generation, Manner::Cut)));
+    assert!(
+        effects.contains(&Effect::Close(generation, Manner::Drain)),
+        "a call that came at this moment is finished"
+    );
     assert_eq!(*server.machine.state(), State::Disconnected(Rest::Idle));
     server.give(Input::Demand);
     assert_eq!(server.starts(), 1, "the old one is not gone yet");

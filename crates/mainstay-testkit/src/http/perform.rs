@@ -59,7 +59,9 @@ impl Performance {
                     self.say(&[head, vec![b'x'; fill], tail].concat());
                 }
                 Action::Repeat { line, count } => (0..count).for_each(|_| self.say(&line)),
-                Action::Wait(pause) | Action::Work(pause, _) => tokio::time::sleep(pause).await,
+                Action::Wait(pause) | Action::Work(pause, _) | Action::Block(pause) => {
+                    tokio::time::sleep(pause).await;
+                }
                 Action::StopIfCancelled(id) => {
                     if self.session.responder().is_cancelled(&id) {
                         return;

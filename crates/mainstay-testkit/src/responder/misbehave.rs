@@ -45,6 +45,7 @@ pub(super) fn commit(fault: &Fault, request: Option<&Incoming>, actions: &mut Ve
         Fault::Delay { .. }
         | Fault::Chatter { .. }
         | Fault::Work { .. }
+        | Fault::Block { .. }
         | Fault::Garbage(_)
         | Fault::Flood { .. }
         | Fault::HugeNotification(_)
@@ -90,6 +91,7 @@ fn nuisance(fault: &Fault, request: Option<&Incoming>) -> Vec<Action> {
     match fault {
         Fault::Delay { ms } => vec![Action::Wait(Duration::from_millis(*ms))],
         Fault::Chatter { ms, every_ms } => chatter(*ms, *every_ms),
+        Fault::Block { ms } => vec![Action::Block(Duration::from_millis(*ms))],
         Fault::Work { ms, of } => vec![Action::Work(Duration::from_millis(*ms), *of)],
         Fault::Garbage(garbage) => vec![rubbish(garbage)],
         Fault::Flood { of, count } => vec![Action::Repeat {

@@ -18,9 +18,15 @@ use crate::wire::{Cause, Hold};
 /// cancellation late, or not at all.
 const LINGERS: Duration = Duration::from_secs(30);
 
+/// The bit of the count of plain calls that says that the gate is closed.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
 /// The calls in flight. Those without a handler of their own are only counted: they are the fleet's.
+///
+/// They pass a gate: once it is closed nobody enters any more, and whoever entered before is waited for or cut.
 #[derive(Default)]
 pub(crate) struct Callers {
+    /// How many there are, and [`CLOSED`].
     plain: AtomicUsize,
     /// Shared by all plain calls: which of them caused a request cannot be told, nor does it matter to who answers.
     plain_hold: Arc<Hold>,
@@ -33,6 +39,7 @@ type Party = Option<Arc<dyn ClientHandler>>;
 
 #[derive(Default)]
 struct Own {
+    is_closed: bool,
     present: Vec<(Arc<dyn ClientHandler>, Arc<Hold>)>,
     /// The last two parties that left without an answer, the later one last: more than one is as good as many.
     lingering: Vec<(Party, Instant)>,
@@ -63,29 +70,44 @@ pub(crate) struct Present<'a> {
 }
 
 impl Callers {
-    pub(crate) fn enter(&self, own: Party) -> Present<'_> {
+    /// A new call; `None` once the gate is closed.
+    pub(crate) fn enter(&self, own: Party) -> Option<Present<'_>> {
         let hold = match &own {
             None => {
-                self.plain.fetch_add(1, Ordering::Relaxed);
+                if self.plain.fetch_add(1, Ordering::Relaxed) & CLOSED != 0 {
+                    self.plain.fetch_sub(1, Ordering::Release);
+                    self.left.notify_waiters();
+                    return None;
+                }
                 self.plain_hold.clone()
             }
             Some(handler) => {
                 let hold = Arc::<Hold>::default();
-                self.own().present.push((handler.clone(), hold.clone()));
+                let mut own = self.own();
+                if own.is_closed {
+                    return None;
+                }
+                own.present.push((handler.clone(), hold.clone()));
                 hold
             }
         };
-        Present {
+        Some(Present {
             callers: self,
             own,
             hold,
             settled: false,
-        }
+        })
+    }
+
+    /// Closes the gate: each call has entered by now, and is seen by [`Callers::any`], or never enters.
+    pub(crate) fn close(&self) {
+        self.own().is_closed = true;
+        self.plain.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
     /// Whether any call is in flight. Of one that has left, everything that it did before is seen.
     pub(crate) fn any(&self) -> bool {
-        self.plain.load(Ordering::Acquire) > 0 || !self.own().present.is_empty()
+        self.plain.load(Ordering::Acquire) & !CLOSED > 0 || !self.own().present.is_empty()
     }
 
     /// Comes back when no call is in flight.
@@ -121,7 +143,7 @@ impl Callers {
         let mut own = self.own();
         let now = Instant::now();
         own.lingering.retain(|(_, until)| now < *until);
-        let plain = self.plain.load(Ordering::Relaxed) > 0;
+        let plain = self.plain.load(Ordering::Relaxed) & !CLOSED > 0;
         let mut others = own.lingering.iter().map(|(party, _)| party);
         let present = own.present.first().map(|(handler, _)| handler);
         let left = own.lingering.iter().find_map(|(party, _)| party.as_ref());
@@ -219,13 +241,34 @@ mod tests {
         Arc::new(Somebody(None))
     }
 
+    fn enter(callers: &Callers, own: Party) -> Present<'_> {
+        callers.enter(own).expect("the gate is open")
+    }
+
+    #[tokio::test]
+    async fn once_the_gate_is_closed_nobody_enters_and_whoever_is_in_is_waited_for() {
+        let callers = Callers::default();
+        let (plain, own) = (enter(&callers, None), enter(&callers, Some(somebody())));
+        callers.close();
+        assert!(callers.enter(None).is_none());
+        assert!(callers.enter(Some(somebody())).is_none());
+        let mut all_left = std::pin::pin!(callers.all_left());
+        for present in [plain, own] {
+            assert!(callers.any());
+            let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(all_left.as_mut().poll(context).is_pending());
+            drop(present);
+        }
+        all_left.await;
+    }
+
     #[test]
     fn what_came_on_the_stream_of_a_call_is_that_caller_s_alone() {
         let callers = Callers::default();
         let (one, other) = (somebody(), somebody());
-        let first = callers.enter(Some(one.clone()));
-        let second = callers.enter(Some(other.clone()));
-        let plain = callers.enter(None);
+        let first = enter(&callers, Some(one.clone()));
+        let second = enter(&callers, Some(other.clone()));
+        let plain = enter(&callers, None);
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
         for (present, caller) in [(&first, &one), (&second, &other)] {
             let whose = callers.whose(&Cause::Call(present.hold()));
@@ -241,13 +284,13 @@ mod tests {
         let callers = Callers::default();
         let (one, other) = (somebody(), somebody());
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Fleets(_)));
-        drop(callers.enter(Some(one.clone())));
+        drop(enter(&callers, Some(one.clone())));
         let whose = callers.whose(&Cause::Unknown);
         assert!(matches!(whose, Whose::Left(handler) if Arc::ptr_eq(&handler, &one)));
-        let plain = callers.enter(None);
+        let plain = enter(&callers, None);
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
         plain.settled();
-        drop(callers.enter(Some(other)));
+        drop(enter(&callers, Some(other)));
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
     }
 
@@ -256,11 +299,14 @@ mod tests {
         let callers = Callers::default();
         let of = |client| -> Arc<dyn ClientHandler> { Arc::new(Somebody(Some(client))) };
         let latest = of(1);
-        let (first, second) = (callers.enter(Some(of(1))), callers.enter(Some(latest.clone())));
+        let (first, second) = (
+            enter(&callers, Some(of(1))),
+            enter(&callers, Some(latest.clone())),
+        );
         let whose = callers.whose(&Cause::Unknown);
         assert!(matches!(whose, Whose::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
         for another in [Some(of(2)), Some(somebody()), None] {
-            let third = callers.enter(another);
+            let third = enter(&callers, another);
             assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
             third.settled();
         }
@@ -270,17 +316,17 @@ mod tests {
             "it may still run"
         );
         second.settled();
-        let _other = callers.enter(Some(of(2)));
+        let _other = enter(&callers, Some(of(2)));
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
     }
 
     #[test]
     fn what_came_on_the_stream_of_a_call_that_is_over_is_nobody_s() {
         let callers = Callers::default();
-        let gone = callers.enter(Some(somebody()));
+        let gone = enter(&callers, Some(somebody()));
         let hold = gone.hold();
         gone.settled();
-        let _alone = callers.enter(Some(somebody()));
+        let _alone = enter(&callers, Some(somebody()));
         assert!(matches!(callers.whose(&Cause::Call(hold)), Whose::Gone));
         assert!(matches!(callers.whose(&Cause::Gone), Whose::Gone));
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Ones(..)));

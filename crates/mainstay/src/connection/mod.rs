@@ -24,8 +24,9 @@ use tokio::time::Instant;
 
 use crate::deadline;
 use crate::handler::ClientHandler;
+use crate::process::is_stopped;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
-use crate::transport::{HttpFailure, SendFailure};
+use crate::transport::{End, HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
 
 use call_record::CallRecord;
@@ -51,6 +52,8 @@ pub(crate) struct Connection {
     clock: Clock,
     /// When a caller was last done with the connection, in milliseconds of the clock.
     used: AtomicU64,
+    /// Until when calls fail at once, in milliseconds of the clock; zero where the server never asked for it.
+    held_until: AtomicU64,
     pub(crate) calls: CallRecord,
 }
 
@@ -99,6 +102,7 @@ impl Connection {
             listened_for: Interests::default(),
             clock,
             used: AtomicU64::new(clock.millis()),
+            held_until: AtomicU64::new(0),
             calls: CallRecord::default(),
         }
     }
@@ -112,7 +116,12 @@ impl Connection {
         params: &Params,
         asking: Asking,
     ) -> Result<RawJson, RequestError> {
-        let present = self.reception.callers.enter(asking.handler.clone());
+        let Some(present) = self.reception.callers.enter(asking.handler.clone()) else {
+            return Err(RequestError::Lost {
+                outcome: Outcome::NotSent,
+                end: End::Closed,
+            });
+        };
         let in_use = InUse(self);
         let hold = Some(present.hold());
         let answer = self.ask(method, params, Asking { hold, ..asking }).await;
@@ -211,11 +220,34 @@ impl Connection {
                 .map_or(Moment::default(), |heard| self.clock.moment(heard)),
             used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
             busy,
+            // Whether anything can come of what it works on. One that has nothing to do is judged by its answers alone.
+            stopped: busy && self.pid.is_some_and(is_stopped),
         }
+    }
+
+    /// Calls fail at once until this moment: the server asked for it.
+    pub(crate) fn hold_calls_until(&self, until: Moment) {
+        let millis = u64::try_from(until.since_origin().as_millis()).unwrap_or(u64::MAX);
+        self.held_until.fetch_max(millis, Ordering::Relaxed);
+    }
+
+    /// How long calls still fail at once, where the server asked for it.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        match self.held_until.load(Ordering::Relaxed) {
+            0 => None,
+            until => Some(Duration::from_millis(until.checked_sub(self.clock.millis())?))
+                .filter(|pause| !pause.is_zero()),
+        }
+    }
+
+    /// Lets no more calls in: whoever comes now has sent nothing, and goes to the next connection.
+    pub(crate) fn close_gate(&self) {
+        self.reception.callers.close();
     }
 
     /// Ends it: nothing that arrives from now on counts, and every pending call fails at once.
     pub(crate) fn cut(&self) {
+        self.close_gate();
         self.reception.detach();
         self.peer.close();
     }

@@ -15,6 +15,7 @@ use super::recovery::{self, Consequence};
 use super::turns::{Rank, Waiter};
 use super::{Keeper, Report, draw, listing};
 use crate::config::Target;
+use crate::connection::Connection;
 use crate::deadline;
 use crate::event::{Event, Trouble};
 use crate::process::Ladder;
@@ -25,13 +26,10 @@ impl Keeper {
         match effect {
             Effect::Open(generation) => self.open(generation),
             Effect::Close(generation, manner) => self.close(generation, manner),
-            Effect::Hasten(_) => {
-                if let Some(connection) = self.draining.take() {
-                    connection.cut();
-                }
-            }
+            Effect::Hasten(generation) => self.cut_draining(generation),
             Effect::Abandon(generation) => {
-                tracing::warn!(server = %self.slot.name, %generation, "the close outlived its deadline");
+                tracing::warn!(server = %self.slot.name, %generation, "a close was cut short");
+                self.cut_draining(generation);
                 if let Some(custody) = self.custodies.remove(&generation) {
                     self.abandoned.extend(custody.cut_short());
                 }
@@ -45,6 +43,14 @@ impl Keeper {
                         before.abort();
                     }
                 }
+            }
+            Effect::Hold(generation, until) => {
+                if let Some(connection) = self.connection_of(generation) {
+                    connection.hold_calls_until(until);
+                }
+                let pause = until.since(self.clock.now());
+                let error = self.told.as_ref().map(|trouble| trouble.message.as_str());
+                tracing::warn!(server = %self.slot.name, %generation, ?pause, error, "calls pause, as the server asks");
             }
             Effect::Probe(generation) => self.probe(generation),
             Effect::MarkStale => self.last_good.mark_stale(&self.slot),
@@ -93,6 +99,14 @@ impl Keeper {
         Some(self.slot.shared.turns.enter(rank))
     }
 
+    /// Fails the calls that still run on a connection that drains.
+    fn cut_draining(&mut self, generation: Generation) {
+        let is_it = |draining: &mut Arc<Connection>| draining.generation == generation;
+        for connection in self.draining.extract_if(.., is_it) {
+            connection.cut();
+        }
+    }
+
     /// Detach, then close: callers lose the connection before its teardown begins.
     fn close(&mut self, generation: Generation, manner: Manner) {
         self.slot.current.store(None);
@@ -102,7 +116,10 @@ impl Keeper {
         {
             match manner {
                 Manner::Cut => connection.cut(),
-                Manner::Drain => self.draining = Some(connection),
+                Manner::Drain => {
+                    connection.close_gate();
+                    self.draining.push(connection);
+                }
             }
         }
         if let Some(custody) = self.custodies.get_mut(&generation) {
@@ -126,7 +143,7 @@ impl Keeper {
                     Consequence::Counts(recovery @ Recovery::Login) => {
                         let trouble = Trouble::new(&slot, Some(generation), error.to_string())
                             .asking_for(recovery::challenge(&error));
-                        Report::CallFailed(generation, recovery, Some(Arc::new(trouble)))
+                        Report::CallFailed(generation, recovery, Arc::new(trouble))
                     }
                     Consequence::Nothing
                     | Consequence::Seen
@@ -140,7 +157,7 @@ impl Keeper {
         });
     }
 
-    fn connection_of(&self, generation: Generation) -> Option<Arc<crate::connection::Connection>> {
+    fn connection_of(&self, generation: Generation) -> Option<Arc<Connection>> {
         self.connection
             .clone()
             .filter(|connection| connection.generation == generation)
@@ -238,7 +255,13 @@ impl Keeper {
             Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
             Cause::Lost => "the connection ended".to_owned(),
             Cause::LoginRequired => "the server asks for a login".to_owned(),
-            Cause::CallsFailed => format!("{} calls in a row were not answered", policy.call_failures),
+            Cause::CallsFailed => {
+                let failed = format!("{} calls in a row failed", policy.call_failures);
+                match self.told.take() {
+                    Some(last) => format!("{failed}; the last one: {}", last.message),
+                    None => failed,
+                }
+            }
             Cause::ProbesMissed => match &policy.probe {
                 Some(probe) => format!("{} probes in a row were not answered", probe.misses),
                 None => "probes were not answered".to_owned(),
@@ -283,6 +306,9 @@ impl Keeper {
                 .next_attempt()
                 .filter(|_| self.machine.absent().is_none())
                 .map(|at| self.clock.instant(at)),
+            calls_held_until: live
+                .and_then(|connection| connection.held_for())
+                .map(|pause| SystemTime::now() + pause),
             start: self.start_progress().cloned(),
             last_error: self.trouble.clone(),
             pid: live.and_then(|connection| connection.pid),
@@ -349,8 +375,13 @@ impl Keeper {
             State::Connecting(Attempt::Pausing(at, _))
             | State::Reconnecting(Attempt::Pausing(at, _))
             | State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
-            State::Connecting(_)
-            | State::Reconnecting(_)
+            // The pause that a server asked for; a short one is no wait to speak of.
+            State::Connecting(Attempt::Listing(opened)) | State::Reconnecting(Attempt::Listing(opened)) => {
+                let soon = self.clock.now() + self.machine.policy().relist_pause;
+                opened.next_listing().filter(|at| *at > soon)
+            }
+            State::Connecting(Attempt::Queued(..) | Attempt::Opening(..))
+            | State::Reconnecting(Attempt::Queued(..) | Attempt::Opening(..))
             | State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
             | State::Disabled
             | State::Connected(_)

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mainstay_lifecycle::{Generation, Input, Listing};
+use mainstay_lifecycle::{Generation, Input, Listing, Recovery};
 
 use super::dial::Lesson;
 use super::{Keeper, Report, listing, recovery};
@@ -73,10 +73,17 @@ impl Keeper {
             }
             Report::CallAnswered(generation) => Input::CallAnswered(generation),
             Report::CallFailed(generation, recovery, trouble) => {
-                if current == Some(generation)
-                    && let Some(trouble) = trouble
-                {
-                    self.hear_trouble(trouble);
+                if current == Some(generation) {
+                    match recovery {
+                        // It ends the connection, or pauses its calls: whoever asks is told so.
+                        Recovery::Login | Recovery::RetryAfter(_) => self.hear_trouble(trouble),
+                        // It may be the last of too many.
+                        Recovery::Retry
+                        | Recovery::RetryOtherwise
+                        | Recovery::RetryOnReturn
+                        | Recovery::RetryLack
+                        | Recovery::GiveUp => self.told = Some(trouble),
+                    }
                 }
                 Input::CallFailed(generation, recovery)
             }
@@ -84,8 +91,7 @@ impl Keeper {
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
             Report::Closed(generation, stopped) => {
                 self.custodies.remove(&generation);
-                self.draining
-                    .take_if(|draining| draining.generation == generation);
+                self.draining.retain(|draining| draining.generation != generation);
                 self.last_stop = stopped.or(self.last_stop.take());
                 Input::Closed(generation)
             }

@@ -79,8 +79,8 @@ pub(crate) enum Report {
     ListChanged(Generation),
     Lost(Generation, Arc<Trouble>),
     CallAnswered(Generation),
-    /// A call failed; what would mend it, and what went wrong where that ends the connection.
-    CallFailed(Generation, Recovery, Option<Arc<Trouble>>),
+    /// A call failed; what would mend it, and what went wrong.
+    CallFailed(Generation, Recovery, Arc<Trouble>),
     /// Something broke that may have broken with the server.
     Doubted(Generation),
     ProbeAnswered(Generation),

@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
 pub(crate) use recovery::Consequence;
 
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Target};
 use crate::connection::{Clock, Connection};
 use crate::event::Trouble;
 use crate::process::Stopped;
@@ -74,8 +74,9 @@ pub(crate) struct Keeper {
     abandoned: Vec<JoinHandle<()>>,
     /// The connection of the current generation, once it is open.
     connection: Option<Arc<Connection>>,
-    /// The connection that was replaced and still finishes its calls.
-    draining: Option<Arc<Connection>>,
+    /// The connections that were taken out of service and still finish their calls: at most one beside the next, and one that
+    /// the next waits for.
+    draining: Vec<Arc<Connection>>,
     /// The listing that runs, or ran last.
     listing: Option<AbortHandle>,
     listings: Listings,
@@ -131,7 +132,7 @@ impl Keeper {
             custodies: BTreeMap::new(),
             abandoned: Vec::new(),
             connection: None,
-            draining: None,
+            draining: Vec::new(),
             listing: None,
             listings: Listings::default(),
             last_good,
@@ -346,6 +347,10 @@ impl Keeper {
         let before = self.slot.settings.load_full();
         let settings = Settings::new(config);
         let replaced = before.identity() != settings.identity();
+        // Two processes may be in each other's way, and of a custom transport nothing is known.
+        let beside = [before.target(), settings.target()]
+            .into_iter()
+            .all(|target| matches!(target, Target::Http(_)));
         let policy = Box::new(settings.policy().clone());
         let (was_enabled, is_enabled) = (before.enabled(), settings.enabled());
         if was_enabled && !is_enabled {
@@ -357,7 +362,7 @@ impl Keeper {
         if replaced {
             self.last_good.forget(&self.slot);
             self.dialect = None;
-            self.take(Input::Replace);
+            self.take(Input::Replace { beside });
         } else {
             // It may hold another credential.
             self.take(Input::Login);
@@ -384,10 +389,7 @@ impl Keeper {
         self.panics = self.panics.saturating_add(1);
         tracing::error!(server = %self.slot.name, panics = self.panics, "the keeper failed and begins again");
         self.slot.current.store(None);
-        for connection in [self.connection.take(), self.draining.take()]
-            .into_iter()
-            .flatten()
-        {
+        for connection in self.connection.take().into_iter().chain(self.draining.drain(..)) {
             connection.cut();
         }
         self.cut_custodies_short();
@@ -427,7 +429,7 @@ fn what_failed(input: &Input) -> Option<Cause> {
         Input::Enable { .. }
         | Input::Disable
         | Input::Restart
-        | Input::Replace
+        | Input::Replace { .. }
         | Input::Adjust(_)
         | Input::Demand
         | Input::Login

@@ -131,9 +131,13 @@ fn of_http(failure: &HttpFailure) -> Consequence {
     match failure {
         HttpFailure::AuthRequired { status: 401, .. } => Consequence::Counts(Recovery::Login),
         HttpFailure::AuthRequired { .. } | HttpFailure::BodyTooLarge { .. } => Consequence::Nothing,
-        HttpFailure::Throttled { retry_after, .. } => {
-            Consequence::Counts(retry_after.map_or(Recovery::Retry, Recovery::RetryAfter))
-        }
+        HttpFailure::Throttled {
+            retry_after: Some(pause),
+            ..
+        } => Consequence::Counts(Recovery::RetryAfter(*pause)),
+        // It answers, and says neither that something is wrong with it nor when to come again.
+        HttpFailure::Throttled { status: 429, .. } => Consequence::Nothing,
+        HttpFailure::Throttled { .. } => Consequence::Counts(Recovery::Retry),
         HttpFailure::Status {
             status: 400..=499, ..
         } => Consequence::Nothing,

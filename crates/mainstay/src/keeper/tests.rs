@@ -13,11 +13,11 @@ use super::listing::ListError;
 use super::{Command, Report};
 use crate::catalog::{About, Kind, Listing, ServerCatalog};
 use crate::config::ServerConfig;
-use crate::connection::Connection;
+use crate::connection::{Asking, Connection};
 use crate::event::{Events, Heard, Trouble};
 use crate::fleet::Fleet;
 use crate::server::{CallError, CallOptions, Server, Status};
-use crate::wire::RequestError;
+use crate::wire::{Outcome, RequestError};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -149,6 +149,38 @@ async fn a_restart_after_a_panic_waits_for_no_pause_but_for_the_old_process() {
 }
 
 #[tokio::test]
+async fn a_call_that_comes_to_a_connection_that_drains_is_not_sent_there() {
+    let process = FaultyServer::new();
+    let (fleet, server) = keep(&process);
+    let old = connected(&server).await;
+    let caller = server.clone();
+    let running = tokio::spawn(async move {
+        let options = CallOptions::default();
+        caller
+            .call("slow_then_answer", &json!({ "ms": 3_000 }), options)
+            .await
+    });
+    while !old.vitals().busy {
+        tokio::task::yield_now().await;
+    }
+    let replaced = ServerConfig::stdio("kept", process.command())
+        .args(process.args())
+        .env("FLAVOUR", "new");
+    fleet.apply([replaced.build().expect("a valid server")]).await;
+
+    // It leased the connection just before, and comes just after.
+    let late = old
+        .request("tools/call", &crate::wire::Params::new(None), Asking::default())
+        .await
+        .expect_err("the gate is closed");
+    assert_eq!(late.outcome(), Outcome::NotSent);
+    assert!(!running.is_finished(), "whoever came before may finish");
+    let reply = running.await.expect("no panic").expect("answered");
+    assert_eq!(reply.generation, old.generation);
+    connected(&server).await;
+}
+
+#[tokio::test]
 async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     let (_fleet, server) = keep(&FaultyServer::new());
     let old = connected(&server).await;
@@ -172,8 +204,8 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
         Report::ListChanged(gone),
         Report::Lost(gone, trouble()),
         Report::CallAnswered(gone),
-        Report::CallFailed(gone, Recovery::Retry, None),
-        Report::CallFailed(gone, Recovery::Login, Some(trouble())),
+        Report::CallFailed(gone, Recovery::Retry, trouble()),
+        Report::CallFailed(gone, Recovery::Login, trouble()),
         Report::Doubted(gone),
         Report::ProbeAnswered(gone),
         Report::Closed(gone, None),

@@ -25,6 +25,7 @@ mod sightings;
 mod spawn;
 mod stderr;
 mod stop;
+mod stopped;
 mod tree;
 
 #[cfg(test)]
@@ -41,3 +42,4 @@ pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
 pub(crate) use stderr::StderrRing;
 pub use stderr::{Followed, StderrFollower, StderrLine};
 pub(crate) use stop::{Rung, Stopped};
+pub(crate) use stopped::is_stopped;

@@ -144,23 +144,30 @@ impl Slot {
             Consequence::Nothing if error.outcome() == Outcome::Answered => self.answered(connection),
             Consequence::Nothing | Consequence::Seen => {}
             Consequence::Counts(recovery) => {
-                let trouble = recovery::challenge(error).map(|challenge| {
-                    let trouble = Trouble::new(self, Some(generation), error.to_string());
-                    Arc::new(trouble.asking_for(Some(challenge)))
-                });
+                let trouble = self.trouble_with(generation, error);
                 connection.calls.failed(|| {
                     self.inbox
                         .report(Report::CallFailed(generation, recovery, trouble));
                 });
             }
             Consequence::Doubt => {
+                let trouble = self.trouble_with(generation, error);
                 connection.calls.failed(|| {
                     self.inbox
-                        .report(Report::CallFailed(generation, Recovery::Retry, None));
+                        .report(Report::CallFailed(generation, Recovery::Retry, trouble));
                 });
                 self.inbox.report(Report::Doubted(generation));
             }
         }
+    }
+
+    fn trouble_with(&self, generation: Generation, error: &RequestError) -> Arc<Trouble> {
+        let trouble = Trouble::new(self, Some(generation), error.to_string());
+        Arc::new(
+            trouble
+                .asking_for(recovery::challenge(error))
+                .over_http(self, recovery::http(error)),
+        )
     }
 
     /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status. A

@@ -12,6 +12,7 @@ use super::slot::Slot;
 use super::{Reason, Status};
 use crate::connection::Connection;
 use crate::keeper::Command;
+use crate::wire::Outcome;
 
 impl Slot {
     /// A connection younger than `after`. Touches no lock and no keeper while the server is connected. `deadline` is the end
@@ -25,7 +26,7 @@ impl Slot {
         deadline: Instant,
     ) -> Result<Arc<Connection>, CallError> {
         if let Some(connection) = self.usable(after) {
-            return Ok(connection);
+            return self.unless_held(connection);
         }
         if self.inbox.is_closed() {
             return Err(self.gone());
@@ -59,7 +60,7 @@ impl Slot {
         loop {
             let seen = status.borrow_and_update().clone();
             if let Some(connection) = self.usable(after) {
-                return Ok(connection);
+                return self.unless_held(connection);
             }
             wait.is_worth_it(&seen)?;
             if !seen.may_come_by(deadline) {
@@ -88,6 +89,19 @@ impl Slot {
         let connection = self.current.load();
         let connection = connection.as_ref()?;
         (Some(connection.generation) > after).then(|| connection.clone())
+    }
+
+    /// The connection, unless its server asked to be left alone for now.
+    fn unless_held(&self, connection: Arc<Connection>) -> Result<Arc<Connection>, CallError> {
+        match connection.held_for() {
+            None => Ok(connection),
+            Some(pause) => Err(CallError::Throttled {
+                server: self.name.clone(),
+                generation: connection.generation,
+                retry_after: Some(pause),
+                outcome: Outcome::NotSent,
+            }),
+        }
     }
 
     fn gone(&self) -> CallError {

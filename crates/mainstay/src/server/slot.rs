@@ -61,6 +61,7 @@ impl Slot {
             budget: config.policy().budget.get(),
             next_retry: None,
             no_attempt_before: None,
+            calls_held_until: None,
             start: None,
             last_error: None,
             pid: None,

@@ -37,6 +37,8 @@ pub struct Status {
     /// The moment before which no attempt starts, where that is certain. It is not where a port is watched for a server's
     /// return.
     pub(crate) no_attempt_before: Option<Instant>,
+    /// Until when calls fail at once, where the server asked to be left alone. A moment that is over holds nothing up.
+    pub calls_held_until: Option<SystemTime>,
     /// What the server does while a connection is being opened: it waits for its turn, installs, starts.
     pub start: Option<StartProgress>,
     /// What went wrong last. It stays after a recovery, for whoever asks later.

@@ -17,7 +17,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sending, Transport};
+use super::hand_over::hand_over;
+use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sending, Transport, Turn};
+use crate::large;
 use split::{Piece, Splitter};
 
 /// Frames in order that may wait for the writer: enough to fill a write, few enough that callers feel a far side that
@@ -220,31 +222,39 @@ async fn read<R: AsyncRead + Unpin>(
 ) {
     let shared = &tether.0;
     let mut splitter = Splitter::new(limits.message);
+    let mut turn = Turn::new();
     let end = loop {
         match reader.read_buf(splitter.buffer()).await {
             Ok(0) => {
-                if let Some(rest) = splitter.rest().filter(|rest| is_whole(rest)) {
-                    inbound.message(rest);
+                if let Some(rest) = splitter.rest() {
+                    let last = rest.clone();
+                    if large::process(rest.len(), move || is_whole(&last)).await {
+                        hand_over(&inbound, None, rest, &mut turn).await;
+                    }
                 }
                 break End::EndOfStream;
             }
-            Ok(_) => {}
+            Ok(bytes) => turn.count_bytes(bytes),
             Err(error) => break error.into(),
         }
         while let Some(piece) = splitter.next() {
             match piece {
-                Piece::Line(line) => inbound.message(line),
-                Piece::Skipped(skipped) => inbound.oversized(Oversized {
-                    head: skipped.head(),
-                    tail: skipped.tail(),
-                    length: skipped.length(),
-                    limit: limits.message,
-                }),
+                Piece::Line(line) => hand_over(&inbound, None, line, &mut turn).await,
+                Piece::Skipped(skipped) => {
+                    inbound.oversized(Oversized {
+                        head: skipped.head(),
+                        tail: skipped.tail(),
+                        length: skipped.length(),
+                        limit: limits.message,
+                    });
+                    turn.count_message();
+                }
             }
             if shared.has_ended() {
                 return;
             }
         }
+        turn.yield_if_over().await;
         if splitter.line_never_ends() {
             break End::Oversized;
         }

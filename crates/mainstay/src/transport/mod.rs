@@ -10,6 +10,7 @@
 mod connector;
 mod end;
 mod frame;
+mod hand_over;
 pub mod http;
 mod lines;
 mod room;
@@ -30,6 +31,8 @@ pub use http::{Http, HttpConnector, HttpFailure, HttpOptions};
 pub use lines::{Limits, Lines};
 pub use sse::{Sse, SseConnector};
 
+pub use crate::turn::Turn;
+
 /// A way to carry messages, ready to be started.
 pub trait Transport: Send + 'static {
     /// The sending side. What is sent before the start is queued.
@@ -39,7 +42,8 @@ pub trait Transport: Send + 'static {
     fn start(self: Box<Self>, inbound: Arc<dyn Inbound>);
 }
 
-/// What a transport tells its owner. Every method returns at once.
+/// What a transport tells its owner. Every method returns at once, but for the time that it takes to read a message: one
+/// that is large is handed over on a thread that may block. A transport yields when its [`Turn`] is over.
 pub trait Inbound: Send + Sync + 'static {
     /// A message came.
     fn message(&self, message: Bytes);

@@ -152,6 +152,19 @@ fn garbage(message: &[u8]) -> BadAnswer {
     }
 }
 
+/// The messages of a batch, in their order; `None` for anything that is not a batch of messages.
+pub(crate) fn messages_of_batch(message: &Bytes) -> Option<Vec<Bytes>> {
+    if message.trim_ascii_start().first() != Some(&b'[') {
+        return None;
+    }
+    read_batch(message).filter(|batch| holds_messages(batch))
+}
+
+/// Whether this is more than a list that a server prints.
+pub(super) fn holds_messages(batch: &[Bytes]) -> bool {
+    batch.iter().any(|message| message.starts_with(b"{"))
+}
+
 fn read_batch(message: &Bytes) -> Option<Vec<Bytes>> {
     let mut reader = serde_json::Deserializer::from_slice(message);
     let batch = reader.deserialize_seq(Elements(message)).ok()?;

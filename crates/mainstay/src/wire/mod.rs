@@ -31,7 +31,7 @@ mod vitals;
 pub(crate) mod write;
 
 pub use envelope::Message;
-pub(crate) use envelope::our_number;
+pub(crate) use envelope::{messages_of_batch, our_number};
 pub(crate) use failure::RequestError;
 pub use failure::{BadAnswer, TimeoutKind};
 pub(crate) use hold::Hold;

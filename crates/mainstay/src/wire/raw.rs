@@ -59,7 +59,7 @@ impl RawJson {
         };
         let has_escape =
             || memchr::memchr(b'\\', &self.0).is_some_and(|at| memmem::find(&self.0[at..], escape).is_some());
-        memmem::find(&self.0, name.as_bytes()).is_some() || has_escape()
+        holds(&self.0, name.as_bytes()) || has_escape()
     }
 
     /// Reads the value into a type.
@@ -133,6 +133,18 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
+/// Texts up to this length are searched without the tables that a faster search makes first.
+const SHORT_TEXT: usize = 512;
+
+fn holds(text: &[u8], word: &[u8]) -> bool {
+    match word.first() {
+        Some(&first) if text.len() <= SHORT_TEXT => {
+            memchr::memchr_iter(first, text).any(|at| text[at..].starts_with(word))
+        }
+        Some(_) | None => memmem::find(text, word).is_some(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +173,11 @@ mod tests {
         assert!(holds(r#"{"a":{"_meta":{}}}"#));
         assert!(holds(r#"{"\u005fmeta":{}}"#));
         assert!(!holds(r#"{"meta":"x\n\"\\"}"#));
+        // Long texts are searched in another way.
+        let long = "_met ".repeat(SHORT_TEXT);
+        assert!(holds(&format!(r#"{{"a":"{long}","_meta":{{}}}}"#)));
+        assert!(!holds(&format!(r#"{{"a":"{long}"}}"#)));
+        assert!(!holds(r#"{"__met":"_met"}"#));
         let with_slash = RawJson::from_text(r#"{"a\/b":1}"#).unwrap();
         assert!(with_slash.may_hold("a/b"));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::envelope::{Message, our_number};
+use super::envelope::{Message, holds_messages, our_number};
 use super::failure::{BadAnswer, RequestError};
 use super::object::Object;
 use super::outcome::Outcome;
@@ -17,6 +17,7 @@ use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
 use super::salvage::{Wreck, examine, glued};
+use crate::large::INLINE_LIMIT;
 use crate::transport::{End, Inbound, Oversized, SendFailure};
 
 /// Unreadable lines in a row that end the connection. A server that logs to its output stays far below; a program that
@@ -81,12 +82,13 @@ impl Receiver {
     fn sort(&self, bytes: &Bytes, request: Option<u64>) {
         let cause = || request.map_or(Cause::Unknown, |id| self.shared.pending.cause(id));
         let message = match Message::read(bytes) {
-            // A list that a server prints.
-            Message::Batch(messages) if !messages.iter().any(|message| message.starts_with(b"{")) => {
-                Message::Garbage(BadAnswer::Malformed)
-            }
+            Message::Batch(messages) if !holds_messages(&messages) => Message::Garbage(BadAnswer::Malformed),
             message => message,
         };
+        // A large message takes a while to read, on another thread than the one that may have ended the connection meanwhile.
+        if bytes.len() > INLINE_LIMIT && self.shared.pending.has_ended() {
+            return;
+        }
         if !matches!(message, Message::Garbage(_)) {
             self.garbage_in_a_row.store(0, Relaxed);
             self.shared.counters.heard_now();

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use mainstay::transport::http::{BearerToken, Challenge};
+use mainstay::transport::http::{Authorizing, BearerToken, Challenge, Credentials};
 use mainstay::{CallError, CallOptions, Cause, Fleet, Outcome, Reason, Server, StateKind, Status, Trouble};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
 use mainstay_testkit::{Occurrence, Script, Speaks};
+use reqwest::header::HeaderValue;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::support::{
     ERAS, SOON, connected, echo, generation_of, keep, next_event, probing, seen, sent, serve, web_at,
@@ -143,6 +145,39 @@ async fn another_configuration_brings_a_server_back_that_refused_the_old_one() {
             assert!(echo(&server).await.is_ok());
             fleet.close(SOON).await;
         }
+    }
+}
+
+/// A credential that is refused, and that is given out only when the test says so.
+#[derive(Default)]
+struct Refused {
+    asked: Notify,
+    given: Notify,
+}
+
+impl Credentials for Refused {
+    fn authorization(&self) -> Authorizing<'_> {
+        Box::pin(async {
+            self.asked.notify_one();
+            self.given.notified().await;
+            self.given.notify_one();
+            Ok(Some(HeaderValue::from_static("Bearer expired")))
+        })
+    }
+}
+
+#[tokio::test]
+async fn another_credential_that_comes_while_a_dial_is_under_way_is_used_when_the_dial_is_refused() {
+    for speaks in ERAS {
+        let far = serve(Script::new().speaks(speaks), HttpScript::new().bearer("good")).await;
+        let refused = Arc::new(Refused::default());
+        let (fleet, server) = keep(web_at(&far).credentials(refused.clone()));
+        refused.asked.notified().await;
+        let good = web_at(&far).credentials(Arc::new(BearerToken::new("good")));
+        fleet.apply([good.build().unwrap()]).await;
+        refused.given.notify_one();
+        connected(&server).await;
+        assert_eq!(server.status().starts, 2);
     }
 }
 

@@ -13,6 +13,7 @@ mod hostile;
 mod login;
 mod losing;
 mod probing;
+mod replacing;
 mod returning;
 mod sessions;
 mod sse;

@@ -7,8 +7,11 @@ use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 
 use crate::support::{
-    ERAS, beyond, connected, echo, generation_of, keep, next_event, reaches, sent, serve, web_at,
+    ERAS, SOON, beyond, connected, echo, generation_of, keep, next_event, reaches, sent, serve, web_at,
 };
+
+/// The longest pause that is granted, whatever a server asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The first request of a dial that the server answers as it would answer any.
 fn first_of(speaks: Speaks) -> &'static str {
@@ -26,7 +29,7 @@ async fn a_server_that_throttles_a_dial_is_left_alone_for_as_long_as_it_asks() {
         let far = serve(Script::new().speaks(speaks), http).await;
         let began = Instant::now();
         let (_fleet, server) = keep(web_at(&far));
-        let waiting = server.wait_until(crate::support::SOON, |status| status.next_retry.is_some());
+        let waiting = server.wait_until(SOON, |status| status.next_retry.is_some());
         let waiting = waiting.await.expect("it waits");
         assert_eq!(waiting.attempt, 1, "it counts once");
         let pause = waiting.next_retry.unwrap().duration_since(SystemTime::now());
@@ -44,7 +47,16 @@ async fn a_long_pause_is_shown_and_a_person_can_cut_it_short() {
     let (_fleet, server) = keep(web_at(&far));
     let waiting = reaches(&server, StateKind::Reconnecting).await;
     let pause = waiting.next_retry.unwrap().duration_since(SystemTime::now());
-    assert!(pause.unwrap() > Duration::from_secs(2900));
+    let pause = pause.unwrap();
+    assert!(
+        (Duration::from_secs(200)..=LONGEST_PAUSE).contains(&pause),
+        "{pause:?}: it asks for more than is granted"
+    );
+    let error = waiting.last_error.expect("it says why").message.clone();
+    assert!(error.contains("503"), "{error}");
+    let error = echo(&server).await.expect_err("it is known to come too late");
+    assert!(matches!(error, CallError::NotConnected(_)), "{error:?}");
+    assert!(error.retry_after().is_some_and(|pause| pause <= LONGEST_PAUSE));
     assert_eq!(sent(&far, "server/discover"), 1);
 
     far.edit_http(|http| http.rules.clear());
@@ -70,23 +82,82 @@ async fn a_call_that_the_server_throttles_is_refused_once_and_costs_no_connectio
 }
 
 #[tokio::test]
-async fn three_throttled_calls_in_a_row_condemn_a_connection_and_the_next_waits_as_asked() {
-    let http = HttpScript::new().on("tools/call", HttpFault::retry_after(429, "3000"));
-    let far = serve(Script::new(), http).await;
-    let (fleet, server) = keep(web_at(&far));
-    connected(&server).await;
-    let mut events = fleet.events();
-    for _ in 0..3 {
-        assert!(matches!(echo(&server).await, Err(CallError::Throttled { .. })));
+async fn calls_to_a_server_that_throttles_fail_at_once_until_its_time_is_over_and_its_connection_stays() {
+    for speaks in ERAS {
+        let http = HttpScript::new().on("tools/call", HttpFault::retry_after(429, "3000"));
+        let far = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&far));
+        let generation = connected(&server).await;
+        let first = echo(&server).await.expect_err("refused");
+        assert_eq!(first.outcome(), Outcome::Refused);
+        let held = server.wait_until(SOON, |status| status.calls_held_until.is_some());
+        let held = held.await.expect("the pause is shown");
+        let error = held.last_error.expect("it says why").message.clone();
+        assert!(error.contains("429"), "{error}");
+        for _ in 0..5 {
+            let error = echo(&server)
+                .await
+                .expect_err("the server wants to be left alone");
+            assert!(matches!(error, CallError::Throttled { .. }), "{error:?}");
+            assert_eq!(error.outcome(), Outcome::NotSent);
+            let pause = error.retry_after().expect("it says until when");
+            assert!(
+                (Duration::from_secs(200)..=LONGEST_PAUSE).contains(&pause),
+                "{pause:?}"
+            );
+        }
+        assert_eq!(sent(&far, "tools/call"), 1);
+        assert_eq!(connected(&server).await, generation);
     }
-    let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
-    assert_eq!(
-        (lost.to, lost.cause),
-        (StateKind::Reconnecting, Cause::CallsFailed)
-    );
-    let pause = lost.next_retry.unwrap().duration_since(SystemTime::now());
-    assert!(pause.unwrap() > Duration::from_secs(2900));
-    assert_eq!(sent(&far, "tools/call"), 3);
+}
+
+#[tokio::test]
+async fn calls_go_on_when_the_time_that_the_server_asked_for_is_over() {
+    let once = HttpRule::on("tools/call", HttpFault::retry_after(429, "1")).occurrence(Occurrence::Nth(1));
+    let far = serve(Script::new(), HttpScript::new().rule(once)).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let generation = connected(&server).await;
+    let began = Instant::now();
+    echo(&server).await.expect_err("refused");
+    let held = server.wait_until(SOON, |status| status.calls_held_until.is_some());
+    held.await.expect("the pause is shown");
+    let reply = loop {
+        match echo(&server).await {
+            Ok(reply) => break reply,
+            Err(error) => tokio::time::sleep(error.retry_after().expect("it says until when")).await,
+        }
+    };
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert_eq!((reply.generation.0, sent(&far, "tools/call")), (generation, 2));
+}
+
+#[tokio::test]
+async fn calls_that_are_throttled_without_a_time_cost_no_connection() {
+    let http = HttpScript::new().on("tools/call", HttpFault::status(429));
+    let far = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let generation = connected(&server).await;
+    for sent_so_far in 1..=5 {
+        assert!(matches!(echo(&server).await, Err(CallError::Throttled { .. })));
+        assert_eq!(sent(&far, "tools/call"), sent_so_far);
+    }
+    far.edit_http(|http| http.rules.clear());
+    assert_eq!(echo(&server).await.unwrap().generation.0, generation);
+}
+
+#[tokio::test]
+async fn a_first_listing_that_the_server_puts_off_is_not_waited_for() {
+    let http = HttpScript::new().on("tools/list", HttpFault::retry_after(429, "3000"));
+    let far = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let waiting = server.wait_until(SOON, |status| status.next_retry.is_some());
+    let waiting = waiting.await.expect("it waits");
+    assert_eq!(waiting.state, StateKind::Connecting);
+    let began = Instant::now();
+    let error = echo(&server).await.expect_err("it is known to come too late");
+    assert!(matches!(error, CallError::NotConnected(_)), "{error:?}");
+    assert!(error.to_string().contains("429"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -116,6 +187,11 @@ async fn an_error_of_the_server_is_one_calls_failure_and_three_in_a_row_are_the_
         }
         let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
         assert_eq!(lost.cause, Cause::CallsFailed);
+        let error = lost.error.expect("it says why").message.clone();
+        assert!(
+            error.contains("3 calls in a row failed") && error.contains("502"),
+            "{error}"
+        );
         assert_eq!(sent(&far, "tools/call"), 6, "none is made twice");
         beyond(&server, first).await;
     }

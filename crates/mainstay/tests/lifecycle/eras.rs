@@ -5,7 +5,10 @@ use std::time::Duration;
 use mainstay::{CallOptions, Era, Fleet, Policy, ServerConfig, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
-use mainstay_testkit::{BadAnswer, Fault, FaultyServer, Garbage, Ledger, Occurrence, Script, Speaks, Step};
+use mainstay_testkit::{
+    BadAnswer, Fault, FaultyServer, Garbage, LEGACY_VERSIONS, Ledger, MODERN_VERSION, Occurrence, Script,
+    Speaks, Step,
+};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::Instant;
@@ -17,6 +20,45 @@ use crate::support::{
 fn era(server: &mainstay::Server) -> Option<(Era, String)> {
     let protocol = server.status().protocol;
     protocol.map(|(era, version)| (era, version.to_string()))
+}
+
+#[tokio::test]
+async fn servers_of_every_version_are_spoken_to_over_stdio_before_and_after_a_kill() {
+    let legacy = LEGACY_VERSIONS.map(|version| (Script::new().version(version), (Era::Legacy, version)));
+    let modern = [Speaks::Modern, Speaks::Both]
+        .map(|speaks| (Script::new().speaks(speaks), (Era::Modern, MODERN_VERSION)));
+    for (script, (spoken, version)) in legacy.into_iter().chain(modern) {
+        let ledger = Ledger::temporary();
+        let program = FaultyServer::from(script).ledger(&ledger);
+        let (fleet, server) = keep(stdio("process", &program));
+        for generation in ["first", "second"] {
+            let pid = connected_pid(&server).await;
+            assert_eq!(
+                era(&server),
+                Some((spoken, version.to_owned())),
+                "{version}, {generation} connection"
+            );
+            let reply = echo(&server, CallOptions::default()).await;
+            assert!(reply.is_ok(), "{version}, {generation} connection: {reply:?}");
+            assert!(
+                fleet
+                    .catalog()
+                    .tools()
+                    .iter()
+                    .any(|tool| tool.name() == "process__echo")
+            );
+            if generation == "first" {
+                signal(pid, Signal::KILL);
+                let again = server.wait_until(SOON, |status| status.starts == 2).await;
+                again.expect("started again");
+            }
+        }
+        let initialized = match spoken {
+            Era::Legacy => ledger.count("initialize 2025-11-25"),
+            Era::Modern => ledger.count("initialize"),
+        };
+        assert_eq!(initialized > 0, spoken == Era::Legacy, "{version}");
+    }
 }
 
 #[tokio::test]

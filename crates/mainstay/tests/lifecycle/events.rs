@@ -136,7 +136,10 @@ async fn calls_that_condemn_a_connection_are_named_as_the_reason() {
     let lost = next_event(&mut events, |event| event.to == StateKind::Reconnecting).await;
     assert_eq!(lost.cause, Cause::CallsFailed);
     let error = lost.error.expect("it says why");
-    assert_eq!(error.message, "3 calls in a row were not answered");
+    assert_eq!(
+        error.message,
+        "3 calls in a row failed; the last one: no answer in time (total)"
+    );
     assert_eq!(error.generation.map(|of| of.0), Some(generation));
 }
 

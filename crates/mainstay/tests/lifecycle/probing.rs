@@ -3,15 +3,16 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use mainstay::{CallOptions, Cause, Policy, StateKind};
+use mainstay::config::Replay;
+use mainstay::{CallError, CallOptions, Cause, Policy, StateKind};
 use mainstay_lifecycle::Probe;
 use mainstay_testkit::procfs::is_alive;
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Speaks, Step};
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Rule, Script, Speaks, Step};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::support::{InMemory, connected, connected_pid, keep, next_event, signal, stdio};
+use crate::support::{InMemory, connected, connected_pid, echo, keep, next_event, signal, stdio};
 
 fn probing(after_silence: Duration, timeout: Duration, misses: u32) -> Policy {
     Policy {
@@ -46,6 +47,67 @@ async fn a_stopped_process_is_replaced_after_the_set_number_of_missed_probes() {
     assert!(!is_alive(frozen));
     assert_ne!(connected_pid(&server).await, frozen);
     assert_eq!(ledger.pids().len(), 2);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_that_is_stopped_during_a_call_is_replaced_and_the_call_fails() {
+    let ledger = Ledger::temporary();
+    let stops = Rule::new(Step::Call, Fault::Signal(mainstay_testkit::Signal::Stop)).first_starts(1);
+    let policy = probing(Duration::from_millis(300), Duration::from_millis(500), 2);
+    let (fleet, server) =
+        keep(stdio("frozen", &FaultyServer::new().rule(stops).ledger(&ledger)).policy(policy));
+    let frozen = connected_pid(&server).await;
+    let mut events = fleet.events();
+
+    let error = echo(&server, CallOptions::default().replay(Replay::Never)).await;
+    let error = error.expect_err("nobody answers it");
+    assert!(matches!(error, CallError::Lost { .. }), "{error:?}");
+    let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
+    assert_eq!(
+        (lost.to, lost.cause),
+        (StateKind::Reconnecting, Cause::ProbesMissed)
+    );
+    next_event(&mut events, |event| event.to == StateKind::Connected).await;
+    assert!(!is_alive(frozen));
+    assert_eq!(ledger.pids().len(), 2);
+    echo(&server, CallOptions::default())
+        .await
+        .expect("answered by the next one");
+}
+
+#[tokio::test]
+async fn a_process_that_is_stopped_during_a_listing_is_replaced() {
+    let ledger = Ledger::temporary();
+    let policy = probing(Duration::from_millis(300), Duration::from_millis(500), 2);
+    let stops = Rule::new(Step::List, Fault::Signal(mainstay_testkit::Signal::Stop)).first_starts(1);
+    let stops = FaultyServer::new().rule(stops).ledger(&ledger);
+    let (fleet, server) = keep(stdio("frozen", &stops).policy(policy));
+    let mut events = fleet.events();
+    let lost = next_event(&mut events, |event| event.to == StateKind::Reconnecting).await;
+    assert_eq!(lost.cause, Cause::ProbesMissed);
+    connected(&server).await;
+    assert_eq!(ledger.pids().len(), 2);
+}
+
+#[tokio::test]
+async fn a_process_of_one_thread_that_works_on_a_call_is_left_alone() {
+    let ledger = Ledger::temporary();
+    let blocks = FaultyServer::new()
+        .on(Step::Call, Fault::Block { ms: 3_000 })
+        .ledger(&ledger);
+    let policy = probing(Duration::from_millis(100), Duration::from_millis(100), 1);
+    let (_fleet, server) = keep(stdio("single", &blocks).policy(policy));
+    let generation = connected(&server).await;
+    let reply = echo(&server, CallOptions::default())
+        .await
+        .expect("answered in the end");
+    assert_eq!(reply.generation.0, generation);
+    assert_eq!(
+        ledger.pids().len(),
+        1,
+        "it answered no probe meanwhile, and was not asked for one"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use mainstay::message::RawJson;
 use mainstay::{Catalog, Item, Kind, Offer};
 
-use super::{Audience, Hearer};
+use super::{Audience, Hearer, News};
 use crate::isolation::Isolated;
 use crate::scope::Scope;
 
@@ -65,7 +65,7 @@ impl Hearer {
         // Resources and their templates share a method, and so do several servers. They come kind by kind.
         methods.dedup();
         for method in methods {
-            self.tell(method, None);
+            self.tell(&News::of_change(method, None));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mainstay::Kind;
 use mainstay::message::RawJson;
 
-use super::{Audience, Hearer, resource};
+use super::{Audience, Hearer, News, resource};
 use crate::isolation::OwnServers;
 
 impl Audience {
@@ -21,9 +21,10 @@ impl Audience {
     /// Tells whoever shares the session, and subscribed, that a resource of one of its own servers changed.
     pub(crate) fn own_resource_updated(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
         let Some(topic) = resource(params) else { return };
+        let news = News::of_change("notifications/resources/updated", params);
         for hearer in self.seats().hearers.values() {
             if hearer.is_of(own) && hearer.hears(&topic, server, true) {
-                hearer.tell("notifications/resources/updated", params);
+                hearer.tell(&news);
             }
         }
     }

@@ -7,7 +7,7 @@ use mainstay::message::{Object, RawJson};
 use serde::Deserialize;
 
 use super::super::subscriptions::Topic;
-use super::{Audience, Hearer, Hearing};
+use super::{Audience, Hearer, Hearing, News};
 use crate::isolation::OwnServers;
 
 /// What a legacy server tells of a task.
@@ -31,7 +31,7 @@ impl Audience {
             let begun = hearer.session().is_some() && hearer.tasks.has(server, id);
             if begun && hearer.shares(server) {
                 let status = params.and_then(|params| hearer.tasks.with_public_id(server, params));
-                hearer.tell(STATUS, status.as_ref());
+                hearer.tell(&News::of_state(STATUS, status.as_ref()));
                 is_told = true;
             }
         }
@@ -73,7 +73,7 @@ impl Audience {
             .filter(|hearer| follows(hearer, &topic))
         {
             let status = params.and_then(|params| hearer.tasks.with_public_id(server, params));
-            hearer.tell(FOLLOWED, status.as_ref());
+            hearer.tell(&News::of_state(FOLLOWED, status.as_ref()));
             if has_ended {
                 let_go.extend(hearer.topics.remove(&topic));
             }

@@ -28,6 +28,9 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// went away without a word is not collected for, and what it waits for is never driven out.
 const SPARE: (usize, usize) = (512, 1024 * 1024);
 
+/// So many of the latest messages are looked through for one that says the same as a new one: a flood is mostly of a few.
+const LATEST: usize = 16;
+
 /// What is kept of what was read already, for a client that did not get it after all: events and bytes.
 const READ_OF_REQUEST: (usize, usize) = (256, 256 * 1024);
 
@@ -314,6 +317,10 @@ impl Line for Stream {
         charged.is_ok_and(|message| self.put(message.into()))
     }
 
+    fn send_once(&self, message: Bytes) -> bool {
+        self.log().has_unread(&message) || self.send(message)
+    }
+
     fn offer(&self, message: Bytes) -> bool {
         let has_room = {
             let log = self.log();
@@ -347,6 +354,17 @@ impl Log {
         self.bytes += event.len();
         self.events.push_back(event);
         self.wake();
+    }
+
+    /// Whether one of the latest messages is this one, and was never read.
+    fn has_unread(&self, message: &Bytes) -> bool {
+        let after_last = self.first + self.events.len() as u64;
+        let unread = usize::try_from(after_last.saturating_sub(self.unread)).unwrap_or(usize::MAX);
+        let latest = self.events.iter().rev().take(unread.min(LATEST));
+        latest.into_iter().any(|event| match event {
+            Outgoing::Whole(line) => line == message,
+            Outgoing::Pieces(_) => false,
+        })
     }
 
     fn forget_read(&mut self, (events, bytes): (usize, usize)) {

@@ -14,6 +14,8 @@ pub(in crate::walk) struct Current {
     pub(in crate::walk) phase: Phase,
     /// Its start took a token, and it has completed no call since.
     pub(in crate::walk) costs_token: bool,
+    /// A login took place since it was dialled.
+    pub(in crate::walk) has_new_login: bool,
     /// A listing runs, until this moment.
     pub(in crate::walk) listing: Option<Moment>,
     /// Something is to be listed that no listing so far can have seen.
@@ -46,6 +48,7 @@ impl Current {
                 by: now + policy.limits.turn,
             },
             costs_token: false,
+            has_new_login: false,
             listing: None,
             owed: false,
             list_from: now,
@@ -106,6 +109,7 @@ impl Current {
             if self.phase == Phase::Open {
                 let proof_at = Some(now + policy.stable_after);
                 self.watched_anew();
+                self.has_new_login = false;
                 self.phase = Phase::Listed { proof_at };
             }
         }
@@ -116,10 +120,21 @@ impl Current {
         if self.listing.take().is_none() {
             return Verdict::default();
         }
-        self.list_failures += u32::from(recovery != Recovery::RetryLack);
+        let counts = match recovery {
+            Recovery::RetryLack => false,
+            Recovery::RetryAfter(_) => !self.is_listed(),
+            Recovery::Retry
+            | Recovery::RetryOtherwise
+            | Recovery::RetryOnReturn
+            | Recovery::Login
+            | Recovery::GiveUp => true,
+        };
+        self.list_failures += u32::from(counts);
         self.owed = true;
         match recovery {
-            Recovery::RetryAfter(pause) => self.list_from = self.list_from.max(now + pause),
+            Recovery::RetryAfter(pause) => {
+                self.list_from = self.list_from.max(now + pause.min(policy.limits.retry_after));
+            }
             Recovery::RetryLack => self.list_from = self.list_from.max(now + policy.lack_pause),
             Recovery::Retry
             | Recovery::RetryOtherwise
@@ -148,9 +163,22 @@ impl Current {
         Verdict::default()
     }
 
-    pub(super) fn call_failed(&mut self, recovery: Recovery, policy: &Policy) -> Verdict {
+    /// An attempt that is under way was perhaps made without it.
+    pub(super) fn logged_in(&mut self) -> Verdict {
+        self.has_new_login = !self.is_listed();
+        Verdict::default()
+    }
+
+    pub(super) fn call_failed(&mut self, recovery: Recovery, now: Moment, policy: &Policy) -> Verdict {
         if recovery == Recovery::RetryLack {
             return Verdict::default();
+        }
+        if let Recovery::RetryAfter(pause) = recovery {
+            let until = now + pause.min(policy.limits.retry_after);
+            return Verdict {
+                hold: self.is_listed().then_some(until),
+                ..Verdict::default()
+            };
         }
         self.call_failures += u32::from(self.is_listed());
         let condemned = self.call_failures >= policy.call_failures.get();
@@ -222,10 +250,13 @@ impl Current {
     fn silence(&mut self, vitals: Vitals, now: Moment, policy: &Policy, verdict: &mut Verdict) {
         let Some(probe) = &policy.probe else { return };
         match self.asked {
-            None => verdict.may_probe = !vitals.busy && now.since(vitals.heard) >= probe.after_silence,
+            None => {
+                let working = vitals.busy && !vitals.stopped;
+                verdict.may_probe = !working && now.since(vitals.heard) >= probe.after_silence;
+            }
             Some((_, by)) if now < by => {}
             Some((at, _)) => {
-                let alive = vitals.busy || vitals.heard > at;
+                let alive = (vitals.busy && !vitals.stopped) || vitals.heard > at;
                 self.asked = None;
                 self.misses = if alive { 0 } else { self.misses + 1 };
                 verdict.may_probe = !alive;

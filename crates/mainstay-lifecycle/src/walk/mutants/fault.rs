@@ -1,13 +1,15 @@
 //! What each fault does to a healthy machine.
 
+use std::time::Duration;
+
 use crate::deadline::{Deadline, Timer};
-use crate::effect::{Effect, Manner};
+use crate::effect::{Cause, Effect, Manner, Transition};
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::{Desired, Machine};
 use crate::policy::WhenLost;
 use crate::state::{Attempt, Live, Refresh, RefreshStep, Rest, State, StateKind, Watch};
 use crate::time::{Generation, Moment};
-use crate::walk::world::TICK;
+use crate::walk::world::{RETRY_AFTER, TICK};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::walk) enum Fault {
@@ -18,6 +20,11 @@ pub(in crate::walk) enum Fault {
     ClosesTwice,
     CutsInsteadOfDraining,
     DrainsOnAgainstAWish,
+    CutsTheIdle,
+    WaitsForTheReplaced,
+    ReplacesAProcessBeside,
+    DrainsAnyNumber,
+    RestsWhileItDrains,
     AbandonsInSilence,
     AbandonsAtOnce,
     ForgetsTheCloseDeadline,
@@ -54,7 +61,11 @@ pub(in crate::walk) enum Fault {
     BelievesNoCall,
     RetriesWhatNeedsALogin,
     RetriesWhatNobodyMends,
+    ForgetsALoginWhileDialling,
+    KeepsALoginForLater,
     IgnoresRetryAfter,
+    GrantsAnyPause,
+    BlamesACallForAPause,
     PausesBeforeTheOtherWay,
     IgnoresTheLoginOfACall,
     BlamesTheServerForALack,
@@ -63,6 +74,7 @@ pub(in crate::walk) enum Fault {
     ForgetsTheFirstStartOfALack,
     HasNoPauseAfterALack,
     CountsAListingOfALack,
+    CountsAListingOfAPause,
     TimesAStartFromItsQueue,
     ListsBeforeItsTime,
     HasNoDoubts,
@@ -76,8 +88,10 @@ pub(in crate::walk) enum Fault {
     CountsMissesOfTheBusy,
     StopsTheBusy,
     NeverProbes,
+    SparesTheStopped,
     NeverStops,
     SleepsThroughAStart,
+    ResumesForFree,
     SleepsThroughARelist,
     SleepsThroughAnExpiry,
     IgnoresTheTimeToLive,
@@ -117,6 +131,14 @@ impl Fault {
         let mut effects = machine.handle(input.clone(), now, fresh).0;
         self.spoil(&before, &input, machine, &mut effects, now);
         effects
+    }
+
+    /// What becomes of a machine that begins again.
+    pub(super) fn resume(self, mut machine: Machine) -> Machine {
+        if self == Self::ResumesForFree {
+            machine.started = false;
+        }
+        machine
     }
 
     /// The deadline that is seen instead of the machine's own.
@@ -220,6 +242,28 @@ impl Fault {
             (Self::IgnoresTheLoginOfACall, Input::CallFailed(generation, Recovery::Login)) => {
                 Some(Input::CallFailed(generation, Recovery::Retry))
             }
+            (Self::CountsAListingOfAPause, Input::ListFailed(generation, Recovery::RetryAfter(_)))
+                if machine.state.generation() == Some(generation) =>
+            {
+                if let State::Connected(Live { refresh, .. }) = &mut machine.state {
+                    refresh.failures += u32::from(matches!(refresh.step, RefreshStep::Running { .. }));
+                }
+                Some(Input::ListFailed(generation, Recovery::RetryAfter(RETRY_AFTER)))
+            }
+            (Self::BlamesACallForAPause, Input::CallFailed(generation, Recovery::RetryAfter(_))) => {
+                Some(Input::CallFailed(generation, Recovery::Retry))
+            }
+            (Self::GrantsAnyPause, input) => {
+                machine.policy.limits.retry_after = Duration::MAX;
+                Some(input)
+            }
+            (Self::ForgetsALoginWhileDialling, Input::Login) if machine.state.generation().is_some() => None,
+            (Self::WaitsForTheReplaced, Input::Replace { .. }) => Some(Input::Replace { beside: false }),
+            (Self::ReplacesAProcessBeside, Input::Replace { .. }) => Some(Input::Replace { beside: true }),
+            (Self::SparesTheStopped, Input::Timer(vitals)) => Some(Input::Timer(Vitals {
+                stopped: false,
+                ..vitals
+            })),
             (Self::ListsBeforeItsTime, Input::ListFailed(generation, Recovery::RetryAfter(_))) => {
                 Some(Input::ListFailed(generation, Recovery::Retry))
             }
@@ -337,6 +381,27 @@ impl Fault {
                     }
                 }
             }
+            Self::CutsTheIdle if machine.state == State::Disconnected(Rest::Idle) => {
+                for effect in effects {
+                    if let Effect::Close(_, manner) = effect {
+                        *manner = Manner::Cut;
+                    }
+                }
+            }
+            Self::DrainsAnyNumber if matches!(input, Input::Replace { .. }) => {
+                effects.retain(|effect| !matches!(effect, Effect::Abandon(_)));
+            }
+            Self::RestsWhileItDrains if machine.state == State::Disabling && machine.closing.is_none() => {
+                machine.state = State::Disabled;
+                effects.push(Effect::Transition(Transition {
+                    from: StateKind::Disabling,
+                    to: StateKind::Disabled,
+                    generation: None,
+                    cause: Cause::Closed,
+                }));
+            }
+            Self::KeepsALoginForLater => machine.has_new_login |= before.has_new_login,
+            Self::GrantsAnyPause => machine.policy.limits.retry_after = before.policy.limits.retry_after,
             Self::DrainsOnAgainstAWish => effects.retain(|effect| !matches!(effect, Effect::Hasten(_))),
             Self::AbandonsInSilence => effects.retain(|effect| !matches!(effect, Effect::Abandon(_))),
             Self::AbandonsAtOnce => {
@@ -452,7 +517,7 @@ fn renumbered(input: Input, generation: Generation) -> Input {
         Input::Enable { .. }
         | Input::Disable
         | Input::Restart
-        | Input::Replace
+        | Input::Replace { .. }
         | Input::Adjust(_)
         | Input::Demand
         | Input::Login

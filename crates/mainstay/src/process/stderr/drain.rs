@@ -1,5 +1,6 @@
 //! Reads a pipe to its end into the ring.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,6 +12,7 @@ use tokio::task::AbortHandle;
 use super::{MAX_LINE_BYTES, StderrLine, StderrRing};
 use crate::PlainText;
 use crate::redaction::Redaction;
+use crate::turn::Turn;
 
 /// What is read at a time.
 const CHUNK: usize = 16 * 1024;
@@ -36,6 +38,8 @@ pub(in super::super) fn drain(
             ring,
             redaction,
             generation,
+            chunk: vec![0; CHUNK],
+            unread: 0..0,
             line: Vec::new(),
             cut: false,
         };
@@ -62,35 +66,56 @@ impl Drain {
     }
 }
 
-/// Makes lines of bytes. The line begun last is kept however the reading ends: it is often the one that matters.
+/// Makes lines of bytes. What was read last is kept however the reading ends: it is often the part that matters.
 pub(super) struct Intake {
     ring: Arc<StderrRing>,
     redaction: Arc<Redaction>,
     generation: u64,
+    /// What was read last.
+    chunk: Vec<u8>,
+    /// The part of it that is in no line yet.
+    unread: Range<usize>,
     line: Vec<u8>,
     cut: bool,
 }
 
 impl Intake {
     async fn read(mut self, mut pipe: impl AsyncRead + Unpin) {
-        let mut chunk = vec![0; CHUNK];
-        while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
-            self.ring.note_written(&chunk[..read]);
-            self.take_in(&chunk[..read]);
+        let mut turn = Turn::new();
+        while let Ok(read @ 1..) = pipe.read(&mut self.chunk).await {
+            self.ring.note_written(&self.chunk[..read]);
+            self.unread = 0..read;
+            turn.count_bytes(read);
+            while self.next_line() {
+                turn.count_message();
+                turn.yield_if_over().await;
+            }
+            turn.yield_if_over().await;
         }
     }
 
-    fn take_in(&mut self, mut bytes: &[u8]) {
+    /// Makes the next line of what was read; `false` when the rest has no end of a line.
+    fn next_line(&mut self) -> bool {
+        let bytes = &self.chunk[self.unread.clone()];
         // Progress bars return the carriage to write over themselves; each state they show is a line here.
-        while let Some(end) = memchr2(b'\n', b'\r', bytes) {
-            self.extend(&bytes[..end]);
-            self.end_line();
-            bytes = &bytes[end + 1..];
+        let end = memchr2(b'\n', b'\r', bytes);
+        let length = end.unwrap_or(bytes.len());
+        self.extend(self.unread.start..self.unread.start + length);
+        match end {
+            Some(end) => {
+                self.unread.start += end + 1;
+                self.end_line();
+                true
+            }
+            None => {
+                self.unread = 0..0;
+                false
+            }
         }
-        self.extend(bytes);
     }
 
-    fn extend(&mut self, bytes: &[u8]) {
+    fn extend(&mut self, from_chunk: Range<usize>) {
+        let bytes = &self.chunk[from_chunk];
         let room = MAX_LINE_BYTES - self.line.len();
         self.cut |= bytes.len() > room;
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -118,6 +143,7 @@ impl Intake {
 
 impl Drop for Intake {
     fn drop(&mut self) {
+        while self.next_line() {}
         self.end_line();
     }
 }

@@ -1,9 +1,12 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
 use super::{Followed, MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, StderrRing, drain};
+use crate::turn::Turn;
+use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
 /// Lets a ring read `bytes`, as if generation `generation` had written them and ended.
 async fn read_into(ring: &Arc<StderrRing>, generation: u64, bytes: impl Into<Vec<u8>>) {
@@ -145,4 +148,44 @@ async fn a_follower_that_does_not_read_holds_nobody_up_and_is_told_what_it_misse
         left += 1;
     }
     assert_eq!(missed + left, written as u64);
+}
+
+#[tokio::test]
+async fn a_server_that_never_stops_writing_to_stderr_leaves_everybody_their_turn() {
+    let ring = Arc::new(StderrRing::default());
+    let mut lines = ring.follow_lines();
+    let count = Arc::new(AtomicU32::new(0));
+    let total = 20_000;
+    let pipe = std::io::Cursor::new("x\n".repeat(total));
+    let counting = tokio::spawn({
+        let count = count.clone();
+        async move {
+            while let Some(followed) = lines.next().await {
+                let lines = match followed {
+                    Followed::Wrote(_) => 1,
+                    Followed::Missed(missed) => u32::try_from(missed).unwrap(),
+                };
+                count.fetch_add(lines, Ordering::Relaxed);
+            }
+        }
+    });
+    let drain = drain(pipe, 1, Arc::clone(&ring), Arc::default());
+    let most = most_in_between(count, u32::try_from(total).unwrap()).await;
+    assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} lines at once");
+    drain.ended().await;
+    counting.abort();
+}
+
+#[tokio::test]
+async fn what_was_read_is_kept_when_reading_is_given_up_between_two_turns() {
+    let ring = Arc::new(StderrRing::default());
+    let lines = 5 * Turn::MESSAGES;
+    let pipe = std::io::Cursor::new("x\n".repeat(lines as usize) + "the last");
+    let drain = drain(pipe, 1, Arc::clone(&ring), Arc::default());
+    while ring.tail(1).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    drain.abort();
+    drain.ended().await;
+    assert_eq!(texts(&ring.tail(1)), ["the last"]);
 }

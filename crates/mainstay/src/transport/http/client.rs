@@ -42,7 +42,7 @@ pub(crate) struct Endpoint {
     /// Its address, as a request names it.
     target: Uri,
     /// The headers of every request.
-    headers: HeaderMap,
+    headers: Arc<HeaderMap>,
     /// One request at a time looks for the credential: the others find what it found.
     looking: Arc<Mutex<()>>,
     /// Sessions that are being deleted.
@@ -67,7 +67,7 @@ impl Endpoint {
             options,
             pool,
             target,
-            headers,
+            headers: Arc::new(headers),
             looking: Arc::default(),
             farewells,
         })
@@ -128,16 +128,24 @@ impl Endpoint {
             Some(credentials) => Box::pin(self.authorization(&**credentials)).await?,
             None => None,
         };
-        let mut headers = self.headers.clone();
+        let mut headers = HeaderMap::new();
         if let Some(value) = value {
             headers.insert(AUTHORIZATION, value);
         }
         Ok(Outgoing {
             method,
             target: self.target.clone(),
+            shared: self.headers.clone(),
             headers,
             body: Bytes::new(),
         })
+    }
+
+    /// The headers of every request, with these in place of others of their names.
+    pub(super) fn headers_with(&self, own: HeaderMap) -> HeaderMap {
+        let mut headers = HeaderMap::clone(&self.headers);
+        headers.extend(own);
+        headers
     }
 
     /// How a request names this address of the server's own.
@@ -148,24 +156,15 @@ impl Endpoint {
     /// Sends a request and waits for the head of its answer.
     ///
     /// Cancel safety: dropping it closes the connection that the request went out on.
-    pub(in crate::transport) async fn send(&self, outgoing: Outgoing) -> Result<Response, Mishap> {
-        let headers = outgoing.headers.clone();
-        let (method, body) = (outgoing.method.clone(), outgoing.body.clone());
-        let mut from = outgoing.target.clone();
-        let mut response = self.pool.send(outgoing.into()).await?;
+    pub(in crate::transport) async fn send(&self, mut outgoing: Outgoing) -> Result<Response, Mishap> {
+        let mut response = self.pool.send(outgoing.to_request()).await?;
         for _ in 0..REDIRECTS {
-            let Some(target) = self.moved(&response, &from) else {
+            let Some(target) = self.moved(&response, &outgoing.target) else {
                 break;
             };
             response.discard();
-            from = target.clone();
-            let again = Outgoing {
-                method: method.clone(),
-                target,
-                headers: headers.clone(),
-                body: body.clone(),
-            };
-            response = Box::pin(self.pool.send(again.into())).await?;
+            outgoing.target = target;
+            response = Box::pin(self.pool.send(outgoing.to_request())).await?;
         }
         Ok(response)
     }
@@ -283,6 +282,9 @@ fn target(url: &Url, dialling: &Dialling) -> Result<Uri, HttpConfigError> {
 pub(in crate::transport) struct Outgoing {
     method: Method,
     pub(in crate::transport) target: Uri,
+    /// Headers that it has in common with others.
+    pub(super) shared: Arc<HeaderMap>,
+    /// Its own, which take the place of shared ones of their names.
     pub(in crate::transport) headers: HeaderMap,
     pub(in crate::transport) body: Bytes,
 }
@@ -290,16 +292,20 @@ pub(in crate::transport) struct Outgoing {
 impl Outgoing {
     /// The credential that it shows.
     pub(super) fn credential(&self) -> Option<&HeaderValue> {
-        self.headers.get(AUTHORIZATION)
+        let own = self.headers.get(AUTHORIZATION);
+        own.or_else(|| self.shared.get(AUTHORIZATION))
     }
-}
 
-impl From<Outgoing> for Request {
-    fn from(outgoing: Outgoing) -> Self {
-        let mut request = Self::new(outgoing.body.into());
-        *request.method_mut() = outgoing.method;
-        *request.uri_mut() = outgoing.target;
-        *request.headers_mut() = outgoing.headers;
+    /// The request as it is written. It can be made again, for another target.
+    fn to_request(&self) -> Request {
+        let mut headers = HeaderMap::clone(&self.shared);
+        if !self.headers.is_empty() {
+            headers.extend(self.headers.clone());
+        }
+        let mut request = Request::new(self.body.clone().into());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.target.clone();
+        *request.headers_mut() = headers;
         request
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Courier {
     pub(super) crew: Crew,
     pub(super) endpoint: Endpoint,
     pub(super) session: Session,
+    /// The headers of a message that belongs to no session, without those that repeat a part of it.
+    posted: Arc<HeaderMap>,
     pub(super) inquiry: Inquiry,
     /// Whether requests have to wait until the server has taken `notifications/initialized`.
     gate: watch::Sender<bool>,
@@ -122,10 +124,13 @@ impl Carrier for Courier {
 
 impl Courier {
     pub(super) fn new(endpoint: Endpoint) -> Self {
+        let own = [(ACCEPT, JSON_OR_EVENTS), (CONTENT_TYPE, JSON)];
+        let posted = Arc::new(endpoint.headers_with(own.into_iter().collect()));
         Self {
             crew: Crew::new(),
             endpoint,
-            session: Session::default(),
+            session: Session::new(posted.clone()),
+            posted,
             inquiry: Inquiry::default(),
             gate: watch::Sender::new(false),
             met: AtomicBool::new(false),
@@ -206,14 +211,13 @@ impl Courier {
         headline: Headline<'_>,
     ) -> Result<Outgoing, HttpFailure> {
         let mut request = self.endpoint.request(Method::POST).await?;
-        request.headers.insert(ACCEPT, JSON_OR_EVENTS);
-        request.headers.insert(CONTENT_TYPE, JSON);
         request.body = message.clone();
         if headline.is_modern() {
             let params = self.endpoint.options.params.as_deref();
             request.headers.extend(headline.headers(params));
+            request.shared = self.posted.clone();
         } else {
-            self.session.mark(&mut request.headers);
+            request.shared = self.session.posted();
         }
         Ok(request)
     }

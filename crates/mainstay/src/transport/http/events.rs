@@ -30,12 +30,25 @@ impl Event {
     }
 }
 
+/// What was found in the pieces so far.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::transport) enum Next {
+    Event(Event),
+    /// Many lines, and no event among them. There are more: whoever reads lets others have a turn.
+    Searching,
+    /// All was read; the next event needs another piece.
+    Starved,
+}
+
 /// An event longer than the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::transport) struct TooLong;
 
 /// The longest id that is kept, since it is sent back in a header.
 const LONGEST_ID: usize = 4 * 1024;
+
+/// Lines that are read for one event before others have a turn. Events have some lines; comments may come without end.
+const LINES_AT_ONCE: usize = 256;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -76,16 +89,19 @@ impl Events {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next event that is whole.
-    pub(in crate::transport) fn next(&mut self) -> Result<Option<Event>, TooLong> {
-        while let Some(line) = self.line()? {
+    /// The next event that is whole, as far as it can be found in some lines.
+    pub(in crate::transport) fn next(&mut self) -> Result<Next, TooLong> {
+        for _ in 0..LINES_AT_ONCE {
+            let Some(line) = self.line()? else {
+                return Ok(Next::Starved);
+            };
             if !line.is_empty() {
                 self.field(&line)?;
             } else if std::mem::take(&mut self.begun) {
-                return Ok(Some(std::mem::take(&mut self.event)));
+                return Ok(Next::Event(std::mem::take(&mut self.event)));
             }
         }
-        Ok(None)
+        Ok(Next::Searching)
     }
 
     /// The next line that is whole. One that is too long is refused whether its end has come yet or not, so that it makes no
@@ -177,14 +193,16 @@ mod tests {
         events.push(b"data: ");
         for _ in 0..8 << 6 {
             events.push(&[b'x'; 16 << 10]);
-            assert_eq!(events.next(), Ok(None));
+            assert_eq!(events.next(), Ok(Next::Starved));
             places.push(events.buffer.as_ptr());
         }
         places.drain(..=16);
         places.dedup();
         assert_eq!(places.len(), 1);
         events.push(b"\n\n");
-        let event = events.next().unwrap().unwrap();
+        let Ok(Next::Event(event)) = events.next() else {
+            panic!("the event is whole");
+        };
         assert_eq!(event.data.unwrap().len(), 8 << 20);
         assert!(events.buffer.capacity() < 16 << 10);
     }
@@ -194,8 +212,12 @@ mod tests {
         let mut read = Vec::new();
         for piece in pieces {
             events.push(piece);
-            while let Some(event) = events.next()? {
-                read.push(event);
+            loop {
+                match events.next()? {
+                    Next::Event(event) => read.push(event),
+                    Next::Searching => {}
+                    Next::Starved => break,
+                }
             }
         }
         Ok(read)
@@ -224,6 +246,21 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = stream.as_bytes().chunks(1).collect();
         assert_eq!(read(&bytes, 100).unwrap(), whole);
+    }
+
+    #[test]
+    fn comments_without_end_are_read_a_part_at_a_time_and_an_event_among_them_is_whole() {
+        let comments = ":\n".repeat(LINES_AT_ONCE);
+        let mut events = Events::new(100);
+        events.push(format!("{comments}data: one\n{comments}\n").as_bytes());
+        for _ in 0..2 {
+            assert_eq!(events.next(), Ok(Next::Searching));
+        }
+        let Ok(Next::Event(event)) = events.next() else {
+            panic!("the event is whole");
+        };
+        assert_eq!(data(&event), "one");
+        assert_eq!(events.next(), Ok(Next::Starved));
     }
 
     #[test]

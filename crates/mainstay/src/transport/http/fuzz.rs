@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::challenge::Challenge;
-use super::events::{Event, Events, TooLong};
+use super::events::{Event, Events, Next, TooLong};
 use crate::fuzzing::Stream;
 
 /// The longest id that is kept.
@@ -32,8 +32,9 @@ fn read(pieces: &[&[u8]], limit: usize) -> Read {
         events.push(piece);
         loop {
             match events.next() {
-                Ok(Some(event)) => read.push(event),
-                Ok(None) => break,
+                Ok(Next::Event(event)) => read.push(event),
+                Ok(Next::Searching) => {}
+                Ok(Next::Starved) => break,
                 Err(too_long) => return (read, Err(too_long)),
             }
         }

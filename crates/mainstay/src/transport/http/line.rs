@@ -23,6 +23,7 @@ use super::dialling::{Dialled, Stream};
 use super::keeping::kept;
 use super::pool::{Mishap, Pool};
 use super::pulse::Pulse;
+use crate::transport::Turn;
 
 pub(super) type Request = http::Request<Full<Bytes>>;
 type Wire = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
@@ -30,8 +31,8 @@ type Wire = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 /// A connection that carries one request at a time.
 pub(super) struct Line {
     sender: SendRequest<Full<Bytes>>,
-    /// `None` when it is over.
-    wire: Option<Wire>,
+    /// `None` when it is over. In a box: it is large, and goes with each request from the pool to its answer and back.
+    wire: Option<Box<Wire>>,
     pulse: Option<Arc<Pulse>>,
 }
 
@@ -43,7 +44,13 @@ pub(super) enum Unanswered {
     NotWritten(hyper::Error),
     /// The line broke while the answer was awaited.
     Broken(hyper::Error),
+    /// Interim answers came, and no end of them.
+    NoHead,
 }
+
+/// What may come before the head of an answer is complete: more than the longest head, and thousands of interim answers,
+/// of which servers send one or two.
+pub(super) const HEAD_LIMIT: u64 = 1024 * 1024;
 
 impl Line {
     pub(super) async fn open(dialled: Dialled) -> Result<Self, hyper::Error> {
@@ -51,7 +58,7 @@ impl Line {
         let (sender, wire) = http1::handshake(TokioIo::new(stream)).await?;
         Ok(Self {
             sender,
-            wire: Some(wire),
+            wire: Some(Box::new(wire)),
             pulse,
         })
     }
@@ -61,13 +68,19 @@ impl Line {
     /// Cancel safety: dropping it, and then the line, closes the connection.
     pub(super) async fn ask(&mut self, request: Request) -> Result<http::Response<Incoming>, Unanswered> {
         let written = self.written();
+        let came = |pulse: &Option<Arc<Pulse>>| pulse.as_ref().map_or(0, |pulse| pulse.read());
+        let limit = came(&self.pulse) + HEAD_LIMIT;
         let mut answer = pin!(self.sender.try_send_request(request));
         let answer = poll_fn(|cx| {
             drive(&mut self.wire, cx);
-            answer.as_mut().poll(cx)
+            match answer.as_mut().poll(cx) {
+                Poll::Pending if came(&self.pulse) > limit => Poll::Ready(None),
+                answer => answer.map(Some),
+            }
         });
         answer
             .await
+            .ok_or(Unanswered::NoHead)?
             .map_err(|mut failed: TrySendError<Request>| match failed.take_message() {
                 Some(request) => Unanswered::Returned(Box::new(request), failed.into_error()),
                 None if written.is_some() && self.written() == written => {
@@ -99,7 +112,7 @@ impl Line {
 }
 
 /// Moves a connection on, as far as it goes now.
-fn drive(wire: &mut Option<Wire>, cx: &mut Context<'_>) {
+fn drive(wire: &mut Option<Box<Wire>>, cx: &mut Context<'_>) {
     if let Some(running) = wire
         && Pin::new(running).poll(cx).is_ready()
     {
@@ -114,7 +127,11 @@ pub(in crate::transport) struct Response {
     coding: Coding,
     /// What it comes on, until it has come.
     line: Option<(Line, Arc<Pool>)>,
+    turn: Turn,
 }
+
+/// What is skipped at most of an answer that nobody reads.
+const SKIPPED_LIMIT: usize = 64 * 1024;
 
 impl Response {
     pub(super) fn new(answer: http::Response<Incoming>, line: Line, pool: Arc<Pool>) -> Self {
@@ -124,6 +141,7 @@ impl Response {
             head,
             body,
             line: Some((line, pool)),
+            turn: Turn::new(),
         };
         if response.body.is_end_stream() {
             response.hang_up();
@@ -155,10 +173,21 @@ impl Response {
         }
     }
 
-    /// The next piece of the body; `None` at its end. It is decompressed where it has to be.
+    /// The next piece of the body; `None` at its end. It is decompressed where it has to be. Whoever reads a body piece by
+    /// piece does so in turns.
     ///
     /// Cancel safety: no piece is lost.
     pub(in crate::transport) async fn chunk(&mut self) -> Result<Option<Bytes>, Mishap> {
+        self.turn.yield_if_over().await;
+        let piece = self.next_piece().await;
+        if let Ok(Some(piece)) = &piece {
+            self.turn.count_message();
+            self.turn.count_bytes(piece.len());
+        }
+        piece
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, Mishap> {
         loop {
             if let Coding::Compressed(decoder) = &mut self.coding
                 && let Some(piece) = decoder.next().map_err(Mishap::Damaged)?
@@ -176,7 +205,13 @@ impl Response {
     /// Lets an answer go that nobody reads. What has come of it already is skipped, so that the connection may be used again.
     pub(in crate::transport) fn discard(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
-        while let Poll::Ready(Ok(Some(_))) = self.poll_chunk(&mut cx) {}
+        let mut skipped = 0;
+        while let Poll::Ready(Ok(Some(piece))) = self.poll_chunk(&mut cx) {
+            skipped += piece.len();
+            if skipped > SKIPPED_LIMIT {
+                return;
+            }
+        }
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, hyper::Error>> {

@@ -11,12 +11,14 @@ use http::{HeaderName, HeaderValue, Method};
 use tokio::time::sleep;
 
 use super::courier::Courier;
-use super::events::Events;
+use super::events::{Events, Next};
 use super::failure::HttpFailure;
 use super::line::Response;
 use super::pace::Pace;
 use super::post::{Content, Remains, content_type};
 use super::refusal::{Head, Refusal};
+use crate::transport::Turn;
+use crate::transport::hand_over::hand_over;
 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -126,6 +128,7 @@ fn of_failure(failure: HttpFailure) -> Opened {
 
 async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) {
     let mut events = Events::new(courier.endpoint.options.limits.message);
+    let mut turn = Turn::new();
     loop {
         match response.chunk().await {
             Ok(Some(piece)) => events.push(&piece),
@@ -139,9 +142,14 @@ async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) 
             }
         }
         loop {
+            turn.yield_if_over().await;
             let event = match events.next() {
-                Ok(Some(event)) => event,
-                Ok(None) => break,
+                Ok(Next::Event(event)) => event,
+                Ok(Next::Searching) => {
+                    turn.count_message();
+                    continue;
+                }
+                Ok(Next::Starved) => break,
                 Err(_too_long) => {
                     tracing::debug!("an event is too long to be read");
                     remains.broken = false;
@@ -149,8 +157,11 @@ async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) 
                 }
             };
             remains.note(event.id.as_ref(), event.retry);
-            if let (Some(message), Some(inbound)) = (event.message(), courier.crew.inbound()) {
-                inbound.message(message.clone());
+            match (event.message(), courier.crew.inbound()) {
+                (Some(message), Some(inbound)) => {
+                    hand_over(&inbound, None, message.clone(), &mut turn).await;
+                }
+                (_, _) => turn.count_message(),
             }
         }
     }

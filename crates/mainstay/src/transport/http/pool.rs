@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, timeout};
 
 use super::dialling::{BoxError, Dialling};
-use super::line::{Line, Request, Response, Unanswered};
+use super::line::{HEAD_LIMIT, Line, Request, Response, Unanswered};
 use sweeping::Sweeper;
 
 /// A connection that was idle for so long may have been closed without this process having heard of it; the system is asked,
@@ -61,6 +61,9 @@ pub(in crate::transport) enum Mishap {
     /// The connection broke while the answer was awaited.
     #[error("the connection broke")]
     Broken(#[from] hyper::Error),
+    /// So much came that is no head of an answer.
+    #[error("the server sends interim answers without end: {HEAD_LIMIT} bytes, and no answer")]
+    NoHead,
     /// The answer cannot be decompressed.
     #[error("the answer cannot be decompressed")]
     Damaged(#[source] std::io::Error),
@@ -87,6 +90,7 @@ impl Pool {
                 Err(Unanswered::Returned(again, _)) => request = *again,
                 Err(Unanswered::NotWritten(error)) => return Err(Mishap::NotWritten(error)),
                 Err(Unanswered::Broken(error)) => return Err(Mishap::Broken(error)),
+                Err(Unanswered::NoHead) => return Err(Mishap::NoHead),
             }
         }
         // Boxed: few requests make a connection, and those that do not should not carry room for it.
@@ -97,6 +101,7 @@ impl Pool {
                 Err(Mishap::NotWritten(error))
             }
             Err(Unanswered::Broken(error)) => Err(Mishap::Broken(error)),
+            Err(Unanswered::NoHead) => Err(Mishap::NoHead),
         }
     }
 

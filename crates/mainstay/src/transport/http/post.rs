@@ -10,13 +10,15 @@ use tokio::time::{sleep, timeout};
 use super::answer::{Relation, lacks_method, negotiated};
 use super::courier::Courier;
 use super::crew::Undecided;
-use super::events::Events;
+use super::events::{Event, Events, Next, TooLong};
 use super::failure::HttpFailure;
 use super::line::Response;
 use super::listen::{Opened, reopen};
 use super::pace::Pace;
 use super::refusal::{Head, Refusal, read_body, read_error};
-use crate::transport::Frame;
+use crate::large;
+use crate::transport::hand_over::hand_over;
+use crate::transport::{Frame, Turn};
 use crate::wire::Outcome;
 
 /// How long the end of a stream is waited for whose answer has come. It mostly comes with it, and the connection can be used
@@ -118,6 +120,7 @@ impl Asked<'_> {
     async fn refused(&self, response: &mut Response) -> Result<(), Refusal> {
         let head = Head::of(response);
         let body = read_error(response).await;
+        let turn = &mut Turn::new();
         match Relation::of(&body, self.id) {
             // The protocol says so of every 404 within a session. But one that knows the session, and not the method, is
             // told from it: to begin anew would not help, and never end.
@@ -127,7 +130,7 @@ impl Asked<'_> {
                 Err(Refusal::session_lost(head.status))
             }
             Relation::Answer => {
-                self.deliver(body);
+                self.deliver(body, turn).await;
                 Ok(())
             }
             // Servers that lost the session answer so: they no longer know whom. Any other error belongs to the request that
@@ -136,7 +139,7 @@ impl Asked<'_> {
                 if self.courier.has_lost_session(head.status).await {
                     return Err(Refusal::session_lost(head.status));
                 }
-                self.deliver(answer);
+                self.deliver(answer, turn).await;
                 Ok(())
             }
             Relation::Nameless(_) | Relation::Other => Err(self.courier.verdict(&head, &body).await),
@@ -146,7 +149,7 @@ impl Asked<'_> {
     async fn json(&self, response: &mut Response) -> Result<(), Refusal> {
         let options = &self.courier.endpoint.options;
         let body = read_body(response, options.limits.message, options).await?;
-        if self.hand_over(body) {
+        if self.hand_over(body, &mut Turn::new()).await {
             return Ok(());
         }
         Err(Refusal::unknown(HttpFailure::StreamEnded))
@@ -172,6 +175,7 @@ impl Asked<'_> {
         let limit = self.courier.endpoint.options.limits.message;
         let too_large = |_| Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
         let mut events = Events::new(limit);
+        let mut turn = Turn::new();
         loop {
             match response.chunk().await {
                 Ok(Some(piece)) => events.push(&piece),
@@ -185,12 +189,23 @@ impl Asked<'_> {
                     return Ok(false);
                 }
             }
-            while let Some(event) = events.next().map_err(too_large)? {
+            loop {
+                turn.yield_if_over().await;
+                let event = match events.next().map_err(too_large)? {
+                    Next::Event(event) => event,
+                    Next::Searching => {
+                        turn.count_message();
+                        continue;
+                    }
+                    Next::Starved => break,
+                };
                 remains.note(event.id.as_ref(), event.retry);
-                if let Some(message) = event.message()
-                    && self.hand_over(message.clone())
-                {
-                    let _ = timeout(HEARD_OUT, self.hear_out(response, events)).await;
+                let Some(message) = event.message() else {
+                    turn.count_message();
+                    continue;
+                };
+                if self.hand_over(message.clone(), &mut turn).await {
+                    let _ = timeout(HEARD_OUT, self.hear_out(response, events, &mut turn)).await;
                     return Ok(true);
                 }
             }
@@ -198,11 +213,18 @@ impl Asked<'_> {
     }
 
     /// Reads what is left of a stream after the answer, to its end.
-    async fn hear_out(&self, response: &mut Response, mut events: Events) {
+    async fn hear_out(&self, response: &mut Response, mut events: Events, turn: &mut Turn) {
         loop {
-            while let Ok(Some(event)) = events.next() {
-                if let Some(message) = event.message() {
-                    self.deliver(message.clone());
+            loop {
+                turn.yield_if_over().await;
+                let event = match events.next() {
+                    Ok(Next::Event(event)) => Some(event),
+                    Ok(Next::Searching) => None,
+                    Ok(Next::Starved) | Err(TooLong) => break,
+                };
+                match event.as_ref().and_then(Event::message) {
+                    Some(message) => self.deliver(message.clone(), turn).await,
+                    None => turn.count_message(),
                 }
             }
             match response.chunk().await {
@@ -239,31 +261,40 @@ impl Asked<'_> {
     }
 
     /// Hands a message over; `true` when it is the answer.
-    fn hand_over(&self, message: Bytes) -> bool {
-        match Relation::of(&message, self.id) {
+    async fn hand_over(&self, message: Bytes, turn: &mut Turn) -> bool {
+        match self.relation(message.clone()).await {
             Relation::Answer => {
-                self.deliver(message);
+                self.deliver(message, turn).await;
                 true
             }
             Relation::Nameless(answer) => {
-                self.deliver(answer);
+                self.deliver(answer, turn).await;
                 true
             }
             Relation::Other => {
-                self.deliver(message);
+                self.deliver(message, turn).await;
                 false
             }
         }
     }
 
-    fn deliver(&self, message: Bytes) {
-        if self.initializes
-            && let Some(version) = negotiated(&message)
-        {
-            self.courier.session.agree(&version);
+    async fn relation(&self, message: Bytes) -> Relation {
+        let id = self.id;
+        if message.len() <= large::INLINE_LIMIT {
+            return Relation::of(&message, id);
+        }
+        large::process(message.len(), move || Relation::of(&message, id)).await
+    }
+
+    async fn deliver(&self, message: Bytes, turn: &mut Turn) {
+        if self.initializes {
+            let answer = message.clone();
+            if let Some(version) = large::process(message.len(), move || negotiated(&answer)).await {
+                self.courier.session.agree(&version);
+            }
         }
         if let Some(inbound) = self.courier.crew.inbound() {
-            inbound.message_of(self.id, message);
+            hand_over(&inbound, Some(self.id), message, turn).await;
         }
     }
 }

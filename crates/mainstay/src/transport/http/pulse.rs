@@ -13,6 +13,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::transport::Turn;
+
 /// Shared between a connection and the line that is made of it.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
@@ -20,6 +22,8 @@ pub(super) struct Pulse {
     look: AtomicBool,
     /// Bytes that the system took.
     written: AtomicU64,
+    /// Bytes that came.
+    read: AtomicU64,
 }
 
 impl Pulse {
@@ -32,13 +36,20 @@ impl Pulse {
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
+
+    /// How many bytes have come so far.
+    pub(super) fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
 }
 
-/// A socket with its pulse.
+/// A socket with its pulse. Whoever reads from it reads in turns, also a reader that never waits of its own accord, such as
+/// that of an answer's head while interim answers come.
 #[derive(Debug)]
 pub(super) struct Watched<T> {
     socket: T,
     pulse: Arc<Pulse>,
+    turn: Turn,
 }
 
 impl<T: AsFd> Watched<T> {
@@ -47,6 +58,7 @@ impl<T: AsFd> Watched<T> {
         let watched = Self {
             socket,
             pulse: pulse.clone(),
+            turn: Turn::new(),
         };
         (watched, pulse)
     }
@@ -65,12 +77,23 @@ impl<T: AsyncRead + AsFd + Unpin> AsyncRead for Watched<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        std::task::ready!(self.turn.poll_over(cx));
+        let before = buffer.filled().len();
         let read = Pin::new(&mut self.socket).poll_read(cx, buffer);
-        if read.is_ready() || !self.pulse.look.swap(false, Ordering::Relaxed) {
+        if read.is_ready() {
+            let came = buffer.filled().len() - before;
+            self.turn.count_bytes(came);
+            self.pulse.read.fetch_add(came as u64, Ordering::Relaxed);
+            return read;
+        }
+        self.turn = Turn::new();
+        if !self.pulse.look.swap(false, Ordering::Relaxed) {
             return read;
         }
         // The runtime has set the socket to non-blocking, and wakes this task when it hears of something to read.
-        match rustix::io::read(&self.socket, buffer.initialize_unfilled()) {
+        // One byte says as much as many, and there is mostly none: no room has to be made for more.
+        let room = buffer.remaining().min(1);
+        match rustix::io::read(&self.socket, buffer.initialize_unfilled_to(room)) {
             Ok(bytes) => {
                 buffer.advance(bytes);
                 Poll::Ready(Ok(()))

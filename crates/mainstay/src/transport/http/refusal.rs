@@ -78,7 +78,7 @@ impl Refusal {
                 Self::not_sent(HttpFailure::ConnectFailed { kind, message })
             }
             Mishap::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
-            Mishap::Damaged(_) => Self::unknown(HttpFailure::Malformed { message }),
+            Mishap::NoHead | Mishap::Damaged(_) => Self::unknown(HttpFailure::Malformed { message }),
             Mishap::Broken(error) if error.is_parse() => Self::unknown(HttpFailure::Malformed { message }),
             Mishap::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
         }

@@ -1,40 +1,53 @@
 //! The session of a legacy server: its number and version, and whether the server still knows it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-#[derive(Default)]
 pub(super) struct Session(Mutex<State>);
 
-#[derive(Default)]
 struct State {
     /// The headers of every message of the session, as far as they are known.
     headers: HeaderMap,
+    /// All headers of a message that is posted: made when those of the session change, not for each message.
+    posted: Arc<HeaderMap>,
+    is_agreed: bool,
     lost: bool,
 }
 
 impl Session {
+    /// A session that is not open yet, whose messages have these headers beside its own.
+    pub(super) fn new(posted: Arc<HeaderMap>) -> Self {
+        Self(Mutex::new(State {
+            headers: HeaderMap::new(),
+            posted,
+            is_agreed: false,
+            lost: false,
+        }))
+    }
+
     /// Keeps the number that came with the answer to `initialize`.
     pub(super) fn open(&self, headers: &HeaderMap) {
         if let Some(id) = headers.get(ID) {
-            self.state().headers.insert(ID, id.clone());
+            self.state().insert(ID, id.clone());
         }
     }
 
     /// Keeps the version that was agreed on.
     pub(super) fn agree(&self, version: &str) {
         if let Ok(version) = HeaderValue::from_str(version) {
-            self.state().headers.insert(VERSION, version);
+            let mut state = self.state();
+            state.insert(VERSION, version);
+            state.is_agreed = true;
         }
     }
 
     /// Whether the server was initialized in the old way.
     pub(super) fn is_agreed(&self) -> bool {
-        self.state().headers.contains_key(VERSION)
+        self.state().is_agreed
     }
 
     /// Whether the server gave it a number.
@@ -66,7 +79,19 @@ impl Session {
         }
     }
 
+    /// All headers of a message that is posted.
+    pub(super) fn posted(&self) -> Arc<HeaderMap> {
+        self.state().posted.clone()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn insert(&mut self, name: HeaderName, value: HeaderValue) {
+        self.headers.insert(name.clone(), value.clone());
+        Arc::make_mut(&mut self.posted).insert(name, value);
     }
 }

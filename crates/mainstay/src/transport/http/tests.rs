@@ -1,6 +1,7 @@
 //! The transport against a far side on loopback whose every answer a test writes by hand.
 
 pub(in crate::transport) mod far;
+mod floods;
 mod kept;
 mod sessions;
 mod streams;

@@ -1,6 +1,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::transport::SendFailure;
+use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
 /// Notes what it is told.
 #[derive(Default)]
@@ -192,4 +194,80 @@ fn a_transport_that_is_started_while_its_runtime_shuts_down_ends_and_holds_nobod
     }
     started.join().unwrap();
     assert_eq!(*heard.ends.lock().unwrap(), [End::Aborted]);
+}
+
+/// Always has something to read: so many times this text, then the end.
+struct Endless {
+    text: &'static [u8],
+    left: usize,
+}
+
+impl AsyncRead for Endless {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.left > 0 && buffer.remaining() >= self.text.len() {
+            buffer.put_slice(self.text);
+            self.left -= 1;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Counts messages.
+#[derive(Default)]
+struct Counted(Arc<AtomicU32>);
+
+impl Inbound for Counted {
+    fn message(&self, _message: Bytes) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn oversized(&self, _skipped: Oversized<'_>) {}
+
+    fn failed(&self, _request: u64, _failure: SendFailure) {}
+
+    fn ended(&self, _end: End) {}
+}
+
+#[tokio::test]
+async fn a_far_side_that_never_stops_writing_leaves_everybody_their_turn() {
+    let batch = b"[{\"a\":1},{\"a\":2},{\"a\":3},{\"a\":4},{\"a\":5},{\"a\":6},{\"a\":7},{\"a\":8}]\n";
+    for (text, messages) in [(&b"{}\n"[..], 1), (batch, 8)] {
+        let reader = Endless { text, left: 10_000 };
+        let lines = Lines::new(reader, Writes::default(), Limits::default());
+        let inbound = Counted::default();
+        let count = inbound.0.clone();
+        let _outbound = lines.outbound();
+        Box::new(lines).start(Arc::new(inbound));
+        let most = most_in_between(count, 10_000 * messages).await;
+        assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} messages at once");
+    }
+}
+
+#[tokio::test]
+async fn a_large_message_is_handed_over_in_its_order_on_another_thread() {
+    struct Where(Mutex<Vec<(usize, bool)>>, std::thread::ThreadId);
+    impl Inbound for Where {
+        fn message(&self, message: Bytes) {
+            let is_here = std::thread::current().id() == self.1;
+            self.0.lock().unwrap().push((message.len(), is_here));
+        }
+        fn oversized(&self, _skipped: Oversized<'_>) {}
+        fn failed(&self, _request: u64, _failure: SendFailure) {}
+        fn ended(&self, _end: End) {}
+    }
+    let large = format!("\"{}\"", "x".repeat(large::INLINE_LIMIT));
+    let text = format!("1\n{large}\n2\n{large}");
+    let lines = Lines::new(io::Cursor::new(text), Writes::default(), Limits::default());
+    let heard = Arc::new(Where(Mutex::default(), std::thread::current().id()));
+    let _outbound = lines.outbound();
+    Box::new(lines).start(heard.clone());
+    while heard.0.lock().unwrap().len() < 4 {
+        tokio::task::yield_now().await;
+    }
+    let large = (large.len(), false);
+    assert_eq!(*heard.0.lock().unwrap(), [(1, true), large, (1, true), large]);
 }

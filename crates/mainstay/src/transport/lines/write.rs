@@ -5,7 +5,7 @@ use std::io;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::Receiver;
 
-use crate::transport::Frame;
+use crate::transport::{Frame, Turn};
 
 /// Small frames are gathered up to this many bytes, to go out in one write.
 const GATHERED: usize = 16 * 1024;
@@ -23,6 +23,7 @@ pub(super) async fn run<W: AsyncWrite + Unpin>(
         writer,
         gathered: Vec::new(),
     };
+    let mut turn = Turn::new();
     loop {
         let frame = tokio::select! {
             biased;
@@ -31,17 +32,23 @@ pub(super) async fn run<W: AsyncWrite + Unpin>(
             else => return Ok(()),
         };
         sink.put(&frame).await?;
+        turn.count_message();
+        turn.count_bytes(frame.bytes().len());
         // One of each in turn: neither lane can starve the other.
-        loop {
+        while !turn.is_over() {
             let waiting = [ordered.try_recv().ok(), urgent.try_recv().ok()];
             if waiting.iter().all(Option::is_none) {
                 break;
             }
             for frame in waiting.iter().flatten() {
                 sink.put(frame).await?;
+                turn.count_message();
+                turn.count_bytes(frame.bytes().len());
             }
         }
+        // What has begun goes out before the others have their turn.
         sink.flush().await?;
+        turn.yield_if_over().await;
     }
 }
 

@@ -16,13 +16,14 @@ use tokio::time::timeout;
 
 pub use connector::SseConnector;
 
+use super::hand_over::hand_over;
 use super::http::client::Endpoint;
 use super::http::crew::{Carrier, Crew, Load, Sender};
-use super::http::events::{Event, Events};
+use super::http::events::{Event, Events, Next};
 use super::http::line::Response;
 use super::http::refusal::{Head, Refusal, read_error};
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, Step};
-use super::{End, Frame, Inbound, Outbound, Purpose, Transport};
+use super::{End, Frame, Inbound, Outbound, Purpose, Transport, Turn};
 
 /// How long a server may take to name the address, and to accept a message: it answers on the stream.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -143,11 +144,17 @@ impl Stream {
         Refusal::if_unreadable(&response).map_err(|refusal| refusal.failure)?;
         let limit = options.message_limit();
         let mut events = Events::new(limit);
+        let mut turn = Turn::new();
         loop {
-            while let Some(event) = events.next().map_err(|_| HttpFailure::BodyTooLarge { limit })? {
-                if event.kind == "endpoint" {
-                    self.opening.send_replace(Opening::Open(self.address(&event)?));
-                    return Ok((response, events));
+            loop {
+                turn.yield_if_over().await;
+                match events.next().map_err(|_| HttpFailure::BodyTooLarge { limit })? {
+                    Next::Event(event) if event.kind == "endpoint" => {
+                        self.opening.send_replace(Opening::Open(self.address(&event)?));
+                        return Ok((response, events));
+                    }
+                    Next::Event(_) | Next::Searching => turn.count_message(),
+                    Next::Starved => break,
                 }
             }
             match response.chunk().await {
@@ -166,15 +173,20 @@ impl Stream {
     }
 
     async fn read(&self, mut response: Response, mut events: Events) -> End {
+        let mut turn = Turn::new();
         loop {
             loop {
+                turn.yield_if_over().await;
                 match events.next() {
-                    Ok(Some(event)) => {
+                    Ok(Next::Event(event)) => {
                         if let (Some(message), Some(inbound)) = (event.message(), self.crew.inbound()) {
-                            inbound.message(message.clone());
+                            hand_over(&inbound, None, message.clone(), &mut turn).await;
+                        } else {
+                            turn.count_message();
                         }
                     }
-                    Ok(None) => break,
+                    Ok(Next::Searching) => turn.count_message(),
+                    Ok(Next::Starved) => break,
                     Err(_too_long) => return End::Oversized,
                 }
             }

@@ -169,3 +169,19 @@ fn what_waits_in_all_streams_of_a_client_is_held_for_it_until_it_is_read() {
     drop((one, another));
     assert_eq!(budget.held(), 0);
 }
+
+#[test]
+fn the_same_news_wait_once_for_a_reader_that_is_behind_and_come_again_after_it_has_read_them() {
+    let stream = Stream::kept(1, account());
+    let tell = |text: &'static str| stream.send_once(Bytes::from_static(text.as_bytes()));
+    let mut place = stream.open(None);
+    for _ in 0..1000 {
+        assert!(tell("a changed") && tell("b changed"));
+    }
+    assert_eq!(taken(&stream, &mut place), event(1, "a changed"));
+    assert!(tell("a changed"), "it changed since that was read");
+    assert!(tell("b changed"));
+    assert_eq!(taken(&stream, &mut place), event(2, "b changed"));
+    assert_eq!(taken(&stream, &mut place), event(3, "a changed"));
+    assert_eq!(taken(&stream, &mut place), Poll::Pending);
+}

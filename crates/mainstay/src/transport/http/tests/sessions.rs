@@ -29,6 +29,30 @@ async fn a_session_is_named_on_all_that_follows_and_deleted_at_the_end() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_redirected_keeps_all_its_headers_and_its_own_take_the_place_of_shared_ones() {
+    let options = HttpOptions::new()
+        .header("x-team", "search")
+        .header("accept", "text/plain");
+    let (far, mut owner) = Owner::start(options).await;
+    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    owner.ask(2, "tools/list");
+    far.next().await.answer(307, "location: /elsewhere\r\n", "").await;
+    let again = far.next().await;
+    assert_eq!(again.path, "/elsewhere");
+    for (name, value) in [
+        ("x-team", "search"),
+        ("mcp-session-id", "s1"),
+        ("mcp-protocol-version", "2025-06-18"),
+        ("accept", "application/json, text/event-stream"),
+        ("content-type", "application/json"),
+    ] {
+        assert_eq!(again.header(name), Some(value), "{name}");
+    }
+    again.json(200, &json(2)).await;
+    assert_eq!(owner.message().await, json(2));
+}
+
+#[tokio::test]
 async fn no_request_overtakes_the_end_of_the_handshake() {
     let (far, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "initialize");

@@ -196,6 +196,7 @@ async fn an_error_without_an_id_is_not_for_a_standing_request_that_was_read() {
         failed
     };
     let failed = tokio::select! {
+        biased;
         ended = &mut standing => panic!("the standing request ended: {ended:?}"),
         failed = called => failed,
     };
