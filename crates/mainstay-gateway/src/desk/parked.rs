@@ -59,13 +59,11 @@ struct Waiting {
     _held: [Held; 2],
 }
 
-/// What a state leads to.
-pub(super) enum Found {
-    /// The call that waits, and the question it waits for.
-    Call(Call, Question),
-    /// A call that does not wait any more.
+/// Why a state leads to no call.
+pub(super) enum Missing {
+    /// It names a call that does not wait any more.
     Gone,
-    /// Nothing of this gateway's: the server behind may know it.
+    /// This gateway did not write it for this purpose: the server behind may know it.
     NotOurs,
 }
 
@@ -106,26 +104,25 @@ impl Parked {
         Ok(state)
     }
 
-    /// The call that a state names for this purpose.
+    /// The call that a state names for this purpose, and the question that it waits for.
     ///
     /// Cancel safety: dropped, the call is cancelled.
-    pub(super) async fn take(&self, state: &str, purpose: impl FnOnce() -> Purpose) -> Found {
+    pub(super) async fn take(
+        &self,
+        state: &str,
+        purpose: impl FnOnce() -> Purpose,
+    ) -> Result<(Call, Question), Missing> {
         let key = match self.seal.open(state, purpose) {
             Opened::Key(key) => key,
-            Opened::Expired => return Found::Gone,
-            Opened::NotOurs => return Found::NotOurs,
+            Opened::Expired => return Err(Missing::Gone),
+            Opened::NotOurs => return Err(Missing::NotOurs),
         };
         let waiting = self.calls().remove(&key);
-        let Some(Waiting {
+        let Waiting {
             parking, question, ..
-        }) = waiting
-        else {
-            return Found::Gone;
-        };
-        match parking.back().await {
-            Some(call) => Found::Call(call, question),
-            None => Found::Gone,
-        }
+        } = waiting.ok_or(Missing::Gone)?;
+        let call = parking.back().await.ok_or(Missing::Gone)?;
+        Ok((call, question))
     }
 
     /// Somebody calls this server: who keeps it waiting must not take too long. Over HTTP a question comes on the stream

@@ -15,7 +15,7 @@ use mainstay::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::naming::Addressed;
-use super::parked::{Found, Replying};
+use super::parked::{Missing, Replying};
 use super::passing::{answer, as_sent, tell};
 use super::reaching::Reached;
 use super::state::Purpose;
@@ -139,9 +139,9 @@ impl Desk {
             return Ok(None);
         };
         let (mut call, question) = match self.parked.take(&state, || Purpose::of(request)).await {
-            Found::Call(call, question) => (call, question),
-            Found::Gone => return Err(expired()),
-            Found::NotOurs => return Ok(None),
+            Ok(found) => found,
+            Err(Missing::Gone) => return Err(expired()),
+            Err(Missing::NotOurs) => return Ok(None),
         };
         call.caller.store(request.client.clone());
         call.is_resumed = true;

@@ -141,7 +141,7 @@ pub(super) fn published(request: &Request<'_>, server: &str, result: RawJson) ->
             let relation = Relation::read(&result).zip(asked);
             relation.map_or(result, |(relation, asked)| relation.renamed(&asked))
         }
-        "tasks/list" => own_of(request, server, result),
+        "tasks/list" => own_of(request, server, &result),
         _other => result,
     }
 }
@@ -181,9 +181,9 @@ fn noted(request: &Request<'_>, server: &str, task: &RawJson) -> Option<RawJson>
 }
 
 /// A page of one server's tasks: those of the client alone.
-fn own_of(request: &Request<'_>, server: &str, result: RawJson) -> RawJson {
+fn own_of(request: &Request<'_>, server: &str, result: &RawJson) -> RawJson {
     let own = || {
-        let mut page = Object::parse(&result)?;
+        let mut page = Object::parse(result)?;
         let listed: Vec<RawJson> = page.get("tasks")?.parse().ok()?;
         page.set("tasks", written(&shown(request, server, &listed)));
         Some(page.to_raw())
