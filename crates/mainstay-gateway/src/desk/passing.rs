@@ -25,7 +25,7 @@ impl Desk {
                 // The session as a whole answers what its calls make a server ask.
                 let options = reached.options(request.client);
                 let reply = forward(&reached.server, &request, params, options).await;
-                answer(&request, reached.server.name(), reply)
+                answer(&request, reached.server.name(), reply).await
             }
             Era::Modern => self.pass_in_rounds(request).await,
         }
@@ -45,12 +45,12 @@ impl Desk {
         let params = request.take_params();
         let params = as_sent(&request, params);
         let reply = forward(&reached.server, &request, params, options).await;
-        answer(&request, reached.server.name(), reply)
+        answer(&request, reached.server.name(), reply).await
     }
 }
 
 /// What the client is answered with.
-pub(super) fn answer(
+pub(super) async fn answer(
     request: &Request<'_>,
     server: &str,
     reply: Result<Reply, CallError>,
@@ -58,10 +58,17 @@ pub(super) fn answer(
     if let Err(CallError::Rpc { server, error, .. }) = &reply {
         request.client.elicited.note_refusal(server, error);
     }
-    let complete = |result| completed(result, request.method, request.client.era);
+    let era = request.client.era;
     match reply {
-        Ok(reply) => Ok(complete(tasks::published(request, server, reply.result))),
-        Err(error) if request.method == "tools/call" => failure::tool_result(&error).map(complete),
+        Ok(reply) => {
+            let result = tasks::published(request, server, reply.result);
+            let (length, method) = (result.as_bytes().len(), request.method.to_owned());
+            let complete = move || completed(result, &method, era);
+            Ok(message::process_payload(length, complete).await)
+        }
+        Err(error) if request.method == "tools/call" => {
+            failure::tool_result(&error).map(|result| completed(result, request.method, era))
+        }
         Err(error) => Err(in_words_of(request, failure::answer(&error))),
     }
 }

@@ -89,7 +89,7 @@ impl Desk {
         match call.run(&request).await {
             Came::Reply(reply) => match call.lacked_for(&reply) {
                 Some(capability) => Err(missing_capability(capability)),
-                None => answer(&request, call.reached.server.name(), reply),
+                None => answer(&request, call.reached.server.name(), reply).await,
             },
             Came::Question(question) => self.park(call, question, &request),
             Came::GivenUp(spent) => Err(given_up(spent)),

@@ -53,7 +53,7 @@ impl Desk {
         };
         let params = as_sent(&request, params);
         let reply = forward(&reached.server, &request, params, options).await;
-        answer(&request, reached.server.name(), reply)
+        answer(&request, reached.server.name(), reply).await
     }
 
     /// The tasks of the session's principal at the one server that it sees, on the server's own pages.

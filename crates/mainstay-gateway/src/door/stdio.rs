@@ -132,9 +132,9 @@ impl Visit {
             Ok(line) => line,
             Err(spent) => return self.refuse_spent(place, line, spent),
         };
-        match Message::read(&line) {
+        match Message::read_any(&line).await {
             Message::Request { id, method, params } => {
-                let request = Owned::new(id, method.into_owned(), params);
+                let request = Owned::new(id, method.into_owned(), Params::read(params).await);
                 let tasks = match request.method.as_str() {
                     "subscriptions/listen" => listening,
                     _other => answering,
@@ -200,7 +200,7 @@ impl Visit {
                     answering.push(batch::misplaced(&id, &method));
                 }
                 Message::Request { id, method, params } => {
-                    let request = Owned::new(id, method.into_owned(), params);
+                    let request = Owned::new(id, method.into_owned(), Params::read(params).await);
                     let (answered, account) = (self.answer(request), self.account.clone());
                     answering
                         .push(Box::pin(async move { Some(answered.await?.line(&account)) }) as Answering);
@@ -292,8 +292,7 @@ struct Owned {
 }
 
 impl Owned {
-    fn new(id: RawJson, method: String, params: Option<RawJson>) -> Self {
-        let params = Params::new(params);
+    fn new(id: RawJson, method: String, params: Params) -> Self {
         Self {
             meta: RequestMeta::read(&params),
             id,

@@ -13,6 +13,7 @@ mod calls;
 mod catalog;
 mod compare;
 mod far;
+mod floods;
 mod large;
 mod memory;
 mod pinned;
@@ -52,6 +53,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("large", large::measure),
     ("recovery", recovery::measure),
     ("memory", memory::measure),
+    ("flood", floods::measure),
 ];
 
 fn main() -> Fallible {
@@ -61,6 +63,7 @@ fn main() -> Fallible {
         [far::SERVE, ref settings @ ..] => return far::serve(settings),
         [far::PIPE, length] => return far::pipe(length.parse()?),
         [web::far::SERVE_HTTP, port, era] => return web::far::serve(port.parse()?, era),
+        [floods::FLOOD, kind] => return floods::serve(kind),
         [memory::FRESH, side, count] => return memory::fresh(side, count.parse()?),
         _ => {}
     }

@@ -32,6 +32,8 @@ pub struct Diagnostic {
 pub enum Fault {
     /// The item lacks what its kind must have.
     Malformed,
+    /// The item has more bytes than one may have.
+    TooLarge,
     /// The server offers two different items under one name.
     Duplicate,
     /// An item offered before it, perhaps by another server, has the same public name or uri.

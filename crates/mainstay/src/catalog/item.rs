@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::Kind;
+use super::diagnostic::Fault;
 use super::mirror::{self, Mirror};
 use super::object::fields;
+use super::pages::MAX_ITEM_BYTES;
 use crate::wire::{Object, RawJson};
 
 /// One thing a server offers, exactly as the server sent it.
@@ -104,6 +106,13 @@ impl Item {
             Kind::Template => text("uriTemplate", uri_template),
         };
         let key = key.map_err(Flaw::nameless)?;
+        if raw.as_bytes().len() > MAX_ITEM_BYTES {
+            return Err(Flaw {
+                fault: Fault::TooLarge,
+                item: Some(key),
+                message: format!("has more than {MAX_ITEM_BYTES} bytes"),
+            });
+        }
         let complete = match kind {
             Kind::Tool => object("inputSchema", schema),
             Kind::Prompt => Ok(()),
@@ -111,6 +120,7 @@ impl Item {
         };
         if let Err(message) = complete {
             return Err(Flaw {
+                fault: Fault::Malformed,
                 item: Some(key),
                 message,
             });
@@ -174,6 +184,7 @@ impl Default for Hints {
 /// Why an item was set aside.
 #[derive(Debug)]
 pub(super) struct Flaw {
+    pub(super) fault: Fault,
     /// The item's key, where it has one.
     pub(super) item: Option<String>,
     pub(super) message: String,
@@ -181,7 +192,11 @@ pub(super) struct Flaw {
 
 impl Flaw {
     fn nameless(message: String) -> Self {
-        Self { item: None, message }
+        Self {
+            fault: Fault::Malformed,
+            item: None,
+            message,
+        }
     }
 }
 

@@ -24,6 +24,9 @@ pub(crate) const MAX_ITEMS: usize = 10_000;
 /// Bytes of one server's catalog. It stays in memory for as long as the server is configured, and goes to disk.
 pub(crate) const MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// Bytes of one item. It has a name, some text and a schema; the largest that a model could be shown is a fraction of it.
+pub(crate) const MAX_ITEM_BYTES: usize = 4 * 1024 * 1024;
+
 /// A walk under way: what was listed so far, and which page to ask for next.
 #[derive(Debug)]
 pub(crate) struct Pager {
@@ -182,6 +185,11 @@ impl Listing {
             caching: None,
             cut_off: None,
         }
+    }
+
+    /// Bytes of all its items.
+    pub(crate) fn length(&self) -> usize {
+        self.items.iter().map(|item| item.as_bytes().len()).sum()
     }
 
     fn cut_off(self, why: CutOff) -> Self {

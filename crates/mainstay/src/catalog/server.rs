@@ -78,7 +78,7 @@ impl ServerCatalog {
                         Ok(()) => listed[kind.index()].push((at, item)),
                         Err(why) => findings.add(kind, Fault::Malformed, Some(item.key()), why),
                     },
-                    Err(flaw) => findings.add(kind, Fault::Malformed, flaw.item.as_deref(), flaw.message),
+                    Err(flaw) => findings.add(kind, flaw.fault, flaw.item.as_deref(), flaw.message),
                 }
             }
         }

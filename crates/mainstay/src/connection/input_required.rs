@@ -10,6 +10,7 @@ use tokio::time::timeout_at;
 
 use super::{Asking, Connection};
 use crate::handler::{ServerRequest, decline};
+use crate::large;
 use crate::protocol::{LOG_LEVEL_KEY, RequestMeta};
 use crate::wire::{Object, Params, RawJson, RequestError, RpcError, TimeoutKind};
 
@@ -59,7 +60,7 @@ impl Connection {
             if asking.hand_on_input {
                 return Ok(result);
             }
-            let Some(needed) = InputRequired::read(method, &result) else {
+            let Some(needed) = InputRequired::look_for(method, &result).await else {
                 return Ok(result);
             };
             let came = params.to_raw().unwrap_or(RawJson::EMPTY_OBJECT);
@@ -142,6 +143,16 @@ struct InputRequest {
 }
 
 impl InputRequired {
+    /// The same, for a result of any length.
+    async fn look_for(method: &str, result: &RawJson) -> Option<Self> {
+        let length = result.as_bytes().len();
+        if length <= large::INLINE_LIMIT {
+            return Self::read(method, result);
+        }
+        let (method, result) = (method.to_owned(), result.clone());
+        large::process(length, move || Self::read(&method, &result)).await
+    }
+
     /// The server's wish for input, if that is what the result is. The search for the word is many times quicker than
     /// a look into a large result, and a result without it cannot be one.
     fn read(method: &str, result: &RawJson) -> Option<Self> {

@@ -15,6 +15,7 @@ use crate::config::Target;
 use crate::connection::{Asking, Connection};
 use crate::deadline;
 use crate::handler::METHOD_NOT_FOUND;
+use crate::large;
 use crate::protocol::{Era, Greeting};
 use crate::server::Slot;
 use crate::transport::http::{Challenge, HttpFailure};
@@ -103,11 +104,14 @@ async fn list_all(
         };
         listings.push(listing);
     }
+    let length = listings.iter().map(Listing::length).sum();
     let over_http = matches!(slot.settings.load().target(), Target::Http(_));
-    Ok(match greeting.era {
-        Era::Modern if over_http => ServerCatalog::over_http(&slot.name, about, listings),
-        Era::Modern | Era::Legacy => ServerCatalog::new(&slot.name, about, listings),
-    })
+    let (name, era) = (slot.name.clone(), greeting.era);
+    let digest = move || match era {
+        Era::Modern if over_http => ServerCatalog::over_http(&name, about, listings),
+        Era::Modern | Era::Legacy => ServerCatalog::new(&name, about, listings),
+    };
+    Ok(large::process(length, digest).await)
 }
 
 async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Result<Listing, ListError> {
@@ -135,7 +139,8 @@ async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Re
             }
             Err(error) => return Err(ListError::Request { method, error }),
         };
-        pager = match pager.accept(&page)? {
+        let length = page.as_bytes().len();
+        pager = match large::process(length, move || pager.accept(&page)).await? {
             Step::Ask(pager) => pager,
             Step::Done(listing) => return Ok(listing),
         };

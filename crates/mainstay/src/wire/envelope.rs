@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::failure::BadAnswer;
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
+use crate::large;
 
 /// Messages in one batch. Nobody is asked for batches, so a longer one is no use and only takes memory.
 const BATCH: usize = 4096;
@@ -60,6 +61,35 @@ impl<'a> Message<'a> {
             Some(_) | None => None,
         };
         read.unwrap_or_else(|| Self::Garbage(garbage(message)))
+    }
+
+    /// Reads the envelope of a message, on a thread that may block where it is large.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub async fn read_any(message: &'a Bytes) -> Self {
+        if message.len() <= large::INLINE_LIMIT {
+            return Self::read(message);
+        }
+        let whole = message.clone();
+        large::process(message.len(), move || Message::read(&whole).into_owned()).await
+    }
+
+    /// The same message, borrowing nothing.
+    fn into_owned(self) -> Message<'static> {
+        match self {
+            Self::Request { id, method, params } => Message::Request {
+                id,
+                method: Cow::Owned(method.into_owned()),
+                params,
+            },
+            Self::Notification { method, params } => Message::Notification {
+                method: Cow::Owned(method.into_owned()),
+                params,
+            },
+            Self::Response { id, result } => Message::Response { id, result },
+            Self::Batch(messages) => Message::Batch(messages),
+            Self::Garbage(what) => Message::Garbage(what),
+        }
     }
 
     fn read_one(message: &'a Bytes) -> Option<Self> {

@@ -6,10 +6,14 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::raw::RawJson;
+
+/// Members of an object that is edited. Each takes some hundred bytes to keep track of, for as few as five bytes of text; and
+/// what the protocol edits (parameters, `_meta`, capabilities, results) has some tens.
+pub const MAX_MEMBERS: usize = 4096;
 
 /// The top level of one JSON object. What is not edited stays byte-equal.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +35,7 @@ struct Member {
 }
 
 impl Object {
-    /// Reads the top level; `None` when the value is no object.
+    /// Reads the top level; `None` when the value is no object, or one of more than [`MAX_MEMBERS`] members.
     pub fn parse(raw: &RawJson) -> Option<Self> {
         let text = raw.bytes();
         if text.first() != Some(&b'{') {
@@ -39,6 +43,17 @@ impl Object {
         }
         let mut reader = serde_json::Deserializer::from_slice(text);
         reader.deserialize_map(Members(text)).ok()
+    }
+
+    /// The values of the members with these names, without keeping track of any other; of members with the same name the last
+    /// one counts. `None` when the value is no object.
+    pub fn find<const N: usize>(raw: &RawJson, names: [&str; N]) -> Option<[Option<RawJson>; N]> {
+        let text = raw.bytes();
+        if text.first() != Some(&b'{') {
+            return None;
+        }
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        reader.deserialize_map(Wanted { text, names }).ok()
     }
 
     /// The value of a member; of members with the same name the last one counts.
@@ -180,15 +195,46 @@ impl Member {
     }
 
     fn is(&self, name: &str) -> bool {
-        if memchr::memchr(b'\\', &self.key).is_none() {
-            return *self.key == *name.as_bytes();
-        }
-        let quoted = [b"\"", &self.key[..], b"\""].concat();
-        serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == name)
+        spells(&self.key, name)
     }
 
     fn length(&self) -> usize {
         self.before.len() + self.value.as_bytes().len() + self.after.len() + 1
+    }
+}
+
+/// Whether a key, as spelt inside its quotes, is this name.
+fn spells(key: &[u8], name: &str) -> bool {
+    if memchr::memchr(b'\\', key).is_none() {
+        return *key == *name.as_bytes();
+    }
+    let quoted = [b"\"", key, b"\""].concat();
+    serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == name)
+}
+
+/// Looks for some members of an object.
+struct Wanted<'t, const N: usize> {
+    text: &'t Bytes,
+    names: [&'t str; N],
+}
+
+impl<'de, const N: usize> Visitor<'de> for Wanted<'_, N> {
+    type Value = [Option<RawJson>; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = [const { None }; N];
+        while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            let key = key.get().as_bytes();
+            let key = &key[1..key.len() - 1];
+            if let Some(at) = self.names.iter().position(|name| spells(key, name)) {
+                found[at] = Some(RawJson::part_of(self.text, value));
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -209,6 +255,9 @@ impl<'de> Visitor<'de> for Members<'_> {
         // Where the member being read starts: behind the brace, then behind each comma.
         let mut start = 1;
         while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            if members.len() == MAX_MEMBERS {
+                return Err(A::Error::custom("too many members"));
+            }
             let key = text.slice_ref(key.get().as_bytes());
             let value = RawJson::part_of(text, value);
             let value_at = offset(text, value.as_bytes());

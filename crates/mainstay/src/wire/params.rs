@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use super::object::Object;
 use super::raw::RawJson;
+use crate::large::{self, INLINE_LIMIT};
 
 const META: &str = "_meta";
 
@@ -32,6 +33,28 @@ impl Params {
             raw,
             ..Self::default()
         }
+    }
+
+    /// Takes parameters as they came, and reads them on a thread that may block where they are large.
+    ///
+    /// Cancel safety: dropping it loses the parameters.
+    pub async fn read(raw: Option<RawJson>) -> Self {
+        let params = Self::new(raw);
+        let length = params.length();
+        if length <= INLINE_LIMIT {
+            return params;
+        }
+        let read = move || {
+            params.meta();
+            params.top();
+            params
+        };
+        large::process(length, read).await
+    }
+
+    /// Their length in bytes, as they came.
+    pub(super) fn length(&self) -> usize {
+        self.raw.as_ref().map_or(0, |raw| raw.as_bytes().len())
     }
 
     /// The parameters as they came, whatever was edited since.

@@ -22,6 +22,7 @@ use super::rpc_error::RpcError;
 use super::telling::Telling;
 use super::vitals::{Counters, Vitals};
 use super::write;
+use crate::large::{self, INLINE_LIMIT};
 use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
 
 /// What the far side asks and tells. Called on the task that reads, in the order of arrival; must return at once.
@@ -89,9 +90,15 @@ impl Peer {
         if let Some(number) = &options.number {
             number.store(id, Ordering::Release);
         }
-        let meta = options.meta.as_deref();
-        let (params, listener) = progress::prepare(params, id, options.progress, meta);
-        let line = params.line(id, method, meta, listener.is_some());
+        let length = params.length();
+        let (line, listener) = if length > INLINE_LIMIT {
+            let (params, method, meta) = (params.clone(), method.to_owned(), options.meta.clone());
+            let compose = move || progress::compose(&params, id, &method, options.progress, meta.as_deref());
+            // Boxed: few requests are large, and the others should not carry room for it.
+            Box::pin(large::process(length, compose)).await
+        } else {
+            progress::compose(params, id, method, options.progress, options.meta.as_deref())
+        };
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = Waiting::new(delivery.clone(), listener, options.hold.clone(), now);

@@ -85,10 +85,23 @@ impl Prepared<'_> {
     }
 }
 
+/// A request as one line, and who listens to its progress.
+pub(super) fn compose(
+    params: &Params,
+    id: u64,
+    method: &str,
+    progress: Progress,
+    meta: Option<&Meta>,
+) -> (Bytes, Option<Listener>) {
+    let (params, listener) = prepare(params, id, progress, meta);
+    let line = params.line(id, method, meta, listener.is_some());
+    (line, listener)
+}
+
 /// Puts the token of request `id` into its parameters when progress is wanted, beside what else belongs into their
 /// `_meta`. When progress is not wanted, a token of the caller's is taken out: it could be taken for the number of another
 /// request. There is a listener when there is a token.
-pub(super) fn prepare<'a>(
+fn prepare<'a>(
     params: &'a Params,
     id: u64,
     progress: Progress,

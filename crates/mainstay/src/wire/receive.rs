@@ -245,9 +245,8 @@ fn deliver(shared: &Shared, waiting: Waiting, answer: Answer) -> bool {
 
 /// Whether this is a result as the protocol has them.
 fn is_of_protocol(result: &RawJson) -> bool {
-    Object::parse(result).is_some_and(|object| {
-        *result == RawJson::EMPTY_OBJECT || RESULT_KEYS.iter().any(|key| object.get(key).is_some())
-    })
+    *result == RawJson::EMPTY_OBJECT
+        || Object::find(result, RESULT_KEYS).is_some_and(|found| found.iter().any(Option::is_some))
 }
 
 impl Inbound for Receiver {

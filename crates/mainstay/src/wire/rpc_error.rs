@@ -67,13 +67,13 @@ impl RpcError {
 
     /// Reads an `error` as leniently as it can be: a server's words are worth more than its form.
     pub(super) fn read(raw: RawJson) -> Self {
-        let fields = Object::parse(&raw).unwrap_or_default();
-        let code = fields.get("code").and_then(|code| code.parse().ok());
-        let message = fields.get("message").and_then(|message| message.parse().ok());
+        let [code, message, data] = Object::find(&raw, ["code", "message", "data"]).unwrap_or_default();
+        let code = code.and_then(|code| code.parse().ok());
+        let message = message.and_then(|message| message.parse().ok());
         Self {
             code: code.unwrap_or(Self::INTERNAL_ERROR),
             message: message.unwrap_or_else(|| raw.to_string()),
-            data: fields.get("data").cloned(),
+            data,
             raw,
         }
     }

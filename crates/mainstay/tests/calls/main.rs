@@ -11,6 +11,7 @@ mod declared;
 mod fidelity;
 mod health;
 mod hostile;
+mod large;
 mod losing;
 mod mirrors;
 mod names;

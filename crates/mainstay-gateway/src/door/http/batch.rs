@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
-use mainstay::message::{self, Message};
+use mainstay::message::{self, Message, Params};
 
 use super::answering::{Answer, Asker, Work, answer};
 use super::body::Body;
@@ -54,7 +54,7 @@ impl Entrance {
                     answering.push(batch::misplaced(&id, &method));
                 }
                 Message::Request { id, method, params } => {
-                    let asked = Asked::new(id, method.into_owned(), params);
+                    let asked = Asked::new(id, method.into_owned(), Params::new(params));
                     answering.push(self.answering(session, stream, asked));
                 }
                 Message::Notification { method, params } => {

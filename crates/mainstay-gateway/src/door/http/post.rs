@@ -55,8 +55,7 @@ pub(super) enum Named<'a> {
 }
 
 impl Asked {
-    pub(super) fn new(id: RawJson, method: String, params: Option<RawJson>) -> Self {
-        let params = Params::new(params);
+    pub(super) fn new(id: RawJson, method: String, params: Params) -> Self {
         Self {
             meta: RequestMeta::read(&params),
             id,
@@ -86,9 +85,9 @@ impl Entrance {
             accepts,
             hold_back,
         };
-        match Message::read(&body) {
+        match Message::read_any(&body).await {
             Message::Request { id, method, params } => {
-                let asked = Asked::new(id, method.into_owned(), params);
+                let asked = Asked::new(id, method.into_owned(), Params::read(params).await);
                 let id = asked.id.clone();
                 let answered = self.request(scope, caller, posted, asked).await;
                 answered.map_err(|refusal| refusal.of_request(&id))
@@ -151,10 +150,13 @@ impl Entrance {
         check_content_type(&head.headers)?;
         let session = self.sse_session(session, caller)?;
         let body = body::read(body, self.bounds.body, hold_back, &session.account).await?;
-        match Message::read(&body) {
+        match Message::read_any(&body).await {
             Message::Request { id, method, params } => {
                 self.check_open().map_err(|refusal| refusal.of_request(&id))?;
-                self.answer_sse(session, Asked::new(id, method.into_owned(), params));
+                self.answer_sse(
+                    session,
+                    Asked::new(id, method.into_owned(), Params::read(params).await),
+                );
             }
             Message::Notification { method, params } => {
                 self.desk.hear(&session.client, &method, params.as_ref()).await;

@@ -163,7 +163,7 @@ async fn read_request(stream: &mut TcpStream, request: &mut Vec<u8>) -> Option<u
 }
 
 /// The length of the body that a head announces. Both clients here write the name in small letters.
-pub(super) fn content_length(head: &[u8]) -> usize {
+pub(crate) fn content_length(head: &[u8]) -> usize {
     const NAME: &[u8] = b"content-length: ";
     let Some(at) = memmem::find(head, NAME) else {
         return 0;
@@ -182,7 +182,7 @@ fn status(request: &[u8], body: &[u8]) -> &'static str {
     }
 }
 
-fn respond(out: &mut Vec<u8>, status: &str, opens_session: bool, body: &[u8]) {
+pub(crate) fn respond(out: &mut Vec<u8>, status: &str, opens_session: bool, body: &[u8]) {
     let session = if opens_session {
         "mcp-session-id: 0123456789abcdef0123456789abcdef\r\n"
     } else {

@@ -1,7 +1,7 @@
 use super::{About, ServerCatalog};
 use crate::catalog::diagnostic::{Fault, MAX_DIAGNOSTICS};
 use crate::catalog::fixtures::{catalog, listings, prompt, raw, resource, template, tool};
-use crate::catalog::pages::{CutOff, Listing, MAX_BYTES};
+use crate::catalog::pages::{CutOff, Listing, MAX_BYTES, MAX_ITEM_BYTES};
 use crate::catalog::{CacheScope, Caching, Item, Kind};
 
 fn keys(catalog: &ServerCatalog, kind: Kind) -> Vec<&str> {
@@ -11,6 +11,30 @@ fn keys(catalog: &ServerCatalog, kind: Kind) -> Vec<&str> {
 fn bytes(catalog: &ServerCatalog) -> Vec<&[u8]> {
     let all = Kind::ALL.into_iter().flat_map(|kind| catalog.items(kind));
     all.map(|item| item.raw().as_bytes()).collect()
+}
+
+#[test]
+fn an_item_of_too_many_bytes_is_set_aside_by_its_name_and_its_neighbours_stay() {
+    let sized = |name: &str, bytes: usize| {
+        let around = format!(r#"{{"name":"{name}","inputSchema":{{}},"description":""}}"#).len();
+        let text = "x".repeat(bytes - around);
+        let item = format!(r#"{{"name":"{name}","inputSchema":{{}},"description":"{text}"}}"#);
+        (Kind::Tool, raw(&item))
+    };
+    let items = [
+        tool("a"),
+        sized("b", MAX_ITEM_BYTES),
+        sized("c", MAX_ITEM_BYTES + 1),
+    ];
+    let catalog = catalog("s", &items);
+    assert_eq!(keys(&catalog, Kind::Tool), ["a", "b"]);
+    let [diagnostic] = catalog.diagnostics() else {
+        panic!("{:?}", catalog.diagnostics());
+    };
+    assert_eq!(
+        (diagnostic.fault, diagnostic.item.as_deref()),
+        (Fault::TooLarge, Some("c"))
+    );
 }
 
 #[test]

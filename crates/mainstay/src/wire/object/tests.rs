@@ -124,6 +124,30 @@ fn what_is_no_object_is_not_read_as_one() {
 }
 
 #[test]
+fn an_object_of_too_many_members_is_not_taken_apart() {
+    let of = |members: usize| raw(&format!("{{{}}}", vec!["\"\":1"; members].join(",")));
+    assert!(Object::parse(&of(MAX_MEMBERS)).is_some());
+    assert!(Object::parse(&of(MAX_MEMBERS + 1)).is_none());
+    let [found] = Object::find(&of(MAX_MEMBERS + 1), [""]).expect("an object");
+    assert_eq!(found.unwrap().as_str(), "1");
+}
+
+#[test]
+fn what_is_looked_for_is_found_as_a_parse_finds_it() {
+    let mut generator = Generator(11);
+    for _ in 0..5_000 {
+        let text = generator.object(2);
+        let parsed = object(&text);
+        let names = ["a", "b", "\"", "é", "", "new"];
+        let found = Object::find(&raw(&text), names).expect("an object");
+        for (name, found) in names.iter().zip(found) {
+            assert_eq!(parsed.get(name), found.as_ref(), "{name:?} in {text}");
+        }
+    }
+    assert!(Object::find(&raw("[1]"), ["a"]).is_none());
+}
+
+#[test]
 fn meta_is_merged_key_by_key() {
     let params = raw(r#"{"name":"t","_meta":{"keep": 1e0,"progressToken":"theirs"},"arguments":{"x":1.00}}"#);
     let merged = with_meta(
