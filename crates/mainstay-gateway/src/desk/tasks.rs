@@ -66,7 +66,7 @@ impl Desk {
         let options = reached.options(request.client);
         let params = request.take_params();
         let reply = forward(&reached.server, &request, params, options).await;
-        answer(&request, name, reply)
+        answer(&request, name, reply).await
     }
 
     /// The session's own tasks at all servers that list theirs, in the order of the servers' names. A page ends where a
