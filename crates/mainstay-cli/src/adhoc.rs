@@ -8,12 +8,12 @@ use mainstay::ServerConfig;
 use mainstay::config::Problem;
 
 use crate::args::{AdHoc, Common};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::load::{Setup, Source};
 use crate::naming;
 
 /// A server by its address or its command. Nothing is remembered of it.
-pub(crate) fn setup(adhoc: &AdHoc, common: &Common) -> Result<Option<Setup>, Failure> {
+pub(crate) fn setup(adhoc: &AdHoc, common: &Common) -> Result<Option<Setup>, CommandFailure> {
     let (server, source) = match (&adhoc.url, &adhoc.command[..]) {
         (Some(url), _) => (
             of_address(url, adhoc.bearer_token_env.as_deref(), None)?,
@@ -42,10 +42,10 @@ pub(crate) fn of_address(
     url: &str,
     token_variable: Option<&str>,
     name: Option<&str>,
-) -> Result<ServerConfig, Failure> {
+) -> Result<ServerConfig, CommandFailure> {
     // Not repeated in the message: it would be on the screen and in its scrollback.
     if naming::has_user_info(url) {
-        return Err(Failure::usage(anyhow!(
+        return Err(CommandFailure::usage(anyhow!(
             "the address holds a user name or a password before its `@`; leave it out, and name the variable that holds \
              a token with --bearer-token-env"
         )));
@@ -58,27 +58,27 @@ pub(crate) fn of_address(
     };
     builder.build().map_err(|invalid| {
         let said: Vec<_> = invalid.problems().iter().map(in_words).collect();
-        Failure::usage(anyhow!(said.join("\n")))
+        CommandFailure::usage(anyhow!(said.join("\n")))
     })
 }
 
 /// A server by its command.
-pub(crate) fn of_command(command: &[String], name: Option<&str>) -> Result<ServerConfig, Failure> {
+pub(crate) fn of_command(command: &[String], name: Option<&str>) -> Result<ServerConfig, CommandFailure> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(no_command());
     };
     let name = name.map_or_else(|| naming::of_command(command), str::to_owned);
     let builder = ServerConfig::stdio(name, program.as_str()).args(arguments.iter().map(String::as_str));
-    builder.build().map_err(Failure::usage)
+    builder.build().map_err(CommandFailure::usage)
 }
 
-fn no_command() -> Failure {
-    Failure::usage(anyhow!("name a command behind `--`, or an address with --url"))
+fn no_command() -> CommandFailure {
+    CommandFailure::usage(anyhow!("name a command behind `--`, or an address with --url"))
 }
 
-fn token(variable: &str) -> Result<String, Failure> {
+fn token(variable: &str) -> Result<String, CommandFailure> {
     let token = env::var(variable).with_context(|| format!("the variable {variable} holds no token"));
-    token.map_err(Failure::usage)
+    token.map_err(CommandFailure::usage)
 }
 
 /// A problem without the key, which nobody wrote.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use mainstay::CallError;
 
 /// What a command comes to.
-pub(crate) type Done = Result<Exit, Failure>;
+pub(crate) type Done = Result<Exit, CommandFailure>;
 
 /// The exit codes. They are part of the interface: scripts depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) enum Exit {
 
 /// An end before there was a result: what to say, and how to exit.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CommandFailure {
     pub(crate) exit: Exit,
     pub(crate) error: anyhow::Error,
 }
@@ -64,7 +64,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-impl Failure {
+impl CommandFailure {
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         let (exit, error) = (Exit::Usage, error.into());
         Self { exit, error }

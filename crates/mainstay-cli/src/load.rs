@@ -11,7 +11,7 @@ use mainstay::{Configuration, ServerConfig};
 
 use crate::adhoc;
 use crate::args::{AdHoc, Common};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::output::{Screen, Text, plain, text};
 
 /// The name of the server that stands in where there is no configuration.
@@ -52,7 +52,7 @@ pub(crate) enum Source {
 }
 
 /// The servers that a command is about: the one on the command line, or those of the configuration, which is announced.
-pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result<Setup, Failure> {
+pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result<Setup, CommandFailure> {
     if let Some(setup) = adhoc::setup(adhoc, common)? {
         return Ok(setup);
     }
@@ -62,11 +62,12 @@ pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result
 }
 
 /// Finds and reads the configuration.
-pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
+pub(crate) fn load(common: &Common) -> Result<Setup, CommandFailure> {
     let cwd = env::current_dir()
         .context("the working directory is not known")
-        .map_err(Failure::failed)?;
-    let located = locate(common.config.as_deref(), |name| env::var_os(name), &cwd).map_err(Failure::usage)?;
+        .map_err(CommandFailure::failed)?;
+    let located =
+        locate(common.config.as_deref(), |name| env::var_os(name), &cwd).map_err(CommandFailure::usage)?;
     let store = (!common.no_cache).then(cache_directory).flatten();
     let mentioned = located.mentioned;
     let Some(path) = located.path else {
@@ -82,7 +83,7 @@ pub(crate) fn load(common: &Common) -> Result<Setup, Failure> {
             stop_within: common.stop_within,
         });
     };
-    let configuration = Configuration::load(&path).map_err(Failure::usage)?;
+    let configuration = Configuration::load(&path).map_err(CommandFailure::usage)?;
     Ok(Setup {
         source: Source::File {
             path,
@@ -137,10 +138,10 @@ impl Setup {
     }
 
     /// Leaves only the servers of these names; all, where none is given.
-    pub(crate) fn keep(&mut self, names: &[String]) -> Result<(), Failure> {
+    pub(crate) fn keep(&mut self, names: &[String]) -> Result<(), CommandFailure> {
         for name in names {
             if !self.servers.iter().any(|server| server.name() == name) {
-                return Err(Failure::usage(self.unknown(name)));
+                return Err(CommandFailure::usage(self.unknown(name)));
             }
         }
         if !names.is_empty() {
@@ -186,15 +187,15 @@ fn found(how: Origin) -> String {
     }
 }
 
-fn demo_server() -> Result<ServerConfig, Failure> {
+fn demo_server() -> Result<ServerConfig, CommandFailure> {
     let program = env::current_exe().context("the path of this program is not known");
     let program = program.and_then(|path| {
         let path = path.into_os_string().into_string();
         path.map_err(|path| anyhow!("the path of this program is not UTF-8: {}", path.display()))
     });
-    let program = program.map_err(Failure::failed)?;
+    let program = program.map_err(CommandFailure::failed)?;
     let server = ServerConfig::stdio(DEMO, program).arg("demo-server").build();
-    server.map_err(Failure::failed)
+    server.map_err(CommandFailure::failed)
 }
 
 /// `MAINSTAY_CACHE`, or `mainstay` in the user's cache directory.

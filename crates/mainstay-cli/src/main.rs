@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use args::{Arguments, Command};
-use exit::{Exit, Failure};
+use exit::{CommandFailure, Exit};
 use log::Logged;
 use output::{Screen, Text};
 
@@ -58,7 +58,9 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
-        Command::DemoServer => demo::run().map(|()| Exit::Success).map_err(Failure::failed),
+        Command::DemoServer => demo::run()
+            .map(|()| Exit::Success)
+            .map_err(CommandFailure::failed),
     };
     done.unwrap_or_else(|failure| {
         screen.error(Text::lines(&format!("{:#}", failure.error)));

@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use mainstay::config::nearest;
 use mainstay::{ServerConfig, public_name};
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::load::{Setup, Source};
 use crate::reach::{address, command_line};
 
@@ -41,10 +41,10 @@ impl Sought {
 impl Picked {
     /// Reads the words, and leaves only those servers in the setup that may be meant: `SERVER NAME …` where the first word is
     /// a server's name, or else the public `NAME …`. Of a server on the command line only the name is asked.
-    pub(crate) fn read(setup: &mut Setup, words: &[String], sought: Sought) -> Result<Self, Failure> {
+    pub(crate) fn read(setup: &mut Setup, words: &[String], sought: Sought) -> Result<Self, CommandFailure> {
         let (first, rest) = words
             .split_first()
-            .ok_or_else(|| Failure::usage(anyhow!("name a {}", sought.word())))?;
+            .ok_or_else(|| CommandFailure::usage(anyhow!("name a {}", sought.word())))?;
         let picked = |name: &str, rest: &[String]| Self {
             name: name.to_owned(),
             rest: rest.to_vec(),
@@ -57,7 +57,7 @@ impl Picked {
             setup.keep(std::slice::from_ref(first))?;
             return match rest.split_first() {
                 Some((name, rest)) => Ok(picked(name, rest)),
-                None => Err(Failure::usage(anyhow!(
+                None => Err(CommandFailure::usage(anyhow!(
                     "name a {0} of server {first:?}: `mainstay tools --server {first}` lists what it offers",
                     sought.word()
                 ))),
@@ -65,7 +65,7 @@ impl Picked {
         }
         if sought == Sought::Resource {
             if let [_uri] = rest {
-                return Err(Failure::usage(setup.unknown(first)));
+                return Err(CommandFailure::usage(setup.unknown(first)));
             }
             return Ok(picked(first, rest));
         }
@@ -75,7 +75,7 @@ impl Picked {
         let names = setup.servers.iter().filter(|server| may_have(server));
         let names: Vec<_> = names.map(|server| server.name().to_owned()).collect();
         if names.is_empty() {
-            return Err(Failure::usage(setup.not_public(first, rest, sought)));
+            return Err(CommandFailure::usage(setup.not_public(first, rest, sought)));
         }
         setup.keep(&names)?;
         Ok(picked(first, rest))

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::args::{Common, Prompt};
 use crate::ask::Asking;
 use crate::call::{Arguments, shown};
-use crate::exit::{Done, Failure};
+use crate::exit::{CommandFailure, Done};
 use crate::load::servers;
 use crate::output::Screen;
 use crate::pick::{Picked, Sought};
@@ -17,7 +17,7 @@ use crate::pick::{Picked, Sought};
 pub(crate) fn run(prompt: &Prompt, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&prompt.request.adhoc, common, screen)?;
     let picked = Picked::read(&mut setup, &prompt.words, Sought::Prompt)?;
-    let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(Failure::usage)?;
+    let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(CommandFailure::usage)?;
     let asking = Asking::new(&setup, screen, &prompt.request, Sought::Prompt, &picked.name);
     asking.run(&setup, async |fleet| {
         make(&asking, fleet, &picked.name, &arguments).await
@@ -35,7 +35,7 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Argume
     }
     let catalog = fleet.catalog();
     let prompt = asking.find(catalog.prompts())?;
-    let arguments = arguments.all_text().map_err(Failure::usage)?;
+    let arguments = arguments.all_text().map_err(CommandFailure::usage)?;
     let answered = server
         .prompt(prompt.original(), &arguments, asking.options())
         .await;

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use mainstay::{CloseReport, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::Setup;
 use crate::output::{Screen, Text, plain, text};
 
@@ -26,7 +26,7 @@ pub(crate) fn with_fleet_or(
     interrupted: impl FnOnce(Exit) -> Done,
 ) -> Done {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(Failure::failed)?;
+    let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(supervise(setup, screen, work, interrupted));
     // Whatever still runs belongs to nobody.
     runtime.shutdown_background();
@@ -91,18 +91,18 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, CommandFailure> {
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
-            terminate: signal(SignalKind::terminate()).map_err(Failure::failed)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(CommandFailure::failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(CommandFailure::failed)?,
             hangup: None,
         })
     }
 
     /// Goes on when SIGHUP comes, and says so. Programs that serve are sent it by whoever changed their configuration, and by
     /// a terminal that they were started in and have outlived.
-    pub(crate) fn ignoring_hangup(self, screen: &Screen) -> Result<Self, Failure> {
-        let hangup = signal(SignalKind::hangup()).map_err(Failure::failed)?;
+    pub(crate) fn ignoring_hangup(self, screen: &Screen) -> Result<Self, CommandFailure> {
+        let hangup = signal(SignalKind::hangup()).map_err(CommandFailure::failed)?;
         Ok(Self {
             hangup: Some((hangup, *screen)),
             ..self

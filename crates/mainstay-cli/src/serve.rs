@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::args::{Common, Serve};
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::{Setup, load};
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
     // Before anything is started: a mistake at the door must not cost the servers a start.
     let door = door(arguments)?;
     door.check(arguments.listen).map_err(|error| {
-        Failure::usage(anyhow!(
+        CommandFailure::usage(anyhow!(
             "{error}: give one with --token-file or --token-env, or listen on 127.0.0.1"
         ))
     })?;
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
             .enable_all()
             .build(),
     };
-    let runtime = runtime.map_err(Failure::failed)?;
+    let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_http(&setup, arguments, door, screen));
     runtime.shutdown_background();
     done
@@ -92,7 +92,7 @@ pub(crate) fn serve_stdio(
 ) -> Done {
     // One client and its servers: everything waits for something else, and one thread wakes nobody.
     let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Failure::failed)?;
+    let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_host(setup, scope, meets, max_isolated, screen));
     runtime.shutdown_background();
     done
@@ -188,7 +188,7 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
     let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
-    let address = listener.local_addr().map_err(Failure::failed)?;
+    let address = listener.local_addr().map_err(CommandFailure::failed)?;
     let scheme = if arguments.tls_cert.is_some() {
         "https"
     } else {
@@ -219,7 +219,7 @@ async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &S
         let _ = shutdown.await;
     }));
     let exit = tokio::select! {
-        served = &mut served => return served.map(|()| Exit::Success).map_err(Failure::failed),
+        served = &mut served => return served.map(|()| Exit::Success).map_err(CommandFailure::failed),
         exit = signals.next() => exit,
     };
     screen.note("finishing what runs; interrupt once more to force");
@@ -244,14 +244,14 @@ async fn required_are_up(gateway: &Gateway, within: Duration, signals: &mut Sign
 }
 
 /// All required servers that did not come up, each with its reason on a line of its own.
-fn not_up(error: &StartupError) -> Failure {
+fn not_up(error: &StartupError) -> CommandFailure {
     let count = error.0.len();
     let servers = if count == 1 { "server" } else { "servers" };
     let mut said = format!("{count} required {servers} did not come up");
     for (name, error) in &error.0 {
         said.push_str(&format!("\n  {name}: {}", reason(error)));
     }
-    Failure::failed(anyhow!(said))
+    CommandFailure::failed(anyhow!(said))
 }
 
 /// Why a server did not come up. The wait for it is no news.
@@ -260,14 +260,14 @@ fn reason(error: &CallError) -> String {
         CallError::NotConnected(now)
         | CallError::WaitTimedOut { now, .. }
         | CallError::TooManyWaiting { now, .. } => match &now.last_error {
-            Some(trouble) => trouble.to_string(),
+            Some(failure) => failure.to_string(),
             None => format!("still {} when the time was over", now.state),
         },
         other => other.to_string(),
     }
 }
 
-fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> CommandFailure {
     let remedy = match error.kind() {
         io::ErrorKind::AddrInUse => {
             ": another program, perhaps another mainstay, uses this port; name another one with --listen"
@@ -278,7 +278,7 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
         }
         _ => "",
     };
-    Failure::failed(anyhow!("cannot listen on {address}: {}{remedy}", error.kind()))
+    CommandFailure::failed(anyhow!("cannot listen on {address}: {}{remedy}", error.kind()))
 }
 
 /// So many MiB.
@@ -297,7 +297,7 @@ fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction
     Gateway::builder(builder).max_isolated(max_isolated)
 }
 
-fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
+fn door(arguments: &Serve) -> Result<HttpDoor, CommandFailure> {
     let connections = arguments.max_connections.get();
     let of_address = arguments.max_connections_per_address.map(NonZeroUsize::get);
     let sessions = arguments.max_sessions.get();
@@ -322,7 +322,7 @@ fn door(arguments: &Serve) -> Result<HttpDoor, Failure> {
     if let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) {
         door = door
             .tls(&read(certificate)?, &read(key)?)
-            .map_err(Failure::usage)?;
+            .map_err(CommandFailure::usage)?;
     }
     Ok(door)
 }
@@ -333,28 +333,31 @@ fn share(sessions: usize) -> usize {
 }
 
 /// The token that clients must show. It never stands on the command line, where every user of the machine could read it.
-fn token(arguments: &Serve) -> Result<Option<String>, Failure> {
+fn token(arguments: &Serve) -> Result<Option<String>, CommandFailure> {
     let (token, place) = match (&arguments.token_file, &arguments.token_env) {
         (Some(file), _) => {
-            let text = String::from_utf8(read(file)?).map_err(Failure::usage)?;
+            let text = String::from_utf8(read(file)?).map_err(CommandFailure::usage)?;
             (text, file.display().to_string())
         }
         (None, Some(variable)) => {
             let token =
                 std::env::var(variable).with_context(|| format!("the variable {variable} holds no token"));
-            (token.map_err(Failure::usage)?, format!("the variable {variable}"))
+            (
+                token.map_err(CommandFailure::usage)?,
+                format!("the variable {variable}"),
+            )
         }
         (None, None) => return Ok(None),
     };
     match token.trim() {
-        "" => Err(Failure::usage(anyhow!("{place} holds no token"))),
+        "" => Err(CommandFailure::usage(anyhow!("{place} holds no token"))),
         token => Ok(Some(token.to_owned())),
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()));
-    bytes.map_err(Failure::usage)
+    bytes.map_err(CommandFailure::usage)
 }
 
 /// Half of the processors, and no more than a few: a call through the gateway is a chain of wake-ups, and each that

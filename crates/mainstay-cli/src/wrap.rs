@@ -7,7 +7,7 @@ use mainstay_gateway::Scope;
 
 use crate::adhoc;
 use crate::args::{Common, Wrap};
-use crate::exit::{Done, Failure};
+use crate::exit::{CommandFailure, Done};
 use crate::load::{Setup, Source, cache_directory};
 use crate::output::Screen;
 use crate::serve::{Meets, PassesStderr, serve_stdio};
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
     serve_stdio(&setup, Scope::Server(name.into()), meets, 1, screen)
 }
 
-fn server(arguments: &Wrap) -> Result<ServerConfig, Failure> {
+fn server(arguments: &Wrap) -> Result<ServerConfig, CommandFailure> {
     let name = arguments.name.as_deref();
     match &arguments.url {
         Some(url) => adhoc::of_address(url, arguments.bearer_token_env.as_deref(), name),

@@ -18,13 +18,13 @@ use mainstay::{
 };
 
 use crate::budget::Held;
-use crate::desk::tasks::{OwnTasks, Tasks};
-use crate::desk::{Hearing, Level, TASK_STATUS, Waits, task_id};
 use crate::door::Caller;
 use crate::introduction::Said;
 use crate::isolation::{Isolated, OwnServers};
 use crate::principal::Principal;
 use crate::protocol::{RequestMeta, capability_for, declined};
+use crate::router::tasks::{OwnTasks, Tasks};
+use crate::router::{Level, Subscriber, TASK_STATUS, Waits, task_id};
 use crate::scope::Scope;
 use asks::Asks;
 pub(crate) use asks::Origin;
@@ -32,7 +32,7 @@ use elicited::Elicited;
 pub(crate) use running::{Busy, Run, Running};
 
 /// The way to a client, for what belongs to one of its requests, or to none.
-pub(crate) trait Line: Send + Sync + 'static {
+pub(crate) trait Outbox: Send + Sync + 'static {
     /// Puts a message on its way, without waiting; `false` when it was dropped, since nobody reads or nothing fits.
     fn send(&self, message: Bytes) -> bool;
 
@@ -74,14 +74,14 @@ pub(crate) struct Client {
     /// What it was told and did not get, since it does not read, or opened nothing to read from.
     missed: AtomicU64,
     /// The server took nothing of what the client told it last.
-    pub(crate) in_vain: AtomicBool,
+    pub(crate) last_notify_timed_out: AtomicBool,
     asks: Asks,
     pub(crate) elicited: Elicited,
     /// The tasks of its principal.
     pub(crate) tasks: OwnTasks,
     lines: Mutex<Lines>,
     /// Its seat in the audience; a client of one request has none.
-    hearing: OnceLock<Hearing>,
+    hearing: OnceLock<Subscriber>,
     /// The servers of its own; a client of one request without a session has none.
     own: Option<Arc<OwnServers>>,
 }
@@ -90,9 +90,9 @@ pub(crate) struct Client {
 #[derive(Default)]
 struct Lines {
     /// For what belongs to no request.
-    standing: Option<Arc<dyn Line>>,
+    standing: Option<Arc<dyn Outbox>>,
     /// The requests that run, the latest last.
-    calls: Vec<Arc<dyn Line>>,
+    calls: Vec<Arc<dyn Outbox>>,
 }
 
 impl Client {
@@ -156,7 +156,7 @@ impl Client {
             level: Mutex::default(),
             is_modern_too: AtomicBool::new(false),
             missed: AtomicU64::new(0),
-            in_vain: AtomicBool::new(false),
+            last_notify_timed_out: AtomicBool::new(false),
             asks: Asks::default(),
             elicited: Elicited::default(),
             tasks,
@@ -220,13 +220,13 @@ impl Client {
         declared.unwrap_or(RawJson::EMPTY_OBJECT)
     }
 
-    /// Takes a seat in the audience.
-    pub(crate) fn attend(&self, hearing: Hearing) {
+    /// Takes a seat in the subscribers.
+    pub(crate) fn attend(&self, hearing: Subscriber) {
         let taken = self.hearing.set(hearing);
         debug_assert!(taken.is_ok(), "a session is seated once");
     }
 
-    pub(crate) fn hearing(&self) -> Option<&Hearing> {
+    pub(crate) fn hearing(&self) -> Option<&Subscriber> {
         self.hearing.get()
     }
 
@@ -240,12 +240,12 @@ impl Client {
     }
 
     /// Where what belongs to no request goes from now on.
-    pub(crate) fn stand_by(&self, line: Option<Arc<dyn Line>>) {
+    pub(crate) fn stand_by(&self, line: Option<Arc<dyn Outbox>>) {
         self.lines().standing = line;
     }
 
     /// Reaches the client on this line too, until the guard is dropped.
-    pub(crate) fn reachable(self: &Arc<Self>, line: &Arc<dyn Line>) -> Reachable {
+    pub(crate) fn reachable(self: &Arc<Self>, line: &Arc<dyn Outbox>) -> Reachable {
         self.lines().calls.push(line.clone());
         Reachable {
             client: self.clone(),
@@ -270,7 +270,7 @@ impl Client {
     }
 
     /// Where what belongs to no request goes now.
-    pub(crate) fn standing(&self) -> Option<Arc<dyn Line>> {
+    pub(crate) fn standing(&self) -> Option<Arc<dyn Outbox>> {
         self.lines().standing.clone()
     }
 
@@ -294,7 +294,7 @@ impl Client {
     }
 
     /// Where the client can be reached now, the best way first.
-    fn ways(&self) -> Vec<Arc<dyn Line>> {
+    fn ways(&self) -> Vec<Arc<dyn Outbox>> {
         let lines = self.lines();
         let calls = lines.calls.iter().rev();
         calls.chain(lines.standing.as_ref()).cloned().collect()
@@ -343,7 +343,7 @@ impl Client {
         }
     }
 
-    fn hear_on(&self, line: Option<Arc<dyn Line>>, notification: ServerNotification) {
+    fn hear_on(&self, line: Option<Arc<dyn Outbox>>, notification: ServerNotification) {
         let ServerNotification {
             server,
             method,
@@ -373,7 +373,7 @@ impl Client {
         }
     }
 
-    fn line(&self) -> Option<Arc<dyn Line>> {
+    fn line(&self) -> Option<Arc<dyn Outbox>> {
         let lines = self.lines();
         lines.calls.last().or(lines.standing.as_ref()).cloned()
     }
@@ -419,7 +419,7 @@ impl ClientHandler for Client {
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let is_another_s = |hearing: &Hearing| hearing.is_another_s_answer(self, &notification);
+        let is_another_s = |hearing: &Subscriber| hearing.is_another_s_answer(self, &notification);
         match notification.method.as_str() {
             TASK_STATUS if !self.tasks.are_all() => self.hear_of_task(notification),
             elicited::ANSWERED if self.hearing().is_some_and(is_another_s) => {}
@@ -431,7 +431,7 @@ impl ClientHandler for Client {
 /// A client that can be reached on the line of a request, as long as this lives.
 pub(crate) struct Reachable {
     client: Arc<Client>,
-    line: Arc<dyn Line>,
+    line: Arc<dyn Outbox>,
 }
 
 impl Drop for Reachable {

@@ -106,11 +106,11 @@ fn words(error: &CallError) -> String {
         CallError::Lost {
             server,
             reason,
-            trouble,
+            failure,
             outcome,
             ..
         } => {
-            let why = trouble
+            let why = failure
                 .as_ref()
                 .map_or_else(|| reason.clone(), ToString::to_string);
             format!(
@@ -158,7 +158,7 @@ const LOGIN: &str = "A person must log in to the server; until then it cannot be
 /// How a server is that is not connected.
 fn how(now: &NotConnected) -> String {
     let server = &now.server;
-    let trouble = || {
+    let failure = || {
         let error = now.last_error.as_ref();
         error.map_or_else(String::new, |error| format!(": {error}"))
     };
@@ -167,12 +167,12 @@ fn how(now: &NotConnected) -> String {
         (StateKind::Disabled | StateKind::Disabling, _) => format!("Server {server} is disabled"),
         (StateKind::Connecting, _) if now.attempt == 0 => format!("Server {server} is starting (connecting)"),
         (StateKind::Connecting, _) => {
-            format!("Server {server} is starting (connecting{failures}){}", trouble())
+            format!("Server {server} is starting (connecting{failures}){}", failure())
         }
         (StateKind::Reconnecting, _) => {
             format!(
                 "Server {server} is being restarted (reconnecting{failures}){}",
-                trouble()
+                failure()
             )
         }
         (StateKind::Disconnected, Some(Reason::Idle)) => {
@@ -181,7 +181,7 @@ fn how(now: &NotConnected) -> String {
         (StateKind::Disconnected, Some(Reason::Lost)) => {
             format!(
                 "Server {server} stopped, and is started again by calls alone (disconnected{failures}){}",
-                trouble()
+                failure()
             )
         }
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
@@ -190,12 +190,12 @@ fn how(now: &NotConnected) -> String {
             format!("Server {server} asks for a login{scopes} (disconnected)")
         }
         (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => {
-            format!("Server {server} is down (disconnected{failures}){}", trouble())
+            format!("Server {server} is down (disconnected{failures}){}", failure())
         }
         (StateKind::PermanentlyFailed, _) => {
             format!(
                 "Server {server} has failed and is not tried again (permanently_failed){}",
-                trouble()
+                failure()
             )
         }
         // It has come back since.

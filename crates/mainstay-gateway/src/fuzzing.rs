@@ -14,8 +14,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::runtime;
 use tokio::time::timeout;
 
-pub use crate::desk::fuzz_state::request_state;
 pub use crate::door::fuzz_http::{guard, http};
+pub use crate::router::fuzz_state::request_state;
 use crate::{Gateway, Scope};
 
 /// More than any wait of the gateway, in paused time.

@@ -7,12 +7,12 @@ use mainstay::config::ServerConfig;
 use mainstay::{Changes, ClientCapabilities, CloseReport, Fleet, FleetBuilder};
 
 use crate::budget::Limits;
-use crate::desk::{Audience, Desk};
 use crate::isolation::{Bounds, Isolated};
+use crate::router::{Router, Subscribers};
 
 /// Serves a fleet to clients. Clones are handles of the same gateway.
 #[derive(Clone)]
-pub struct Gateway(pub(crate) Arc<Desk>);
+pub struct Gateway(pub(crate) Arc<Router>);
 
 /// How a gateway is made. Everything has a default.
 #[must_use = "a builder does nothing until `start`"]
@@ -115,31 +115,31 @@ impl GatewayBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start(self, servers: impl IntoIterator<Item = ServerConfig>) -> Gateway {
-        let audience = match self.has_one_client {
-            true => Audience::of_one_client(),
-            false => Audience::default(),
+        let subscribers = match self.has_one_client {
+            true => Subscribers::of_one_client(),
+            false => Subscribers::default(),
         };
-        let audience = Arc::new(audience);
-        let isolated = Isolated::new(self.fleet.clone(), audience.clone(), self.isolated);
+        let subscribers = Arc::new(subscribers);
+        let isolated = Isolated::new(self.fleet.clone(), subscribers.clone(), self.isolated);
         let servers = isolated.take(servers);
         let isolated = Arc::new(isolated);
         let fleet = self
             .fleet
-            .handler(audience.clone())
+            .handler(subscribers.clone())
             .capabilities(everything())
             .start(servers);
         let mut catalog = fleet.catalog_reader();
-        let desk = Desk::new(fleet, audience, isolated).with_limits(self.held);
-        let desk = Arc::new(desk);
-        desk.catalog_changed(&catalog.load());
-        let watching = Arc::downgrade(&desk);
+        let router = Router::new(fleet, subscribers, isolated).with_limits(self.held);
+        let router = Arc::new(router);
+        router.catalog_changed(&catalog.load());
+        let watching = Arc::downgrade(&router);
         tokio::spawn(async move {
             while let Some(catalog) = catalog.changed().await {
-                let Some(desk) = watching.upgrade() else { return };
-                desk.catalog_changed(&catalog);
+                let Some(router) = watching.upgrade() else { return };
+                router.catalog_changed(&catalog);
             }
         });
-        Gateway(desk)
+        Gateway(router)
     }
 }
 

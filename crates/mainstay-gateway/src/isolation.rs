@@ -22,9 +22,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client::Client;
-use crate::desk::Audience;
 use crate::principal::Principal;
 use crate::protocol::MODERN_VERSIONS;
+use crate::router::Subscribers;
 pub(crate) use own::OwnServers;
 pub(crate) use refusal::Refused;
 
@@ -70,7 +70,7 @@ pub(crate) struct Isolated {
     servers: ArcSwap<BTreeMap<Arc<str>, ServerConfig>>,
     /// How the fleets of sessions are made.
     kind: FleetBuilder,
-    audience: Arc<Audience>,
+    subscribers: Arc<Subscribers>,
     bounds: Bounds,
     live: Mutex<Live>,
     /// What is shown to who has no session, and of which catalog.
@@ -88,12 +88,12 @@ struct Live {
 }
 
 impl Isolated {
-    pub(crate) fn new(kind: FleetBuilder, audience: Arc<Audience>, bounds: Bounds) -> Self {
+    pub(crate) fn new(kind: FleetBuilder, subscribers: Arc<Subscribers>, bounds: Bounds) -> Self {
         Self {
             servers: ArcSwap::default(),
             // What one session's server lists is not what another's is taken to have.
             kind: kind.without_store(),
-            audience,
+            subscribers,
             bounds,
             live: Mutex::default(),
             without: Mutex::default(),

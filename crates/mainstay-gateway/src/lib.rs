@@ -9,7 +9,6 @@
 
 mod budget;
 mod client;
-mod desk;
 mod door;
 mod failure;
 #[doc(hidden)]
@@ -20,6 +19,7 @@ mod introduction;
 mod isolation;
 mod principal;
 mod protocol;
+mod router;
 mod scope;
 
 pub use door::{Arrival, DoorError, HttpDoor};

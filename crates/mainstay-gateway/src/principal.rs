@@ -1,4 +1,4 @@
-//! Who makes a request. A door finds it out, and the request carries it to the desk.
+//! Who makes a request. A door finds it out, and the request carries it to the router.
 //!
 //! Tasks, request state, and what a client may take of a shared bound belong to a principal. It is small, and never holds
 //! a token itself.

@@ -5,7 +5,7 @@ use mainstay::Era;
 use mainstay::message::{self, Object, Params, RawJson, RpcError};
 use serde_json::json;
 
-use crate::desk::Level;
+use crate::router::Level;
 
 /// The versions that open with `initialize`, newest first. The first is offered to a client that asks for an unknown one.
 pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

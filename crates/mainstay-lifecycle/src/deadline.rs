@@ -1,7 +1,7 @@
 //! The one table of deadlines: when the machine must be asked next, and why.
 
 use crate::machine::Machine;
-use crate::state::{Attempt, Live, Refresh, RefreshStep, Rest, State, Watch};
+use crate::state::{Attempt, DisconnectReason, Live, Refresh, RefreshStep, State, Watch};
 use crate::time::Moment;
 
 /// When the machine wants `Input::Timer`, and what for.
@@ -58,8 +58,10 @@ impl Machine {
         match &self.state {
             State::Connecting(attempt) | State::Reconnecting(attempt) => self.of_attempt(attempt),
             State::Connected(live) => of_live(live),
-            State::Disconnected(Rest::BudgetSpent(at, _)) => deadline(*at, Timer::SlowProbe),
-            State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
+            State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => deadline(*at, Timer::SlowProbe),
+            State::Disconnected(
+                DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
+            )
             | State::Disabled
             | State::Disabling
             | State::PermanentlyFailed => None,

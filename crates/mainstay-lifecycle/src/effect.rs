@@ -23,9 +23,9 @@ pub enum Effect {
     /// Dial and shake hands; ends with `Opened` or `OpenFailed`.
     Open(Generation),
     /// Detach the connection from its callers, then close it; ends with `Closed`. Follows each `Open` exactly once.
-    Close(Generation, Manner),
+    Close(Generation, CloseMode),
     /// The drain is over before its time: the calls that still run fail at once.
-    Hasten(Generation),
+    CutDrain(Generation),
     /// The close outlived its deadline, or the next one needs its place: cut it short by force. No report is expected.
     Abandon(Generation),
     /// The server asked to be left alone until this moment: calls on this connection fail at once until then.
@@ -46,7 +46,7 @@ pub enum Effect {
 
 /// How a connection leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Manner {
+pub enum CloseMode {
     /// Its pending calls fail at once.
     Cut,
     /// Its running calls may finish first; new ones go elsewhere.
@@ -102,7 +102,7 @@ pub enum Cause {
     /// It is time for the next slow probe.
     SlowProbe,
     /// Somebody is there again where nobody was.
-    Returned,
+    Reachable,
     /// What was closing is closed.
     Closed,
     /// The task that kept the server failed, and begins again.
@@ -129,7 +129,7 @@ impl Cause {
             Self::ProbesMissed => "probes_missed",
             Self::WentIdle => "went_idle",
             Self::SlowProbe => "slow_probe",
-            Self::Returned => "returned",
+            Self::Reachable => "reachable",
             Self::Closed => "closed",
             Self::KeeperFailed => "keeper_failed",
         }

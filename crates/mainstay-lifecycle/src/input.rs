@@ -49,13 +49,13 @@ pub enum Input {
     /// A call failed in transport, timed out, or was refused for now.
     CallFailed(Generation, Recovery),
     /// Something broke that may have broken with the server: it is asked for a sign of life at once.
-    Doubted(Generation),
+    ProbeNow(Generation),
     /// The probe was answered, with whatever answer.
     ProbeAnswered(Generation),
     /// The close of a connection came to its end, well or badly.
     Closed(Generation),
-    /// Somebody is there again where this generation found nobody; see [`Machine::absent`](crate::Machine::absent).
-    Returned(Generation),
+    /// Somebody is there again where this generation found nobody; see [`Machine::unreachable`](crate::Machine::unreachable).
+    Reachable(Generation),
     /// Time passed; `Vitals` is what can be seen of the current connection, if there is one.
     Timer(Vitals),
 }
@@ -78,11 +78,11 @@ pub enum Recovery {
     /// Trying again may help.
     Retry,
     /// Trying again in another way may help, and there is nothing to wait for: it was the way that failed.
-    RetryOtherwise,
+    RetryOtherEra,
     /// Trying again may help, but not sooner than this: the server said so.
     RetryAfter(Duration),
     /// Nobody is where the server should be: trying again may help, and will hardly do so before somebody is.
-    RetryOnReturn,
+    RetryWhenReachable,
     /// This machine lacks something (descriptors, processes, memory): trying again later may help, and the server is not to
     /// blame. It costs neither budget nor token.
     RetryLack,
@@ -97,9 +97,9 @@ impl Recovery {
     pub const fn comes_with_time(self) -> bool {
         match self {
             Self::Retry
-            | Self::RetryOtherwise
+            | Self::RetryOtherEra
             | Self::RetryAfter(_)
-            | Self::RetryOnReturn
+            | Self::RetryWhenReachable
             | Self::RetryLack => true,
             Self::Login | Self::GiveUp => false,
         }
@@ -110,8 +110,8 @@ impl Recovery {
         match self {
             Self::RetryAfter(pause) => pause,
             Self::Retry
-            | Self::RetryOtherwise
-            | Self::RetryOnReturn
+            | Self::RetryOtherEra
+            | Self::RetryWhenReachable
             | Self::RetryLack
             | Self::Login
             | Self::GiveUp => Duration::ZERO,

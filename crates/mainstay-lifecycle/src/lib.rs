@@ -41,9 +41,9 @@ mod tokens;
 mod walk;
 
 pub use deadline::{Deadline, Timer};
-pub use effect::{Cause, Effect, Effects, Manner, Transition};
+pub use effect::{Cause, CloseMode, Effect, Effects, Transition};
 pub use input::{Input, Listing, Recovery, Vitals};
 pub use machine::{Desired, Machine};
 pub use policy::{Backoff, Bucket, Expiry, Limits, Policy, Probe, WhenLost, WhenSpent};
-pub use state::{Attempt, Live, Opened, Pause, Refresh, Rest, State, StateKind};
+pub use state::{Attempt, DisconnectReason, Live, Opened, Pause, Refresh, State, StateKind};
 pub use time::{Generation, Moment};

@@ -1,9 +1,9 @@
 //! The machine: what it remembers, and how it is asked.
 
-use crate::effect::{Effects, Manner};
+use crate::effect::{CloseMode, Effects};
 use crate::input::Input;
 use crate::policy::{Policy, WhenLost};
-use crate::state::{Attempt, Pause, Rest, State};
+use crate::state::{Attempt, DisconnectReason, Pause, State};
 use crate::step::Step;
 use crate::time::{Generation, Moment};
 use crate::tokens::Tokens;
@@ -45,7 +45,7 @@ pub enum Desired {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Closing {
     pub(crate) generation: Generation,
-    pub(crate) manner: Manner,
+    pub(crate) manner: CloseMode,
     pub(crate) by: Moment,
 }
 
@@ -72,7 +72,7 @@ impl Machine {
     pub fn resumed(policy: Policy, at: Moment) -> Self {
         let state = match policy.when_lost {
             WhenLost::Restart => State::Reconnecting(Attempt::Pausing(at, Pause::Backoff)),
-            WhenLost::Rest => State::Disconnected(Rest::Lost(at)),
+            WhenLost::StayDisconnected => State::Disconnected(DisconnectReason::Lost(at)),
         };
         Self {
             desired: Desired::Enabled,
@@ -109,9 +109,9 @@ impl Machine {
     }
 
     /// The generation that found nobody where the server should be, as long as the next dial waits for a return: whoever
-    /// sees somebody there meanwhile says so with [`Input::Returned`]. The pause ends by itself, too.
-    pub const fn absent(&self) -> Option<Generation> {
-        self.state.absent()
+    /// sees somebody there meanwhile says so with [`Input::Reachable`]. The pause ends by itself, too.
+    pub const fn unreachable(&self) -> Option<Generation> {
+        self.state.unreachable()
     }
 
     /// The generation that was detached and is not closed yet, if the next dial waits for it.

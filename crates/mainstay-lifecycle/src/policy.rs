@@ -52,7 +52,7 @@ pub enum WhenLost {
     /// The server is started again, within its budget.
     Restart,
     /// The server stays away until a call or a person wants it.
-    Rest,
+    StayDisconnected,
 }
 
 /// What a server gets when its budget of failures in a row is spent.

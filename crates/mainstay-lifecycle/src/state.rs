@@ -20,7 +20,7 @@ pub enum State {
     /// Not wanted; what ran is being closed. → disabled; connecting or disconnected (dormant) if enabled meanwhile.
     Disabling,
     /// Not connected, and nothing under way. → connecting, reconnecting, disabling.
-    Disconnected(Rest),
+    Disconnected(DisconnectReason),
     /// Will not come back unless a person acts. → connecting, disabling.
     PermanentlyFailed,
 }
@@ -47,7 +47,7 @@ pub enum Pause {
     Backoff,
     /// Failures in a row, and this generation found nobody where the server should be: the pause ends early when
     /// somebody is.
-    Absent(Generation),
+    Unreachable(Generation),
     /// The bucket of starts is empty.
     Token,
     /// This machine lacked something that a start needs.
@@ -115,7 +115,7 @@ pub(crate) enum Watch {
 
 /// Why nothing is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rest {
+pub enum DisconnectReason {
     /// Nobody uses the server; the next call starts it.
     Idle,
     /// The server wants a login.
@@ -183,12 +183,12 @@ impl State {
     }
 
     /// The generation that found nobody where the server should be, while that is what the next dial waits for.
-    pub const fn absent(&self) -> Option<Generation> {
+    pub const fn unreachable(&self) -> Option<Generation> {
         match self {
             Self::Connecting(Attempt::Pausing(_, pause))
             | Self::Reconnecting(Attempt::Pausing(_, pause))
-            | Self::Disconnected(Rest::BudgetSpent(_, pause)) => match pause {
-                Pause::Absent(generation) => Some(*generation),
+            | Self::Disconnected(DisconnectReason::BudgetSpent(_, pause)) => match pause {
+                Pause::Unreachable(generation) => Some(*generation),
                 Pause::None | Pause::Backoff | Pause::Token | Pause::Lack => None,
             },
             Self::Connecting(Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..))
@@ -196,7 +196,9 @@ impl State {
             | Self::Connected(_)
             | Self::Disabled
             | Self::Disabling
-            | Self::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
+            | Self::Disconnected(
+                DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
+            )
             | Self::PermanentlyFailed => None,
         }
     }

@@ -67,10 +67,10 @@ impl<'a> Step<'a> {
             Input::CallFailed(generation, recovery) => {
                 self.if_current(generation, |step| step.call_failed(recovery));
             }
-            Input::Doubted(generation) => self.if_current(generation, Self::doubted),
+            Input::ProbeNow(generation) => self.if_current(generation, Self::probe_now),
             Input::ProbeAnswered(generation) => self.if_current(generation, Self::probe_answered),
             Input::Closed(generation) => self.closed(generation),
-            Input::Returned(generation) => self.returned(generation),
+            Input::Reachable(generation) => self.reachable(generation),
             Input::Timer(vitals) => self.timers(vitals),
         }
     }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mainstay::{Event, Fleet, Heard, ServerConfig};
+use mainstay::{Event, EventOrLag, Fleet, ServerConfig};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,8 +16,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     loop {
         tokio::select! {
             heard = events.next() => match heard {
-                Some(Heard::Event(event)) => print(&event, &fleet),
-                Some(Heard::Lagged(lost)) => println!("({lost} events missed)"),
+                Some(EventOrLag::Event(event)) => print(&event, &fleet),
+                Some(EventOrLag::Lagged(lost)) => println!("({lost} events missed)"),
                 None => break,
             },
             _ = tokio::signal::ctrl_c() => break,

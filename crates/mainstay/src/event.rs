@@ -35,7 +35,7 @@ pub struct Event {
     /// Why.
     pub cause: Cause,
     /// What exactly went wrong, where something did.
-    pub error: Option<Arc<Trouble>>,
+    pub error: Option<Arc<Failure>>,
     /// Failures in a row so far.
     pub attempt: u32,
     /// When the next attempt starts, where one is planned.
@@ -48,8 +48,8 @@ const LOG_TARGET: &str = "mainstay::state";
 impl Event {
     /// Writes the event to the log: at `WARN` where something went wrong, at `INFO` otherwise.
     pub(crate) fn log(&self, reason: Option<Reason>, budget: u32) {
-        let trouble = self.error.as_deref();
-        let exit = trouble.and_then(|trouble| trouble.exit);
+        let failure = self.error.as_deref();
+        let exit = failure.and_then(|failure| failure.exit);
         let until = |at: SystemTime| at.duration_since(SystemTime::now()).unwrap_or_default();
         macro_rules! log {
             ($level:ident) => {
@@ -61,10 +61,10 @@ impl Event {
                     to = self.to.as_str(),
                     cause = self.cause.as_str(),
                     reason = reason.map(Reason::as_str),
-                    error = trouble.map(|trouble| trouble.message.as_str()),
+                    error = failure.map(|failure| failure.message.as_str()),
                     exit_code = exit.and_then(|exit| exit.code),
                     signal = exit.and_then(|exit| exit.signal),
-                    stderr = trouble.and_then(Trouble::last_words),
+                    stderr = failure.and_then(Failure::last_words),
                     attempt = self.attempt,
                     budget,
                     next_retry_ms = self.next_retry.map(|at| u64::try_from(until(at).as_millis()).unwrap_or(u64::MAX)),
@@ -72,7 +72,7 @@ impl Event {
                 )
             };
         }
-        match trouble {
+        match failure {
             Some(_) => log!(warn),
             None => log!(info),
         }
@@ -82,7 +82,7 @@ impl Event {
 /// What went wrong with a connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Trouble {
+pub struct Failure {
     /// The connection it happened to, where it happened to one.
     pub generation: Option<Generation>,
     /// In words: one line, as [`PlainText`] has it.
@@ -107,7 +107,7 @@ const LAST_LINES: usize = 10;
 /// How long the words for a failure may be: they may quote what a server sent.
 const MAX_MESSAGE_CHARS: usize = 4096;
 
-impl Trouble {
+impl Failure {
     /// What went wrong, with the last that this connection's process had to say.
     pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: impl Into<String>) -> Self {
         let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, LAST_LINES));
@@ -138,7 +138,7 @@ impl Trouble {
 
     pub(crate) fn mended_by(self, recovery: Recovery) -> Self {
         Self {
-            tried_otherwise: recovery == Recovery::RetryOtherwise,
+            tried_otherwise: recovery == Recovery::RetryOtherEra,
             ..self
         }
     }
@@ -173,7 +173,7 @@ impl Trouble {
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)?;
         match self.last_words() {
@@ -189,7 +189,7 @@ pub struct Events(broadcast::Receiver<Event>);
 
 /// What a reader of events gets.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum EventOrLag {
     /// The next event.
     Event(Box<Event>),
     /// The reader was too slow: this many events are lost to it. The next one follows.
@@ -200,10 +200,10 @@ impl Events {
     /// The next event; `None` when the fleet is gone.
     ///
     /// Cancel safety: dropping it loses no event.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<EventOrLag> {
         match self.0.recv().await {
-            Ok(event) => Some(Heard::Event(Box::new(event))),
-            Err(broadcast::error::RecvError::Lagged(lost)) => Some(Heard::Lagged(lost)),
+            Ok(event) => Some(EventOrLag::Event(Box::new(event))),
+            Err(broadcast::error::RecvError::Lagged(lost)) => Some(EventOrLag::Lagged(lost)),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }

@@ -59,7 +59,7 @@ pub use catalog::{
     Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog, public_name,
 };
 pub use config::{Configuration, Replay, ServerConfig};
-pub use event::{Event, Events, Heard, Trouble};
+pub use event::{Event, EventOrLag, Events, Failure};
 pub use fleet::{Changes, CloseReport, ClosedServer, DuplicateName, Fleet, FleetBuilder, StartupError};
 pub use handler::{Answer, ClientCapabilities, ClientHandler, ServerNotification, ServerRequest};
 pub use lack::Lack;

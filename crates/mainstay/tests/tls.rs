@@ -129,10 +129,10 @@ async fn settled(config: mainstay::config::ServerBuilder) -> (Fleet, Status) {
 /// How the handshake failed, in words.
 #[track_caller]
 fn refusal(status: &Status) -> (std::io::ErrorKind, String) {
-    let trouble = status.last_error.as_ref().expect("it failed");
-    match trouble.http.as_deref() {
+    let failure = status.last_error.as_ref().expect("it failed");
+    match failure.http.as_deref() {
         Some(HttpFailure::ConnectFailed { kind, message }) => (*kind, message.clone()),
-        other => panic!("{other:?} {trouble}"),
+        other => panic!("{other:?} {failure}"),
     }
 }
 

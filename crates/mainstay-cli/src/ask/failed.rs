@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallError, Outcome, PlainText, Server, Trouble};
+use mainstay::{CallError, Failure, Outcome, PlainText, Server};
 
 use super::Asking;
 use crate::exit::{Done, Exit};
@@ -17,19 +17,19 @@ impl Asking<'_> {
     /// Reports an error of the library.
     pub(crate) async fn failed(&self, server: &Server, error: &CallError) -> Done {
         let exit = Exit::of_call(error);
-        let trouble = trouble(server, error).await;
-        let trouble = trouble.as_deref();
+        let failure = failure(server, error).await;
+        let failure = failure.as_deref();
         if self.request.json {
-            let document = json::Answer::failed(self.asked(), error, trouble);
+            let document = json::Answer::failed(self.asked(), error, failure);
             self.screen.print(Text::document(&document))?;
             return Ok(exit);
         }
         self.screen.error(message(error));
-        if let Some(trouble) = trouble {
-            if matches!(error, CallError::Lost { trouble: None, .. }) {
-                self.screen.say(text!("  {}", plain(&trouble.message)));
+        if let Some(failure) = failure {
+            if matches!(error, CallError::Lost { failure: None, .. }) {
+                self.screen.say(text!("  {}", plain(&failure.message)));
             }
-            for line in &trouble.stderr {
+            for line in &failure.stderr {
                 self.screen.say(text!("  stderr: {}", PlainText::line(line)));
             }
         }
@@ -71,18 +71,18 @@ fn message(error: &CallError) -> Text {
             if let Some(reason) = now.reason {
                 said.push(text!(" ({})", reason.as_str()));
             }
-            if let Some(trouble) = &now.last_error {
-                said.push(text!(": {}", plain(&trouble.message)));
+            if let Some(failure) = &now.last_error {
+                said.push(text!(": {}", plain(&failure.message)));
             }
             said
         }
         CallError::Lost {
             server,
             reason,
-            trouble,
+            failure,
             ..
         } => {
-            let why = trouble.as_ref().map_or(reason, |trouble| &trouble.message);
+            let why = failure.as_ref().map_or(reason, |failure| &failure.message);
             text!(
                 "the connection to server {} was lost: {}",
                 plain(server),
@@ -93,8 +93,8 @@ fn message(error: &CallError) -> Text {
     }
 }
 
-/// What is known of the server's own trouble; when a connection was lost, its process may be a moment from ending.
-async fn trouble(server: &Server, error: &CallError) -> Option<Arc<Trouble>> {
+/// What is known of the server's own failure; when a connection was lost, its process may be a moment from ending.
+async fn failure(server: &Server, error: &CallError) -> Option<Arc<Failure>> {
     match error {
         CallError::Lost { generation, .. } => {
             let moved_on = |status: &mainstay::Status| status.generation != Some(*generation);

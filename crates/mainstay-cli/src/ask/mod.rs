@@ -10,7 +10,7 @@ use mainstay::{CallError, CallOptions, Catalog, Fleet, Reply, Server};
 use tokio::time::Instant;
 
 use crate::args::Request;
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
 use crate::load::Setup;
 use crate::output::{Screen, Text};
@@ -72,8 +72,8 @@ impl<'a> Asking<'a> {
     pub(crate) fn find<'c, T>(
         &self,
         offers: &'c [mainstay::Offer<T>],
-    ) -> Result<&'c mainstay::Offer<T>, Failure> {
-        find(offers, self.name, self.sought, &self.listing).map_err(Failure::usage)
+    ) -> Result<&'c mainstay::Offer<T>, CommandFailure> {
+        find(offers, self.name, self.sought, &self.listing).map_err(CommandFailure::usage)
     }
 
     /// Starts the servers that may be meant, and asks.
@@ -90,7 +90,7 @@ impl<'a> Asking<'a> {
         &self,
         fleet: &Fleet,
         offered_by: impl Fn(&Catalog) -> Option<String>,
-    ) -> Result<Server, Failure> {
+    ) -> Result<Server, CommandFailure> {
         let name = match &fleet.servers()[..] {
             [only] => Some(only.name().to_owned()),
             _ => self.offering(fleet, offered_by).await,
@@ -101,7 +101,7 @@ impl<'a> Asking<'a> {
                 let _ = self.server.set(name);
                 Ok(server)
             }
-            _ => Err(Failure::usage(anyhow!(
+            _ => Err(CommandFailure::usage(anyhow!(
                 "no server that is up offers the {} {:?}; `{}` lists what they offer",
                 self.sought.word(),
                 self.name,

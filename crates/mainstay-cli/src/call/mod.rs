@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::args::{Call, Common};
 use crate::ask::Asking;
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
 use crate::load::servers;
 use crate::output::{Screen, Text, text};
@@ -26,7 +26,7 @@ pub(crate) fn run(call: &Call, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&call.request.adhoc, common, screen)?;
     let picked = Picked::read(&mut setup, &call.words, Sought::Tool)?;
     // Before anything is started: a mistake here costs nothing, and Ctrl-C while stdin is awaited ends the program.
-    let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(Failure::usage)?;
+    let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(CommandFailure::usage)?;
     let asking = Asking::new(&setup, screen, &call.request, Sought::Tool, &picked.name).calling();
     asking.run(&setup, async |fleet| {
         make(&asking, fleet, &picked.name, &arguments).await
@@ -44,7 +44,9 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Argume
     }
     let catalog = fleet.catalog();
     let tool = asking.find(catalog.tools())?;
-    let arguments = arguments.fit(schema(tool).as_ref()).map_err(Failure::usage)?;
+    let arguments = arguments
+        .fit(schema(tool).as_ref())
+        .map_err(CommandFailure::usage)?;
     let (progress, options) = progress::shown(asking.screen, asking.options());
     let answered = server.call(tool.original(), &arguments, options).await;
     progress.ended().await;

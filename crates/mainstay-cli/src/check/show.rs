@@ -70,7 +70,7 @@ impl Page {
             Standing::Off => self.paint.dim("is disabled"),
         };
         let mut text = text!("{}  {}\n", name, beside);
-        text.push(self.trouble(server));
+        text.push(self.failure(server));
         text.push(self.offers(server));
         for diagnostic in &server.set_aside {
             text.push(self.prose("set aside", Ink::Yellow, diagnostic));
@@ -78,7 +78,7 @@ impl Page {
         text
     }
 
-    fn trouble(&self, server: &ServerReport) -> Text {
+    fn failure(&self, server: &ServerReport) -> Text {
         let mut text = Text::default();
         // Not wrapped: it is to be copied.
         text.push(self.verbatim("address", server.address.as_slice()));

@@ -3,7 +3,7 @@
 use mainstay::{CallError, Outcome, RawJson, Reply, RpcError};
 use serde::Serialize;
 
-use super::{Trouble, VERSION};
+use super::{FailureReport, VERSION};
 use crate::pick::Sought;
 
 /// A request with a result has `result`, any other has `error`.
@@ -42,7 +42,7 @@ struct Failed {
     may_have_run: bool,
     retry_after_ms: Option<u64>,
     rpc: Option<RawJson>,
-    trouble: Option<Trouble>,
+    failure: Option<FailureReport>,
 }
 
 impl<'a> Asked<'a> {
@@ -68,7 +68,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    pub(crate) fn failed(asked: Asked<'a>, error: &CallError, trouble: Option<&mainstay::Trouble>) -> Self {
+    pub(crate) fn failed(asked: Asked<'a>, error: &CallError, failure: Option<&mainstay::Failure>) -> Self {
         let rpc = match error {
             CallError::Rpc { error, .. } => Some(RpcError::raw(error).clone()),
             _ => None,
@@ -81,7 +81,7 @@ impl<'a> Answer<'a> {
                 may_have_run: error.may_have_run(),
                 retry_after_ms: error.retry_after().map(super::ms),
                 rpc,
-                trouble: trouble.map(Trouble::of),
+                failure: failure.map(FailureReport::of),
             },
         )
     }
@@ -100,7 +100,7 @@ impl<'a> Answer<'a> {
                 may_have_run,
                 retry_after_ms: None,
                 rpc: None,
-                trouble: None,
+                failure: None,
             },
         )
     }

@@ -68,7 +68,7 @@ struct Server {
     transport: Option<&'static str>,
     listed_at_ms: Option<u64>,
     stale: bool,
-    error: Option<Trouble>,
+    error: Option<FailureReport>,
 }
 
 /// What a server does that is being started.
@@ -81,7 +81,7 @@ struct Start {
 
 /// What went wrong with a server.
 #[derive(Serialize)]
-struct Trouble {
+struct FailureReport {
     message: String,
     exit_code: Option<i32>,
     signal: Option<i32>,
@@ -168,7 +168,11 @@ impl Server {
             listed_at_ms: status.listed_at.map(unix_ms),
             stale: status.stale_since.is_some(),
             // The library remembers what went wrong before a recovery; a script asks what is wrong now.
-            error: status.last_error.as_deref().filter(|_| !up).map(Trouble::of),
+            error: status
+                .last_error
+                .as_deref()
+                .filter(|_| !up)
+                .map(FailureReport::of),
         }
     }
 }
@@ -183,14 +187,14 @@ impl Start {
     }
 }
 
-impl Trouble {
-    fn of(trouble: &mainstay::Trouble) -> Self {
+impl FailureReport {
+    fn of(failure: &mainstay::Failure) -> Self {
         Self {
-            message: trouble.message.clone(),
-            exit_code: trouble.exit.and_then(|exit| exit.code),
-            signal: trouble.exit.and_then(|exit| exit.signal),
-            stderr: trouble.stderr.clone(),
-            login: trouble.challenge.as_ref().map(|challenge| Login {
+            message: failure.message.clone(),
+            exit_code: failure.exit.and_then(|exit| exit.code),
+            signal: failure.exit.and_then(|exit| exit.signal),
+            stderr: failure.stderr.clone(),
+            login: failure.challenge.as_ref().map(|challenge| Login {
                 resource_metadata: challenge.resource_metadata.clone(),
                 scopes: challenge.scopes.clone(),
             }),

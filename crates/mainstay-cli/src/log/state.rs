@@ -59,7 +59,7 @@ fn starting(cause: &str) -> &'static str {
         "restarted" => "restarting: a person asked for it",
         "replaced" => "starting with its new configuration",
         "slow_probe" => "trying again",
-        "returned" => "trying again: its address answers",
+        "reachable" => "trying again: its address answers",
         "logged_in" => "trying again after the login",
         "keeper_failed" => "starting again after an internal error",
         _ => "starting",

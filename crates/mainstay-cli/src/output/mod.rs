@@ -22,7 +22,7 @@ pub(crate) use text::{
     Text, count, cut, fine_span, first_line, harmless, labelled, plain, prose, span, text, width, wrapped,
 };
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::log;
 
 /// How wide the text is where no terminal says so.
@@ -70,12 +70,12 @@ impl Screen {
     }
 
     /// Prints a result.
-    pub(crate) fn print(&self, text: impl Into<Text>) -> Result<(), Failure> {
+    pub(crate) fn print(&self, text: impl Into<Text>) -> Result<(), CommandFailure> {
         write(text.into().as_str().as_bytes())
     }
 
     /// Prints what a server sent: a terminal is shown it cleaned, a file or a pipe gets every byte.
-    pub(crate) fn print_payload(&self, payload: &str) -> Result<(), Failure> {
+    pub(crate) fn print_payload(&self, payload: &str) -> Result<(), CommandFailure> {
         if self.is_terminal() {
             self.print(Text::lines(payload))
         } else {
@@ -183,10 +183,10 @@ struct Said<'a> {
 }
 
 /// A reader that has left wants no more of it; that is not an error.
-fn write(bytes: &[u8]) -> Result<(), Failure> {
+fn write(bytes: &[u8]) -> Result<(), CommandFailure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CommandFailure::failed(
             anyhow::Error::new(error).context("cannot write to stdout"),
         )),
         Ok(()) | Err(_) => Ok(()),

@@ -82,11 +82,11 @@ mod tests {
     fn only_a_server_that_answers_every_time_is_alive() {
         assert!(measured(&[Some(1), Some(2)]).is_alive());
         assert!(!measured(&[Some(1), None]).is_alive());
-        let cut_short = Measured {
+        let abort = Measured {
             asked: 2,
             ..measured(&[Some(1)])
         };
-        assert!(!cut_short.is_alive());
+        assert!(!abort.is_alive());
         assert!(!Measured::default().is_alive());
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::args::{AdHoc, Common, Ping};
 use crate::check::{Report, ServerReport, show_server};
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
 use crate::load::{Setup, servers};
 use crate::output::{Ink, Screen, Text, fine_span, labelled, plain, span, text};
@@ -30,7 +30,7 @@ pub(crate) fn run(ping: &Ping, common: &Common, screen: &Screen) -> Done {
     with_fleet(&setup, screen, async |fleet| {
         let server = fleet
             .server(&name)
-            .ok_or_else(|| Failure::failed(anyhow!("the server is gone")))?;
+            .ok_or_else(|| CommandFailure::failed(anyhow!("the server is gone")))?;
         let pinging = Pinging {
             ping,
             screen,
@@ -42,7 +42,7 @@ pub(crate) fn run(ping: &Ping, common: &Common, screen: &Screen) -> Done {
 }
 
 /// The server of the configuration that is meant, or one of which nothing but its address is known.
-fn setup(ping: &Ping, common: &Common, screen: &Screen) -> Result<Setup, Failure> {
+fn setup(ping: &Ping, common: &Common, screen: &Screen) -> Result<Setup, CommandFailure> {
     let mut adhoc = AdHoc {
         url: ping.adhoc.url.clone(),
         bearer_token_env: ping.adhoc.bearer_token_env.clone(),
@@ -98,7 +98,7 @@ impl Pinging<'_> {
         self.verdict(&report, &measured)
     }
 
-    async fn come_up(&self, startup: &Startup) -> Result<ServerReport, Failure> {
+    async fn come_up(&self, startup: &Startup) -> Result<ServerReport, CommandFailure> {
         let mut progress = Progress::new(self.screen, false);
         let statuses = startup
             .settle(self.ping.timeout, |statuses| {
@@ -109,14 +109,18 @@ impl Pinging<'_> {
         self.report(startup, statuses)
     }
 
-    fn report(&self, startup: &Startup, statuses: Vec<mainstay::Status>) -> Result<ServerReport, Failure> {
+    fn report(
+        &self,
+        startup: &Startup,
+        statuses: Vec<mainstay::Status>,
+    ) -> Result<ServerReport, CommandFailure> {
         let report = Report::new(self.setup, startup, self.fleet, statuses);
         let server = report.servers.into_iter().next();
-        server.ok_or_else(|| Failure::failed(anyhow!("the server is gone")))
+        server.ok_or_else(|| CommandFailure::failed(anyhow!("the server is gone")))
     }
 
     /// Prints what a person reads, unless a script does.
-    fn tell(&self, text: impl FnOnce() -> Text) -> Result<(), Failure> {
+    fn tell(&self, text: impl FnOnce() -> Text) -> Result<(), CommandFailure> {
         if self.ping.json {
             return Ok(());
         }

@@ -49,7 +49,7 @@ fn a_call_that_was_cut_off_may_have_run() {
     let document = sandbox.run(&["call", "demo", "crash", "--json"]).exits(4).json();
     assert_eq!(document["error"]["outcome"], "unknown");
     assert_eq!(document["error"]["may_have_run"], true);
-    assert_eq!(document["error"]["trouble"]["exit_code"], 1);
+    assert_eq!(document["error"]["failure"]["exit_code"], 1);
     sandbox.assert_nothing_is_left();
 }
 
@@ -175,7 +175,7 @@ fn json_has_the_documented_keys_and_the_result_as_it_was_sent() {
             "outcome",
             "retry_after_ms",
             "rpc",
-            "trouble"
+            "failure"
         ]
     );
 }

@@ -8,7 +8,7 @@ use mainstay::{Generation, ServerRequest};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::Line;
+use super::Outbox;
 
 /// What one client may be asked at the same time: more is a server that does not stop asking.
 const MAX_ASKS: usize = 64;
@@ -40,13 +40,13 @@ pub(crate) struct Origin {
 pub(super) struct Asked<'a> {
     asks: &'a Asks,
     id: u64,
-    line: Arc<dyn Line>,
+    line: Arc<dyn Outbox>,
     answer: oneshot::Receiver<Result<RawJson, RpcError>>,
 }
 
 impl Asks {
     /// Gives a new question its number; it will be asked on this line.
-    pub(super) fn open(&self, origin: Origin, line: Arc<dyn Line>) -> Result<Asked<'_>, RpcError> {
+    pub(super) fn open(&self, origin: Origin, line: Arc<dyn Outbox>) -> Result<Asked<'_>, RpcError> {
         let mut table = self.table();
         if table.waiting.len() >= MAX_ASKS {
             let what = format!("the client has {MAX_ASKS} unanswered requests already");

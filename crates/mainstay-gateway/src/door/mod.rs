@@ -1,4 +1,4 @@
-//! The doors: how clients come in. Each reads messages, hands them to the desk, and knows the way back.
+//! The doors: how clients come in. Each reads messages, hands them to the router, and knows the way back.
 
 mod batch;
 mod http;

@@ -24,10 +24,10 @@ use super::batch::{self, Answering};
 use super::http::note_refused_line;
 use super::outgoing::{Answered, Outgoing};
 use crate::budget::{Account, Spent};
-use crate::client::{Client, Line};
-use crate::desk::{Desk, Request, is_shared};
+use crate::client::{Client, Outbox};
 use crate::gateway::Gateway;
 use crate::protocol::{NoId, RequestMeta};
+use crate::router::{Request, Router, is_shared};
 use crate::scope::Scope;
 pub use arrival::Arrival;
 use lines::{Lines, Read, write};
@@ -51,10 +51,10 @@ impl Gateway {
         writing.spawn(write(output, queued));
         let session = self.0.welcome(scope, None);
         let account = self.0.budget.account(session.principal);
-        let line: Arc<dyn Line> = Arc::new(Queue::new(queue.clone(), account.clone()));
+        let line: Arc<dyn Outbox> = Arc::new(Queue::new(queue.clone(), account.clone()));
         session.stand_by(Some(line.clone()));
         let visit = Visit {
-            desk: self.0.clone(),
+            router: self.0.clone(),
             session,
             line,
             queue,
@@ -75,9 +75,9 @@ impl Gateway {
 
 /// One client's visit.
 struct Visit {
-    desk: Arc<Desk>,
+    router: Arc<Router>,
     session: Arc<Client>,
-    line: Arc<dyn Line>,
+    line: Arc<dyn Outbox>,
     queue: mpsc::Sender<Queued>,
     /// What is held for the client.
     account: Account,
@@ -98,7 +98,7 @@ impl Visit {
                 Some(_) = answering.join_next() => {}
                 Some(_) = listening.join_next() => {}
                 Some((place, read)) = self.read(&mut lines) => match read {
-                    Read::Line(line) => self.take(place, &line, answering, listening).await,
+                    Read::Outbox(line) => self.take(place, &line, answering, listening).await,
                     Read::TooLong(length) => {
                         let what = format!("the message has {length} bytes, which is too long");
                         self.refuse(place, RpcError::new(RpcError::INVALID_REQUEST, what));
@@ -113,7 +113,7 @@ impl Visit {
 
     /// The next line, and a place in the queue for what it may be refused with: a client that does not read is not read
     /// either, as places are given in turn, after all answers that wait for one. One that reads is always heard, however
-    /// much runs for it: it may cancel, answer, or leave. What may run is bounded by the desk.
+    /// much runs for it: it may cancel, answer, or leave. What may run is bounded by the router.
     ///
     /// Cancel safety: dropping it loses nothing.
     async fn read(&self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<(Permit<'_, Queued>, Read)> {
@@ -143,7 +143,7 @@ impl Visit {
                 tasks.spawn(self.send(self.answer(request), Answered::outgoing));
             }
             Message::Notification { method, params } => {
-                self.desk.hear(&self.session, &method, params.as_ref()).await;
+                self.router.hear(&self.session, &method, params.as_ref()).await;
             }
             Message::Response { id, result } => {
                 self.session.answered(&id, result);
@@ -206,7 +206,7 @@ impl Visit {
                         .push(Box::pin(async move { Some(answered.await?.line(&account)) }) as Answering);
                 }
                 Message::Notification { method, params } => {
-                    self.desk.hear(&self.session, &method, params.as_ref()).await;
+                    self.router.hear(&self.session, &method, params.as_ref()).await;
                 }
                 Message::Response { id, result } => {
                     self.session.answered(&id, result);
@@ -236,7 +236,7 @@ impl Visit {
 
     /// The answer to a request; `None` when the client has cancelled it.
     fn answer(&self, request: Owned) -> impl Future<Output = Option<Answered>> + Send + 'static {
-        let (desk, line) = (self.desk.clone(), self.line.clone());
+        let (router, line) = (self.router.clone(), self.line.clone());
         let client = match request.meta.era() {
             Era::Legacy => self.session.clone(),
             Era::Modern => self.session.with_request(&request.meta),
@@ -262,7 +262,7 @@ impl Visit {
                         params,
                         meta,
                     };
-                    desk.answer(request).await
+                    router.answer(request).await
                 }
                 Err(error) => Some(Err(error.clone())),
             };
@@ -279,7 +279,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.desk.part(&self.session);
+        self.router.part(&self.session);
     }
 }
 

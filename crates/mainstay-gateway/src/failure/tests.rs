@@ -14,9 +14,9 @@ async fn not_connected() -> NotConnected {
         .wait_until(Duration::from_secs(60), |status| status.last_error.is_some())
         .await;
     let mut now = NotConnected::from(&failed.expect("a program that is not there"));
-    let mut trouble = (*now.last_error.unwrap()).clone();
-    "exited with status 3".clone_into(&mut trouble.message);
-    now.last_error = Some(trouble.into());
+    let mut failure = (*now.last_error.unwrap()).clone();
+    "exited with status 3".clone_into(&mut failure.message);
+    now.last_error = Some(failure.into());
     now
 }
 
@@ -53,12 +53,12 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
     let now = not_connected().await;
     let with_login = {
         let mut asked = in_state(&now, StateKind::Disconnected, Some(Reason::AuthRequired), 1, None);
-        let mut trouble = (*asked.last_error.unwrap()).clone();
+        let mut failure = (*asked.last_error.unwrap()).clone();
         let mut challenge = mainstay::transport::http::Challenge::default();
         challenge.scopes = vec!["read".to_owned(), "write".to_owned()];
         challenge.resource_metadata = Some("https://example.com/meta".to_owned());
-        trouble.challenge = Some(challenge);
-        asked.last_error = Some(trouble.into());
+        failure.challenge = Some(challenge);
+        asked.last_error = Some(failure.into());
         asked
     };
     let state = |state, reason, attempt, retry| in_state(&now, state, reason, attempt, retry);
@@ -150,7 +150,7 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
         server: server.clone(),
         generation,
         reason: "the stream ended".to_owned(),
-        trouble: None,
+        failure: None,
         outcome,
     };
     let mut challenge = mainstay::transport::http::Challenge::default();

@@ -6,7 +6,7 @@ use mainstay::{Catalog, CatalogReader, Kind, Status};
 use tokio::sync::watch;
 
 use super::OwnServers;
-use crate::desk::fingerprint_of;
+use crate::router::fingerprint_of;
 
 /// Tells a session when its own server lists something else than the session was shown.
 pub(super) struct ListWatch {

@@ -211,15 +211,17 @@ impl OwnServers {
 
     /// Other lists than the session was shown.
     pub(super) fn lists_changed(self: &Arc<Self>, server: &str, kinds: &[Kind]) {
-        self.isolated.audience.own_lists_changed(self, server, kinds);
+        self.isolated.subscribers.own_lists_changed(self, server, kinds);
     }
 
     pub(super) fn resource_updated(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
-        self.isolated.audience.own_resource_updated(self, server, params);
+        self.isolated
+            .subscribers
+            .own_resource_updated(self, server, params);
     }
 
     pub(super) fn task_changed(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
-        self.isolated.audience.own_task_changed(self, server, params);
+        self.isolated.subscribers.own_task_changed(self, server, params);
     }
 
     /// The session has ended: its servers end with it. Nobody waits for them; their places are free when they are gone.

@@ -7,7 +7,7 @@ use mainstay_testkit::chaos::Errand;
 use serde_json::json;
 
 use crate::SERVERS;
-use crate::clients::{Manner, URI};
+use crate::clients::{ClientKind, URI};
 use crate::person::{Person, Told};
 use crate::support::LONG;
 
@@ -44,12 +44,12 @@ impl Person {
         self.list(SERVERS).await;
         for server in self.servers(SERVERS) {
             let errand = Errand::new(self.key(), "append", false, json!({}));
-            let told = self.call_at(server, errand, Manner::Waits).await;
+            let told = self.call_at(server, errand, ClientKind::Waits).await;
             assert_eq!(*told, Told::Answer, "server {server}");
         }
         let server = self.server.unwrap_or(0);
         let question = self.question();
-        let told = self.call_at(server, question, Manner::Waits).await;
+        let told = self.call_at(server, question, ClientKind::Waits).await;
         assert_eq!(*told, Told::Answer, "a question of server {server}");
         self.hears_of_an_update(server).await;
     }
@@ -69,7 +69,7 @@ impl Person {
             );
             let key = self.key();
             let touch = Errand::new(key, "touch", false, json!({ "uri": URI }));
-            self.call_at(server, touch, Manner::Waits).await;
+            self.call_at(server, touch, ClientKind::Waits).await;
             let soon = Instant::now() + HEARD_SOON;
             while self.client.ears().updates() == before && Instant::now() < soon {
                 // Whoever has one way only hears by asking.

@@ -24,7 +24,7 @@ mod door;
 mod finale;
 mod house;
 mod person;
-#[path = "../desk/client.rs"]
+#[path = "../router/client.rs"]
 #[expect(
     dead_code,
     reason = "shared with the tests of the desk, which need more of it"

@@ -7,7 +7,7 @@ use mainstay_testkit::chaos::{Dice, Errand, Kind};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::clients::{Client, Manner, URI};
+use crate::clients::{Client, ClientKind, URI};
 use crate::{DEADLINE, NEVER_DISABLED, SERVERS, name};
 
 /// How long something may take that no server needs to be asked for.
@@ -130,24 +130,24 @@ impl Person {
     }
 
     /// Calls a tool at a server that is seen.
-    pub(crate) async fn call(&mut self, errand: Errand, manner: Manner) {
+    pub(crate) async fn call(&mut self, errand: Errand, manner: ClientKind) {
         let server = self.server.unwrap_or_else(|| self.dice.index(SERVERS));
         self.call_at(server, errand, manner).await;
     }
 
-    pub(crate) async fn call_at(&mut self, server: usize, errand: Errand, manner: Manner) -> &Told {
+    pub(crate) async fn call_at(&mut self, server: usize, errand: Errand, manner: ClientKind) -> &Told {
         let mut params = json!({ "name": self.public(server, errand.tool), "arguments": errand.arguments });
-        if manner == Manner::Breaks || self.dice.below(2) == 0 {
+        if manner == ClientKind::Breaks || self.dice.below(2) == 0 {
             params["_meta"] = json!({ "progressToken": errand.key });
         }
         let asks = errand.tool == "ask";
         let began = Instant::now();
         let answer = self.client.ask("tools/call", params, manner).await;
         let waited = match manner {
-            Manner::Waits | Manner::Breaks => true,
+            ClientKind::Waits | ClientKind::Breaks => true,
             // Whoever does not answer a wish for input has no answer either.
-            Manner::IsMute => answer.is_some(),
-            Manner::Cancels(_) | Manner::Leaves(_) => false,
+            ClientKind::IsMute => answer.is_some(),
+            ClientKind::Cancels(_) | ClientKind::Leaves(_) => false,
         };
         assert!(answer.is_some() || !waited, "no answer to {errand:?}");
         if waited {
@@ -199,7 +199,7 @@ impl Person {
 
     async fn wait(&mut self, method: &str, params: Value, limit: Duration) -> Value {
         let began = Instant::now();
-        let answer = self.client.ask(method, params, Manner::Waits).await;
+        let answer = self.client.ask(method, params, ClientKind::Waits).await;
         self.diary.note(&format!("{} {method}", self.mark), began, limit);
         answer.unwrap_or_else(|| panic!("{}: no answer to {method}", self.mark))
     }
@@ -211,14 +211,14 @@ impl Person {
         }
     }
 
-    fn manner(&mut self) -> Manner {
+    fn manner(&mut self) -> ClientKind {
         let after = Duration::from_millis(self.dice.below(40));
         match self.dice.below(100) {
-            0..8 => Manner::Cancels(after),
-            8..16 => Manner::Leaves(after),
-            16..36 => Manner::Breaks,
-            36..39 => Manner::IsMute,
-            _ => Manner::Waits,
+            0..8 => ClientKind::Cancels(after),
+            8..16 => ClientKind::Leaves(after),
+            16..36 => ClientKind::Breaks,
+            36..39 => ClientKind::IsMute,
+            _ => ClientKind::Waits,
         }
     }
 }

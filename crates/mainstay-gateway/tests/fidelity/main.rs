@@ -3,7 +3,7 @@
 
 mod downstream;
 mod odd;
-#[path = "../desk/client.rs"]
+#[path = "../router/client.rs"]
 #[expect(
     dead_code,
     reason = "shared with the tests of the desk, which need more of it"

@@ -1,6 +1,6 @@
 //! Servers that no two sessions share.
 
-#[path = "../desk/client.rs"]
+#[path = "../router/client.rs"]
 mod client;
 #[path = "../http/clients.rs"]
 #[expect(

@@ -1,6 +1,6 @@
 //! Dialling and closing: the only places that open a connection, and that take one out of service.
 
-use crate::effect::{Cause, Effect, Manner};
+use crate::effect::{Cause, CloseMode, Effect};
 use crate::machine::Closing;
 use crate::state::{Attempt, Pause, State};
 use crate::step::Step;
@@ -53,7 +53,7 @@ impl Step<'_> {
     }
 
     /// Takes the current connection, if there is one, out of service, and starts its close. The next dial waits for it.
-    pub(super) fn detach(&mut self, manner: Manner) {
+    pub(super) fn detach(&mut self, manner: CloseMode) {
         if let Some(closing) = self.start_close(manner) {
             self.machine.closing = Some(closing);
         }
@@ -63,22 +63,22 @@ impl Step<'_> {
     /// connection: an older one is cut short. A connection that is not live has no calls to finish.
     pub(super) fn detach_beside(&mut self) {
         if !matches!(self.machine.state, State::Connected(_)) {
-            return self.detach(Manner::Drain);
+            return self.detach(CloseMode::Drain);
         }
         if let Some(older) = self.machine.draining.take() {
             self.effects.push(Effect::Abandon(older.generation));
         }
-        self.machine.draining = self.start_close(Manner::Drain);
+        self.machine.draining = self.start_close(CloseMode::Drain);
     }
 
-    fn start_close(&mut self, manner: Manner) -> Option<Closing> {
+    fn start_close(&mut self, manner: CloseMode) -> Option<Closing> {
         let generation = self.machine.state.generation()?;
         self.machine.owes_work = false;
         self.machine.has_new_login = false;
         let limits = &self.machine.policy.limits;
         let patience = match manner {
-            Manner::Cut => limits.close,
-            Manner::Drain => limits.close.saturating_add(limits.drain),
+            CloseMode::Cut => limits.close,
+            CloseMode::Drain => limits.close.saturating_add(limits.drain),
         };
         self.effects.push(Effect::Close(generation, manner));
         Some(Closing {
@@ -89,13 +89,13 @@ impl Step<'_> {
     }
 
     /// Cuts what drains: nobody wants to wait for its calls any more.
-    pub(super) fn hasten(&mut self) {
+    pub(super) fn cut_drain(&mut self) {
         let by = self.now + self.machine.policy.limits.close;
         let closes = self.machine.closing.iter_mut().chain(&mut self.machine.draining);
-        for closing in closes.filter(|closing| closing.manner == Manner::Drain) {
-            closing.manner = Manner::Cut;
+        for closing in closes.filter(|closing| closing.manner == CloseMode::Drain) {
+            closing.manner = CloseMode::Cut;
             closing.by = closing.by.min(by);
-            self.effects.push(Effect::Hasten(closing.generation));
+            self.effects.push(Effect::CutDrain(closing.generation));
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::effect::{Cause, Effect, Manner};
+use crate::effect::{Cause, CloseMode, Effect};
 use crate::input::Recovery;
 use crate::policy::{WhenLost, WhenSpent};
-use crate::state::{Attempt, Opened, Pause, Rest, State};
+use crate::state::{Attempt, DisconnectReason, Opened, Pause, State};
 use crate::step::Step;
 use crate::time::{Generation, jittered};
 
@@ -48,17 +48,20 @@ impl Step<'_> {
         }
         let proven = matches!(&self.machine.state, State::Connected(live) if live.is_proven());
         let has_new_login = std::mem::take(&mut self.machine.has_new_login);
-        self.detach(Manner::Cut);
+        self.detach(CloseMode::Cut);
         match recovery {
             Recovery::Retry
-            | Recovery::RetryOtherwise
+            | Recovery::RetryOtherEra
             | Recovery::RetryAfter(_)
-            | Recovery::RetryOnReturn
+            | Recovery::RetryWhenReachable
             | Recovery::RetryLack => {}
             // It was refused with a credential that is no longer the one.
             Recovery::Login if has_new_login => return self.set_attempt(self.start_now()),
             Recovery::Login => {
-                return self.enter(State::Disconnected(Rest::AuthRequired), Cause::LoginRequired);
+                return self.enter(
+                    State::Disconnected(DisconnectReason::AuthRequired),
+                    Cause::LoginRequired,
+                );
             }
             Recovery::GiveUp => return self.enter(State::PermanentlyFailed, cause),
         }
@@ -67,9 +70,9 @@ impl Step<'_> {
             self.machine.failures = self.machine.failures.saturating_add(1);
         }
         let pausing = match recovery {
-            Recovery::RetryOnReturn => Pause::Absent(generation),
+            Recovery::RetryWhenReachable => Pause::Unreachable(generation),
             Recovery::Retry
-            | Recovery::RetryOtherwise
+            | Recovery::RetryOtherEra
             | Recovery::RetryAfter(_)
             | Recovery::RetryLack
             | Recovery::Login
@@ -78,9 +81,12 @@ impl Step<'_> {
         let policy = &self.machine.policy;
         let spent = self.machine.failures >= policy.budget.get();
         // The other way belongs to the same start, which somebody asked for.
-        let continues = recovery == Recovery::RetryOtherwise && !spent;
-        if policy.when_lost == WhenLost::Rest && !continues {
-            return self.enter(State::Disconnected(Rest::Lost(self.now + wanted_pause)), cause);
+        let continues = recovery == Recovery::RetryOtherEra && !spent;
+        if policy.when_lost == WhenLost::StayDisconnected && !continues {
+            return self.enter(
+                State::Disconnected(DisconnectReason::Lost(self.now + wanted_pause)),
+                cause,
+            );
         }
         if spent {
             return match policy.when_spent {
@@ -90,11 +96,14 @@ impl Step<'_> {
                     let spread = jittered(period / 2, self.now, generation);
                     let pause = period.mul_f64(0.75).saturating_add(spread);
                     let at = self.now + pause.max(wanted_pause);
-                    self.enter(State::Disconnected(Rest::BudgetSpent(at, pausing)), cause);
+                    self.enter(
+                        State::Disconnected(DisconnectReason::BudgetSpent(at, pausing)),
+                        cause,
+                    );
                 }
             };
         }
-        let pause = if recovery == Recovery::RetryOtherwise {
+        let pause = if recovery == Recovery::RetryOtherEra {
             wanted_pause
         } else {
             let longest = policy.backoff.longest_pause(self.machine.failures);
@@ -118,17 +127,17 @@ impl Step<'_> {
         }
         let half = self.machine.policy.lack_pause / 2;
         let pause = half.saturating_add(jittered(half, self.now, generation));
-        self.detach(Manner::Cut);
+        self.detach(CloseMode::Cut);
         let attempt = Attempt::Pausing(self.now + pause, Pause::Lack);
         self.enter(State::Reconnecting(attempt), cause);
     }
 
     /// Whoever came back is dialled at once. Nothing is renewed: the dial takes its token, and a failure counts.
-    pub(super) fn returned(&mut self, generation: Generation) {
-        if self.machine.absent() != Some(generation) {
+    pub(super) fn reachable(&mut self, generation: Generation) {
+        if self.machine.unreachable() != Some(generation) {
             return self.effects.push(Effect::CountStale(generation));
         }
-        self.enter(State::Reconnecting(self.start_now()), Cause::Returned);
+        self.enter(State::Reconnecting(self.start_now()), Cause::Reachable);
     }
 
     /// A completed call proves the connection, and makes its start free: the start led to work.
@@ -149,8 +158,8 @@ impl Step<'_> {
             Recovery::RetryLack => return,
             Recovery::RetryAfter(_) => return self.hold(recovery),
             Recovery::Retry
-            | Recovery::RetryOtherwise
-            | Recovery::RetryOnReturn
+            | Recovery::RetryOtherEra
+            | Recovery::RetryWhenReachable
             | Recovery::Login
             | Recovery::GiveUp => {}
         }

@@ -1,9 +1,9 @@
 //! The passing of time: what each deadline of the table leads to.
 
 use crate::deadline::Timer;
-use crate::effect::{Cause, Effect, Manner};
+use crate::effect::{Cause, CloseMode, Effect};
 use crate::input::{Recovery, Vitals};
-use crate::state::{Attempt, Rest, State, Watch};
+use crate::state::{Attempt, DisconnectReason, State, Watch};
 use crate::step::Step;
 use crate::time::{Generation, Moment};
 
@@ -71,7 +71,7 @@ impl Step<'_> {
     }
 
     /// Probes without waiting for a silence: a call's connection broke, and the server may have gone with it.
-    pub(super) fn doubted(&mut self) {
+    pub(super) fn probe_now(&mut self) {
         if let Some((_, Watch::Listening(_))) = self.watched() {
             self.ask(0);
         }
@@ -131,8 +131,8 @@ impl Step<'_> {
             live.idle_at = Some(vitals.used + idle);
         } else {
             // A call may have come between the look and this: it is finished, and the next one starts the server again.
-            self.detach(Manner::Drain);
-            self.enter(State::Disconnected(Rest::Idle), Cause::WentIdle);
+            self.detach(CloseMode::Drain);
+            self.enter(State::Disconnected(DisconnectReason::Idle), Cause::WentIdle);
         }
     }
 

@@ -1,9 +1,9 @@
 //! What people and the configuration want: enable, disable, restart, replace, adjust, demand, login.
 
-use crate::effect::{Cause, Manner};
+use crate::effect::{Cause, CloseMode};
 use crate::machine::Desired;
 use crate::policy::Policy;
-use crate::state::{Attempt, Pause, Rest, State};
+use crate::state::{Attempt, DisconnectReason, Pause, State};
 use crate::step::Step;
 use crate::time::Moment;
 use crate::tokens::Tokens;
@@ -14,13 +14,13 @@ impl Step<'_> {
         match self.machine.state {
             State::Disabled | State::Disabling if dormant => {
                 self.machine.failures = 0;
-                self.enter(State::Disconnected(Rest::Idle), Cause::Enabled);
+                self.enter(State::Disconnected(DisconnectReason::Idle), Cause::Enabled);
             }
             State::Disabled | State::Disabling | State::PermanentlyFailed => {
                 self.machine.failures = 0;
                 self.enter(State::Connecting(self.start_now()), Cause::Enabled);
             }
-            State::Disconnected(Rest::Lost(at)) if !dormant => {
+            State::Disconnected(DisconnectReason::Lost(at)) if !dormant => {
                 self.enter(State::Reconnecting(self.start_from(at)), Cause::Enabled);
             }
             State::Connecting(_) | State::Connected(_) | State::Reconnecting(_) | State::Disconnected(_) => {}
@@ -32,8 +32,8 @@ impl Step<'_> {
         if matches!(self.machine.state, State::Disabled | State::Disabling) {
             return;
         }
-        self.hasten();
-        self.detach(Manner::Cut);
+        self.cut_drain();
+        self.detach(CloseMode::Cut);
         self.enter(State::Disabling, Cause::Disabled);
         if self.machine.nothing_closes() {
             self.enter(State::Disabled, Cause::Disabled);
@@ -43,8 +43,8 @@ impl Step<'_> {
     /// A person wants a new connection, and nothing of the old ones.
     pub(super) fn restart(&mut self) {
         if self.machine.desired == Desired::Enabled {
-            self.hasten();
-            self.detach(Manner::Cut);
+            self.cut_drain();
+            self.detach(CloseMode::Cut);
             self.redial(Cause::Restarted);
         }
     }
@@ -55,7 +55,7 @@ impl Step<'_> {
             if beside {
                 self.detach_beside();
             } else {
-                self.detach(Manner::Drain);
+                self.detach(CloseMode::Drain);
             }
             self.redial(Cause::Replaced);
         }
@@ -69,11 +69,13 @@ impl Step<'_> {
         let next = match self.machine.state {
             State::Connected(_)
             | State::Reconnecting(_)
-            | State::Disconnected(Rest::BudgetSpent(..) | Rest::Lost(_)) => State::Reconnecting(attempt),
+            | State::Disconnected(DisconnectReason::BudgetSpent(..) | DisconnectReason::Lost(_)) => {
+                State::Reconnecting(attempt)
+            }
             State::Disabled
             | State::Connecting(_)
             | State::Disabling
-            | State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            | State::Disconnected(DisconnectReason::Idle | DisconnectReason::AuthRequired)
             | State::PermanentlyFailed => State::Connecting(attempt),
         };
         self.enter(next, cause);
@@ -83,13 +85,13 @@ impl Step<'_> {
     /// at the earliest when it wishes to be.
     pub(super) fn demand(&mut self) {
         match self.machine.state {
-            State::Disconnected(Rest::Idle) => {
+            State::Disconnected(DisconnectReason::Idle) => {
                 self.enter(State::Connecting(self.start_now()), Cause::Demanded);
             }
-            State::Disconnected(Rest::Lost(at)) => {
+            State::Disconnected(DisconnectReason::Lost(at)) => {
                 self.enter(State::Reconnecting(self.start_from(at)), Cause::Demanded);
             }
-            State::Disconnected(Rest::AuthRequired | Rest::BudgetSpent(..))
+            State::Disconnected(DisconnectReason::AuthRequired | DisconnectReason::BudgetSpent(..))
             | State::Disabled
             | State::Connecting(_)
             | State::Connected(_)
@@ -103,7 +105,7 @@ impl Step<'_> {
     /// its refusal will not be the last word.
     pub(super) fn logged_in(&mut self) {
         match &self.machine.state {
-            State::Disconnected(Rest::AuthRequired) => {
+            State::Disconnected(DisconnectReason::AuthRequired) => {
                 self.enter(State::Connecting(self.start_now()), Cause::LoggedIn);
             }
             State::Connecting(attempt) | State::Reconnecting(attempt) => {
@@ -113,7 +115,9 @@ impl Step<'_> {
                     Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(_) => true,
                 };
             }
-            State::Disconnected(Rest::Idle | Rest::Lost(_) | Rest::BudgetSpent(..))
+            State::Disconnected(
+                DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
+            )
             | State::Disabled
             | State::Connected(_)
             | State::Disabling

@@ -2,7 +2,7 @@
 
 /// A promise that a step broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Broken {
+pub(super) enum Violation {
     /// A report of a generation that is not current, or a timer before its deadline, changed something.
     StaleReportMattered,
     /// A connection that had to end was not closed.

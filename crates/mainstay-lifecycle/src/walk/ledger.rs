@@ -8,12 +8,12 @@ mod current;
 
 pub(super) use current::{Current, Phase};
 
-use crate::effect::{Effect, Manner};
+use crate::effect::{CloseMode, Effect};
 use crate::input::{Input, Recovery, Vitals};
 use crate::policy::{Bucket, Policy, WhenLost};
-use crate::state::{Rest, State, StateKind};
+use crate::state::{DisconnectReason, State, StateKind};
 use crate::time::{Generation, Moment};
-use crate::walk::broken::Broken;
+use crate::walk::broken::Violation;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
@@ -40,7 +40,7 @@ pub(super) struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Closing {
     pub(super) generation: Generation,
-    pub(super) manner: Manner,
+    pub(super) manner: CloseMode,
     pub(super) by: Moment,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Verdict {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    Wish(Manner),
+    Wish(CloseMode),
     Loss(Recovery),
 }
 
@@ -122,12 +122,12 @@ impl Ledger {
                 self.wanted = false;
                 self.asked_for = false;
                 self.pause_ends(now);
-                Verdict::ends(End::Wish(Manner::Cut))
+                Verdict::ends(End::Wish(CloseMode::Cut))
             }
-            Input::Restart => self.renew(now, Manner::Cut),
+            Input::Restart => self.renew(now, CloseMode::Cut),
             Input::Replace { beside } => {
                 let beside = *beside && self.current.as_ref().is_some_and(Current::is_listed);
-                let verdict = self.renew(now, Manner::Drain);
+                let verdict = self.renew(now, CloseMode::Drain);
                 let wished = beside && verdict.end.is_some();
                 Verdict {
                     beside: wished,
@@ -154,7 +154,7 @@ impl Ledger {
                 }
                 Verdict::default()
             }
-            Input::Returned(_) => {
+            Input::Reachable(_) => {
                 self.pause_ends(now);
                 Verdict::default()
             }
@@ -183,7 +183,7 @@ impl Ledger {
             Input::CallFailed(_, recovery) => {
                 self.report(|current| current.call_failed(*recovery, now, policy))
             }
-            Input::Doubted(_) => self.report(|current| current.doubted(policy)),
+            Input::ProbeNow(_) => self.report(|current| current.probe_now(policy)),
             Input::ProbeAnswered(_) => self.report(Current::watched_anew),
         }
     }
@@ -197,7 +197,7 @@ impl Ledger {
         Verdict::default()
     }
 
-    fn renew(&mut self, now: Moment, manner: Manner) -> Verdict {
+    fn renew(&mut self, now: Moment, manner: CloseMode) -> Verdict {
         if !self.wanted {
             return Verdict::default();
         }
@@ -262,9 +262,9 @@ impl Ledger {
         let counts = match verdict.end {
             Some(End::Loss(
                 Recovery::Retry
-                | Recovery::RetryOtherwise
+                | Recovery::RetryOtherEra
                 | Recovery::RetryAfter(_)
-                | Recovery::RetryOnReturn,
+                | Recovery::RetryWhenReachable,
             )) => !current.is_proven(),
             Some(End::Loss(Recovery::RetryLack | Recovery::Login | Recovery::GiveUp) | End::Wish(_))
             | None => false,
@@ -280,7 +280,7 @@ impl Ledger {
         mut verdict: Verdict,
         now: Moment,
         policy: &Policy,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Violation> {
         let before = self.generation();
         for effect in effects {
             match effect {
@@ -288,7 +288,7 @@ impl Ledger {
                 Effect::Close(generation, manner) => {
                     self.closes((*generation, *manner), verdict, now, policy)?;
                 }
-                Effect::Hasten(generation) => self.hastens(*generation, verdict, now, policy)?,
+                Effect::CutDrain(generation) => self.hastens(*generation, verdict, now, policy)?,
                 Effect::Abandon(generation) => {
                     let is_it = |due: &mut Generation| due == generation;
                     if verdict.abandon.take_if(is_it).is_some() {
@@ -296,59 +296,59 @@ impl Ledger {
                     } else if verdict.displace.take_if(is_it).is_some() {
                         self.draining = None;
                     } else {
-                        return Err(Broken::AbandonUndue);
+                        return Err(Violation::AbandonUndue);
                     }
                 }
                 Effect::Hold(generation, until) => {
                     self.current(*generation)?;
                     if verdict.hold.take() != Some(*until) {
-                        return Err(Broken::HoldMistold);
+                        return Err(Violation::HoldMistold);
                     }
                 }
                 Effect::List(generation) => self.current(*generation)?.lists(now, policy)?,
                 Effect::Probe(generation) => self.current(*generation)?.probes(verdict, now, policy)?,
-                Effect::CountStale(_) => return Err(Broken::StaleReportMattered),
+                Effect::CountStale(_) => return Err(Violation::StaleReportMattered),
                 Effect::MarkStale | Effect::Withdraw | Effect::Transition(_) => {}
             }
         }
         if verdict.abandon.is_some() || verdict.displace.is_some() {
-            return Err(Broken::AbandonUndue);
+            return Err(Violation::AbandonUndue);
         }
         if verdict.hold.is_some() {
-            return Err(Broken::HoldMistold);
+            return Err(Violation::HoldMistold);
         }
         if verdict.must_probe && !effects.iter().any(|effect| matches!(effect, Effect::Probe(_))) {
-            return Err(Broken::DoubtIgnored);
+            return Err(Violation::DoubtIgnored);
         }
-        if verdict.end == Some(End::Wish(Manner::Cut)) && self.drains() {
-            return Err(Broken::DrainOutlivesWish);
+        if verdict.end == Some(End::Wish(CloseMode::Cut)) && self.drains() {
+            return Err(Violation::DrainOutlivesWish);
         }
         if verdict.end.is_some() && before.is_some() && self.generation() == before {
-            return Err(Broken::CloseMissing);
+            return Err(Violation::CloseMissing);
         }
         Ok(())
     }
 
-    fn opens(&mut self, generation: Generation, now: Moment, policy: &Policy) -> Result<(), Broken> {
+    fn opens(&mut self, generation: Generation, now: Moment, policy: &Policy) -> Result<(), Violation> {
         if generation != self.fresh() {
-            return Err(Broken::GenerationReused);
+            return Err(Violation::GenerationReused);
         }
         if self.closing.is_some() || self.current.is_some() {
-            return Err(Broken::OpenedBesideOld);
+            return Err(Violation::OpenedBesideOld);
         }
         if !self.wanted {
-            return Err(Broken::OpenedUnwanted);
+            return Err(Violation::OpenedUnwanted);
         }
         if !self.asked_for {
-            return Err(Broken::OpenedUnasked);
+            return Err(Violation::OpenedUnasked);
         }
         if now < self.not_before {
-            return Err(Broken::OpenedTooSoon);
+            return Err(Violation::OpenedTooSoon);
         }
         let costs_token = !std::mem::take(&mut self.first_is_free);
         if costs_token {
             if now < self.token_at(&policy.bucket) {
-                return Err(Broken::BucketIgnored);
+                return Err(Violation::BucketIgnored);
             }
             self.full_at = self.full_at.max(now) + policy.bucket.refill_every;
         }
@@ -363,35 +363,35 @@ impl Ledger {
 
     fn closes(
         &mut self,
-        (generation, manner): (Generation, Manner),
+        (generation, manner): (Generation, CloseMode),
         verdict: Verdict,
         now: Moment,
         policy: &Policy,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Violation> {
         let due = match verdict.end {
             Some(End::Wish(manner)) => manner,
             // Where a loss falls due in the same step as an idle stop, either may have come first. A call may come between the
             // look at an idle connection and its end, so it drains.
-            Some(End::Loss(_)) | None if verdict.may_stop && manner == Manner::Drain => {
+            Some(End::Loss(_)) | None if verdict.may_stop && manner == CloseMode::Drain => {
                 self.asked_for = false;
-                Manner::Drain
+                CloseMode::Drain
             }
             Some(End::Loss(recovery)) => {
                 self.asked_for = verdict.has_new_login || self.goes_on(recovery, policy);
-                Manner::Cut
+                CloseMode::Cut
             }
-            None if verdict.may_stop => Manner::Drain,
-            None => return Err(Broken::CloseUndue),
+            None if verdict.may_stop => CloseMode::Drain,
+            None => return Err(Violation::CloseUndue),
         };
         if self.generation() != Some(generation) {
-            return Err(Broken::CloseUndue);
+            return Err(Violation::CloseUndue);
         }
         if due != manner {
-            return Err(Broken::CloseManner);
+            return Err(Violation::CloseManner);
         }
         let patience = match manner {
-            Manner::Cut => policy.limits.close,
-            Manner::Drain => policy.limits.close + policy.limits.drain,
+            CloseMode::Cut => policy.limits.close,
+            CloseMode::Drain => policy.limits.close + policy.limits.drain,
         };
         self.current = None;
         let close = Closing {
@@ -406,7 +406,7 @@ impl Ledger {
         };
         match place.replace(close) {
             None => Ok(()),
-            Some(_) => Err(Broken::TwoDrain),
+            Some(_) => Err(Violation::TwoDrain),
         }
     }
 
@@ -414,10 +414,13 @@ impl Ledger {
     fn goes_on(&self, recovery: Recovery, policy: &Policy) -> bool {
         match (recovery, policy.when_lost) {
             (Recovery::Login | Recovery::GiveUp, _) => false,
-            (Recovery::RetryOtherwise, WhenLost::Rest) => self.failures < policy.budget.get(),
-            (Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryOnReturn, WhenLost::Rest) => false,
+            (Recovery::RetryOtherEra, WhenLost::StayDisconnected) => self.failures < policy.budget.get(),
+            (
+                Recovery::Retry | Recovery::RetryAfter(_) | Recovery::RetryWhenReachable,
+                WhenLost::StayDisconnected,
+            ) => false,
             // What this machine lacked is no loss of the server: the start that was asked for goes on.
-            (Recovery::RetryLack, WhenLost::Rest) | (_, WhenLost::Restart) => true,
+            (Recovery::RetryLack, WhenLost::StayDisconnected) | (_, WhenLost::Restart) => true,
         }
     }
 
@@ -428,20 +431,20 @@ impl Ledger {
         verdict: Verdict,
         now: Moment,
         policy: &Policy,
-    ) -> Result<(), Broken> {
-        let wished = verdict.end == Some(End::Wish(Manner::Cut));
+    ) -> Result<(), Violation> {
+        let wished = verdict.end == Some(End::Wish(CloseMode::Cut));
         let mut closes = self.closing.iter_mut().chain(&mut self.draining);
         let hastened = closes
-            .find(|closing| wished && closing.manner == Manner::Drain && closing.generation == generation);
-        let closing = hastened.ok_or(Broken::DrainOutlivesWish)?;
-        closing.manner = Manner::Cut;
+            .find(|closing| wished && closing.manner == CloseMode::Drain && closing.generation == generation);
+        let closing = hastened.ok_or(Violation::DrainOutlivesWish)?;
+        closing.manner = CloseMode::Cut;
         closing.by = closing.by.min(now + policy.limits.close);
         Ok(())
     }
 
     fn drains(&self) -> bool {
         let mut closes = self.closing.iter().chain(&self.draining);
-        closes.any(|closing| closing.manner == Manner::Drain)
+        closes.any(|closing| closing.manner == CloseMode::Drain)
     }
 
     pub(super) fn generation(&self) -> Option<Generation> {
@@ -453,11 +456,11 @@ impl Ledger {
         self.closing.map(|closing| closing.generation)
     }
 
-    fn current(&mut self, generation: Generation) -> Result<&mut Current, Broken> {
+    fn current(&mut self, generation: Generation) -> Result<&mut Current, Violation> {
         self.current
             .as_mut()
             .filter(|current| current.generation == generation)
-            .ok_or(Broken::GenerationsDiffer)
+            .ok_or(Violation::GenerationsDiffer)
     }
 
     /// Moves every moment by `shift`. Where only "over or not" matters, all that is over is the same to the walk.
@@ -477,7 +480,7 @@ impl Ledger {
 impl Verdict {
     /// Whether the step ended in an idle stop, which it was allowed to.
     pub(super) fn stops_at(&self, state: &State) -> bool {
-        self.may_stop && *state == State::Disconnected(Rest::Idle)
+        self.may_stop && *state == State::Disconnected(DisconnectReason::Idle)
     }
 
     fn ends(end: End) -> Self {

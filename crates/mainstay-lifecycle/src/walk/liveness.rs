@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::deadline::Timer;
 use crate::input::{Input, Listing};
-use crate::state::{Rest, State};
-use crate::walk::broken::Broken;
+use crate::state::{DisconnectReason, State};
+use crate::walk::broken::Violation;
 use crate::walk::ledger::Phase;
 use crate::walk::mutants::Subject;
 use crate::walk::world::{Event, NOW, Signs, World};
@@ -13,17 +13,19 @@ use crate::walk::world::{Event, NOW, Signs, World};
 /// A close, a pause, a token, a dial, a listing: nothing takes more steps than this to come about.
 const SOON: usize = 12;
 
-pub(super) fn holds(world: &World, subject: Subject) -> Result<(), Broken> {
+pub(super) fn holds(world: &World, subject: Subject) -> Result<(), Violation> {
     match &world.machine.state {
-        State::Connecting(_) | State::Reconnecting(_) | State::Disconnected(Rest::BudgetSpent(..)) => {
+        State::Connecting(_)
+        | State::Reconnecting(_)
+        | State::Disconnected(DisconnectReason::BudgetSpent(..)) => {
             connects(world.clone(), subject)?;
         }
-        State::Disconnected(Rest::Idle) => connects_after(world, Input::Demand, subject)?,
-        State::Disconnected(Rest::Lost(_)) => {
+        State::Disconnected(DisconnectReason::Idle) => connects_after(world, Input::Demand, subject)?,
+        State::Disconnected(DisconnectReason::Lost(_)) => {
             connects_after(world, Input::Demand, subject)?;
             connects_after(world, Input::Enable { dormant: false }, subject)?;
         }
-        State::Disconnected(Rest::AuthRequired) => connects_after(world, Input::Login, subject)?,
+        State::Disconnected(DisconnectReason::AuthRequired) => connects_after(world, Input::Login, subject)?,
         State::PermanentlyFailed => {
             connects_after(world, Input::Restart, subject)?;
             connects_after(world, Input::Enable { dormant: false }, subject)?;
@@ -34,11 +36,21 @@ pub(super) fn holds(world: &World, subject: Subject) -> Result<(), Broken> {
         }
         State::Connected(_) => {
             if world.machine.policy.probe.is_some() {
-                leaves(world.clone(), Signs::SILENT, subject, Broken::SilenceUnnoticed)?;
-                leaves(world.clone(), Signs::STOPPED, subject, Broken::SilenceUnnoticed)?;
+                leaves(world.clone(), Signs::SILENT, subject, Violation::SilenceUnnoticed)?;
+                leaves(
+                    world.clone(),
+                    Signs::STOPPED,
+                    subject,
+                    Violation::SilenceUnnoticed,
+                )?;
             }
             if world.machine.policy.idle_stop.is_some() {
-                leaves(world.clone(), Signs::UNUSED, subject, Broken::IdlenessUnnoticed)?;
+                leaves(
+                    world.clone(),
+                    Signs::UNUSED,
+                    subject,
+                    Violation::IdlenessUnnoticed,
+                )?;
             }
         }
     }
@@ -48,31 +60,33 @@ pub(super) fn holds(world: &World, subject: Subject) -> Result<(), Broken> {
     ends_disabled(world, subject)
 }
 
-fn connects_after(world: &World, wish: Input, subject: Subject) -> Result<(), Broken> {
+fn connects_after(world: &World, wish: Input, subject: Subject) -> Result<(), Violation> {
     connects(world.step(&Event::at_once(wish), subject)?.world, subject)
 }
 
 /// A dormant server waits for its first use, even where the old connection is still being closed.
-fn stays_dormant(world: &World, subject: Subject) -> Result<(), Broken> {
+fn stays_dormant(world: &World, subject: Subject) -> Result<(), Violation> {
     let enabled = Event::at_once(Input::Enable { dormant: true });
     let world = world.step(&enabled, subject)?.world;
-    if world.machine.state == State::Disconnected(Rest::Idle) {
+    if world.machine.state == State::Disconnected(DisconnectReason::Idle) {
         Ok(())
     } else {
-        Err(Broken::WishIgnored)
+        Err(Violation::WishIgnored)
     }
 }
 
 /// A world that answers everything at once, and never fails.
-fn connects(mut world: World, subject: Subject) -> Result<(), Broken> {
+fn connects(mut world: World, subject: Subject) -> Result<(), Violation> {
     for _ in 0..SOON {
         if matches!(world.machine.state, State::Connected(_)) {
             return Ok(());
         }
         let event = kindness(&world).or_else(|| next_timer(&world, Signs::WELL, subject));
-        world = world.step(&event.ok_or(Broken::NeverConnects)?, subject)?.world;
+        world = world
+            .step(&event.ok_or(Violation::NeverConnects)?, subject)?
+            .world;
     }
-    Err(Broken::NeverConnects)
+    Err(Violation::NeverConnects)
 }
 
 fn kindness(world: &World) -> Option<Event> {
@@ -99,7 +113,7 @@ fn next_timer(world: &World, signs: Signs, subject: Subject) -> Option<Event> {
 }
 
 /// With nothing but such signs of life, the server does not stay connected.
-fn leaves(mut world: World, signs: Signs, subject: Subject, otherwise: Broken) -> Result<(), Broken> {
+fn leaves(mut world: World, signs: Signs, subject: Subject, otherwise: Violation) -> Result<(), Violation> {
     let generation = world.ledger.generation();
     for _ in 0..4 * SOON {
         // Its listings are answered: they are not what this is about.
@@ -113,7 +127,7 @@ fn leaves(mut world: World, signs: Signs, subject: Subject, otherwise: Broken) -
 }
 
 /// A restart dials as soon as the old connection is gone: no other timer lies between.
-fn restarts(world: &World, subject: Subject) -> Result<(), Broken> {
+fn restarts(world: &World, subject: Subject) -> Result<(), Violation> {
     let fresh = world.ledger.fresh();
     let mut world = world.step(&Event::at_once(Input::Restart), subject)?.world;
     // Two connections may be closing: the last one, and the one that was draining beside it.
@@ -123,9 +137,9 @@ fn restarts(world: &World, subject: Subject) -> Result<(), Broken> {
         }
         let close = subject
             .deadline(&world.machine, NOW)
-            .ok_or(Broken::RestartWaits)?;
+            .ok_or(Violation::RestartWaits)?;
         if close.timer != Timer::Close {
-            return Err(Broken::RestartWaits);
+            return Err(Violation::RestartWaits);
         }
         world = world
             .step(&Event::timer(close.at.since(NOW), Signs::WELL), subject)?
@@ -134,12 +148,12 @@ fn restarts(world: &World, subject: Subject) -> Result<(), Broken> {
     if world.ledger.generation() == Some(fresh) {
         Ok(())
     } else {
-        Err(Broken::RestartWaits)
+        Err(Violation::RestartWaits)
     }
 }
 
 /// A disabled server dials nothing any more, and is at rest by its own deadlines, whatever the world does.
-fn ends_disabled(world: &World, subject: Subject) -> Result<(), Broken> {
+fn ends_disabled(world: &World, subject: Subject) -> Result<(), Violation> {
     let opened = world.ledger.opened;
     let mut world = world.step(&Event::at_once(Input::Disable), subject)?.world;
     // Two connections may be closing: the last one, and the one that was draining beside it.
@@ -147,7 +161,7 @@ fn ends_disabled(world: &World, subject: Subject) -> Result<(), Broken> {
         if world.machine.state == State::Disabled {
             break;
         }
-        let event = next_timer(&world, Signs::WELL, subject).ok_or(Broken::NeverDisabled)?;
+        let event = next_timer(&world, Signs::WELL, subject).ok_or(Violation::NeverDisabled)?;
         world = world.step(&event, subject)?.world;
     }
     let later = Event::timer(Duration::from_nanos(1), Signs::WELL);
@@ -155,6 +169,6 @@ fn ends_disabled(world: &World, subject: Subject) -> Result<(), Broken> {
     if world.machine.state == State::Disabled && world.ledger.opened == opened {
         Ok(())
     } else {
-        Err(Broken::NeverDisabled)
+        Err(Violation::NeverDisabled)
     }
 }

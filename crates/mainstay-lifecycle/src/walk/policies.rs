@@ -70,7 +70,7 @@ pub(super) fn watchful() -> Policy {
 /// Starts nothing again that nobody asks for, and lists every now and then.
 pub(super) fn resting() -> Policy {
     Policy {
-        when_lost: WhenLost::Rest,
+        when_lost: WhenLost::StayDisconnected,
         expiry: Expiry {
             every: Some(ticks(5)),
             ..patient().expiry

@@ -4,38 +4,38 @@ use crate::effect::{Effect, Transition};
 use crate::input::{Input, Recovery};
 use crate::machine::{Desired, Machine};
 use crate::policy::{WhenLost, WhenSpent};
-use crate::state::{Attempt, Live, Pause, Refresh, RefreshStep, Rest, State, StateKind, Watch};
+use crate::state::{Attempt, DisconnectReason, Live, Pause, Refresh, RefreshStep, State, StateKind, Watch};
 use crate::time::Moment;
-use crate::walk::broken::Broken;
+use crate::walk::broken::Violation;
 use crate::walk::ledger::{Current, End, Ledger, Phase, Verdict};
 use crate::walk::mutants::Subject;
 use crate::walk::world::World;
 
-fn ensure(holds: bool, broken: Broken) -> Result<(), Broken> {
+fn ensure(holds: bool, broken: Violation) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(broken) }
 }
 
 /// Each change of state is told, once and truly, and the catalog with it.
-pub(super) fn told(before: &Machine, effects: &[Effect], after: &Machine) -> Result<(), Broken> {
+pub(super) fn told(before: &Machine, effects: &[Effect], after: &Machine) -> Result<(), Violation> {
     let mut kind = before.state.kind();
     let mut about = before.state.generation();
     let mut catalog = None;
     for effect in effects {
         match effect {
             Effect::MarkStale | Effect::Withdraw => {
-                ensure(catalog.replace(*effect).is_none(), Broken::CatalogMistold)?;
+                ensure(catalog.replace(*effect).is_none(), Violation::CatalogMistold)?;
             }
             Effect::Transition(Transition {
                 from, to, generation, ..
             }) => {
-                ensure(*from == kind && to != from, Broken::TransitionUntold)?;
-                ensure(*generation == about.take(), Broken::TransitionUntold)?;
-                ensure(catalog.take() == catalog_of(*to), Broken::CatalogMistold)?;
+                ensure(*from == kind && to != from, Violation::TransitionUntold)?;
+                ensure(*generation == about.take(), Violation::TransitionUntold)?;
+                ensure(catalog.take() == catalog_of(*to), Violation::CatalogMistold)?;
                 kind = *to;
             }
             Effect::Open(_)
             | Effect::Close(..)
-            | Effect::Hasten(_)
+            | Effect::CutDrain(_)
             | Effect::Abandon(_)
             | Effect::Hold(..)
             | Effect::List(_)
@@ -43,8 +43,8 @@ pub(super) fn told(before: &Machine, effects: &[Effect], after: &Machine) -> Res
             | Effect::CountStale(_) => {}
         }
     }
-    ensure(catalog.is_none(), Broken::CatalogMistold)?;
-    ensure(kind == after.state.kind(), Broken::TransitionUntold)
+    ensure(catalog.is_none(), Violation::CatalogMistold)?;
+    ensure(kind == after.state.kind(), Violation::TransitionUntold)
 }
 
 fn catalog_of(kind: StateKind) -> Option<Effect> {
@@ -57,28 +57,28 @@ fn catalog_of(kind: StateKind) -> Option<Effect> {
 
 /// Failures in a row are counted as the ledger does. Where a proof, a loss or an idle stop fell due in one step, any of
 /// them may have come first, and the ledger takes the machine's word.
-pub(super) fn counted(before: &Ledger, next: &mut World, verdict: Verdict) -> Result<(), Broken> {
+pub(super) fn counted(before: &Ledger, next: &mut World, verdict: Verdict) -> Result<(), Violation> {
     let seen = next.machine.failures;
     let ended = before.current.is_some() && before.generation() != next.ledger.generation();
     let stopped = verdict.stops_at(&next.machine.state);
     if ended && (verdict.proof_due || stopped) {
         let unproven = before.failures + u32::from(!stopped);
         let proven = verdict.proof_due && seen == 0;
-        ensure(proven || seen == unproven, Broken::FailuresMiscounted)?;
+        ensure(proven || seen == unproven, Violation::FailuresMiscounted)?;
         next.ledger.failures = seen;
     }
-    ensure(seen == next.ledger.failures, Broken::FailuresMiscounted)
+    ensure(seen == next.ledger.failures, Violation::FailuresMiscounted)
 }
 
 /// A loss leads where its recovery, the budget and the policy say; the pause that is announced is noted.
-pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<(), Broken> {
+pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<(), Violation> {
     if verdict.stops_at(&next.machine.state) {
         return Ok(());
     }
     let policy = &next.machine.policy;
     let failures = next.ledger.failures;
     let wanted = match verdict.end {
-        Some(End::Loss(Recovery::Retry | Recovery::RetryOtherwise | Recovery::RetryOnReturn)) => now,
+        Some(End::Loss(Recovery::Retry | Recovery::RetryOtherEra | Recovery::RetryWhenReachable)) => now,
         Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause.min(policy.limits.retry_after),
         Some(End::Loss(Recovery::RetryLack)) => return lack_judged(next, now),
         Some(End::Loss(Recovery::Login)) if verdict.has_new_login => {
@@ -88,37 +88,37 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
                 | State::Reconnecting(Attempt::Pausing(at, pause)) => at == now && pause == Pause::None,
                 _ => false,
             };
-            return ensure(goes_on, Broken::LossMisjudged);
+            return ensure(goes_on, Violation::LossMisjudged);
         }
         Some(End::Loss(Recovery::Login)) => {
-            let asks = next.machine.state == State::Disconnected(Rest::AuthRequired);
-            return ensure(asks, Broken::LossMisjudged);
+            let asks = next.machine.state == State::Disconnected(DisconnectReason::AuthRequired);
+            return ensure(asks, Violation::LossMisjudged);
         }
         Some(End::Loss(Recovery::GiveUp)) => {
             return ensure(
                 next.machine.state == State::PermanentlyFailed,
-                Broken::LossMisjudged,
+                Violation::LossMisjudged,
             );
         }
         Some(End::Wish(_)) | None => return Ok(()),
     };
-    let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherwise));
-    if policy.when_lost == WhenLost::Rest && !(otherwise && failures < policy.budget.get()) {
+    let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherEra));
+    if policy.when_lost == WhenLost::StayDisconnected && !(otherwise && failures < policy.budget.get()) {
         next.ledger.not_before = wanted;
         next.ledger.absent = None;
-        let rests = next.machine.state == State::Disconnected(Rest::Lost(wanted));
-        return ensure(rests, Broken::LossMisjudged);
+        let rests = next.machine.state == State::Disconnected(DisconnectReason::Lost(wanted));
+        return ensure(rests, Violation::LossMisjudged);
     }
     let (earliest, latest, at) = match (&next.machine.state, policy.when_spent) {
         (State::PermanentlyFailed, WhenSpent::GiveUp) => {
-            return ensure(failures >= policy.budget.get(), Broken::LossMisjudged);
+            return ensure(failures >= policy.budget.get(), Violation::LossMisjudged);
         }
-        (State::Disconnected(Rest::BudgetSpent(at, _)), WhenSpent::ProbeEvery(period)) => {
-            ensure(failures >= policy.budget.get(), Broken::LossMisjudged)?;
+        (State::Disconnected(DisconnectReason::BudgetSpent(at, _)), WhenSpent::ProbeEvery(period)) => {
+            ensure(failures >= policy.budget.get(), Violation::LossMisjudged)?;
             (now + period * 3 / 4, now + period * 5 / 4, *at)
         }
         (State::Reconnecting(Attempt::Pausing(at, _)), _) => {
-            ensure(failures < policy.budget.get(), Broken::LossMisjudged)?;
+            ensure(failures < policy.budget.get(), Violation::LossMisjudged)?;
             let latest = if otherwise {
                 now
             } else {
@@ -126,28 +126,31 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
             };
             (now, latest, *at)
         }
-        _ => return Err(Broken::LossMisjudged),
+        _ => return Err(Violation::LossMisjudged),
     };
     next.ledger.not_before = at;
-    let awaited = verdict.end == Some(End::Loss(Recovery::RetryOnReturn)) && now < at;
+    let awaited = verdict.end == Some(End::Loss(Recovery::RetryWhenReachable)) && now < at;
     next.ledger.absent = next.ledger.lost().filter(|_| awaited);
     let bounded = earliest.max(wanted) <= at && at <= latest.max(wanted);
-    ensure(bounded, Broken::LossMisjudged)
+    ensure(bounded, Violation::LossMisjudged)
 }
 
 /// A lack of this machine leads to another attempt after its own pause, whatever became of the budget.
-fn lack_judged(next: &mut World, now: Moment) -> Result<(), Broken> {
+fn lack_judged(next: &mut World, now: Moment) -> Result<(), Violation> {
     let State::Reconnecting(Attempt::Pausing(at, Pause::Lack)) = next.machine.state else {
-        return Err(Broken::LossMisjudged);
+        return Err(Violation::LossMisjudged);
     };
     next.ledger.not_before = at;
     next.ledger.absent = None;
     let pause = next.machine.policy.lack_pause;
-    ensure(now + pause / 2 <= at && at <= now + pause, Broken::LossMisjudged)
+    ensure(
+        now + pause / 2 <= at && at <= now + pause,
+        Violation::LossMisjudged,
+    )
 }
 
 /// The machine is where the effects left it, and where the latest wish wants it.
-pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Broken> {
+pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Violation> {
     let (machine, ledger) = (&next.machine, &next.ledger);
     let closing = ledger.closing.as_ref().map(|closing| closing.generation);
     let draining = ledger.draining.as_ref().map(|draining| draining.generation);
@@ -155,7 +158,7 @@ pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Broken> {
         machine.state.generation() == ledger.generation()
             && machine.closing() == closing
             && machine.draining() == draining,
-        Broken::GenerationsDiffer,
+        Violation::GenerationsDiffer,
     )?;
     let nothing_closes = closing.is_none() && draining.is_none();
     let desired = if ledger.wanted {
@@ -172,11 +175,11 @@ pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Broken> {
         | StateKind::Disconnected
         | StateKind::PermanentlyFailed => ledger.wanted,
     };
-    ensure(machine.desired == desired && at_rest, Broken::WishIgnored)?;
+    ensure(machine.desired == desired && at_rest, Violation::WishIgnored)?;
     // A pause that is over may have become one for a token.
-    let awaited =
-        ledger.absent == machine.absent() || (machine.absent().is_none() && ledger.not_before <= now);
-    ensure(awaited, Broken::ReturnIgnored)?;
+    let awaited = ledger.absent == machine.unreachable()
+        || (machine.unreachable().is_none() && ledger.not_before <= now);
+    ensure(awaited, Violation::ReturnIgnored)?;
     match (&machine.state, &ledger.current) {
         (State::Connecting(attempt) | State::Reconnecting(attempt), current) => {
             attempt_agrees(next, attempt, current.as_ref(), now)
@@ -185,7 +188,7 @@ pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Broken> {
         (State::Disabled | State::Disabling | State::Disconnected(_) | State::PermanentlyFailed, None) => {
             Ok(())
         }
-        (_, _) => Err(Broken::GenerationsDiffer),
+        (_, _) => Err(Violation::GenerationsDiffer),
     }
 }
 
@@ -194,56 +197,56 @@ fn attempt_agrees(
     attempt: &Attempt,
     current: Option<&Current>,
     now: Moment,
-) -> Result<(), Broken> {
+) -> Result<(), Violation> {
     let ledger = &next.ledger;
     match (attempt, current) {
         (Attempt::Pausing(at, pause), None) => {
-            ensure(*at > now || ledger.closing.is_some(), Broken::DialStalled)?;
+            ensure(*at > now || ledger.closing.is_some(), Violation::DialStalled)?;
             let token_at = ledger.token_at(&next.machine.policy.bucket);
             let honest = match pause {
                 Pause::Token => *at == token_at && *at >= ledger.not_before,
-                Pause::None | Pause::Backoff | Pause::Lack | Pause::Absent(_) => {
+                Pause::None | Pause::Backoff | Pause::Lack | Pause::Unreachable(_) => {
                     *at <= ledger.not_before.max(now)
                 }
             };
-            ensure(honest, Broken::BucketIgnored)
+            ensure(honest, Violation::BucketIgnored)
         }
         (Attempt::Queued(_, by), Some(current)) => ensure(
             current.phase == Phase::Queued { by: *by },
-            Broken::GenerationsDiffer,
+            Violation::GenerationsDiffer,
         ),
         (Attempt::Opening(_, by), Some(current)) => ensure(
             current.phase == Phase::Dialling { by: *by },
-            Broken::GenerationsDiffer,
+            Violation::GenerationsDiffer,
         ),
         (Attempt::Listing(opened), Some(current)) => {
-            ensure(current.phase == Phase::Open, Broken::GenerationsDiffer)?;
+            ensure(current.phase == Phase::Open, Violation::GenerationsDiffer)?;
             ensure(
                 !matches!(opened.refresh.step, RefreshStep::Fresh { .. }),
-                Broken::ListingForgotten,
+                Violation::ListingForgotten,
             )?;
             watch_agrees(next, &opened.watch, current, now)?;
             refresh_agrees(next, &opened.refresh, current, now)
         }
         (Attempt::Pausing(..), Some(_))
         | (Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..), None) => {
-            Err(Broken::GenerationsDiffer)
+            Err(Violation::GenerationsDiffer)
         }
     }
 }
 
-fn live_agrees(next: &World, live: &Live, current: &Current, now: Moment) -> Result<(), Broken> {
+fn live_agrees(next: &World, live: &Live, current: &Current, now: Moment) -> Result<(), Violation> {
     let policy = &next.machine.policy;
     let proof = Phase::Listed {
         proof_at: live.proven_at,
     };
     ensure(
         current.phase == proof && live.is_proven() == current.is_proven(),
-        Broken::ProofMisjudged,
+        Violation::ProofMisjudged,
     )?;
     ensure(
         live.call_failures == current.call_failures,
-        Broken::HealthMiscounted,
+        Violation::HealthMiscounted,
     )?;
     watch_agrees(next, &live.watch, current, now)?;
     let looked_at = match (live.idle_at, policy.idle_stop) {
@@ -251,11 +254,11 @@ fn live_agrees(next: &World, live: &Live, current: &Current, now: Moment) -> Res
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     };
-    ensure(looked_at, Broken::IdlenessUnnoticed)?;
+    ensure(looked_at, Violation::IdlenessUnnoticed)?;
     refresh_agrees(next, &live.refresh, current, now)
 }
 
-fn watch_agrees(next: &World, watch: &Watch, current: &Current, now: Moment) -> Result<(), Broken> {
+fn watch_agrees(next: &World, watch: &Watch, current: &Current, now: Moment) -> Result<(), Violation> {
     let watched = match (watch, &next.machine.policy.probe) {
         (Watch::Off, None) => true,
         (Watch::Listening(until), Some(probe)) => {
@@ -266,13 +269,13 @@ fn watch_agrees(next: &World, watch: &Watch, current: &Current, now: Moment) -> 
         }
         (Watch::Off, Some(_)) | (Watch::Listening(_) | Watch::Asked { .. }, None) => false,
     };
-    ensure(watched, Broken::HealthMiscounted)
+    ensure(watched, Violation::HealthMiscounted)
 }
 
-fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Moment) -> Result<(), Broken> {
+fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Moment) -> Result<(), Violation> {
     ensure(
         refresh.failures == current.list_failures,
-        Broken::HealthMiscounted,
+        Violation::HealthMiscounted,
     )?;
     let kept = match &refresh.step {
         RefreshStep::Fresh { until, .. } => {
@@ -289,11 +292,11 @@ fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Momen
         }
         RefreshStep::Running { by, again } => current.listing == Some(*by) && current.owed == *again,
     };
-    ensure(kept, Broken::ListingForgotten)
+    ensure(kept, Violation::ListingForgotten)
 }
 
 /// Whatever waits has a deadline, no later than what it waits for, and not over once its timer was handled.
-pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject) -> Result<(), Broken> {
+pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject) -> Result<(), Violation> {
     let (ledger, policy) = (&next.ledger, &next.machine.policy);
     let deadline = subject.deadline(&next.machine, now).map(|deadline| deadline.at);
     let current = ledger.current.as_ref();
@@ -309,11 +312,13 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => {
             ledger.closing.is_none().then_some(*at)
         }
-        State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
+        State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => Some(*at),
         State::Connecting(_)
         | State::Reconnecting(_)
         | State::Connected(_)
-        | State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
+        | State::Disconnected(
+            DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
+        )
         | State::Disabled
         | State::Disabling
         | State::PermanentlyFailed => None,
@@ -340,11 +345,11 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
     for at in awaited.into_iter().flatten() {
         ensure(
             deadline.is_some_and(|deadline| deadline <= at),
-            Broken::DeadlineMissing,
+            Violation::DeadlineMissing,
         )?;
     }
     if matches!(input, Input::Timer(_)) {
-        ensure(deadline.is_none_or(|at| at > now), Broken::DeadlineStuck)?;
+        ensure(deadline.is_none_or(|at| at > now), Violation::DeadlineStuck)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::effect::Cause;
 use crate::policy::Policy;
 use crate::state::StateKind;
-use crate::walk::broken::Broken;
+use crate::walk::broken::Violation;
 use crate::walk::liveness;
 use crate::walk::mutants::Subject;
 use crate::walk::world::{Event, Pace, World};
@@ -30,7 +30,7 @@ pub(super) struct Covered {
 
 /// How to break a promise, from a server that nobody asked for yet, or from one whose keeper failed.
 pub(super) struct Breach {
-    pub(super) broken: Broken,
+    pub(super) broken: Violation,
     pub(super) trail: Vec<Event>,
     pub(super) world: World,
 }

@@ -1,6 +1,6 @@
 //! A long way at random, far beyond the connections that the exhaustive walk has room for.
 
-use crate::walk::broken::Broken;
+use crate::walk::broken::Violation;
 use crate::walk::liveness;
 use crate::walk::mutants::Subject;
 use crate::walk::policies;
@@ -35,7 +35,7 @@ fn no_promise_is_broken_on_a_long_way() {
     );
 }
 
-fn stroll(tour: &Tour) -> (u64, Option<(Broken, Vec<Event>)>) {
+fn stroll(tour: &Tour) -> (u64, Option<(Violation, Vec<Event>)>) {
     let subject = Subject::HEALTHY;
     let mut world = World::new(tour.policies[0].clone());
     let mut dice = Dice(SEED);

@@ -10,9 +10,9 @@ use crate::effect::{Effect, Transition};
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::Machine;
 use crate::policy::Policy;
-use crate::state::{Attempt, Refresh, RefreshStep, Rest, State, Watch};
+use crate::state::{Attempt, DisconnectReason, Refresh, RefreshStep, State, Watch};
 use crate::time::{Generation, Moment};
-use crate::walk::broken::Broken;
+use crate::walk::broken::Violation;
 use crate::walk::ledger::Ledger;
 use crate::walk::mutants::Subject;
 use crate::walk::promises;
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// Hands the machine one event, and holds what it does against its promises.
-    pub(super) fn step(&self, event: &Event, subject: Subject) -> Result<Stepped, Broken> {
+    pub(super) fn step(&self, event: &Event, subject: Subject) -> Result<Stepped, Violation> {
         let now = NOW + event.after;
         let mut next = self.clone();
         let effects = subject.handle(&mut next.machine, event.input.clone(), now, self.ledger.fresh());
@@ -118,15 +118,15 @@ impl World {
     }
 
     /// Every report of every generation but the current one, and a timer before its time: they must change nothing.
-    pub(super) fn hear_what_is_stale(&self, subject: Subject) -> Result<u64, Broken> {
+    pub(super) fn hear_what_is_stale(&self, subject: Subject) -> Result<u64, Violation> {
         let (current, fresh) = (self.ledger.generation(), self.ledger.fresh());
         let closes = [self.machine.closing(), self.machine.draining()];
         let mut heard = 0;
         let old = 1.max(fresh.0.saturating_sub(OLD))..=fresh.0;
         for generation in old.map(Generation).filter(|old| current != Some(*old)) {
             let close = (!closes.contains(&Some(generation))).then_some(Input::Closed(generation));
-            let absent = self.machine.absent() == Some(generation);
-            let back = (!absent).then_some(Input::Returned(generation));
+            let absent = self.machine.unreachable() == Some(generation);
+            let back = (!absent).then_some(Input::Reachable(generation));
             for report in reports(generation).into_iter().chain(close).chain(back) {
                 heard += 1;
                 self.unmoved_by(report, &[Effect::CountStale(generation)], subject)?;
@@ -142,13 +142,13 @@ impl World {
         Ok(heard)
     }
 
-    fn unmoved_by(&self, input: Input, expected: &[Effect], subject: Subject) -> Result<(), Broken> {
+    fn unmoved_by(&self, input: Input, expected: &[Effect], subject: Subject) -> Result<(), Violation> {
         let mut machine = self.machine.clone();
         let effects = subject.handle(&mut machine, input, NOW, self.ledger.fresh());
         if effects == expected && machine == self.machine {
             Ok(())
         } else {
-            Err(Broken::StaleReportMattered)
+            Err(Violation::StaleReportMattered)
         }
     }
 
@@ -175,8 +175,8 @@ impl World {
         {
             events.push(Event::at_once(Input::Closed(closing)));
         }
-        if let Some(absent) = self.machine.absent() {
-            events.push(Event::at_once(Input::Returned(absent)));
+        if let Some(absent) = self.machine.unreachable() {
+            events.push(Event::at_once(Input::Reachable(absent)));
         }
         for after in self.pauses(pace, subject) {
             let signs = match &self.machine.state {
@@ -226,9 +226,9 @@ impl World {
                 shift_refresh(&mut live.refresh, &shift);
                 shift_watch(&mut live.watch, &shift);
             }
-            State::Disconnected(Rest::BudgetSpent(at, _)) => *at = shift(*at),
-            State::Disconnected(Rest::Lost(at)) => *at = shift(*at).max(NOW),
-            State::Disconnected(Rest::Idle | Rest::AuthRequired)
+            State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => *at = shift(*at),
+            State::Disconnected(DisconnectReason::Lost(at)) => *at = shift(*at).max(NOW),
+            State::Disconnected(DisconnectReason::Idle | DisconnectReason::AuthRequired)
             | State::Disabled
             | State::Disabling
             | State::PermanentlyFailed => {}
@@ -322,9 +322,9 @@ fn reports(generation: Generation) -> [Input; 25] {
         Input::Begun(generation),
         Input::Opened(generation),
         Input::OpenFailed(generation, Recovery::Retry),
-        Input::OpenFailed(generation, Recovery::RetryOtherwise),
+        Input::OpenFailed(generation, Recovery::RetryOtherEra),
         Input::OpenFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
-        Input::OpenFailed(generation, Recovery::RetryOnReturn),
+        Input::OpenFailed(generation, Recovery::RetryWhenReachable),
         Input::OpenFailed(generation, Recovery::RetryLack),
         Input::OpenFailed(generation, Recovery::Login),
         Input::OpenFailed(generation, Recovery::GiveUp),
@@ -342,7 +342,7 @@ fn reports(generation: Generation) -> [Input; 25] {
         Input::CallFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
         Input::CallFailed(generation, Recovery::RetryLack),
         Input::CallFailed(generation, Recovery::Login),
-        Input::Doubted(generation),
+        Input::ProbeNow(generation),
         Input::ProbeAnswered(generation),
     ]
 }
@@ -369,7 +369,7 @@ fn transition(effect: &Effect) -> Option<Transition> {
         Effect::Transition(transition) => Some(*transition),
         Effect::Open(_)
         | Effect::Close(..)
-        | Effect::Hasten(_)
+        | Effect::CutDrain(_)
         | Effect::Abandon(_)
         | Effect::Hold(..)
         | Effect::List(_)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Attempt, Backoff, Bucket, Cause, Effect, Input, Listing, Manner, Pause, Policy, Recovery, State,
+    Attempt, Backoff, Bucket, Cause, CloseMode, Effect, Input, Listing, Pause, Policy, Recovery, State,
     StateKind, Timer,
 };
 
@@ -82,7 +82,7 @@ fn the_time_of_a_start_begins_with_its_turn() {
     server.give(Input::Begun(generation));
     assert_eq!(server.pass(seconds(300) - Duration::from_nanos(1)), []);
     let effects = server.pass(Duration::from_nanos(1));
-    assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(effects[0], Effect::Close(generation, CloseMode::Cut));
     assert_eq!(server.machine.failures(), 1);
 }
 
@@ -99,7 +99,7 @@ fn a_turn_that_never_comes_costs_nothing_and_is_waited_for_again() {
             if transition.cause == Cause::OpenTimedOut && transition.to == StateKind::Reconnecting)),
         "{effects:?}"
     );
-    assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(effects[0], Effect::Close(generation, CloseMode::Cut));
     assert_eq!(server.machine.failures(), 0);
     server.close();
     server.wait_for_dial();
@@ -116,7 +116,7 @@ fn a_server_that_is_disabled_in_the_queue_is_closed_and_never_begins() {
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
     let effects = server.give(Input::Disable);
-    assert!(effects.contains(&Effect::Close(generation, Manner::Cut)));
+    assert!(effects.contains(&Effect::Close(generation, CloseMode::Cut)));
     server.close();
     assert_eq!(server.kind(), StateKind::Disabled);
     assert_eq!(

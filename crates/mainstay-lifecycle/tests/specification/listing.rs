@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_lifecycle::{Cause, Effect, Input, Listing, Manner, Policy, Recovery, StateKind};
+use mainstay_lifecycle::{Cause, CloseMode, Effect, Input, Listing, Policy, Recovery, StateKind};
 
 use crate::server::{Server, Signs, seconds};
 
@@ -97,7 +97,7 @@ fn listings_that_fail_in_a_row_condemn_a_connection() {
         assert_eq!(server.pass(seconds(1)), [Effect::List(generation)]);
     }
     let effects = server.give(Input::ListFailed(generation, Recovery::Retry));
-    assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(effects[0], Effect::Close(generation, CloseMode::Cut));
     let cause = effects.iter().find_map(|effect| match effect {
         Effect::Transition(transition) => Some(transition.cause),
         _ => None,

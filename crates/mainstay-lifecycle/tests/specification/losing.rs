@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Backoff, Bucket, Effect, Input, Manner, Pause, Policy, Recovery, Rest, State, StateKind, WhenSpent,
+    Backoff, Bucket, CloseMode, DisconnectReason, Effect, Input, Pause, Policy, Recovery, State, StateKind,
+    WhenSpent,
 };
 
 use crate::server::{Server, seconds};
@@ -32,7 +33,7 @@ fn the_first_attempt_after_a_proven_connection_is_immediate() {
     let mut server = Server::proven(Policy::default());
     let lost = server.generation();
     let effects = server.give(Input::Lost(lost));
-    assert_eq!(effects[0], Effect::Close(lost, Manner::Cut));
+    assert_eq!(effects[0], Effect::Close(lost, CloseMode::Cut));
     assert_eq!(server.kind(), StateKind::Reconnecting);
     assert_eq!(server.pause(), Some((Duration::ZERO, Pause::None)));
     let effects = server.give(Input::Closed(lost));
@@ -82,7 +83,7 @@ fn a_mere_connect_forgets_no_failure() {
     server.lose();
     assert!(matches!(
         server.machine.state(),
-        State::Disconnected(Rest::BudgetSpent(..))
+        State::Disconnected(DisconnectReason::BudgetSpent(..))
     ));
 }
 
@@ -262,9 +263,9 @@ fn another_way_is_tried_at_once_and_costs_as_much_as_any_attempt() {
     };
     let mut server = Server::new(policy);
     server.give(Input::Enable { dormant: false });
-    server.fail(Recovery::RetryOtherwise);
+    server.fail(Recovery::RetryOtherEra);
     assert_eq!((server.starts(), server.machine.failures()), (2, 1));
-    server.fail(Recovery::RetryOtherwise);
+    server.fail(Recovery::RetryOtherEra);
     assert_eq!(
         server.pause(),
         Some((seconds(6), Pause::Token)),
@@ -272,7 +273,7 @@ fn another_way_is_tried_at_once_and_costs_as_much_as_any_attempt() {
     );
     server.pass(seconds(6));
     assert_eq!((server.starts(), server.machine.failures()), (3, 2));
-    server.fail(Recovery::RetryOtherwise);
+    server.fail(Recovery::RetryOtherEra);
     assert_eq!(server.kind(), StateKind::Disconnected, "the budget is spent");
 }
 
@@ -319,7 +320,7 @@ fn a_dial_that_never_ends_is_closed_at_its_deadline() {
     server.give(Input::Begun(generation));
     assert_eq!(server.pass(seconds(300) - Duration::from_nanos(1)), []);
     let effects = server.pass(Duration::from_nanos(1));
-    assert_eq!(effects[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(effects[0], Effect::Close(generation, CloseMode::Cut));
     assert_eq!(server.machine.failures(), 1);
 }
 
@@ -375,7 +376,10 @@ fn a_call_that_needs_a_login_ends_the_connection_at_once_and_costs_no_budget() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
     server.give(Input::CallFailed(generation, Recovery::Login));
-    assert_eq!(*server.machine.state(), State::Disconnected(Rest::AuthRequired));
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(DisconnectReason::AuthRequired)
+    );
     assert_eq!(server.machine.failures(), 0);
 }
 
@@ -426,12 +430,12 @@ fn a_server_that_was_listed_may_put_its_next_listing_off_for_ever() {
 fn a_doubt_is_answered_by_one_probe_at_once() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    let doubted = server.give(Input::Doubted(generation));
+    let doubted = server.give(Input::ProbeNow(generation));
     assert_eq!(doubted, [Effect::Probe(generation)]);
-    assert_eq!(server.give(Input::Doubted(generation)), [], "one probe is out");
+    assert_eq!(server.give(Input::ProbeNow(generation)), [], "one probe is out");
     server.give(Input::ProbeAnswered(generation));
     assert_eq!(
-        server.give(Input::Doubted(generation)),
+        server.give(Input::ProbeNow(generation)),
         [Effect::Probe(generation)]
     );
 }

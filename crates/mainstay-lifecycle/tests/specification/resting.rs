@@ -1,7 +1,8 @@
 //! A server that is not restarted by itself: a call or a person brings it back, and nothing else does.
 
 use mainstay_lifecycle::{
-    Effect, Generation, Input, Machine, Moment, Pause, Policy, Recovery, Rest, State, StateKind, WhenLost,
+    DisconnectReason, Effect, Generation, Input, Machine, Moment, Pause, Policy, Recovery, State, StateKind,
+    WhenLost,
 };
 
 use crate::server::{Server, seconds};
@@ -10,7 +11,7 @@ const A_WEEK: u64 = 7 * 24 * 60 * 60;
 
 fn never() -> Policy {
     Policy {
-        when_lost: WhenLost::Rest,
+        when_lost: WhenLost::StayDisconnected,
         ..Policy::default()
     }
 }
@@ -24,7 +25,7 @@ fn nothing_but_a_call_or_a_person_brings_it_back() {
         assert_eq!(server.deadline(), None, "nothing is to come");
         server.pass(seconds(A_WEEK));
         server.give(Input::Login);
-        server.give(Input::Returned(Generation(1)));
+        server.give(Input::Reachable(Generation(1)));
         server.give(Input::Enable { dormant: true });
         assert_eq!((server.kind(), server.starts()), (StateKind::Disconnected, 1));
         server.give(wish);
@@ -37,10 +38,10 @@ fn nothing_but_a_call_or_a_person_brings_it_back() {
 fn a_start_that_fails_is_not_tried_again_unless_in_another_way() {
     let mut server = Server::new(never());
     server.give(Input::Enable { dormant: false });
-    server.fail(Recovery::RetryOtherwise);
+    server.fail(Recovery::RetryOtherEra);
     assert_eq!(server.starts(), 2, "the other way belongs to the same start");
-    server.fail(Recovery::RetryOnReturn);
-    assert_eq!(server.machine.absent(), None, "nobody knocks");
+    server.fail(Recovery::RetryWhenReachable);
+    assert_eq!(server.machine.unreachable(), None, "nobody knocks");
     server.pass(seconds(A_WEEK));
     assert_eq!((server.kind(), server.starts()), (StateKind::Disconnected, 2));
 }
@@ -62,7 +63,10 @@ fn calls_to_a_server_that_fails_each_time_start_it_no_more_often_than_its_bucket
     let mut server = Server::new(never());
     server.give(Input::Enable { dormant: false });
     for _ in 0..1_000 {
-        if matches!(server.machine.state(), State::Disconnected(Rest::Lost(_))) {
+        if matches!(
+            server.machine.state(),
+            State::Disconnected(DisconnectReason::Lost(_))
+        ) {
             server.give(Input::Demand);
         }
         if server.machine.state().generation().is_some() {
@@ -77,7 +81,10 @@ fn a_login_and_a_failure_for_good_are_what_they_are_for_any_server() {
     let mut server = Server::new(never());
     server.give(Input::Enable { dormant: false });
     server.fail(Recovery::Login);
-    assert_eq!(server.machine.state(), &State::Disconnected(Rest::AuthRequired));
+    assert_eq!(
+        server.machine.state(),
+        &State::Disconnected(DisconnectReason::AuthRequired)
+    );
     server.give(Input::Login);
     server.fail(Recovery::GiveUp);
     assert_eq!(server.kind(), StateKind::PermanentlyFailed);

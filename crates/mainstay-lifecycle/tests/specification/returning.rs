@@ -9,22 +9,22 @@ use mainstay_lifecycle::{
 use crate::server::{Server, seconds};
 
 /// A server whose dial found nobody there.
-fn absent(policy: Policy) -> (Server, Generation) {
+fn unreachable(policy: Policy) -> (Server, Generation) {
     let mut server = Server::new(policy);
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
-    server.fail(Recovery::RetryOnReturn);
-    assert_eq!(server.machine.absent(), Some(generation));
+    server.fail(Recovery::RetryWhenReachable);
+    assert_eq!(server.machine.unreachable(), Some(generation));
     (server, generation)
 }
 
 #[test]
 fn a_server_that_is_there_again_is_dialled_before_its_pause_is_over() {
-    let (mut server, absent) = absent(Policy::default());
+    let (mut server, unreachable) = unreachable(Policy::default());
     assert!(server.pause().is_some_and(|(pause, _)| !pause.is_zero()));
-    let effects = server.give(Input::Returned(absent));
+    let effects = server.give(Input::Reachable(unreachable));
     assert_eq!(effects, [Effect::Open(server.generation())]);
-    assert_eq!(server.machine.absent(), None);
+    assert_eq!(server.machine.unreachable(), None);
     assert_eq!(server.machine.failures(), 1, "a return proves nothing");
 }
 
@@ -32,9 +32,9 @@ fn a_server_that_is_there_again_is_dialled_before_its_pause_is_over() {
 fn a_return_during_the_close_is_dialled_when_the_close_is_done() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
-    let absent = server.generation();
-    server.give(Input::OpenFailed(absent, Recovery::RetryOnReturn));
-    assert_eq!(server.give(Input::Returned(absent)), []);
+    let unreachable = server.generation();
+    server.give(Input::OpenFailed(unreachable, Recovery::RetryWhenReachable));
+    assert_eq!(server.give(Input::Reachable(unreachable)), []);
     assert_eq!(server.pause(), Some((Duration::ZERO, Pause::None)));
     assert_eq!(server.close(), [Effect::Open(server.generation())]);
 }
@@ -45,19 +45,19 @@ fn a_pause_that_the_server_asked_for_is_not_cut_short() {
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
     server.fail(Recovery::RetryAfter(seconds(30)));
-    assert_eq!(server.machine.absent(), None);
-    let effects = server.give(Input::Returned(generation));
+    assert_eq!(server.machine.unreachable(), None);
+    let effects = server.give(Input::Reachable(generation));
     assert_eq!(effects, [Effect::CountStale(generation)]);
     assert_eq!(server.pause(), Some((seconds(30), Pause::Backoff)));
 }
 
 #[test]
 fn the_news_of_an_older_return_changes_nothing() {
-    let (mut server, older) = absent(Policy::default());
+    let (mut server, older) = unreachable(Policy::default());
     server.wait_for_dial();
-    server.fail(Recovery::RetryOnReturn);
+    server.fail(Recovery::RetryWhenReachable);
     let pause = server.pause();
-    assert_eq!(server.give(Input::Returned(older)), [Effect::CountStale(older)]);
+    assert_eq!(server.give(Input::Reachable(older)), [Effect::CountStale(older)]);
     assert_eq!(server.pause(), pause);
 }
 
@@ -67,17 +67,17 @@ fn a_server_that_comes_and_goes_is_dialled_as_often_as_its_bucket_allows() {
         size: 2.try_into().expect("not zero"),
         refill_every: seconds(6),
     };
-    let (mut server, _) = absent(Policy {
+    let (mut server, _) = unreachable(Policy {
         bucket,
         ..Policy::default()
     });
     for _ in 0..2 {
-        let absent = server.machine.absent().expect("nobody is there");
-        server.give(Input::Returned(absent));
-        server.fail(Recovery::RetryOnReturn);
+        let unreachable = server.machine.unreachable().expect("nobody is there");
+        server.give(Input::Reachable(unreachable));
+        server.fail(Recovery::RetryWhenReachable);
     }
-    let absent = server.machine.absent().expect("nobody is there");
-    assert_eq!(server.give(Input::Returned(absent)), []);
+    let unreachable = server.machine.unreachable().expect("nobody is there");
+    assert_eq!(server.give(Input::Reachable(unreachable)), []);
     assert_eq!(server.pause(), Some((seconds(6), Pause::Token)));
 }
 
@@ -88,12 +88,12 @@ fn a_return_is_noticed_even_when_the_budget_is_spent() {
         when_spent: WhenSpent::ProbeEvery(seconds(300)),
         ..Policy::default()
     };
-    let (mut server, absent) = absent(policy);
+    let (mut server, unreachable) = unreachable(policy);
     assert_eq!(server.kind(), StateKind::Disconnected);
-    let effects = server.give(Input::Returned(absent));
+    let effects = server.give(Input::Reachable(unreachable));
     let told = effects.iter().any(|effect| {
         matches!(effect, Effect::Transition(transition)
-            if transition.to == StateKind::Reconnecting && transition.cause == Cause::Returned)
+            if transition.to == StateKind::Reconnecting && transition.cause == Cause::Reachable)
     });
     assert!(told, "{effects:?}");
     assert!(effects.contains(&Effect::Open(server.generation())));
@@ -101,9 +101,12 @@ fn a_return_is_noticed_even_when_the_budget_is_spent() {
 
 #[test]
 fn nobody_is_waited_for_once_a_person_acts() {
-    let (mut server, absent) = absent(Policy::default());
+    let (mut server, unreachable) = unreachable(Policy::default());
     server.give(Input::Disable);
-    assert_eq!(server.machine.absent(), None);
-    assert_eq!(server.give(Input::Returned(absent)), [Effect::CountStale(absent)]);
+    assert_eq!(server.machine.unreachable(), None);
+    assert_eq!(
+        server.give(Input::Reachable(unreachable)),
+        [Effect::CountStale(unreachable)]
+    );
     assert_eq!(server.kind(), StateKind::Disabled);
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Attempt, Deadline, Effect, Generation, Input, Listing, Machine, Moment, Pause, Policy, Recovery, Rest,
-    State, StateKind, Vitals,
+    Attempt, Deadline, DisconnectReason, Effect, Generation, Input, Listing, Machine, Moment, Pause, Policy,
+    Recovery, State, StateKind, Vitals,
 };
 
 /// More than a day of probes: a machine that wants more timers than this at one go is broken.
@@ -166,7 +166,7 @@ impl Server {
             State::Connecting(Attempt::Pausing(at, why)) | State::Reconnecting(Attempt::Pausing(at, why)) => {
                 Some((at.since(self.now), *why))
             }
-            State::Disconnected(Rest::BudgetSpent(at, why)) => Some((at.since(self.now), *why)),
+            State::Disconnected(DisconnectReason::BudgetSpent(at, why)) => Some((at.since(self.now), *why)),
             _ => None,
         }
     }

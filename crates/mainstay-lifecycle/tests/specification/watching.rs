@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_lifecycle::{Effect, Input, Listing, Manner, Policy, StateKind, Timer, Vitals};
+use mainstay_lifecycle::{CloseMode, Effect, Input, Listing, Policy, StateKind, Timer, Vitals};
 
 use crate::server::{Server, Signs, seconds};
 
@@ -14,7 +14,10 @@ fn a_silent_server_is_probed_and_replaced_after_two_misses() {
     assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
     assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
     assert_eq!(server.pass(seconds(4)), []);
-    assert_eq!(server.pass(seconds(1))[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(
+        server.pass(seconds(1))[0],
+        Effect::Close(generation, CloseMode::Cut)
+    );
     assert_eq!(server.kind(), StateKind::Reconnecting);
 }
 
@@ -81,7 +84,10 @@ fn a_server_that_is_stopped_while_it_works_is_probed_and_replaced() {
     server.signs = Signs::Stopped;
     assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
     assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
-    assert_eq!(server.pass(seconds(5))[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(
+        server.pass(seconds(5))[0],
+        Effect::Close(generation, CloseMode::Cut)
+    );
 }
 
 #[test]
@@ -163,7 +169,10 @@ fn a_server_that_falls_silent_before_its_first_listing_is_replaced_as_soon_as_a_
     server.signs = Signs::Silent;
     assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
     assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
-    assert_eq!(server.pass(seconds(5))[0], Effect::Close(generation, Manner::Cut));
+    assert_eq!(
+        server.pass(seconds(5))[0],
+        Effect::Close(generation, CloseMode::Cut)
+    );
     assert_eq!(server.machine.failures(), 1);
 }
 

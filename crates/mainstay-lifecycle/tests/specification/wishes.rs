@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Backoff, Bucket, Cause, Desired, Effect, Input, Manner, Pause, Policy, Recovery, Rest, State, StateKind,
-    Timer, Transition, Vitals, WhenSpent,
+    Backoff, Bucket, Cause, CloseMode, Desired, DisconnectReason, Effect, Input, Pause, Policy, Recovery,
+    State, StateKind, Timer, Transition, Vitals, WhenSpent,
 };
 
 use crate::server::{Server, Signs, seconds};
@@ -45,7 +45,10 @@ fn enable_dials_and_tells_so() {
 fn a_dormant_server_is_started_by_its_first_use() {
     let mut server = Server::new(Policy::default());
     server.give(ENABLE_DORMANT);
-    assert_eq!(*server.machine.state(), State::Disconnected(Rest::Idle));
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(DisconnectReason::Idle)
+    );
     assert_eq!(server.deadline(), None);
     assert_eq!(server.starts(), 0);
     server.give(Input::Demand);
@@ -57,7 +60,10 @@ fn a_dormant_server_stays_so_while_its_old_connection_closes() {
     let mut server = Server::connected(Policy::default());
     server.give(Input::Disable);
     server.give(ENABLE_DORMANT);
-    assert_eq!(*server.machine.state(), State::Disconnected(Rest::Idle));
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(DisconnectReason::Idle)
+    );
     server.close();
     assert_eq!(server.starts(), 1);
     server.give(Input::Demand);
@@ -175,7 +181,7 @@ fn an_enable_brings_back_what_failed_for_good() {
 fn a_restart_cuts_and_a_replacement_drains() {
     let mut server = Server::connected(Policy::default());
     let old = server.generation();
-    assert_eq!(server.give(Input::Restart)[0], Effect::Close(old, Manner::Cut));
+    assert_eq!(server.give(Input::Restart)[0], Effect::Close(old, CloseMode::Cut));
     assert_eq!(
         server.deadline().map(|deadline| deadline.at),
         Some(server.now + seconds(15))
@@ -183,7 +189,7 @@ fn a_restart_cuts_and_a_replacement_drains() {
     let old = server.connect();
     assert_eq!(
         server.give(Input::Replace { beside: false })[0],
-        Effect::Close(old, Manner::Drain)
+        Effect::Close(old, CloseMode::Drain)
     );
     assert_eq!(
         server.deadline().map(|deadline| deadline.at),
@@ -201,7 +207,7 @@ fn a_server_that_is_no_process_is_dialled_beside_the_one_that_it_replaces() {
     let old = server.generation();
     let effects = server.give(Input::Replace { beside: true });
     let new = server.generation();
-    assert_eq!(effects.first(), Some(&Effect::Close(old, Manner::Drain)));
+    assert_eq!(effects.first(), Some(&Effect::Close(old, CloseMode::Drain)));
     assert_eq!(effects.last(), Some(&Effect::Open(new)), "at once");
     assert_eq!(server.machine.draining(), Some(old));
     server.connect();
@@ -240,7 +246,7 @@ fn one_connection_drains_beside_the_next_and_a_second_takes_its_place() {
     let effects = server.give(Input::Replace { beside: true });
     assert_eq!(
         effects[..2],
-        [Effect::Abandon(first), Effect::Close(second, Manner::Drain)]
+        [Effect::Abandon(first), Effect::Close(second, CloseMode::Drain)]
     );
     assert_eq!(server.machine.draining(), Some(second));
 }
@@ -265,7 +271,7 @@ fn a_server_is_disabled_only_when_nothing_drains_beside_it_either() {
     let effects = server.give(Input::Disable);
     assert_eq!(
         effects[..2],
-        [Effect::Hasten(old), Effect::Close(new, Manner::Cut)]
+        [Effect::CutDrain(old), Effect::Close(new, CloseMode::Cut)]
     );
     server.give(Input::Closed(new));
     assert_eq!(server.kind(), StateKind::Disabling);
@@ -280,12 +286,12 @@ fn whoever_disables_or_restarts_a_draining_server_does_not_wait_for_its_calls() 
         let old = server.generation();
         server.give(Input::Replace { beside: false });
         let effects = server.give(wish.clone());
-        assert_eq!(effects[0], Effect::Hasten(old), "{wish:?}");
+        assert_eq!(effects[0], Effect::CutDrain(old), "{wish:?}");
         assert_eq!(
             server.deadline().map(|deadline| deadline.at),
             Some(server.now + seconds(15))
         );
-        assert!(!server.give(wish).contains(&Effect::Hasten(old)), "told once");
+        assert!(!server.give(wish).contains(&Effect::CutDrain(old)), "told once");
     }
 }
 
@@ -294,7 +300,10 @@ fn a_login_spends_no_budget_and_the_login_brings_it_back() {
     let mut server = Server::new(Policy::default());
     server.give(ENABLE);
     server.fail(Recovery::Login);
-    assert_eq!(*server.machine.state(), State::Disconnected(Rest::AuthRequired));
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(DisconnectReason::AuthRequired)
+    );
     assert_eq!(server.machine.failures(), 0);
     assert_eq!(
         server.pass(seconds(86_400)),
@@ -317,7 +326,7 @@ fn a_login_during_an_attempt_is_not_lost_when_the_attempt_is_refused() {
     server.fail(Recovery::Login);
     assert_eq!(
         *server.machine.state(),
-        State::Disconnected(Rest::AuthRequired),
+        State::Disconnected(DisconnectReason::AuthRequired),
         "and tried once"
     );
 }
@@ -328,7 +337,10 @@ fn a_login_before_a_dial_says_nothing_of_a_later_refusal() {
     server.give(Input::Login);
     let generation = server.generation();
     server.give(Input::CallFailed(generation, Recovery::Login));
-    assert_eq!(*server.machine.state(), State::Disconnected(Rest::AuthRequired));
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(DisconnectReason::AuthRequired)
+    );
 }
 
 #[test]
@@ -340,10 +352,13 @@ fn a_server_that_nobody_uses_stops_and_the_next_call_starts_it() {
     server.signs = Signs::Unused;
     let effects = server.pass(seconds(600));
     assert!(
-        effects.contains(&Effect::Close(generation, Manner::Drain)),
+        effects.contains(&Effect::Close(generation, CloseMode::Drain)),
         "a call that came at this moment is finished"
     );
-    assert_eq!(*server.machine.state(), State::Disconnected(Rest::Idle));
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(DisconnectReason::Idle)
+    );
     server.give(Input::Demand);
     assert_eq!(server.starts(), 1, "the old one is not gone yet");
     server.connect();
@@ -368,7 +383,7 @@ fn the_next_look_comes_when_the_server_would_be_idle() {
     server.give(unused);
     assert_eq!(
         *server.machine.state(),
-        State::Disconnected(Rest::Idle),
+        State::Disconnected(DisconnectReason::Idle),
         "unused for exactly so long"
     );
 }

@@ -43,7 +43,7 @@ pub(super) fn policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Policy {
 fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut Report<'_>) {
     if let Value::Text(text) = field.value() {
         if text.as_ref() == "never" {
-            policy.when_lost = WhenLost::Rest;
+            policy.when_lost = WhenLost::StayDisconnected;
         } else {
             when_spent(field, policy, report, r#"write "probe", "give_up" or "never""#);
         }

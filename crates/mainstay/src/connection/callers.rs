@@ -25,7 +25,7 @@ const CLOSED: usize = 1 << (usize::BITS - 1);
 ///
 /// They pass a gate: once it is closed nobody enters any more, and whoever entered before is waited for or cut.
 #[derive(Default)]
-pub(crate) struct Callers {
+pub(crate) struct InFlight {
     /// How many there are, and [`CLOSED`].
     plain: AtomicUsize,
     /// Shared by all plain calls: which of them caused a request cannot be told, nor does it matter to who answers.
@@ -35,7 +35,7 @@ pub(crate) struct Callers {
 }
 
 /// On whose behalf a call is made: the fleet's, or that of a handler of its own.
-type Party = Option<Arc<dyn ClientHandler>>;
+type Caller = Option<Arc<dyn ClientHandler>>;
 
 #[derive(Default)]
 struct Own {
@@ -77,15 +77,15 @@ pub(crate) enum Whose {
 
 /// A call in flight; it leaves when this is dropped.
 pub(crate) struct Present<'a> {
-    callers: &'a Callers,
-    own: Party,
+    callers: &'a InFlight,
+    own: Caller,
     hold: Arc<Hold>,
     settled: bool,
 }
 
-impl Callers {
+impl InFlight {
     /// A new call; `None` once the gate is closed.
-    pub(crate) fn enter(&self, own: Party) -> Option<Present<'_>> {
+    pub(crate) fn enter(&self, own: Caller) -> Option<Present<'_>> {
         let hold = match &own {
             None => {
                 if self.plain.fetch_add(1, Ordering::Relaxed) & CLOSED != 0 {
@@ -113,7 +113,7 @@ impl Callers {
         })
     }
 
-    /// Closes the gate: each call has entered by now, and is seen by [`Callers::any`], or never enters.
+    /// Closes the gate: each call has entered by now, and is seen by [`InFlight::any`], or never enters.
     pub(crate) fn close(&self) {
         self.own().is_closed = true;
         self.plain.fetch_or(CLOSED, Ordering::AcqRel);
@@ -206,7 +206,7 @@ impl Own {
         first.is_some() && clients.all(|client| client == first)
     }
 
-    fn linger(&mut self, party: &Party) {
+    fn linger(&mut self, party: &Caller) {
         let own = party.as_ref().map(|handler| Left {
             handler: Arc::downgrade(handler),
             client: handler.client(),
@@ -269,13 +269,13 @@ mod tests {
         Arc::new(Somebody(None))
     }
 
-    fn enter(callers: &Callers, own: Party) -> Present<'_> {
+    fn enter(callers: &InFlight, own: Caller) -> Present<'_> {
         callers.enter(own).expect("the gate is open")
     }
 
     #[tokio::test]
     async fn once_the_gate_is_closed_nobody_enters_and_whoever_is_in_is_waited_for() {
-        let callers = Callers::default();
+        let callers = InFlight::default();
         let (plain, own) = (enter(&callers, None), enter(&callers, Some(somebody())));
         callers.close();
         assert!(callers.enter(None).is_none());
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_came_on_the_stream_of_a_call_is_that_caller_s_alone() {
-        let callers = Callers::default();
+        let callers = InFlight::default();
         let (one, other) = (somebody(), somebody());
         let first = enter(&callers, Some(one.clone()));
         let second = enter(&callers, Some(other.clone()));
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn what_comes_after_a_call_was_given_up_is_its_caller_s_or_nobody_s() {
-        let callers = Callers::default();
+        let callers = InFlight::default();
         let (one, other) = (somebody(), somebody());
         assert!(matches!(callers.whose(&Cause::Unknown), Whose::Fleets(_)));
         drop(enter(&callers, Some(one.clone())));
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_handler_whose_call_was_given_up_is_not_kept_and_what_comes_of_the_call_is_nobody_s() {
-        let callers = Callers::default();
+        let callers = InFlight::default();
         for client in [None, Some(1)] {
             let one: Arc<dyn ClientHandler> = Arc::new(Somebody(client));
             let kept = Arc::downgrade(&one);
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn what_comes_while_several_calls_of_one_client_run_is_that_client_s() {
-        let callers = Callers::default();
+        let callers = InFlight::default();
         let of = |client| -> Arc<dyn ClientHandler> { Arc::new(Somebody(Some(client))) };
         let latest = of(1);
         let (first, second) = (
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn what_came_on_the_stream_of_a_call_that_is_over_is_nobody_s() {
-        let callers = Callers::default();
+        let callers = InFlight::default();
         let gone = enter(&callers, Some(somebody()));
         let hold = gone.hold();
         gone.settled();

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::answering::Answering;
-use super::callers::{Callers, Whose};
+use super::callers::{InFlight, Whose};
 use super::standing::Listens;
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
@@ -33,7 +33,7 @@ pub(super) type Caller = Option<Weak<dyn ClientHandler>>;
 pub(crate) struct Reception {
     slot: Arc<Slot>,
     generation: Generation,
-    pub(super) callers: Callers,
+    pub(super) callers: InFlight,
     detached: AtomicBool,
     /// The keeper was told of a change and has not looked yet.
     change_told: AtomicBool,
@@ -52,7 +52,7 @@ impl Reception {
         Self {
             slot,
             generation,
-            callers: Callers::default(),
+            callers: InFlight::default(),
             detached: AtomicBool::new(false),
             change_told: AtomicBool::new(false),
             answering: Mutex::default(),

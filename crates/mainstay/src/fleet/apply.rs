@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mainstay_lifecycle::Desired;
 use tokio::sync::oneshot;
 
-use super::{Fleet, Parting, builder};
+use super::{Fleet, Stopping, builder};
 use crate::config::ServerConfig;
 use crate::keeper::Command;
 use crate::server::Server;
@@ -43,7 +43,7 @@ impl Fleet {
     /// again completes it.
     pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
         let mut leaving = self.0.leaving.lock().await;
-        let curfew = &self.0.shared.curfew;
+        let shutdown_deadline = &self.0.shared.shutdown_deadline;
         leaving
             .retain(|_, parting| matches!(parting.end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
         let mut wanted: BTreeMap<Arc<str>, ServerConfig> = BTreeMap::new();
@@ -54,7 +54,7 @@ impl Fleet {
         for (name, server) in &**self.0.servers.load() {
             if !wanted.contains_key(name) {
                 changes.removed.push(name.to_string());
-                leaving.insert(name.clone(), Parting::begin(server.clone()));
+                leaving.insert(name.clone(), Stopping::begin(server.clone()));
                 self.put(name, None);
             }
         }
@@ -72,11 +72,11 @@ impl Fleet {
                     // Its own close has a deadline, so this wait has one.
                     _ = &mut parting.end => {}
                     // It is left for whoever closes the fleet.
-                    () = curfew.called() => break,
+                    () = shutdown_deadline.called() => break,
                 }
                 leaving.remove(&name);
             }
-            if curfew.at().is_some() {
+            if shutdown_deadline.at().is_some() {
                 break;
             }
             changes.added.push(name.to_string());

@@ -15,7 +15,7 @@ use crate::event::{EventLog, Events};
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
 use crate::keeper::turns::Turns;
 use crate::keeper::{Inbox, Keeper};
-use crate::process::Curfew;
+use crate::process::ShutdownDeadline;
 use crate::protocol::{Introduction, named};
 use crate::server::{Server, Slot};
 
@@ -153,7 +153,7 @@ impl FleetBuilder {
             publisher: Mutex::new(publisher),
             store: self.store.as_deref().and_then(open_store),
             turns: self.turns.unwrap_or_else(Turns::of_this_process),
-            curfew: Curfew::default(),
+            shutdown_deadline: ShutdownDeadline::default(),
         });
         let mut kept = BTreeMap::new();
         let mut identities = BTreeSet::new();

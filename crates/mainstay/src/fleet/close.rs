@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{Fleet, Parting};
+use super::{Fleet, Stopping};
 use crate::deadline;
 use crate::keeper::{Command, Ending};
 use crate::process::Rung;
@@ -55,15 +55,15 @@ impl Fleet {
     ///
     /// Cancel safety: dropped, the servers go on stopping.
     pub async fn close(&self, within: Duration) -> CloseReport {
-        let curfew = &self.0.shared.curfew;
+        let shutdown_deadline = &self.0.shared.shutdown_deadline;
         // Before the lock: whoever holds it waits for a stop, and neither takes longer than this from here on.
-        curfew.call(deadline::within(within));
+        shutdown_deadline.call(deadline::within(within));
         let mut leaving = self.0.leaving.lock().await;
         let servers = self.0.servers.swap(std::sync::Arc::default());
         // All of them stop at the same time; waiting for one after the other adds nothing.
         let mut partings = std::mem::take(&mut *leaving);
         for (name, server) in &*servers {
-            partings.insert(name.clone(), Parting::begin(server.clone()));
+            partings.insert(name.clone(), Stopping::begin(server.clone()));
         }
         let mut report = CloseReport::default();
         let mut overdue = Vec::new();
@@ -74,7 +74,7 @@ impl Fleet {
                     let ending = ending.unwrap_or_default();
                     report.servers.push(closed(&parting.server, &ending, false));
                 }
-                () = curfew.over() => {
+                () = shutdown_deadline.over() => {
                     parting.server.0.inbox.command(Command::Abort);
                     overdue.push(parting);
                 }

@@ -38,15 +38,15 @@ struct Inner {
 }
 
 /// Removed servers that are not gone yet, by name.
-type Leaving = BTreeMap<Arc<str>, Parting>;
+type Leaving = BTreeMap<Arc<str>, Stopping>;
 
 /// A server that was told to stop, and the news of its end.
-struct Parting {
+struct Stopping {
     server: Server,
     end: oneshot::Receiver<Ending>,
 }
 
-impl Parting {
+impl Stopping {
     fn begin(server: Server) -> Self {
         let (reply, end) = oneshot::channel();
         server.0.inbox.command(Command::Stop(reply));

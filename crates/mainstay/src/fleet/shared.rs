@@ -7,7 +7,7 @@ use crate::config::Identity;
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
 use crate::keeper::turns::Turns;
-use crate::process::Curfew;
+use crate::process::ShutdownDeadline;
 use crate::protocol::Introduction;
 
 pub(crate) struct Shared {
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     /// Who may start a process now.
     pub(crate) turns: Turns,
     /// Called when the fleet is closed.
-    pub(crate) curfew: Curfew,
+    pub(crate) shutdown_deadline: ShutdownDeadline,
 }
 
 impl Shared {

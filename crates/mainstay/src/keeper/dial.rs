@@ -81,7 +81,7 @@ fn still_at_work(program: Option<&str>) -> String {
 
 /// What a failed dial teaches about the server's dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lesson {
+pub(crate) enum DialectHint {
     /// Nothing: whatever was known is as good as before.
     None,
     /// What was remembered may have caused it, and is to be found out anew.
@@ -97,7 +97,7 @@ pub(crate) enum Lesson {
     Try(Dialect),
 }
 
-impl Lesson {
+impl DialectHint {
     /// What is taken to be the server's dialect from now on.
     pub(crate) fn apply(self, known: Option<Dialect>, attempts_left: u32) -> Option<Dialect> {
         match self {
@@ -131,32 +131,34 @@ impl DialError {
         }
     }
 
-    pub(crate) fn lesson(&self) -> Lesson {
+    pub(crate) fn lesson(&self) -> DialectHint {
         match self {
             Self::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
-                Lesson::Try(Dialect::Legacy)
+                DialectHint::Try(Dialect::Legacy)
             }
             Self::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_))
             | Self::Spawn(_)
             | Self::Connect(_)
             | Self::Config(_)
-            | Self::Panicked(_) => Lesson::None,
-            Self::TooSlow(_) => Lesson::Unready,
+            | Self::Panicked(_) => DialectHint::None,
+            Self::TooSlow(_) => DialectHint::Unready,
             Self::Handshake(HandshakeError::Failed(error)) => match self.http() {
-                Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded) => Lesson::Doubt,
+                Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded) => DialectHint::Doubt,
                 Some(
                     HttpFailure::ConnectFailed { .. }
                     | HttpFailure::LocalLack { .. }
                     | HttpFailure::AuthRequired { .. }
                     | HttpFailure::Throttled { .. }
                     | HttpFailure::NoCredential { .. },
-                ) => Lesson::None,
-                None if matches!(error, RequestError::Lost { .. }) => Lesson::Doubt,
-                Some(_) | None => Lesson::Forget,
+                ) => DialectHint::None,
+                None if matches!(error, RequestError::Lost { .. }) => DialectHint::Doubt,
+                Some(_) | None => DialectHint::Forget,
             },
-            Self::Handshake(error @ HandshakeError::Refused(_)) if error.shows_modern() => Lesson::Forget,
+            Self::Handshake(error @ HandshakeError::Refused(_)) if error.shows_modern() => {
+                DialectHint::Forget
+            }
             Self::Handshake(HandshakeError::Refused(_) | HandshakeError::BadAnswer { .. })
-            | Self::Silent(_) => Lesson::Unanswered,
+            | Self::Silent(_) => DialectHint::Unanswered,
         }
     }
 

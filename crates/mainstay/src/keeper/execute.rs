@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use mainstay_lifecycle::{
-    Attempt, Cause, Effect, Generation, Manner, Moment, Recovery, Rest, State, StateKind, Transition,
+    Attempt, Cause, CloseMode, DisconnectReason, Effect, Generation, Moment, Recovery, State, StateKind,
+    Transition,
 };
 
-use super::custody::Custody;
-use super::dial::{Dial, DialError, Lesson, TooSlow};
+use super::connection_task::ConnectionTask;
+use super::dial::{Dial, DialError, DialectHint, TooSlow};
 use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
 use super::turns::{Rank, Waiter};
@@ -17,7 +18,7 @@ use super::{Keeper, Report, draw, listing};
 use crate::config::Target;
 use crate::connection::Connection;
 use crate::deadline;
-use crate::event::{Event, Trouble};
+use crate::event::{Event, Failure};
 use crate::process::Ladder;
 use crate::server::{Ended, Reason, StartProgress, StartStage, Status, TransportKind};
 
@@ -26,12 +27,12 @@ impl Keeper {
         match effect {
             Effect::Open(generation) => self.open(generation),
             Effect::Close(generation, manner) => self.close(generation, manner),
-            Effect::Hasten(generation) => self.cut_draining(generation),
+            Effect::CutDrain(generation) => self.cut_draining(generation),
             Effect::Abandon(generation) => {
                 tracing::warn!(server = %self.slot.name, %generation, "a close was cut short");
                 self.cut_draining(generation);
-                if let Some(custody) = self.custodies.remove(&generation) {
-                    self.abandoned.extend(custody.cut_short());
+                if let Some(connection_task) = self.connection_tasks.remove(&generation) {
+                    self.abandoned.extend(connection_task.abort());
                 }
             }
             Effect::List(generation) => {
@@ -49,7 +50,7 @@ impl Keeper {
                     connection.hold_calls_until(until);
                 }
                 let pause = until.since(self.clock.now());
-                let error = self.told.as_ref().map(|trouble| trouble.message.as_str());
+                let error = self.told.as_ref().map(|failure| failure.message.as_str());
                 tracing::warn!(server = %self.slot.name, %generation, ?pause, error, "calls pause, as the server asks");
             }
             Effect::Probe(generation) => self.probe(generation),
@@ -79,7 +80,8 @@ impl Keeper {
             ladder: Ladder::default(),
         };
         let before = std::mem::take(&mut self.abandoned);
-        self.custodies.insert(generation, Custody::start(dial, before));
+        self.connection_tasks
+            .insert(generation, ConnectionTask::start(dial, before));
     }
 
     /// A place among the servers that want to start a process. An address that is reached takes none: it costs nothing here.
@@ -108,22 +110,22 @@ impl Keeper {
     }
 
     /// Detach, then close: callers lose the connection before its teardown begins.
-    fn close(&mut self, generation: Generation, manner: Manner) {
+    fn close(&mut self, generation: Generation, manner: CloseMode) {
         self.slot.current.store(None);
         if let Some(connection) = self
             .connection
             .take_if(|connection| connection.generation == generation)
         {
             match manner {
-                Manner::Cut => connection.cut(),
-                Manner::Drain => {
+                CloseMode::Cut => connection.cut(),
+                CloseMode::Drain => {
                     connection.close_gate();
                     self.draining.push(connection);
                 }
             }
         }
-        if let Some(custody) = self.custodies.get_mut(&generation) {
-            custody.close(manner);
+        if let Some(connection_task) = self.connection_tasks.get_mut(&generation) {
+            connection_task.close(manner);
         }
     }
 
@@ -141,9 +143,9 @@ impl Keeper {
                 Err(error) => match recovery::of_call(&error) {
                     // It is there, and would not let a call in either.
                     Consequence::Counts(recovery @ Recovery::Login) => {
-                        let trouble = Trouble::new(&slot, Some(generation), error.to_string())
+                        let failure = Failure::new(&slot, Some(generation), error.to_string())
                             .asking_for(recovery::challenge(&error));
-                        Report::CallFailed(generation, recovery, Arc::new(trouble))
+                        Report::CallFailed(generation, recovery, Arc::new(failure))
                     }
                     Consequence::Nothing
                     | Consequence::Seen
@@ -172,8 +174,10 @@ impl Keeper {
         } = transition;
         self.since = SystemTime::now();
         self.login = match self.machine.state() {
-            State::Disconnected(Rest::AuthRequired) => LoginWatch::start(&self.slot),
-            State::Disconnected(Rest::Idle | Rest::Lost(_) | Rest::BudgetSpent(..))
+            State::Disconnected(DisconnectReason::AuthRequired) => LoginWatch::start(&self.slot),
+            State::Disconnected(
+                DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
+            )
             | State::Disabled
             | State::Connecting(_)
             | State::Connected(_)
@@ -183,7 +187,7 @@ impl Keeper {
         };
         if cause == Cause::OpenTimedOut {
             // The dial was cut before it could say so itself.
-            self.learn(Lesson::Unready);
+            self.learn(DialectHint::Unready);
         }
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
@@ -197,8 +201,8 @@ impl Keeper {
             ..self.event(from, to, generation, cause)
         };
         if let (StateKind::Connected, Some(generation)) = (from, generation) {
-            let trouble = event.error.clone();
-            self.ended = Some(Ended { generation, trouble });
+            let failure = event.error.clone();
+            self.ended = Some(Ended { generation, failure });
         }
         self.slot.shared.events.emit(event);
     }
@@ -217,7 +221,7 @@ impl Keeper {
         generation: Option<Generation>,
         cause: Cause,
     ) -> Event {
-        let error = self.blame(cause, generation);
+        let error = self.failure_for(cause, generation);
         let event = Event {
             sequence: 0,
             at: SystemTime::now(),
@@ -236,7 +240,11 @@ impl Keeper {
 
     /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.
     /// A change that nothing went wrong for has nothing to blame, whatever went wrong before it.
-    pub(super) fn blame(&mut self, cause: Cause, generation: Option<Generation>) -> Option<Arc<Trouble>> {
+    pub(super) fn failure_for(
+        &mut self,
+        cause: Cause,
+        generation: Option<Generation>,
+    ) -> Option<Arc<Failure>> {
         let policy = self.machine.policy();
         let message = match cause {
             Cause::OpenFailed => "the connection could not be opened".to_owned(),
@@ -276,15 +284,15 @@ impl Keeper {
             | Cause::Listed
             | Cause::WentIdle
             | Cause::SlowProbe
-            | Cause::Returned
+            | Cause::Reachable
             | Cause::Closed => return None,
         };
-        let trouble = self
+        let failure = self
             .told
             .take()
-            .unwrap_or_else(|| Arc::new(Trouble::new(&self.slot, generation, message)));
-        self.trouble = Some(trouble.clone());
-        Some(trouble)
+            .unwrap_or_else(|| Arc::new(Failure::new(&self.slot, generation, message)));
+        self.failure = Some(failure.clone());
+        Some(failure)
     }
 
     /// Publishes the status, for whoever looks and for whoever waits.
@@ -304,13 +312,13 @@ impl Keeper {
             // A server that is awaited where nobody is may be dialled at any moment.
             no_attempt_before: self
                 .next_attempt()
-                .filter(|_| self.machine.absent().is_none())
+                .filter(|_| self.machine.unreachable().is_none())
                 .map(|at| self.clock.instant(at)),
             calls_held_until: live
                 .and_then(|connection| connection.held_for())
                 .map(|pause| SystemTime::now() + pause),
             start: self.start_progress().cloned(),
-            last_error: self.trouble.clone(),
+            last_error: self.failure.clone(),
             pid: live.and_then(|connection| connection.pid),
             protocol: live.map(|connection| {
                 (
@@ -374,7 +382,7 @@ impl Keeper {
         match self.machine.state() {
             State::Connecting(Attempt::Pausing(at, _))
             | State::Reconnecting(Attempt::Pausing(at, _))
-            | State::Disconnected(Rest::BudgetSpent(at, _)) => Some(*at),
+            | State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => Some(*at),
             // The pause that a server asked for; a short one is no wait to speak of.
             State::Connecting(Attempt::Listing(opened)) | State::Reconnecting(Attempt::Listing(opened)) => {
                 let soon = self.clock.now() + self.machine.policy().relist_pause;
@@ -382,7 +390,9 @@ impl Keeper {
             }
             State::Connecting(Attempt::Queued(..) | Attempt::Opening(..))
             | State::Reconnecting(Attempt::Queued(..) | Attempt::Opening(..))
-            | State::Disconnected(Rest::Idle | Rest::AuthRequired | Rest::Lost(_))
+            | State::Disconnected(
+                DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
+            )
             | State::Disabled
             | State::Connected(_)
             | State::Disabling
@@ -393,10 +403,10 @@ impl Keeper {
 
 fn reason(state: &State) -> Option<Reason> {
     match state {
-        State::Disconnected(Rest::Idle) => Some(Reason::Idle),
-        State::Disconnected(Rest::AuthRequired) => Some(Reason::AuthRequired),
-        State::Disconnected(Rest::Lost(_)) => Some(Reason::Lost),
-        State::Disconnected(Rest::BudgetSpent(..)) => Some(Reason::BudgetSpent),
+        State::Disconnected(DisconnectReason::Idle) => Some(Reason::Idle),
+        State::Disconnected(DisconnectReason::AuthRequired) => Some(Reason::AuthRequired),
+        State::Disconnected(DisconnectReason::Lost(_)) => Some(Reason::Lost),
+        State::Disconnected(DisconnectReason::BudgetSpent(..)) => Some(Reason::BudgetSpent),
         State::Disabled
         | State::Connecting(_)
         | State::Connected(_)

@@ -1,13 +1,13 @@
-//! What the keeper takes from a report before the machine does: the connection, the trouble, the catalog, what a failed dial
+//! What the keeper takes from a report before the machine does: the connection, the failure, the catalog, what a failed dial
 //! teaches. The machine decides what any of it means.
 
 use std::sync::Arc;
 
 use mainstay_lifecycle::{Generation, Input, Listing, Recovery};
 
-use super::dial::Lesson;
+use super::dial::DialectHint;
 use super::{Keeper, Report, listing, recovery};
-use crate::event::Trouble;
+use crate::event::Failure;
 use crate::server::noise;
 
 impl Keeper {
@@ -28,10 +28,10 @@ impl Keeper {
                 }
                 Input::Opened(generation)
             }
-            Report::OpenFailed(generation, error, trouble) => {
+            Report::OpenFailed(generation, error, failure) => {
                 let recovery = recovery::of_dial(&error);
                 if current == Some(generation) {
-                    self.hear_trouble(trouble);
+                    self.note_failure(failure);
                     self.learn(error.lesson());
                 }
                 Input::OpenFailed(generation, recovery)
@@ -52,50 +52,50 @@ impl Keeper {
                 if current == Some(generation) {
                     let noise = noise::say(self.slot.noise.of(generation).as_deref());
                     let message = format!("listing failed: {error}{noise}");
-                    let trouble = Trouble::new(&self.slot, Some(generation), message)
+                    let failure = Failure::new(&self.slot, Some(generation), message)
                         .asking_for(error.challenge())
                         .over_http(&self.slot, error.http());
-                    tracing::warn!(server = %self.slot.name, generation = generation.0, error = %trouble.message, "listing failed");
+                    tracing::warn!(server = %self.slot.name, generation = generation.0, error = %failure.message, "listing failed");
                     self.listings.failed = self.listings.started;
                     // What is published was right once, and may not be any more.
                     self.last_good.mark_stale(&self.slot);
-                    self.hear_trouble(Arc::new(trouble));
+                    self.note_failure(Arc::new(failure));
                 }
                 Input::ListFailed(generation, recovery::of_listing(&error))
             }
             Report::ListChanged(generation) => Input::ListChanged(generation),
-            Report::Lost(generation, trouble) => {
+            Report::Lost(generation, failure) => {
                 if current == Some(generation) {
                     self.credit_work(generation);
-                    self.hear_trouble(trouble);
+                    self.note_failure(failure);
                 }
                 Input::Lost(generation)
             }
             Report::CallAnswered(generation) => Input::CallAnswered(generation),
-            Report::CallFailed(generation, recovery, trouble) => {
+            Report::CallFailed(generation, recovery, failure) => {
                 if current == Some(generation) {
                     match recovery {
                         // It ends the connection, or pauses its calls: whoever asks is told so.
-                        Recovery::Login | Recovery::RetryAfter(_) => self.hear_trouble(trouble),
+                        Recovery::Login | Recovery::RetryAfter(_) => self.note_failure(failure),
                         // It may be the last of too many.
                         Recovery::Retry
-                        | Recovery::RetryOtherwise
-                        | Recovery::RetryOnReturn
+                        | Recovery::RetryOtherEra
+                        | Recovery::RetryWhenReachable
                         | Recovery::RetryLack
-                        | Recovery::GiveUp => self.told = Some(trouble),
+                        | Recovery::GiveUp => self.told = Some(failure),
                     }
                 }
                 Input::CallFailed(generation, recovery)
             }
-            Report::Doubted(generation) => Input::Doubted(generation),
+            Report::ProbeNow(generation) => Input::ProbeNow(generation),
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
             Report::Closed(generation, stopped) => {
-                self.custodies.remove(&generation);
+                self.connection_tasks.remove(&generation);
                 self.draining.retain(|draining| draining.generation != generation);
                 self.last_stop = stopped.or(self.last_stop.take());
                 Input::Closed(generation)
             }
-            Report::Returned(generation) => Input::Returned(generation),
+            Report::Reachable(generation) => Input::Reachable(generation),
         }
     }
 
@@ -112,14 +112,14 @@ impl Keeper {
     }
 
     /// Takes what a failed dial teaches about the server's dialect.
-    pub(super) fn learn(&mut self, lesson: Lesson) {
+    pub(super) fn learn(&mut self, lesson: DialectHint) {
         let budget = self.machine.policy().budget.get();
         let attempts_left = budget.saturating_sub(self.machine.failures() + 1);
         self.dialect = lesson.apply(self.dialect, attempts_left);
     }
 
-    fn hear_trouble(&mut self, trouble: Arc<Trouble>) {
-        self.trouble = Some(trouble.clone());
-        self.told = Some(trouble);
+    fn note_failure(&mut self, failure: Arc<Failure>) {
+        self.failure = Some(failure.clone());
+        self.told = Some(failure);
     }
 }

@@ -10,7 +10,7 @@ use super::listing::ListError;
 use crate::catalog::ServerCatalog;
 use crate::config::ServerConfig;
 use crate::connection::Connection;
-use crate::event::Trouble;
+use crate::event::Failure;
 use crate::process::Stopped;
 use crate::server::StartProgress;
 
@@ -73,20 +73,20 @@ pub(crate) enum Report {
     /// Its turn to start has come.
     Begun(Generation),
     Opened(Arc<Connection>),
-    OpenFailed(Generation, Box<DialError>, Arc<Trouble>),
+    OpenFailed(Generation, Box<DialError>, Arc<Failure>),
     Listed(Generation, Box<ServerCatalog>),
     ListFailed(Generation, ListError),
     ListChanged(Generation),
-    Lost(Generation, Arc<Trouble>),
+    Lost(Generation, Arc<Failure>),
     CallAnswered(Generation),
     /// A call failed; what would mend it, and what went wrong.
-    CallFailed(Generation, Recovery, Arc<Trouble>),
+    CallFailed(Generation, Recovery, Arc<Failure>),
     /// Something broke that may have broken with the server.
-    Doubted(Generation),
+    ProbeNow(Generation),
     ProbeAnswered(Generation),
     Closed(Generation, Option<Stopped>),
     /// Somebody is there again where this generation found nobody.
-    Returned(Generation),
+    Reachable(Generation),
 }
 
 /// The way to a keeper.
@@ -143,10 +143,10 @@ impl std::fmt::Debug for Report {
             Self::Lost(generation, _) => ("lost", *generation),
             Self::CallAnswered(generation) => ("call_answered", *generation),
             Self::CallFailed(generation, ..) => ("call_failed", *generation),
-            Self::Doubted(generation) => ("doubted", *generation),
+            Self::ProbeNow(generation) => ("probe_now", *generation),
             Self::ProbeAnswered(generation) => ("probe_answered", *generation),
             Self::Closed(generation, _) => ("closed", *generation),
-            Self::Returned(generation) => ("returned", *generation),
+            Self::Reachable(generation) => ("reachable", *generation),
         };
         write!(f, "{name}({generation})")
     }

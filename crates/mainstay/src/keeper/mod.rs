@@ -1,19 +1,19 @@
 //! The keeper: the one task that owns a server.
 //!
 //! Its loop is three lines: wait for one message, hand it to the machine, start the effects. It never waits for a peer.
-//! Slow work runs in tasks of its own that end with a report; see `custody`, `listing`. If a step panics, everything
+//! Slow work runs in tasks of its own that end with a report; see `connection_task`, `listing`. If a step panics, everything
 //! the keeper holds is let go, whoever waits is told, and it begins again with a new machine.
 
 mod caught;
-mod custody;
+mod connection_task;
 mod dial;
 mod execute;
 mod hearing;
 mod inbox;
-mod knocking;
 mod listing;
 mod login;
 mod published;
+mod reachability;
 pub(crate) mod recovery;
 mod signs;
 #[cfg(test)]
@@ -37,14 +37,14 @@ pub(crate) use recovery::Consequence;
 
 use crate::config::{ServerConfig, Target};
 use crate::connection::{Clock, Connection};
-use crate::event::Trouble;
+use crate::event::Failure;
 use crate::process::Stopped;
 use crate::protocol::Dialect;
 use crate::server::{Ended, Settings, Slot, StartProgress};
-use custody::Custody;
-use knocking::Knocking;
+use connection_task::ConnectionTask;
 use login::LoginWatch;
 use published::LastGood;
+use reachability::ReachabilityWatch;
 use turns::Ticket;
 
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
@@ -69,7 +69,7 @@ pub(crate) struct Keeper {
     /// The generation that the next connection gets.
     spare: Generation,
     /// What the keeper holds: the current connection and, while it closes, the one before it.
-    custodies: BTreeMap<Generation, Custody>,
+    connection_tasks: BTreeMap<Generation, ConnectionTask>,
     /// Custodies that were cut short. The next dial waits until they are gone.
     abandoned: Vec<JoinHandle<()>>,
     /// The connection of the current generation, once it is open.
@@ -86,13 +86,13 @@ pub(crate) struct Keeper {
     /// Waits for another credential, while the server asks for a login.
     login: Option<LoginWatch>,
     /// Waits for somebody to be there, while nobody is.
-    knocking: Option<Knocking>,
+    knocking: Option<ReachabilityWatch>,
     /// Since when nobody has been there.
     absent_since: Option<Instant>,
     /// What went wrong last.
-    trouble: Option<Arc<Trouble>>,
+    failure: Option<Arc<Failure>>,
     /// What the report that is being handled says went wrong.
-    told: Option<Arc<Trouble>>,
+    told: Option<Arc<Failure>>,
     last_stop: Option<Stopped>,
     /// The last live connection that ended.
     ended: Option<Ended>,
@@ -129,7 +129,7 @@ impl Keeper {
             machine: Machine::new(config.policy().clone()),
             clock: Clock::start(),
             spare: draw(),
-            custodies: BTreeMap::new(),
+            connection_tasks: BTreeMap::new(),
             abandoned: Vec::new(),
             connection: None,
             draining: Vec::new(),
@@ -140,7 +140,7 @@ impl Keeper {
             login: None,
             knocking: None,
             absent_since: None,
-            trouble: None,
+            failure: None,
             told: None,
             ended: None,
             last_stop: None,
@@ -179,7 +179,7 @@ impl Keeper {
         {
             tokio::select! {
                 _ = timeout(FAREWELLS, endpoint.all_farewells_said()) => {}
-                () = self.slot.shared.curfew.over() => {}
+                () = self.slot.shared.shutdown_deadline.over() => {}
             }
         }
         let ending = Ending {
@@ -252,13 +252,13 @@ impl Keeper {
 
     /// Knocks as long as the machine waits for somebody to be there, and for nobody else.
     fn knock(&mut self) {
-        let absent = self.machine.absent();
-        if self.knocking.as_ref().map(Knocking::generation) == absent {
+        let absent = self.machine.unreachable();
+        if self.knocking.as_ref().map(ReachabilityWatch::generation) == absent {
             return;
         }
         self.knocking = absent.map(|generation| {
             let since = *self.absent_since.get_or_insert_with(Instant::now);
-            Knocking::start(&self.slot, generation, since)
+            ReachabilityWatch::start(&self.slot, generation, since)
         });
     }
 
@@ -374,14 +374,15 @@ impl Keeper {
     }
 
     fn is_done(&self) -> bool {
-        let stopped = self.machine.state().kind() == StateKind::Disabled && self.custodies.is_empty();
+        let stopped = self.machine.state().kind() == StateKind::Disabled && self.connection_tasks.is_empty();
         self.aborted || (stopped && !self.stopping.is_empty())
     }
 
     /// Lets go of whatever is held, the process trees included.
     fn cut_custodies_short(&mut self) {
-        let custodies = std::mem::take(&mut self.custodies).into_values();
-        self.abandoned.extend(custodies.filter_map(Custody::cut_short));
+        let connection_tasks = std::mem::take(&mut self.connection_tasks).into_values();
+        self.abandoned
+            .extend(connection_tasks.filter_map(ConnectionTask::abort));
     }
 
     /// A step panicked: let go of everything, tell whoever waits, and begin again after a pause.
@@ -414,7 +415,7 @@ impl Keeper {
                 cause: Cause::KeeperFailed,
             });
         } else {
-            self.blame(Cause::KeeperFailed, generation);
+            self.failure_for(Cause::KeeperFailed, generation);
         }
         self.show();
     }
@@ -439,10 +440,10 @@ fn what_failed(input: &Input) -> Option<Cause> {
         | Input::ListChanged(_)
         | Input::CallAnswered(_)
         | Input::CallFailed(..)
-        | Input::Doubted(_)
+        | Input::ProbeNow(_)
         | Input::ProbeAnswered(_)
         | Input::Closed(_)
-        | Input::Returned(_)
+        | Input::Reachable(_)
         | Input::Timer(_) => None,
     }
 }

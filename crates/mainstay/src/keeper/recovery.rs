@@ -36,9 +36,9 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
             Recovery::GiveUp
         }
         DialError::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
-            Recovery::RetryOtherwise
+            Recovery::RetryOtherEra
         }
-        DialError::Handshake(HandshakeError::Failed(error)) if finds_nobody(error) => Recovery::RetryOnReturn,
+        DialError::Handshake(HandshakeError::Failed(error)) if finds_nobody(error) => Recovery::RetryWhenReachable,
         DialError::Handshake(HandshakeError::Failed(error)) => of_opening(error),
         DialError::Spawn(_)
         | DialError::Connect(_)

@@ -14,7 +14,7 @@ use super::{Command, Report};
 use crate::catalog::{About, Kind, Listing, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Asking, Connection};
-use crate::event::{Events, Heard, Trouble};
+use crate::event::{EventOrLag, Events, Failure};
 use crate::fleet::Fleet;
 use crate::server::{CallError, CallOptions, Server, Status};
 use crate::wire::{Outcome, RawJson, RequestError};
@@ -40,8 +40,8 @@ async fn until(server: &Server, reached: impl FnMut(&Status) -> bool) -> Status 
 async fn event(events: &mut Events, cause: Cause) -> crate::event::Event {
     loop {
         match events.next().await {
-            Some(Heard::Event(event)) if event.cause == cause => return *event,
-            Some(Heard::Event(_)) => {}
+            Some(EventOrLag::Event(event)) if event.cause == cause => return *event,
+            Some(EventOrLag::Event(_)) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -195,7 +195,7 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     assert!(gone < new.generation);
     let (before, catalog) = (server.status(), server.catalog().expect("listed"));
 
-    let trouble = || Arc::new(Trouble::new(&server.0, Some(gone), "late".to_owned()));
+    let failure = || Arc::new(Failure::new(&server.0, Some(gone), "late".to_owned()));
     // All that the server offers and one tool more, so that nothing but its age keeps it from being published.
     let tool = RawJson::from_value(&json!({ "name": "late", "inputSchema": { "type": "object" } }));
     let late = tool.expect("a tool");
@@ -215,18 +215,18 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     };
     let late = [
         Report::Opened(old.clone()),
-        Report::OpenFailed(gone, Box::new(DialError::Silent(SOON)), trouble()),
+        Report::OpenFailed(gone, Box::new(DialError::Silent(SOON)), failure()),
         Report::Listed(gone, Box::new(listed)),
         Report::ListFailed(gone, failed),
         Report::ListChanged(gone),
-        Report::Lost(gone, trouble()),
+        Report::Lost(gone, failure()),
         Report::CallAnswered(gone),
-        Report::CallFailed(gone, Recovery::Retry, trouble()),
-        Report::CallFailed(gone, Recovery::Login, trouble()),
-        Report::Doubted(gone),
+        Report::CallFailed(gone, Recovery::Retry, failure()),
+        Report::CallFailed(gone, Recovery::Login, failure()),
+        Report::ProbeNow(gone),
         Report::ProbeAnswered(gone),
         Report::Closed(gone, None),
-        Report::Returned(gone),
+        Report::Reachable(gone),
     ];
     let stale = before.stale_reports + late.len() as u64;
     for report in late {

@@ -9,21 +9,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
-use crate::process::{self, Curfew, Ladder, Process, SpawnError, Spawned, Spec, StderrRing, Stopped};
+use crate::process::{
+    self, Ladder, Process, ShutdownDeadline, SpawnError, Spawned, Spec, StderrRing, Stopped,
+};
 
 /// Dropped, it ends what runs by force, and what is on its way as soon as it runs.
 #[derive(Default)]
 pub(super) struct Tree {
     starting: Option<Starting>,
     process: Option<Process>,
-    curfew: Curfew,
+    shutdown_deadline: ShutdownDeadline,
 }
 
 impl Tree {
-    /// Nothing yet. Whatever it comes to be is stopped as soon as the curfew wants it.
-    pub(super) fn new(curfew: Curfew) -> Self {
+    /// Nothing yet. Whatever it comes to be is stopped as soon as the shutdown_deadline wants it.
+    pub(super) fn new(shutdown_deadline: ShutdownDeadline) -> Self {
         Self {
-            curfew,
+            shutdown_deadline,
             ..Self::default()
         }
     }
@@ -70,7 +72,7 @@ impl Tree {
             }
             self.starting = None;
         }
-        Some(self.process.take()?.stop(ladder, &self.curfew).await)
+        Some(self.process.take()?.stop(ladder, &self.shutdown_deadline).await)
     }
 }
 

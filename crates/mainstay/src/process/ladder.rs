@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::curfew::Curfew;
+use super::shutdown_deadline::ShutdownDeadline;
 
 /// How long each rung of a stop may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ impl Default for Ladder {
 
 /// One stop on its way down the ladder: when its rungs come, as far as it need not hurry.
 #[derive(Debug)]
-pub(super) struct Climb {
-    curfew: Curfew,
+pub(super) struct StopSchedule {
+    shutdown_deadline: ShutdownDeadline,
     /// When the leader is sent SIGTERM.
     term_at: Instant,
     /// When it is sent SIGKILL.
@@ -58,13 +58,13 @@ pub(super) struct Climb {
     end: Instant,
 }
 
-impl Climb {
-    pub(super) fn begin(ladder: &Ladder, curfew: &Curfew) -> Self {
+impl StopSchedule {
+    pub(super) fn begin(ladder: &Ladder, shutdown_deadline: &ShutdownDeadline) -> Self {
         let now = Instant::now();
         let term_at = now + ladder.eof_grace;
         let kill_at = term_at + ladder.term_grace;
         let mut climb = Self {
-            curfew: curfew.clone(),
+            shutdown_deadline: shutdown_deadline.clone(),
             term_at,
             kill_at,
             sweep_at: kill_at + ladder.straggler_grace,
@@ -100,13 +100,13 @@ impl Climb {
             tokio::select! {
                 biased;
                 () = sleep_until(rung(self)) => return,
-                () = self.curfew.changed(heard) => {}
+                () = self.shutdown_deadline.changed(heard) => {}
             }
         }
     }
 
     fn heed(&mut self) -> Option<Instant> {
-        let by = self.curfew.at();
+        let by = self.shutdown_deadline.at();
         if let Some(by) = by {
             self.hasten(by, Instant::now());
         }

@@ -12,7 +12,6 @@
 
 mod activity;
 mod child;
-mod curfew;
 mod exit;
 mod guardian;
 mod input_gauge;
@@ -21,6 +20,7 @@ mod leader;
 mod limit;
 mod marker;
 mod scan;
+mod shutdown_deadline;
 mod sightings;
 mod spawn;
 mod stderr;
@@ -33,11 +33,11 @@ mod tests;
 
 pub(crate) use activity::{Activity, Observer};
 pub(crate) use child::Process;
-pub(crate) use curfew::Curfew;
 pub use exit::Exit;
 pub(crate) use input_gauge::InputGauge;
 pub(crate) use ladder::Ladder;
 pub use limit::raise_descriptor_limit;
+pub(crate) use shutdown_deadline::ShutdownDeadline;
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
 pub(crate) use stderr::StderrRing;
 pub use stderr::{Followed, StderrFollower, StderrLine};

@@ -1,7 +1,7 @@
 //! The stop ladder: end of input, SIGTERM, SIGKILL, then whatever escaped the group.
 //!
 //! The leader is given time to end well; whoever outlives it gets a shorter time, because a server that crashed is
-//! waiting to be started again. Each rung has its own bound, and their sum bounds the whole. Where a curfew leaves less
+//! waiting to be started again. Each rung has its own bound, and their sum bounds the whole. Where a shutdown_deadline leaves less
 //! time than that, all rungs come sooner, also when it is called while the stop is under way.
 
 use std::collections::HashSet;
@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::curfew::Curfew;
-use super::ladder::{Climb, Ladder};
+use super::ladder::{Ladder, StopSchedule};
 use super::scan;
+use super::shutdown_deadline::ShutdownDeadline;
 use super::sightings;
 use super::{Exit, Process};
 
@@ -55,9 +55,9 @@ impl Process {
     /// succeed. Returns at once (one look at `/proc`) when the leader has ended and left nobody behind.
     ///
     /// Cancel safety: a stop dropped half way kills the tree, as dropping the [`Process`] does.
-    pub(crate) async fn stop(mut self, ladder: &Ladder, curfew: &Curfew) -> Stopped {
+    pub(crate) async fn stop(mut self, ladder: &Ladder, shutdown_deadline: &ShutdownDeadline) -> Stopped {
         let started = Instant::now();
-        let mut climb = Climb::begin(ladder, curfew);
+        let mut climb = StopSchedule::begin(ladder, shutdown_deadline);
         let by = self.end_leader(ladder, &mut climb).await;
         let (swept, left) = self.end_others(ladder, &mut climb, by).await;
         // For systems on which the scan sees nothing, this is what ends the rest of the group.
@@ -84,7 +84,7 @@ impl Process {
         }
     }
 
-    async fn end_leader(&self, ladder: &Ladder, climb: &mut Climb) -> Rung {
+    async fn end_leader(&self, ladder: &Ladder, climb: &mut StopSchedule) -> Rung {
         if self.tree.leader.exit().is_some() {
             return Rung::Exited;
         }
@@ -112,8 +112,8 @@ impl Process {
     }
 
     /// Ends who outlived the leader. Returns how many there were, and how many there still are.
-    async fn end_others(&self, ladder: &Ladder, climb: &mut Climb, by: Rung) -> (usize, usize) {
-        let mut hunt = Hunt {
+    async fn end_others(&self, ladder: &Ladder, climb: &mut StopSchedule, by: Rung) -> (usize, usize) {
+        let mut hunt = Sweep {
             process: self,
             seen: HashSet::new(),
         };
@@ -152,12 +152,12 @@ impl Process {
 }
 
 /// The search for those who outlived their leader.
-struct Hunt<'a> {
+struct Sweep<'a> {
     process: &'a Process,
     seen: HashSet<Pid>,
 }
 
-impl Hunt<'_> {
+impl Sweep<'_> {
     /// Returns how many there are, after signalling those who left the group, if told to. A look that does not end in
     /// time (reading the environment of a process stuck in the kernel may hang) proves nothing gone.
     async fn look(&mut self, signal: Option<Signal>, deadline: Instant) -> usize {

@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::spawn::Spawned;
-use super::{Curfew, Ladder, Process, Spec, StderrRing, spawn};
+use super::{Ladder, Process, ShutdownDeadline, Spec, StderrRing, spawn};
 
 /// Long enough that only a broken promise runs into it, on however busy a machine.
 const LONG: Duration = Duration::from_secs(20);

@@ -17,7 +17,7 @@ use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::{Asking, Connection};
 use crate::deadline;
-use crate::event::Trouble;
+use crate::event::Failure;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::protocol::Capability;
 use crate::transport::HttpFailure;
@@ -144,35 +144,35 @@ impl Slot {
             Consequence::Nothing if error.outcome() == Outcome::Answered => self.answered(connection),
             Consequence::Nothing | Consequence::Seen => {}
             Consequence::Counts(recovery) => {
-                let trouble = self.trouble_with(generation, error);
+                let failure = self.failure_with(generation, error);
                 connection.calls.failed(|| {
                     self.inbox
-                        .report(Report::CallFailed(generation, recovery, trouble));
+                        .report(Report::CallFailed(generation, recovery, failure));
                 });
             }
             Consequence::Doubt => {
-                let trouble = self.trouble_with(generation, error);
+                let failure = self.failure_with(generation, error);
                 connection.calls.failed(|| {
                     self.inbox
-                        .report(Report::CallFailed(generation, Recovery::Retry, trouble));
+                        .report(Report::CallFailed(generation, Recovery::Retry, failure));
                 });
-                self.inbox.report(Report::Doubted(generation));
+                self.inbox.report(Report::ProbeNow(generation));
             }
         }
     }
 
-    fn trouble_with(&self, generation: Generation, error: &RequestError) -> Arc<Trouble> {
-        let trouble = Trouble::new(self, Some(generation), error.to_string());
+    fn failure_with(&self, generation: Generation, error: &RequestError) -> Arc<Failure> {
+        let failure = Failure::new(self, Some(generation), error.to_string());
         Arc::new(
-            trouble
+            failure
                 .asking_for(recovery::challenge(error))
                 .over_http(self, recovery::http(error)),
         )
     }
 
     /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status. A
-    /// connection that was ended on purpose has no trouble, whatever went wrong before.
-    async fn trouble_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Trouble>> {
+    /// connection that was ended on purpose has no failure, whatever went wrong before.
+    async fn failure_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Failure>> {
         let until = deadline.min(Instant::now() + LAST_WORDS);
         let mut status = self.status.subscribe();
         let known = status.wait_for(|status| status.generation != Some(generation));
@@ -181,7 +181,7 @@ impl Slot {
             .ended
             .as_ref()
             .filter(|ended| ended.generation == generation);
-        ended?.trouble.clone()
+        ended?.failure.clone()
     }
 
     /// Lists anew what the server offers, and says whether that was done in time.
@@ -271,15 +271,15 @@ impl Making<'_> {
             Err(error) => error,
         };
         slot.judge(connection, &error);
-        let trouble = match &error {
-            RequestError::Lost { .. } => slot.trouble_of(generation, self.deadline).await,
+        let failure = match &error {
+            RequestError::Lost { .. } => slot.failure_of(generation, self.deadline).await,
             RequestError::Rpc(_)
             | RequestError::BadAnswer(_)
             | RequestError::TimedOut { .. }
             | RequestError::Send(_) => None,
         };
         let broke = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
-        let error = CallError::of(error, slot.name.clone(), generation, trouble)
+        let error = CallError::of(error, slot.name.clone(), generation, failure)
             .amid(slot.noise.since(generation, began));
         Err(Missed { error, broke })
     }
@@ -357,7 +357,7 @@ mod tests {
             server: "one".into(),
             generation: Generation(1),
             reason: String::new(),
-            trouble: None,
+            failure: None,
             outcome,
         }
     }

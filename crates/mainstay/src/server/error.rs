@@ -7,7 +7,7 @@ use mainstay_lifecycle::{Generation, StateKind};
 
 use super::{Reason, Status, noise};
 use crate::PlainText;
-use crate::event::Trouble;
+use crate::event::Failure;
 use crate::transport::http::Challenge;
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{BadAnswer, Outcome, RequestError, RpcError, TimeoutKind};
@@ -51,7 +51,7 @@ pub enum CallError {
         noise: Option<Arc<str>>,
     },
     /// The connection was lost while the call was pending. Over HTTP that may be the call's own connection alone.
-    #[error("the connection to server {server} was lost ({}); the call {}", why(.reason, .trouble.as_deref()), may_have_run(*.outcome))]
+    #[error("the connection to server {server} was lost ({}); the call {}", why(.reason, .failure.as_deref()), may_have_run(*.outcome))]
     Lost {
         /// Which server.
         server: Arc<str>,
@@ -60,7 +60,7 @@ pub enum CallError {
         /// Why it was lost.
         reason: String,
         /// What went wrong with the server, where that is known already.
-        trouble: Option<Arc<Trouble>>,
+        failure: Option<Arc<Failure>>,
         /// Whether it may have run.
         outcome: Outcome,
     },
@@ -186,7 +186,7 @@ pub struct NotConnected {
     /// When the next attempt starts.
     pub next_retry: Option<SystemTime>,
     /// What went wrong last.
-    pub last_error: Option<Arc<Trouble>>,
+    pub last_error: Option<Arc<Failure>>,
 }
 
 /// The errors of JSON-RPC for a request that was not begun: parse error, invalid request, method not found, invalid
@@ -262,7 +262,7 @@ impl CallError {
         error: RequestError,
         server: Arc<str>,
         generation: Generation,
-        trouble: Option<Arc<Trouble>>,
+        failure: Option<Arc<Failure>>,
     ) -> Self {
         let outcome = error.outcome();
         match error {
@@ -283,12 +283,12 @@ impl CallError {
                 outcome,
                 noise: None,
             },
-            RequestError::Send(failure) => Self::of_send(&failure, server, generation, trouble),
+            RequestError::Send(unsent) => Self::of_send(&unsent, server, generation, failure),
             RequestError::Lost { end, .. } => Self::Lost {
                 server,
                 generation,
                 reason: plain(&end),
-                trouble,
+                failure,
                 outcome,
             },
         }
@@ -297,12 +297,12 @@ impl CallError {
 
 impl CallError {
     fn of_send(
-        failure: &SendFailure,
+        unsent: &SendFailure,
         server: Arc<str>,
         generation: Generation,
-        trouble: Option<Arc<Trouble>>,
+        failure: Option<Arc<Failure>>,
     ) -> Self {
-        match failure.error().downcast_ref() {
+        match unsent.error().downcast_ref() {
             // Another connection may carry it.
             Some(
                 HttpFailure::SessionLost { .. }
@@ -312,21 +312,21 @@ impl CallError {
             ) => Self::Lost {
                 server,
                 generation,
-                reason: plain(failure),
-                trouble,
-                outcome: failure.outcome(),
+                reason: plain(unsent),
+                failure,
+                outcome: unsent.outcome(),
             },
             Some(HttpFailure::AuthRequired { challenge, .. }) => Self::AuthRequired {
                 server,
                 generation,
                 challenge: Box::new(challenge.clone()),
-                outcome: failure.outcome(),
+                outcome: unsent.outcome(),
             },
             Some(HttpFailure::Throttled { retry_after, .. }) => Self::Throttled {
                 server,
                 generation,
                 retry_after: *retry_after,
-                outcome: failure.outcome(),
+                outcome: unsent.outcome(),
             },
             Some(HttpFailure::BodyTooLarge { limit }) => Self::BadAnswer {
                 server,
@@ -336,8 +336,8 @@ impl CallError {
             Some(_) | None => Self::NotCarried {
                 server,
                 generation,
-                reason: plain(failure),
-                outcome: failure.outcome(),
+                reason: plain(unsent),
+                outcome: unsent.outcome(),
             },
         }
     }
@@ -397,8 +397,8 @@ fn pause(retry_after: Option<Duration>) -> String {
     retry_after.map_or_else(String::new, |pause| format!(" for {} s", pause.as_secs()))
 }
 
-fn why(reason: &str, trouble: Option<&Trouble>) -> String {
-    trouble.map_or_else(|| reason.to_owned(), Trouble::to_string)
+fn why(reason: &str, failure: Option<&Failure>) -> String {
+    failure.map_or_else(|| reason.to_owned(), Failure::to_string)
 }
 
 fn may_have_run(outcome: Outcome) -> &'static str {

@@ -10,7 +10,7 @@ use super::error::NotConnected;
 use super::lease::{Unavailing, Wait};
 use super::{Server, Status};
 use crate::deadline;
-use crate::event::Trouble;
+use crate::event::Failure;
 use crate::keeper::{Command, Refusal};
 
 /// A listing that was asked for did not take place.
@@ -21,12 +21,12 @@ pub enum RefreshError {
     #[error("{0}")]
     NotConnected(Box<NotConnected>),
     /// The server was listed, and the listing failed. What was listed before stays published.
-    #[error("server {server} could not be listed{}", why(.trouble.as_deref()))]
+    #[error("server {server} could not be listed{}", why(.failure.as_deref()))]
     ListingFailed {
         /// Which server.
         server: Arc<str>,
         /// What went wrong.
-        trouble: Option<Arc<Trouble>>,
+        failure: Option<Arc<Failure>>,
     },
     /// The time for the connection and the listing was over.
     #[error("the listing of server {} was awaited for {waited:?}: {now}", .now.server)]
@@ -85,7 +85,7 @@ impl Server {
             if seen.listings.failed >= number {
                 return Err(RefreshError::ListingFailed {
                     server: seen.server.clone(),
-                    trouble: seen.last_error.clone(),
+                    failure: seen.last_error.clone(),
                 });
             }
             wait.is_worth_it(&seen)?;
@@ -108,6 +108,6 @@ impl From<Unavailing> for RefreshError {
     }
 }
 
-fn why(trouble: Option<&Trouble>) -> String {
-    trouble.map_or_else(String::new, |trouble| format!(": {trouble}"))
+fn why(failure: Option<&Failure>) -> String {
+    failure.map_or_else(String::new, |failure| format!(": {failure}"))
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{CallError, NotConnected, Reason, Server, Status};
 use crate::catalog::About;
 use crate::deadline;
-use crate::event::Trouble;
+use crate::event::Failure;
 
 /// How long a client waits for the second attempt, after the first one was asked in a way that the server does not answer. Old
 /// servers are up by then; one that never answers is reported before most hosts give up by themselves.
@@ -73,7 +73,7 @@ impl Server {
 }
 
 /// Whether an attempt has failed since the server was seen with the failure `before`.
-fn has_failed(seen: &Status, before: Option<&Arc<Trouble>>) -> bool {
+fn has_failed(seen: &Status, before: Option<&Arc<Failure>>) -> bool {
     let last = seen.last_error.as_ref().filter(|error| !error.tried_otherwise);
     last.is_some_and(|last| !before.is_some_and(|before| Arc::ptr_eq(before, last)))
 }

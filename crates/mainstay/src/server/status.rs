@@ -8,7 +8,7 @@ use mainstay_lifecycle::{Desired, Generation, StateKind};
 use tokio::time::Instant;
 
 use crate::config::Target;
-use crate::event::Trouble;
+use crate::event::Failure;
 use crate::keeper::Listings;
 use crate::protocol::{Dialect, Era};
 
@@ -42,7 +42,7 @@ pub struct Status {
     /// What the server does while a connection is being opened: it waits for its turn, installs, starts.
     pub start: Option<StartProgress>,
     /// What went wrong last. It stays after a recovery, for whoever asks later.
-    pub last_error: Option<Arc<Trouble>>,
+    pub last_error: Option<Arc<Failure>>,
     /// The process, where there is one.
     pub pid: Option<i32>,
     /// The era and version that the live connection speaks.
@@ -82,7 +82,7 @@ pub struct Status {
 pub(crate) struct Ended {
     pub(crate) generation: Generation,
     /// What went wrong; `None` where it was ended on purpose.
-    pub(crate) trouble: Option<Arc<Trouble>>,
+    pub(crate) failure: Option<Arc<Failure>>,
 }
 
 /// What a server does that is being started.

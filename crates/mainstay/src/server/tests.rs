@@ -93,7 +93,7 @@ fn every_error() -> Vec<CallError> {
                 server: server.clone(),
                 generation,
                 reason: "end of stream".to_owned(),
-                trouble: None,
+                failure: None,
                 outcome,
             },
             CallError::NotCarried {

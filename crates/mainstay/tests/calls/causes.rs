@@ -47,7 +47,7 @@ async fn listing_fails(server: &Server, side: &FarSide) {
 
 fn cause(error: &CallError) -> Option<String> {
     match error {
-        CallError::Lost { trouble, .. } => trouble.as_ref().map(|trouble| trouble.message.clone()),
+        CallError::Lost { failure, .. } => failure.as_ref().map(|failure| failure.message.clone()),
         other => panic!("not lost: {other}"),
     }
 }

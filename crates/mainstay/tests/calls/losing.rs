@@ -50,13 +50,13 @@ async fn a_pending_call_fails_the_moment_its_server_is_killed_and_says_how_it_di
     );
     assert_eq!(error.outcome(), Outcome::Unknown);
     let CallError::Lost {
-        generation, trouble, ..
+        generation, failure, ..
     } = error
     else {
         panic!("{error}")
     };
     assert_eq!(Some(generation), status.generation);
-    let exit = trouble.expect("why is known").exit.expect("it had a process");
+    let exit = failure.expect("why is known").exit.expect("it had a process");
     assert_eq!(exit.signal, Some(rustix::process::Signal::KILL.as_raw()));
 }
 

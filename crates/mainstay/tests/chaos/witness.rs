@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::{Event, Fleet, Heard};
+use mainstay::{Event, EventOrLag, Fleet};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -22,8 +22,8 @@ pub(crate) fn of_events(fleet: &Fleet) -> (JoinHandle<Vec<Event>>, oneshot::Send
                 _ = &mut stopped => None,
             };
             match next {
-                Some(Heard::Event(event)) => heard.push(*event),
-                Some(Heard::Lagged(lost)) => {
+                Some(EventOrLag::Event(event)) => heard.push(*event),
+                Some(EventOrLag::Lagged(lost)) => {
                     panic!("{lost} events were lost to a reader that does nothing else")
                 }
                 None => return heard,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mainstay::transport::http::{Authorizing, BearerToken, Challenge, Credentials};
-use mainstay::{CallError, CallOptions, Cause, Fleet, Outcome, Reason, Server, StateKind, Status, Trouble};
+use mainstay::{CallError, CallOptions, Cause, Failure, Fleet, Outcome, Reason, Server, StateKind, Status};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 use reqwest::header::HeaderValue;
@@ -34,9 +34,9 @@ async fn asks_for_login(server: &Server) -> Status {
     status
 }
 
-fn challenge(trouble: Option<&Arc<Trouble>>) -> &Challenge {
-    let trouble = trouble.expect("it says why");
-    trouble.challenge.as_ref().expect("it says what for")
+fn challenge(failure: Option<&Arc<Failure>>) -> &Challenge {
+    let failure = failure.expect("it says why");
+    failure.challenge.as_ref().expect("it says what for")
 }
 
 fn assert_names_the_login(challenge: &Challenge) {

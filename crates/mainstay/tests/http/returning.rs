@@ -106,7 +106,7 @@ async fn a_server_whose_budget_is_spent_comes_back_before_the_next_slow_probe() 
     let returned = next_event(&mut events, |event| event.from == StateKind::Disconnected).await;
     assert_eq!(
         (returned.to, returned.cause),
-        (StateKind::Reconnecting, Cause::Returned)
+        (StateKind::Reconnecting, Cause::Reachable)
     );
     beyond(&server, first).await;
 }

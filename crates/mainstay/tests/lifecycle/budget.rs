@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, Heard, Policy, Reason, Replay, StateKind};
+use mainstay::{CallError, CallOptions, EventOrLag, Policy, Reason, Replay, StateKind};
 use mainstay_lifecycle::{Backoff, Bucket, WhenSpent};
 use mainstay_testkit::{Fault, Script, Step};
 use tokio::time::{Instant, sleep};
@@ -43,7 +43,7 @@ async fn a_server_that_dies_unproven_is_retried_with_growing_pauses() {
             began.elapsed() < Duration::from_secs(600),
             "the budgets are never spent"
         );
-        let Some(Heard::Event(event)) = events.next().await else {
+        let Some(EventOrLag::Event(event)) = events.next().await else {
             panic!("no event is missed")
         };
         match event.to {

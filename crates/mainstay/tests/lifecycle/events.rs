@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Cause, Fleet, Heard, Policy, StateKind};
+use mainstay::{CallOptions, Cause, EventOrLag, Fleet, Policy, StateKind};
 use mainstay_testkit::{Fault, Script, Step};
 
 use crate::support::{InMemory, LONG, built, connected, echo, fleet, keep, next_event, reaches};
@@ -28,7 +28,7 @@ async fn events_are_numbered_without_a_gap_across_servers_and_each_leads_on_from
 
     let mut heard = Vec::new();
     for _ in 0..12 {
-        let Some(Heard::Event(event)) = events.next().await else {
+        let Some(EventOrLag::Event(event)) = events.next().await else {
             panic!("six events of each server")
         };
         heard.push(*event);
@@ -75,11 +75,11 @@ async fn a_reader_that_lagged_is_told_how_much_it_missed_and_goes_on_after_it() 
         server.disable().await.expect("taken");
         reaches(&server, StateKind::Disabled).await;
     }
-    let Some(Heard::Lagged(lost)) = events.next().await else {
+    let Some(EventOrLag::Lagged(lost)) = events.next().await else {
         panic!("it lagged")
     };
     assert!(lost > 500, "{lost}");
-    let Some(Heard::Event(next)) = events.next().await else {
+    let Some(EventOrLag::Event(next)) = events.next().await else {
         panic!("the rest is there")
     };
     assert_eq!(
@@ -155,7 +155,7 @@ async fn who_subscribes_before_the_start_misses_no_event() {
     }
     let mut heard = Vec::new();
     for sequence in 1..=4 {
-        let Some(Heard::Event(event)) = events.next().await else {
+        let Some(EventOrLag::Event(event)) = events.next().await else {
             panic!("two events of each server")
         };
         assert_eq!(event.sequence, sequence);

@@ -9,7 +9,7 @@ use crate::support::{InMemory, LONG, connected, echo, keep, next_event, reaches}
 
 fn never() -> Policy {
     Policy {
-        when_lost: WhenLost::Rest,
+        when_lost: WhenLost::StayDisconnected,
         ..Policy::default()
     }
 }

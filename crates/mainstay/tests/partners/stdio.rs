@@ -138,9 +138,9 @@ async fn outlives_its_death(config: ServerBuilder, visit: Visit) {
         .unwrap_or_else(|| panic!("{:?}", server.status()));
     assert_ne!(second.pid, first.pid);
     assert_eq!((second.starts, second.protocol), (2, first.protocol));
-    let trouble = second.last_error.unwrap();
+    let failure = second.last_error.unwrap();
     assert_eq!(
-        trouble.exit.and_then(|exit| exit.signal),
+        failure.exit.and_then(|exit| exit.signal),
         Some(Signal::KILL.as_raw())
     );
     pays(&fleet, &tool, &visit).await;

@@ -87,9 +87,9 @@ async fn a_slow_server_is_ended_at_the_hard_limit_however_much_it_writes() {
         .wait_until(LONG, |status| status.state == StateKind::PermanentlyFailed)
         .await
         .expect("it is given up at the hard limit");
-    let trouble = failed.last_error.unwrap();
-    assert!(trouble.message.contains("not ready"), "{trouble}");
-    assert!(!trouble.stderr.is_empty(), "what it wrote meanwhile is told");
+    let failure = failed.last_error.unwrap();
+    assert!(failure.message.contains("not ready"), "{failure}");
+    assert!(!failure.stderr.is_empty(), "what it wrote meanwhile is told");
     assert!(stage.tree().wait_until_gone_async(LONG).await);
 }
 

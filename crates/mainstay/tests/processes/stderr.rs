@@ -54,12 +54,12 @@ async fn a_secret_of_its_configuration_reaches_no_tail_no_status_and_no_event() 
         .wait_until(LONG, |status| status.last_error.is_some())
         .await
         .unwrap();
-    let trouble = failed.last_error.clone().unwrap();
+    let failure = failed.last_error.clone().unwrap();
     assert_eq!(
-        trouble.stderr,
+        failure.stderr,
         ["token is [TOKEN], dir is [DIR]", "error: [TOKEN] is not valid"]
     );
-    assert_eq!(trouble.last_words(), Some("error: [TOKEN] is not valid"));
+    assert_eq!(failure.last_words(), Some("error: [TOKEN] is not valid"));
     let event = events.next().await.unwrap();
     for seen in [
         format!("{failed:?}"),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mainstay::config::ServerBuilder;
 use mainstay::lifecycle::{Backoff, Bucket, Probe};
 use mainstay::{
-    CallError, CallOptions, ClientHandler, Event, Events, Fleet, FleetBuilder, Heard, Policy, Reply, Server,
-    ServerConfig, ServerNotification, StateKind, Status,
+    CallError, CallOptions, ClientHandler, Event, EventOrLag, Events, Fleet, FleetBuilder, Policy, Reply,
+    Server, ServerConfig, ServerNotification, StateKind, Status,
 };
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Traffic};
 use mainstay_testkit::{Script, Speaks};
@@ -126,9 +126,9 @@ pub(crate) async fn next_event(events: &mut Events, mut accept: impl FnMut(&Even
     let found = async {
         loop {
             match events.next().await.expect("the fleet is there") {
-                Heard::Event(event) if accept(&event) => return *event,
-                Heard::Event(_) => {}
-                Heard::Lagged(lost) => panic!("{lost} events were missed"),
+                EventOrLag::Event(event) if accept(&event) => return *event,
+                EventOrLag::Event(_) => {}
+                EventOrLag::Lagged(lost) => panic!("{lost} events were missed"),
             }
         }
     };

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mainstay::config::ServerBuilder;
 use mainstay::transport::{Connecting, Connector, Limits, Lines};
-use mainstay::{CallError, CallOptions, Event, Events, Fleet, Heard, Reply, Server, ServerConfig, StateKind};
+use mainstay::{
+    CallError, CallOptions, Event, EventOrLag, Events, Fleet, Reply, Server, ServerConfig, StateKind,
+};
 use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{FaultyServer, Ledger, Script};
@@ -85,9 +87,9 @@ pub(crate) async fn next_event(events: &mut Events, mut accept: impl FnMut(&Even
     let found = async {
         loop {
             match events.next().await.expect("the fleet is there") {
-                Heard::Event(event) if accept(&event) => return *event,
-                Heard::Event(_) => {}
-                Heard::Lagged(lost) => panic!("{lost} events were missed"),
+                EventOrLag::Event(event) if accept(&event) => return *event,
+                EventOrLag::Event(_) => {}
+                EventOrLag::Lagged(lost) => panic!("{lost} events were missed"),
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use mainstay::Trouble;
+use mainstay::Failure;
 use mainstay::config::{HttpKind, HttpTarget};
 use mainstay::transport::HttpFailure;
 use mainstay::transport::http::Step;
@@ -20,11 +20,11 @@ pub(super) fn login(target: &HttpTarget) -> &'static str {
 }
 
 /// The next step for one that cannot be reached, or answers badly.
-pub(super) fn advice(target: &HttpTarget, trouble: &Trouble) -> String {
-    let Some(failure) = &trouble.http else {
+pub(super) fn advice(target: &HttpTarget, failure: &Failure) -> String {
+    let Some(http) = &failure.http else {
         return IS_IT_THERE.to_owned();
     };
-    let advice = match &**failure {
+    let advice = match &**http {
         HttpFailure::ConnectFailed { kind, .. } => match kind {
             ErrorKind::ConnectionRefused => "is the server running? nothing listens at this address",
             // How a handshake of TLS fails.

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::access::Why;
 use super::body::Body;
-use super::hold_back::HoldBack;
+use super::head_timer::HeadTimer;
 use super::reading::Reading;
 use super::refusal::{Refusal, empty, json};
 use super::session::{InUse, Session};
@@ -134,7 +134,7 @@ pub(super) async fn answer(
     stream: Arc<Stream>,
     asker: Asker,
     accepts: Accepts,
-    hold_back: &HoldBack,
+    head_timer: &HeadTimer,
 ) -> Response<Body> {
     let mut held = Held {
         work: Some(work),
@@ -145,7 +145,7 @@ pub(super) async fn answer(
         biased;
         answer = held.done() => whole(answer, &stream, held, accepts),
         () = stream.has_something(), if accepts.events => held.into_events(stream, false),
-        () = hold_back.over(), if accepts.events => held.into_events(stream, true),
+        () = head_timer.over(), if accepts.events => held.into_events(stream, true),
     }
 }
 

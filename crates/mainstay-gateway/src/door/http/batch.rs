@@ -8,16 +8,16 @@ use mainstay::message::{self, Message, Params};
 
 use super::answering::{Answer, Asker, Work, answer};
 use super::body::Body;
-use super::entrance::Entrance;
 use super::guard::Caller;
 use super::post::{Asked, Posted};
 use super::refusal::{Refusal, empty};
+use super::service::HttpService;
 use super::session::InUse;
 use super::stream::Stream;
 use crate::door::batch::{self, Answering};
 use crate::scope::Scope;
 
-impl Entrance {
+impl HttpService {
     pub(super) async fn answer_batch(
         self: &Arc<Self>,
         scope: &Scope,
@@ -34,7 +34,7 @@ impl Entrance {
             session,
             primes: false,
         };
-        Ok(answer(work, stream, asker, posted.accepts, posted.hold_back).await)
+        Ok(answer(work, stream, asker, posted.accepts, posted.head_timer).await)
     }
 
     /// Takes the messages of a batch in their order; the work of answering those that want an answer, if any do.
@@ -58,7 +58,7 @@ impl Entrance {
                     answering.push(self.answering(session, stream, asked));
                 }
                 Message::Notification { method, params } => {
-                    self.desk.hear(&session.client, &method, params.as_ref()).await;
+                    self.router.hear(&session.client, &method, params.as_ref()).await;
                 }
                 Message::Response { id, result } => {
                     session.client.answered(&id, result);

@@ -12,7 +12,7 @@ use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use mainstay::message::RpcError;
 
 use super::access::Followed;
-use super::hold_back::{HOLD_BACK, HoldBack};
+use super::head_timer::{HOLD_BACK, HeadTimer};
 use super::reading::Reading;
 use super::refusal::Refusal;
 use crate::budget::{Account, Spent};
@@ -97,7 +97,7 @@ const REQUEST_COST: usize = 8 * 1024;
 pub(super) async fn read(
     body: Incoming,
     longest: usize,
-    hold_back: &HoldBack,
+    head_timer: &HeadTimer,
     account: &Account,
 ) -> Result<Bytes, Refusal> {
     let mut gathering = pin!(gather(body, longest, account));
@@ -106,7 +106,7 @@ pub(super) async fn read(
         tokio::select! {
             biased;
             gathered = &mut gathering => return gathered.map_err(|unread| unread.refusal(longest)),
-            () = hold_back.over() => {}
+            () = head_timer.over() => {}
         }
     }
     let what = format!("the body did not come within {} s", BODY_WITHIN.as_secs());

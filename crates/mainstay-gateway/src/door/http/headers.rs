@@ -8,12 +8,17 @@ use mainstay::message::{RawJson, RpcError};
 
 use super::post::Asked;
 use super::refusal::Refusal;
-use crate::desk::Desk;
 use crate::protocol::{HEADER_MISMATCH, VERSION_KEY, missing_in_meta};
+use crate::router::Router;
 use crate::scope::Scope;
 
 /// Checks that a request says what it must, and the same in its headers and its body.
-pub(super) fn check(headers: &HeaderMap, asked: &Asked, scope: &Scope, desk: &Desk) -> Result<(), Refusal> {
+pub(super) fn check(
+    headers: &HeaderMap,
+    asked: &Asked,
+    scope: &Scope,
+    router: &Router,
+) -> Result<(), Refusal> {
     let bad = |error: RpcError| Refusal::with(StatusCode::BAD_REQUEST, error);
     let Some(version) = asked.meta.version.as_deref() else {
         return Err(bad(missing_in_meta(VERSION_KEY)));
@@ -39,7 +44,9 @@ pub(super) fn check(headers: &HeaderMap, asked: &Asked, scope: &Scope, desk: &De
     };
     check_equal("Mcp-Name", decoded(headers, "mcp-name").as_deref(), &named)?;
     match (asked.method.as_str(), params.get("arguments")) {
-        ("tools/call", Some(arguments)) => check_arguments(headers, desk.mirrored(scope, &named, arguments)),
+        ("tools/call", Some(arguments)) => {
+            check_arguments(headers, router.mirrored(scope, &named, arguments))
+        }
         _other => Ok(()),
     }
 }

@@ -9,19 +9,19 @@ use mainstay::message::RpcError;
 
 use super::answering::{Accepts, Answer, Asker, Work, answer, events};
 use super::body::Body;
-use super::entrance::Entrance;
 use super::guard::Caller;
 use super::modern;
 use super::post::{Asked, Named, Posted};
 use super::reading::Reading;
 use super::refusal::{Refusal, empty};
 use super::route::not_allowed;
+use super::service::HttpService;
 use super::session::{InUse, Way};
 use super::stream::Stream;
-use crate::client::{Busy, Line, Run};
-use crate::desk::{Request, is_shared};
+use crate::client::{Busy, Outbox, Run};
 use crate::door::outgoing::Answered;
 use crate::protocol::SERVER_UNAVAILABLE;
+use crate::router::{Request, is_shared};
 use crate::scope::Scope;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -32,7 +32,7 @@ const PRIMES_SINCE: &str = "2025-11-25";
 /// A session that is not there: the client must initialize again.
 const SESSION_NOT_FOUND: i64 = -32001;
 
-impl Entrance {
+impl HttpService {
     pub(super) async fn answer_legacy(
         self: &Arc<Self>,
         scope: Scope,
@@ -44,7 +44,7 @@ impl Entrance {
             headers,
             named,
             accepts,
-            hold_back,
+            head_timer,
         } = posted;
         if asked.method == "initialize" && !headers.contains_key(SESSION) {
             return self.initialize(scope, caller, asked).await;
@@ -59,7 +59,7 @@ impl Entrance {
             stream,
             Asker::Legacy { session, primes },
             accepts,
-            hold_back,
+            head_timer,
         )
         .await)
     }
@@ -73,7 +73,7 @@ impl Entrance {
     ) -> Result<Response<Body>, Refusal> {
         let session = self.sessions.open(scope, Way::Streamable, caller)?;
         let mut opened = Opened {
-            entrance: self,
+            service: self,
             session: Some(session.clone()),
         };
         let run = begin(&session, &asked)?;
@@ -177,9 +177,9 @@ impl Entrance {
         run: Run,
         asked: Asked,
     ) -> Work {
-        let (entrance, job) = (self.clone(), self.busy.begin());
+        let (service, job) = (self.clone(), self.busy.begin());
         Box::pin(async move {
-            let line: Arc<dyn Line> = stream;
+            let line: Arc<dyn Outbox> = stream;
             let Asked {
                 id,
                 method,
@@ -194,7 +194,7 @@ impl Entrance {
                 params,
                 meta,
             };
-            let result = entrance.desk.answer(request).await?;
+            let result = service.router.answer(request).await?;
             drop(job);
             let answered = Answered {
                 id,
@@ -232,14 +232,14 @@ fn refuse_modern(head: &Parts) -> Result<Named<'_>, Refusal> {
 
 /// A session that is ended again unless its client is welcome.
 struct Opened<'a> {
-    entrance: &'a Entrance,
+    service: &'a HttpService,
     session: Option<InUse>,
 }
 
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            self.entrance.sessions.end(&session.id);
+            self.service.sessions.end(&session.id);
         }
     }
 }

@@ -22,13 +22,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::body::Body;
-use super::entrance::Entrance;
 use super::guard::Caller;
-use super::hold_back::HoldBack;
+use super::head_timer::HeadTimer;
 use super::options::{DoorError, HttpDoor};
-use super::patient::{Patient, Unread};
 use super::peers::{Peers, Presence, Seated};
 use super::seldom::Seldom;
+use super::service::HttpService;
+use super::write_timeout::{Unread, WriteTimeout};
 use crate::budget::Reclaim;
 use crate::gateway::Gateway;
 
@@ -67,26 +67,26 @@ impl Gateway {
     ) -> Result<(), DoorError> {
         let address = listener.local_addr()?;
         door.check(address)?;
-        let entrance = Arc::new(Entrance::new(self.0.clone(), &door, address.ip()));
-        let keeper: Weak<dyn Reclaim> = Arc::<Entrance>::downgrade(&entrance);
+        let service = Arc::new(HttpService::new(self.0.clone(), &door, address.ip()));
+        let keeper: Weak<dyn Reclaim> = Arc::<HttpService>::downgrade(&service);
         self.0.budget.reclaim_from(keeper);
         let bounds = &door.bounds;
         let peers = Arc::new(Peers::new(bounds.connections, bounds.connections_of_peer));
         let mut connections = Connections {
             tls: door.tls.map(TlsAcceptor::from),
-            entrance,
+            service,
             peers,
             refused: Seldom::default(),
             gave_way: Seldom::default(),
             tasks: JoinSet::new(),
         };
         connections.accept_until(&listener, shutdown).await;
-        connections.entrance.drain();
+        connections.service.drain();
         let finished = {
-            let entrance = connections.entrance.clone();
-            async move { entrance.busy.idle().await }
+            let service = connections.service.clone();
+            async move { service.busy.idle().await }
         };
-        let within = connections.entrance.bounds.drain;
+        let within = connections.service.bounds.drain;
         let _ = timeout(within, connections.accept_until(&listener, finished)).await;
         connections.end().await;
         Ok(())
@@ -94,7 +94,7 @@ impl Gateway {
 }
 
 struct Connections {
-    entrance: Arc<Entrance>,
+    service: Arc<HttpService>,
     tls: Option<TlsAcceptor>,
     peers: Arc<Peers>,
     refused: Seldom,
@@ -105,7 +105,7 @@ struct Connections {
 impl Connections {
     async fn accept_until(&mut self, listener: &TcpListener, end: impl Future<Output = ()>) {
         let mut end = pin!(end);
-        let mut sweep = interval(sweep_each(self.entrance.bounds.session_idle));
+        let mut sweep = interval(sweep_each(self.service.bounds.session_idle));
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -113,14 +113,14 @@ impl Connections {
                 biased;
                 () = &mut end => return,
                 Some(_) = self.tasks.join_next() => {}
-                _ = sweep.tick() => self.entrance.sessions.sweep(Instant::now()),
+                _ = sweep.tick() => self.service.sessions.sweep(Instant::now()),
                 (stream, peer) = accept(listener) => self.take(stream, peer),
             }
         }
     }
 
     fn take(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let bounds = &self.entrance.bounds;
+        let bounds = &self.service.bounds;
         let (limit, per_address) = (bounds.connections, bounds.connections_of_peer);
         let Ok(seated) = self.peers.seat(Caller::from_peer(peer.ip())) else {
             if let Some(refused) = self.refused.count(Instant::now()) {
@@ -151,14 +151,14 @@ impl Connections {
             tracing::debug!(%peer, %error, "the connection is gone already");
             return;
         }
-        let (entrance, tls) = (self.entrance.clone(), self.tls.clone());
+        let (service, tls) = (self.service.clone(), self.tls.clone());
         self.tasks.spawn(async move {
             let presence = seat.presence();
             let talking = async {
                 match tls {
-                    None => talk(entrance, stream, peer.ip(), presence).await,
+                    None => talk(service, stream, peer.ip(), presence).await,
                     // Boxed, as it is the larger by far: a connection without it is to take no more than it needs.
-                    Some(tls) => Box::pin(talk_secretly(tls, entrance, stream, peer, presence)).await,
+                    Some(tls) => Box::pin(serve_tls(tls, service, stream, peer, presence)).await,
                 }
             };
             tokio::select! {
@@ -171,12 +171,12 @@ impl Connections {
 
     /// Ends everything that is left.
     async fn end(mut self) {
-        self.entrance.close();
-        self.entrance.sessions.end_all();
+        self.service.close();
+        self.service.sessions.end_all();
         let last_words = async {
             while self.tasks.join_next().await.is_some() {}
             // What ran for a session was cancelled, and needs a moment to notice.
-            self.entrance.busy.idle().await;
+            self.service.busy.idle().await;
         };
         if timeout(LAST_WORDS, last_words).await.is_err() {
             self.tasks.shutdown().await;
@@ -186,61 +186,61 @@ impl Connections {
 
 impl Drop for Connections {
     fn drop(&mut self) {
-        self.entrance.sessions.end_all();
+        self.service.sessions.end_all();
     }
 }
 
 /// Shakes hands with one client, and talks HTTP with it.
-async fn talk_secretly(
+async fn serve_tls(
     tls: TlsAcceptor,
-    entrance: Arc<Entrance>,
+    service: Arc<HttpService>,
     stream: TcpStream,
     peer: SocketAddr,
     presence: &Arc<Presence>,
 ) {
     let shaken = tokio::select! {
         shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
-        () = entrance.closing() => return,
+        () = service.closing() => return,
     };
     match shaken {
-        Ok(Ok(stream)) => talk(entrance, stream, peer.ip(), presence).await,
+        Ok(Ok(stream)) => talk(service, stream, peer.ip(), presence).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "no handshake"),
         Err(_) => tracing::debug!(%peer, "no handshake in time"),
     }
 }
 
 /// Talks HTTP with one client.
-async fn talk<S>(entrance: Arc<Entrance>, stream: S, peer: IpAddr, presence: &Arc<Presence>)
+async fn talk<S>(service: Arc<HttpService>, stream: S, peer: IpAddr, presence: &Arc<Presence>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let hold_back = Arc::<HoldBack>::default();
-    let service = service_fn(|request| {
+    let head_timer = Arc::<HeadTimer>::default();
+    let handler = service_fn(|request| {
         // Boxed, so that a connection holds room for a request only while there is one.
         let handled = Box::pin(handle(
-            entrance.clone(),
+            service.clone(),
             peer,
             presence,
-            hold_back.clone(),
+            head_timer.clone(),
             request,
         ));
         async move { Ok::<_, Infallible>(handled.await) }
     });
-    let stream = Patient::new(stream, presence.clone());
+    let stream = WriteTimeout::new(stream, presence.clone());
     let unread = stream.unread();
     let talk = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(BETWEEN_REQUESTS)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), handler);
     let mut talk = pin!(talk);
     let over = tokio::select! {
         over = talk.as_mut() => over,
-        () = entrance.closing() => {
+        () = service.closing() => {
             // What is answered already is still sent.
             talk.as_mut().graceful_shutdown();
             tokio::select! {
                 over = talk => over,
-                () = all_is_said(&entrance, &unread) => return,
+                () = all_is_said(&service, &unread) => return,
             }
         }
     };
@@ -252,14 +252,14 @@ where
 /// Answers one request. Its connection gives way to no other meanwhile, and while the stream is open that it is answered
 /// with.
 async fn handle(
-    entrance: Arc<Entrance>,
+    service: Arc<HttpService>,
     peer: IpAddr,
     presence: &Arc<Presence>,
-    hold_back: Arc<HoldBack>,
+    head_timer: Arc<HeadTimer>,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let exchange = presence.begin().await;
-    let mut response = entrance.handle(peer, hold_back, request).await;
+    let mut response = service.handle(peer, head_timer, request).await;
     if let Some(reading) = response.body_mut().events() {
         reading.keep_while_read(exchange);
     }
@@ -267,8 +267,8 @@ async fn handle(
 }
 
 /// Comes back when a connection that ends has nothing left to send.
-async fn all_is_said(entrance: &Entrance, unread: &Unread) {
-    entrance.busy.idle().await;
+async fn all_is_said(service: &HttpService, unread: &Unread) {
+    service.busy.idle().await;
     loop {
         sleep(MOMENT).await;
         if !unread.is_some() {

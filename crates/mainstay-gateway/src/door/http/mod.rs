@@ -1,6 +1,6 @@
 //! The door for clients over HTTP: Streamable HTTP in both eras, and HTTP+SSE.
 //!
-//! The walk of a request: `listening` accepts its connection, `entrance` lets it in (`guard`, `wrong_tokens`, `rate`) and
+//! The walk of a request: `listening` accepts its connection, `service` lets it in (`guard`, `wrong_tokens`, `rate`) and
 //! finds out where it wants to go (`route`, `probe`), `post` reads the message. A `legacy` one belongs to one of the `sessions`, a `modern` one
 //! stands alone; `answering` gives either its answer, on a `stream` where one body is not enough.
 //!
@@ -11,15 +11,13 @@ mod access;
 mod answering;
 mod batch;
 mod body;
-mod entrance;
 mod guard;
+mod head_timer;
 mod headers;
-mod hold_back;
 mod legacy;
 mod listening;
 mod modern;
 mod options;
-mod patient;
 mod peers;
 mod post;
 mod probe;
@@ -28,10 +26,12 @@ mod reading;
 mod refusal;
 mod route;
 mod seldom;
+mod service;
 mod session;
 mod sessions;
 mod sse;
 mod stream;
+mod write_timeout;
 mod wrong_tokens;
 
 pub(super) use access::note_refused_line;

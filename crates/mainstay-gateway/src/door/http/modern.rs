@@ -7,19 +7,19 @@ use mainstay::message::{RawJson, RpcError};
 
 use super::answering::{Answer, Asker, Work, answer};
 use super::body::Body;
-use super::entrance::Entrance;
 use super::guard::Caller;
 use super::headers::check;
 use super::post::{Asked, Posted};
 use super::refusal::Refusal;
+use super::service::HttpService;
 use super::stream::Stream;
-use crate::client::{Client, Line, Run};
-use crate::desk::{Request, ended, is_shared};
+use crate::client::{Client, Outbox, Run};
 use crate::door::outgoing::Answered;
 use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unsupported_version};
+use crate::router::{Request, ended, is_shared};
 use crate::scope::Scope;
 
-impl Entrance {
+impl HttpService {
     pub(super) async fn answer_modern(
         self: &Arc<Self>,
         scope: Scope,
@@ -27,20 +27,20 @@ impl Entrance {
         posted: Posted<'_>,
         asked: Asked,
     ) -> Result<Response<Body>, Refusal> {
-        check(posted.headers, &asked, &scope, &self.desk)?;
+        check(posted.headers, &asked, &scope, &self.router)?;
         let Posted {
-            accepts, hold_back, ..
+            accepts, head_timer, ..
         } = posted;
-        let stream = Stream::passing(self.desk.budget.account(caller.into()));
+        let stream = Stream::passing(self.router.budget.account(caller.into()));
         if !accepts.events {
             stream.close();
         }
         let stream = Arc::new(stream);
-        let client = self.desk.admit(caller.into(), scope, &asked.meta);
+        let client = self.router.admit(caller.into(), scope, &asked.meta);
         let run = client.running.begin(asked.id.clone());
         let run = run.map_err(|busy| Refusal::with(StatusCode::BAD_REQUEST, busy.into()))?;
         let work = self.work_alone(client, stream.clone(), run, asked);
-        Ok(answer(work, stream, Asker::Modern, accepts, hold_back).await)
+        Ok(answer(work, stream, Asker::Modern, accepts, head_timer).await)
     }
 
     /// The work of answering a request that stands alone.
@@ -51,9 +51,9 @@ impl Entrance {
         run: Run,
         asked: Asked,
     ) -> Work {
-        let (entrance, job) = (self.clone(), self.busy.begin());
+        let (service, job) = (self.clone(), self.busy.begin());
         Box::pin(async move {
-            let line: Arc<dyn Line> = stream;
+            let line: Arc<dyn Outbox> = stream;
             let Asked {
                 id,
                 method,
@@ -71,9 +71,9 @@ impl Entrance {
             };
             let result = tokio::select! {
                 biased;
-                result = entrance.desk.answer(request) => result?,
+                result = service.router.answer(request) => result?,
                 // It would never end by itself.
-                () = entrance.draining(), if listens => Ok(ended(&id)),
+                () = service.draining(), if listens => Ok(ended(&id)),
             };
             drop(job);
             let status = status(&result);

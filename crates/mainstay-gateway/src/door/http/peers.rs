@@ -29,7 +29,7 @@ struct Table {
 }
 
 /// A connection, as long as this lives or until it gives way.
-pub(super) struct Seat {
+pub(super) struct ConnectionPermit {
     peers: Arc<Peers>,
     number: u64,
     presence: Arc<Presence>,
@@ -37,7 +37,7 @@ pub(super) struct Seat {
 
 /// A seat, and whether another connection gave way to it.
 pub(super) struct Seated {
-    pub(super) seat: Seat,
+    pub(super) seat: ConnectionPermit,
     pub(super) another_gave_way: bool,
 }
 
@@ -75,7 +75,7 @@ impl Peers {
         table.seats.insert(number, (peer, presence.clone()));
         *table.of_peer.entry(peer).or_default() += 1;
         drop(table);
-        let seat = Seat {
+        let seat = ConnectionPermit {
             peers: self.clone(),
             number,
             presence,
@@ -125,13 +125,13 @@ impl Table {
     }
 }
 
-impl Seat {
+impl ConnectionPermit {
     pub(super) fn presence(&self) -> &Arc<Presence> {
         &self.presence
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.peers.table().remove(self.number);
     }

@@ -13,12 +13,12 @@ use serde::de::IgnoredAny;
 
 use super::answering::Accepts;
 use super::body::{self, Body};
-use super::entrance::Entrance;
 use super::guard::Caller;
-use super::hold_back::HoldBack;
+use super::head_timer::HeadTimer;
 use super::legacy::SESSION;
 use super::modern;
 use super::refusal::{Refusal, empty};
+use super::service::HttpService;
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, RequestMeta};
 use crate::scope::Scope;
 
@@ -42,7 +42,7 @@ pub(super) struct Posted<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) named: Named<'a>,
     pub(super) accepts: Accepts,
-    pub(super) hold_back: &'a HoldBack,
+    pub(super) head_timer: &'a HeadTimer,
 }
 
 /// The version that a client names in a header.
@@ -65,25 +65,25 @@ impl Asked {
     }
 }
 
-impl Entrance {
+impl HttpService {
     pub(super) async fn post(
         self: &Arc<Self>,
         scope: Scope,
         caller: Caller,
         headers: &HeaderMap,
-        hold_back: &HoldBack,
+        head_timer: &HeadTimer,
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(headers)?;
         let accepts = Accepts::of(headers)?;
         let account = self.account(caller, headers.get(SESSION));
-        let body = body::read(body, self.bounds.body, hold_back, &account).await?;
+        let body = body::read(body, self.bounds.body, head_timer, &account).await?;
         let named = Named::of(headers);
         let posted = Posted {
             headers,
             named,
             accepts,
-            hold_back,
+            head_timer,
         };
         match Message::read_any(&body).await {
             Message::Request { id, method, params } => {
@@ -94,12 +94,12 @@ impl Entrance {
             }
             Message::Notification { method, params } => {
                 if let Named::Modern(_) = named {
-                    self.desk
+                    self.router
                         .hear_stranger(caller.into(), &scope, &method, params.as_ref())
                         .await;
                 } else {
                     let session = self.session(&scope, caller, named, headers)?;
-                    self.desk.hear(&session.client, &method, params.as_ref()).await;
+                    self.router.hear(&session.client, &method, params.as_ref()).await;
                 }
                 Ok(empty(StatusCode::ACCEPTED))
             }
@@ -144,12 +144,12 @@ impl Entrance {
         session: &str,
         caller: Caller,
         head: &Parts,
-        hold_back: &HoldBack,
+        head_timer: &HeadTimer,
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(&head.headers)?;
         let session = self.sse_session(session, caller)?;
-        let body = body::read(body, self.bounds.body, hold_back, &session.account).await?;
+        let body = body::read(body, self.bounds.body, head_timer, &session.account).await?;
         match Message::read_any(&body).await {
             Message::Request { id, method, params } => {
                 self.check_open().map_err(|refusal| refusal.of_request(&id))?;
@@ -159,7 +159,7 @@ impl Entrance {
                 );
             }
             Message::Notification { method, params } => {
-                self.desk.hear(&session.client, &method, params.as_ref()).await;
+                self.router.hear(&session.client, &method, params.as_ref()).await;
             }
             Message::Response { id, result } => {
                 session.client.answered(&id, result);

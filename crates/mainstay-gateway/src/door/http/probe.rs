@@ -7,9 +7,9 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
 use super::body::Body;
-use super::entrance::Entrance;
 use super::refusal::Refusal;
 use super::route::not_allowed;
+use super::service::HttpService;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +30,14 @@ impl Probe {
     }
 }
 
-impl Entrance {
+impl HttpService {
     pub(super) fn answer_probe(&self, probe: Probe, head: &Parts) -> Result<Response<Body>, Refusal> {
         if head.method != Method::GET && head.method != Method::HEAD {
             return Err(not_allowed("GET, HEAD"));
         }
         Ok(match probe {
             Probe::Health => plain(StatusCode::OK, "ok"),
-            Probe::Readiness if !self.is_draining() && self.desk.fleet().is_ready() => {
+            Probe::Readiness if !self.is_draining() && self.router.fleet().is_ready() => {
                 plain(StatusCode::OK, "ready")
             }
             Probe::Readiness => plain(StatusCode::SERVICE_UNAVAILABLE, "not ready"),

@@ -17,9 +17,9 @@ use super::refusal::Refusal;
 use super::seldom::Seldom;
 use super::session::{InUse, Session, Way};
 use crate::budget::Account;
-use crate::desk::Desk;
 use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
+use crate::router::Router;
 use crate::scope::Scope;
 
 /// Random bytes of an id.
@@ -36,7 +36,7 @@ const CANDIDATES: usize = 16;
 const CROWD: usize = 64;
 
 pub(super) struct Sessions {
-    desk: Arc<Desk>,
+    router: Arc<Router>,
     random: SystemRandom,
     most: usize,
     most_of_caller: usize,
@@ -66,9 +66,9 @@ struct OfCaller {
 struct Idle(VecDeque<(Instant, String)>);
 
 impl Sessions {
-    pub(super) fn new(desk: Arc<Desk>, bounds: &Bounds) -> Self {
+    pub(super) fn new(router: Arc<Router>, bounds: &Bounds) -> Self {
         Self {
-            desk,
+            router,
             random: SystemRandom::new(),
             most: bounds.sessions,
             most_of_caller: bounds.sessions_of_caller,
@@ -99,8 +99,8 @@ impl Sessions {
             }
         }
         table.of_caller.entry(caller).or_default().count += 1;
-        let client = self.desk.welcome(scope, Some(caller));
-        let account = self.desk.budget.account(client.principal);
+        let client = self.router.welcome(scope, Some(caller));
+        let account = self.router.budget.account(client.principal);
         let session = Session::new(id.clone(), way, caller, client, account);
         // In use before anybody else could make it give way.
         let in_use = InUse::new(session.clone());
@@ -214,7 +214,7 @@ impl Sessions {
 
     fn part(&self, session: &Session) {
         session.close();
-        self.desk.part(&session.client);
+        self.router.part(&session.client);
     }
 
     fn draw_id(&self) -> Result<String, Refusal> {

@@ -8,17 +8,17 @@ use mainstay::message;
 
 use super::answering::events;
 use super::body::Body;
-use super::entrance::Entrance;
 use super::guard::Caller;
 use super::legacy::no_session;
 use super::post::Asked;
 use super::reading::Reading;
 use super::refusal::Refusal;
+use super::service::HttpService;
 use super::session::{InUse, Way};
-use crate::client::Line;
+use crate::client::Outbox;
 use crate::scope::Scope;
 
-impl Entrance {
+impl HttpService {
     /// Opens a session, and tells the client where to send its messages.
     pub(super) fn open_sse(
         self: &Arc<Self>,
@@ -31,7 +31,7 @@ impl Entrance {
         let address = format!("/messages?session={}", session.id);
         let place = stream.open(None);
         let connected = Connected {
-            entrance: self.clone(),
+            service: self.clone(),
             session,
         };
         let reading = Reading::new(stream, place, Box::new(connected));
@@ -82,12 +82,12 @@ impl Entrance {
 
 /// A client that is connected; its session ends with the connection.
 struct Connected {
-    entrance: Arc<Entrance>,
+    service: Arc<HttpService>,
     session: InUse,
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.entrance.sessions.end(&self.session.id);
+        self.service.sessions.end(&self.session.id);
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::Account;
-use crate::client::Line;
+use crate::client::Outbox;
 use crate::door::outgoing::Outgoing;
 
 /// Messages in a log, read or not. A client that is so far behind does not read.
@@ -307,7 +307,7 @@ impl Place {
     }
 }
 
-impl Line for Stream {
+impl Outbox for Stream {
     fn send(&self, message: Bytes) -> bool {
         if !self.takes(&self.log()) {
             return false;

@@ -22,7 +22,7 @@ pub(super) struct Lines<R> {
 }
 
 pub(super) enum Read {
-    Line(Bytes),
+    Outbox(Bytes),
     /// A line of so many bytes was skipped.
     TooLong(usize),
     End,
@@ -68,7 +68,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Some(Read::TooLong(skipped + line.len()));
             }
             if !line.trim_ascii().is_empty() {
-                return Some(Read::Line(line.freeze()));
+                return Some(Read::Outbox(line.freeze()));
             }
         }
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::budget::Account;
-use crate::client::Line;
+use crate::client::Outbox;
 use crate::door::outgoing::Outgoing;
 
 /// Messages that wait for a client to read.
@@ -49,7 +49,7 @@ impl Queue {
     }
 }
 
-impl Line for Queue {
+impl Outbox for Queue {
     fn send(&self, message: Bytes) -> bool {
         let Ok(message) = self.account.charge_if_room(message) else {
             return false;

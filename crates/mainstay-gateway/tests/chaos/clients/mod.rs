@@ -34,7 +34,7 @@ pub(crate) enum Client {
 
 /// How a client waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum ClientKind {
     Waits,
     /// Says after a while that it does not want the answer any more.
     Cancels(Duration),
@@ -49,7 +49,7 @@ pub(crate) enum Manner {
 impl Client {
     /// Makes a request, and answers what it is asked meanwhile. The whole answer; `None` when the client did not wait for
     /// it, or the gateway gave none.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value, manner: Manner) -> Option<Value> {
+    pub(crate) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
         match self {
             Self::Streamable(client) => client.ask(method, params, manner).await,
             Self::Stateless(client) => client.ask(method, params, manner).await,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::woven::{Way, Woven};
-use super::{Ears, Manner};
+use super::{ClientKind, Ears};
 use crate::door::initialize;
 use crate::wire::{Ask, Reply};
 
@@ -37,7 +37,7 @@ impl Old {
         &self.0.ears
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: Manner) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
         self.0.ask(method, params, manner).await
     }
 }

@@ -4,7 +4,7 @@ use mainstay_gateway::{Gateway, Scope};
 use serde_json::{Value, json};
 
 use super::woven::{Way, Woven};
-use super::{Ears, Manner};
+use super::{ClientKind, Ears};
 use crate::pipes::{Client, modern};
 
 pub(crate) struct Piped {
@@ -25,7 +25,7 @@ impl Piped {
         &self.woven.ears
     }
 
-    pub(super) async fn ask(&mut self, method: &str, mut params: Value, manner: Manner) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, mut params: Value, manner: ClientKind) -> Option<Value> {
         self.requests += 1;
         let of_both_eras = !matches!(
             method,

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{Ears, Manner, URI, retry};
+use super::{ClientKind, Ears, URI, retry};
 use crate::door::modern;
 use crate::wire::Reply;
 
@@ -43,11 +43,13 @@ impl Stateless {
         &self.ears
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: Manner) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
         match manner {
-            Manner::Waits | Manner::Breaks | Manner::IsMute => self.in_rounds(method, params, manner).await,
+            ClientKind::Waits | ClientKind::Breaks | ClientKind::IsMute => {
+                self.in_rounds(method, params, manner).await
+            }
             // It has no other way to cancel.
-            Manner::Leaves(after) | Manner::Cancels(after) => {
+            ClientKind::Leaves(after) | ClientKind::Cancels(after) => {
                 timeout(after, self.in_rounds(method, params, manner))
                     .await
                     .ok()?
@@ -55,7 +57,7 @@ impl Stateless {
         }
     }
 
-    async fn in_rounds(&mut self, method: &str, mut params: Value, manner: Manner) -> Option<Value> {
+    async fn in_rounds(&mut self, method: &str, mut params: Value, manner: ClientKind) -> Option<Value> {
         loop {
             self.last += 1;
             let id = self.last;
@@ -65,7 +67,7 @@ impl Stateless {
             let response = self.response(reply).await?;
             assert_eq!(response["id"], id, "the answer to another request: {response}");
             match retry(&params, &response, &self.ears) {
-                Some(_) if manner == Manner::IsMute => return None,
+                Some(_) if manner == ClientKind::IsMute => return None,
                 Some(retry) => params = retry,
                 None => return Some(response),
             }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{Ears, Manner, cancelled};
+use super::{ClientKind, Ears, cancelled};
 use crate::door::Session;
 use crate::wire::Reply;
 
@@ -56,17 +56,17 @@ impl Streamable {
         &self.ears
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: Manner) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
         self.last += 1;
         let id = self.last;
         match manner {
-            Manner::Waits | Manner::Breaks | Manner::IsMute => {
+            ClientKind::Waits | ClientKind::Breaks | ClientKind::IsMute => {
                 self.exchange(id, method, params, manner).await
             }
-            Manner::Leaves(after) => timeout(after, self.exchange(id, method, params, manner))
+            ClientKind::Leaves(after) => timeout(after, self.exchange(id, method, params, manner))
                 .await
                 .ok()?,
-            Manner::Cancels(after) => {
+            ClientKind::Cancels(after) => {
                 let mut exchange = pin!(self.exchange(id, method, params, manner));
                 if let Ok(answer) = timeout(after, exchange.as_mut()).await {
                     return answer;
@@ -77,7 +77,7 @@ impl Streamable {
         }
     }
 
-    async fn exchange(&self, id: u64, method: &str, params: Value, manner: Manner) -> Option<Value> {
+    async fn exchange(&self, id: u64, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
         let mut reply = self.session.ask(id, method, params).await;
         loop {
             match reply.status {
@@ -95,11 +95,11 @@ impl Streamable {
                     assert_eq!(message["id"], id, "the answer to another request");
                     return Some(message);
                 }
-                if manner != Manner::IsMute {
+                if manner != ClientKind::IsMute {
                     answer(&self.session, &self.ears, &message).await;
                 }
             }
-            if let Some(last) = event.id.filter(|_| manner == Manner::Breaks) {
+            if let Some(last) = event.id.filter(|_| manner == ClientKind::Breaks) {
                 drop(reply);
                 reply = self.session.listen(Some(&last)).await;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Ears, Manner, cancelled, retry};
+use super::{ClientKind, Ears, cancelled, retry};
 
 /// The one way to and from a client.
 pub(super) trait Way {
@@ -32,13 +32,13 @@ impl<W: Way> Woven<W> {
     }
 
     /// Makes a request, again and again while it wants input.
-    pub(super) async fn ask(&mut self, method: &str, mut params: Value, manner: Manner) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, mut params: Value, manner: ClientKind) -> Option<Value> {
         loop {
             let id = self.begin(method, &params).await;
             let response = match manner {
-                Manner::Waits | Manner::Breaks | Manner::IsMute => self.answer(id, manner).await,
+                ClientKind::Waits | ClientKind::Breaks | ClientKind::IsMute => self.answer(id, manner).await,
                 // Whoever leaves such a way for good ends the session with it.
-                Manner::Cancels(after) | Manner::Leaves(after) => {
+                ClientKind::Cancels(after) | ClientKind::Leaves(after) => {
                     tokio::time::sleep(after).await;
                     self.way.send(&cancelled(id)).await;
                     self.given_up.insert(id);
@@ -49,7 +49,7 @@ impl<W: Way> Woven<W> {
                 }
             };
             match retry(&params, &response, &self.ears) {
-                Some(_) if manner == Manner::IsMute => return None,
+                Some(_) if manner == ClientKind::IsMute => return None,
                 Some(retry) => params = retry,
                 None => return Some(response),
             }
@@ -65,7 +65,7 @@ impl<W: Way> Woven<W> {
     }
 
     /// The answer to the latest request.
-    async fn answer(&mut self, id: u64, manner: Manner) -> Value {
+    async fn answer(&mut self, id: u64, manner: ClientKind) -> Value {
         loop {
             let (of, response) = self.response(manner).await;
             if of == id {
@@ -77,7 +77,7 @@ impl<W: Way> Woven<W> {
     }
 
     /// The next answer; what is asked meanwhile is answered, if the manner is so.
-    async fn response(&mut self, manner: Manner) -> (u64, Value) {
+    async fn response(&mut self, manner: ClientKind) -> (u64, Value) {
         loop {
             let message = self.way.next().await;
             if message.get("method").is_none() {
@@ -85,7 +85,7 @@ impl<W: Way> Woven<W> {
                 return (id.unwrap_or_else(|| panic!("{message}")), message);
             }
             let answer = self.ears.hear(&message);
-            if let Some(answer) = answer.filter(|_| manner != Manner::IsMute) {
+            if let Some(answer) = answer.filter(|_| manner != ClientKind::IsMute) {
                 self.way.send(&answer).await;
             }
         }

@@ -6,7 +6,7 @@ use super::{End, Verdict};
 use crate::input::{Listing, Recovery, Vitals};
 use crate::policy::Policy;
 use crate::time::{Generation, Moment};
-use crate::walk::broken::Broken;
+use crate::walk::broken::Violation;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::walk) struct Current {
@@ -124,8 +124,8 @@ impl Current {
             Recovery::RetryLack => false,
             Recovery::RetryAfter(_) => !self.is_listed(),
             Recovery::Retry
-            | Recovery::RetryOtherwise
-            | Recovery::RetryOnReturn
+            | Recovery::RetryOtherEra
+            | Recovery::RetryWhenReachable
             | Recovery::Login
             | Recovery::GiveUp => true,
         };
@@ -137,8 +137,8 @@ impl Current {
             }
             Recovery::RetryLack => self.list_from = self.list_from.max(now + policy.lack_pause),
             Recovery::Retry
-            | Recovery::RetryOtherwise
-            | Recovery::RetryOnReturn
+            | Recovery::RetryOtherEra
+            | Recovery::RetryWhenReachable
             | Recovery::Login
             | Recovery::GiveUp => {}
         }
@@ -187,7 +187,7 @@ impl Current {
     }
 
     /// A doubt is answered by a probe at once, unless one is out.
-    pub(super) fn doubted(&mut self, policy: &Policy) -> Verdict {
+    pub(super) fn probe_now(&mut self, policy: &Policy) -> Verdict {
         let examined = !self.is_dialling() && policy.probe.is_some() && self.asked.is_none();
         Verdict {
             may_probe: examined,
@@ -267,13 +267,13 @@ impl Current {
         }
     }
 
-    pub(super) fn lists(&mut self, now: Moment, policy: &Policy) -> Result<(), Broken> {
+    pub(super) fn lists(&mut self, now: Moment, policy: &Policy) -> Result<(), Violation> {
         if self.is_dialling() || self.listing.is_some() || now < self.list_from {
-            return Err(Broken::ListingUndue);
+            return Err(Violation::ListingUndue);
         }
         let expired = self.expires.take().is_some_and(|(earliest, _)| earliest <= now);
         if self.is_listed() && !self.owed && !expired {
-            return Err(Broken::ListingUndue);
+            return Err(Violation::ListingUndue);
         }
         self.listing = Some(now + policy.limits.list);
         self.list_from = now + policy.relist_pause;
@@ -281,13 +281,13 @@ impl Current {
         Ok(())
     }
 
-    pub(super) fn probes(&mut self, verdict: Verdict, now: Moment, policy: &Policy) -> Result<(), Broken> {
+    pub(super) fn probes(&mut self, verdict: Verdict, now: Moment, policy: &Policy) -> Result<(), Violation> {
         match &policy.probe {
             Some(probe) if verdict.may_probe && self.asked.is_none() => {
                 self.asked = Some((now, now + probe.timeout));
                 Ok(())
             }
-            Some(_) | None => Err(Broken::ProbeUndue),
+            Some(_) | None => Err(Violation::ProbeUndue),
         }
     }
 

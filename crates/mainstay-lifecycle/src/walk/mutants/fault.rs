@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::deadline::{Deadline, Timer};
-use crate::effect::{Cause, Effect, Manner, Transition};
+use crate::effect::{Cause, CloseMode, Effect, Transition};
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::{Desired, Machine};
 use crate::policy::WhenLost;
-use crate::state::{Attempt, Live, Refresh, RefreshStep, Rest, State, StateKind, Watch};
+use crate::state::{Attempt, DisconnectReason, Live, Refresh, RefreshStep, State, StateKind, Watch};
 use crate::time::{Generation, Moment};
 use crate::walk::world::{RETRY_AFTER, TICK};
 
@@ -220,7 +220,7 @@ impl Fault {
             }
             (Self::RetriesWhatNeedsALogin, Input::OpenFailed(generation, Recovery::Login))
             | (Self::RetriesWhatNobodyMends, Input::OpenFailed(generation, Recovery::GiveUp))
-            | (Self::PausesBeforeTheOtherWay, Input::OpenFailed(generation, Recovery::RetryOtherwise))
+            | (Self::PausesBeforeTheOtherWay, Input::OpenFailed(generation, Recovery::RetryOtherEra))
             | (Self::IgnoresRetryAfter, Input::OpenFailed(generation, Recovery::RetryAfter(_))) => {
                 Some(Input::OpenFailed(generation, Recovery::Retry))
             }
@@ -267,7 +267,7 @@ impl Fault {
             (Self::ListsBeforeItsTime, Input::ListFailed(generation, Recovery::RetryAfter(_))) => {
                 Some(Input::ListFailed(generation, Recovery::Retry))
             }
-            (Self::HasNoDoubts, Input::Doubted(generation))
+            (Self::HasNoDoubts, Input::ProbeNow(generation))
                 if machine.state.generation() == Some(generation) =>
             {
                 None
@@ -325,33 +325,35 @@ impl Fault {
                 Some(input)
             }
             (Self::IgnoresADemandWhenLost, Input::Demand)
-                if matches!(machine.state, State::Disconnected(Rest::Lost(_))) =>
+                if matches!(machine.state, State::Disconnected(DisconnectReason::Lost(_))) =>
             {
                 None
             }
             (Self::IgnoresRetryAfterOnDemand, Input::Demand) => {
-                if let State::Disconnected(Rest::Lost(at)) = &mut machine.state {
+                if let State::Disconnected(DisconnectReason::Lost(at)) = &mut machine.state {
                     *at = now;
                 }
                 Some(Input::Demand)
             }
             (Self::IgnoresARestartWhenFailed, Input::Restart) if kind == StateKind::PermanentlyFailed => None,
             (Self::IgnoresARestartWhenIdle, Input::Restart)
-                if machine.state == State::Disconnected(Rest::Idle) =>
+                if machine.state == State::Disconnected(DisconnectReason::Idle) =>
             {
                 None
             }
             (Self::IgnoresAnEnableWhileDisabling, Input::Enable { .. }) if kind == StateKind::Disabling => {
                 None
             }
-            (Self::IgnoresAReturn, Input::Returned(generation)) if machine.absent() == Some(generation) => {
+            (Self::IgnoresAReturn, Input::Reachable(generation))
+                if machine.unreachable() == Some(generation) =>
+            {
                 None
             }
-            (Self::AwaitsNoReturn, Input::OpenFailed(generation, Recovery::RetryOnReturn)) => {
+            (Self::AwaitsNoReturn, Input::OpenFailed(generation, Recovery::RetryWhenReachable)) => {
                 Some(Input::OpenFailed(generation, Recovery::Retry))
             }
-            (Self::BelievesAnyReturn, Input::Returned(generation)) => {
-                Some(Input::Returned(machine.absent().unwrap_or(generation)))
+            (Self::BelievesAnyReturn, Input::Reachable(generation)) => {
+                Some(Input::Reachable(machine.unreachable().unwrap_or(generation)))
             }
             (Self::DialsTheDormant, Input::Enable { .. }) => Some(Input::Enable { dormant: false }),
             (_, input) => Some(input),
@@ -377,14 +379,14 @@ impl Fault {
             Self::CutsInsteadOfDraining => {
                 for effect in effects {
                     if let Effect::Close(_, manner) = effect {
-                        *manner = Manner::Cut;
+                        *manner = CloseMode::Cut;
                     }
                 }
             }
-            Self::CutsTheIdle if machine.state == State::Disconnected(Rest::Idle) => {
+            Self::CutsTheIdle if machine.state == State::Disconnected(DisconnectReason::Idle) => {
                 for effect in effects {
                     if let Effect::Close(_, manner) = effect {
-                        *manner = Manner::Cut;
+                        *manner = CloseMode::Cut;
                     }
                 }
             }
@@ -402,7 +404,7 @@ impl Fault {
             }
             Self::KeepsALoginForLater => machine.has_new_login |= before.has_new_login,
             Self::GrantsAnyPause => machine.policy.limits.retry_after = before.policy.limits.retry_after,
-            Self::DrainsOnAgainstAWish => effects.retain(|effect| !matches!(effect, Effect::Hasten(_))),
+            Self::DrainsOnAgainstAWish => effects.retain(|effect| !matches!(effect, Effect::CutDrain(_))),
             Self::AbandonsInSilence => effects.retain(|effect| !matches!(effect, Effect::Abandon(_))),
             Self::AbandonsAtOnce => {
                 let closing = machine.closing().filter(|_| before.closing.is_none());
@@ -471,8 +473,8 @@ impl Fault {
             }
             Self::RenewsTheBudgetOnReturn
                 if before
-                    .absent()
-                    .is_some_and(|absent| *input == Input::Returned(absent)) =>
+                    .unreachable()
+                    .is_some_and(|absent| *input == Input::Reachable(absent)) =>
             {
                 machine.failures = 0;
             }
@@ -512,7 +514,7 @@ fn renumbered(input: Input, generation: Generation) -> Input {
         Input::Lost(_) => Input::Lost(generation),
         Input::CallAnswered(_) => Input::CallAnswered(generation),
         Input::CallFailed(_, recovery) => Input::CallFailed(generation, recovery),
-        Input::Doubted(_) => Input::Doubted(generation),
+        Input::ProbeNow(_) => Input::ProbeNow(generation),
         Input::ProbeAnswered(_) => Input::ProbeAnswered(generation),
         Input::Enable { .. }
         | Input::Disable
@@ -522,7 +524,7 @@ fn renumbered(input: Input, generation: Generation) -> Input {
         | Input::Demand
         | Input::Login
         | Input::Closed(_)
-        | Input::Returned(_)
+        | Input::Reachable(_)
         | Input::Timer(_) => input,
     }
 }

@@ -155,7 +155,7 @@ fn a_server_may_be_started_again_by_calls_and_people_alone() {
     let configuration = one(r#""command": "x", "restart": "never""#);
     assert_eq!(rendered(&configuration), Vec::<String>::new());
     let policy = configuration.servers[0].policy();
-    assert_eq!(policy.when_lost, WhenLost::Rest);
+    assert_eq!(policy.when_lost, WhenLost::StayDisconnected);
 }
 
 #[test]

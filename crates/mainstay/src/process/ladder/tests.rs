@@ -11,7 +11,7 @@ const LADDER: Ladder = Ladder {
 const TICK: Duration = Duration::from_millis(2);
 
 /// Climbs to the end, and says when, since `began`, SIGTERM and SIGKILL were due.
-async fn climbed(mut climb: Climb, began: Instant) -> (Duration, Duration) {
+async fn climbed(mut climb: StopSchedule, began: Instant) -> (Duration, Duration) {
     climb.time_to_term().await;
     let term = began.elapsed();
     climb.time_to_kill().await;
@@ -35,20 +35,20 @@ fn the_default_policy_lets_a_whole_stop_finish() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_with_time_enough_takes_the_rungs_as_they_are() {
     for within in [None, Some(LADDER.longest()), Some(Duration::from_secs(60))] {
-        let (began, curfew) = (Instant::now(), Curfew::default());
+        let (began, shutdown_deadline) = (Instant::now(), ShutdownDeadline::default());
         if let Some(within) = within {
-            curfew.call(began + within);
+            shutdown_deadline.call(began + within);
         }
-        let climb = Climb::begin(&LADDER, &curfew);
+        let climb = StopSchedule::begin(&LADDER, &shutdown_deadline);
         assert_near(climbed(climb, began).await, (2000, 4000));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_with_less_time_takes_every_rung_in_proportion_sooner_and_ends_in_time() {
-    let (began, curfew) = (Instant::now(), Curfew::default());
-    curfew.call(began + Duration::from_millis(800));
-    let mut climb = Climb::begin(&LADDER, &curfew);
+    let (began, shutdown_deadline) = (Instant::now(), ShutdownDeadline::default());
+    shutdown_deadline.call(began + Duration::from_millis(800));
+    let mut climb = StopSchedule::begin(&LADDER, &shutdown_deadline);
     assert!(
         climb.sweep_at() < climb.end,
         "what was killed has time to be gone"
@@ -59,11 +59,11 @@ async fn a_stop_with_less_time_takes_every_rung_in_proportion_sooner_and_ends_in
 
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_stop_under_way_is_hastened() {
-    let (began, curfew) = (Instant::now(), Curfew::default());
-    let climb = Climb::begin(&LADDER, &curfew);
+    let (began, shutdown_deadline) = (Instant::now(), ShutdownDeadline::default());
+    let climb = StopSchedule::begin(&LADDER, &shutdown_deadline);
     let calls = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        curfew.call(Instant::now() + Duration::from_millis(430));
+        shutdown_deadline.call(Instant::now() + Duration::from_millis(430));
     };
     let (due, ()) = tokio::join!(climbed(climb, began), calls);
     // Of the 4.3 s that are left, each takes a tenth.
@@ -72,11 +72,11 @@ async fn what_is_left_of_a_stop_under_way_is_hastened() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_has_shown_sigterm_already_does_not_begin_again() {
-    let (began, curfew) = (Instant::now(), Curfew::default());
-    let climb = Climb::begin(&LADDER, &curfew);
+    let (began, shutdown_deadline) = (Instant::now(), ShutdownDeadline::default());
+    let climb = StopSchedule::begin(&LADDER, &shutdown_deadline);
     let calls = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        curfew.call(Instant::now() + Duration::from_millis(230));
+        shutdown_deadline.call(Instant::now() + Duration::from_millis(230));
     };
     let (due, ()) = tokio::join!(climbed(climb, began), calls);
     assert_near(due, (2000, 3100));
@@ -84,21 +84,21 @@ async fn a_stop_that_has_shown_sigterm_already_does_not_begin_again() {
 
 #[tokio::test(start_paused = true)]
 async fn the_earliest_curfew_counts() {
-    let (began, curfew) = (Instant::now(), Curfew::default());
-    curfew.call(began + Duration::from_millis(800));
-    curfew.call(began + Duration::from_secs(60));
-    let climb = Climb::begin(&LADDER, &curfew);
-    curfew.call(began + Duration::from_millis(400));
-    curfew.call(began + Duration::from_secs(2));
+    let (began, shutdown_deadline) = (Instant::now(), ShutdownDeadline::default());
+    shutdown_deadline.call(began + Duration::from_millis(800));
+    shutdown_deadline.call(began + Duration::from_secs(60));
+    let climb = StopSchedule::begin(&LADDER, &shutdown_deadline);
+    shutdown_deadline.call(began + Duration::from_millis(400));
+    shutdown_deadline.call(began + Duration::from_secs(2));
     assert_near(climbed(climb, began).await, (151, 302));
-    curfew.over().await;
+    shutdown_deadline.over().await;
     assert!(began.elapsed() <= Duration::from_millis(400) + TICK);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_without_any_time_waits_for_nothing() {
-    let (began, curfew) = (Instant::now(), Curfew::default());
-    curfew.call(began);
-    let climb = Climb::begin(&LADDER, &curfew);
+    let (began, shutdown_deadline) = (Instant::now(), ShutdownDeadline::default());
+    shutdown_deadline.call(began);
+    let climb = StopSchedule::begin(&LADDER, &shutdown_deadline);
     assert_near(climbed(climb, began).await, (0, 0));
 }

@@ -1,7 +1,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::{Curfew, LONG, PATIENT_LADDER, SHORT_LADDER, processes, rerun, start, stat};
+use super::{LONG, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, processes, rerun, start, stat};
 
 const CYCLES: usize = 200;
 
@@ -54,7 +54,7 @@ async fn cycle(n: usize) {
             assert_eq!(
                 server
                     .process
-                    .stop(&PATIENT_LADDER, &Curfew::default())
+                    .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
                     .await
                     .survivors,
                 0
@@ -66,7 +66,7 @@ async fn cycle(n: usize) {
             assert_eq!(
                 server
                     .process
-                    .stop(&PATIENT_LADDER, &Curfew::default())
+                    .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
                     .await
                     .survivors,
                 0
@@ -78,7 +78,7 @@ async fn cycle(n: usize) {
             assert_eq!(
                 server
                     .process
-                    .stop(&SHORT_LADDER, &Curfew::default())
+                    .stop(&SHORT_LADDER, &ShutdownDeadline::default())
                     .await
                     .survivors,
                 0

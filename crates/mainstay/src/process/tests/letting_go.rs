@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 
 use rustix::process::{Pid, Signal};
 
-use super::{Curfew, LONG, NO_EOF_LADDER, PATIENT_LADDER, comes_true, marked, runs, start, stat};
+use super::{LONG, NO_EOF_LADDER, PATIENT_LADDER, ShutdownDeadline, comes_true, marked, runs, start, stat};
 
 const STUBBORN: &str = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' &
     while :; do sleep 1000; done";
@@ -26,8 +26,8 @@ async fn dropping_a_stop_half_way_leaves_nothing() {
         let mut server = start(STUBBORN);
         server.says().await;
         let (pid, marker) = (server.process.pid(), server.process.marker().to_owned());
-        let curfew = Curfew::default();
-        let mut stop = Box::pin(server.process.stop(&ladder, &curfew));
+        let shutdown_deadline = ShutdownDeadline::default();
+        let mut stop = Box::pin(server.process.stop(&ladder, &shutdown_deadline));
         assert!(
             stop.as_mut()
                 .poll(&mut Context::from_waker(Waker::noop()))

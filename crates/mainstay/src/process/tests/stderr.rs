@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{Curfew, LONG, PATIENT_LADDER, SHORT_LADDER, kill, runs, start};
+use super::{LONG, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, kill, runs, start};
 
 #[tokio::test]
 async fn the_last_words_of_a_crash_are_there_when_it_is_told() {
@@ -18,7 +18,10 @@ async fn the_last_words_of_a_crash_are_there_when_it_is_told() {
             .map(|line| line.text)
             .collect();
         assert_eq!(said, ["first", "and last"]);
-        let _ = server.process.stop(&PATIENT_LADDER, &Curfew::default()).await;
+        let _ = server
+            .process
+            .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
+            .await;
     }
 }
 
@@ -33,7 +36,10 @@ async fn a_flood_of_stderr_that_nobody_looks_at_does_not_block_the_server() {
             .await
             .expect("it is not blocked");
         assert_eq!(exit.code, Some(4));
-        let _ = server.process.stop(&PATIENT_LADDER, &Curfew::default()).await;
+        let _ = server
+            .process
+            .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
+            .await;
         assert!(server.ring.tail(usize::MAX).len() <= 200);
     }
 }
@@ -47,9 +53,12 @@ async fn a_pipe_held_by_a_stranger_does_not_hold_up_a_stop() {
     drop(server.stdin);
     server.process.exited().await;
 
-    let stopped = tokio::time::timeout(LONG, server.process.stop(&SHORT_LADDER, &Curfew::default()))
-        .await
-        .expect("the stop ends");
+    let stopped = tokio::time::timeout(
+        LONG,
+        server.process.stop(&SHORT_LADDER, &ShutdownDeadline::default()),
+    )
+    .await
+    .expect("the stop ends");
     // Who reads the pipe holds the ring; nobody does so for longer than the stop.
     let unread = async {
         while Arc::strong_count(&server.ring) > 1 {

@@ -4,7 +4,9 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::super::{Exit, Rung};
-use super::{Curfew, LONG, Ladder, NO_EOF_LADDER, PATIENT_LADDER, SHORT_LADDER, kill, marked, runs, start};
+use super::{
+    LONG, Ladder, NO_EOF_LADDER, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, kill, marked, runs, start,
+};
 
 /// A ladder for a leader that ends by SIGTERM, whenever it comes to that, and leaves some behind who do not.
 const LEADER_FIRST: Ladder = Ladder {
@@ -37,7 +39,10 @@ async fn an_exit_is_told_to_every_waiter_and_the_stop_finds_nothing_to_do() {
         "also to one who asks afterwards"
     );
 
-    let stopped = server.process.stop(&PATIENT_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!((stopped.exit, stopped.by), (exit_status(3), Rung::Exited));
     assert_eq!((stopped.swept, stopped.survivors), (0, 0));
     assert!(stopped.took < LONG, "no rung was waited for: {:?}", stopped.took);
@@ -47,7 +52,10 @@ async fn an_exit_is_told_to_every_waiter_and_the_stop_finds_nothing_to_do() {
 async fn a_server_that_ends_with_its_input_is_not_signalled() {
     let server = start("cat; exit 7");
     drop(server.stdin);
-    let stopped = server.process.stop(&PATIENT_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!(
         (stopped.exit, stopped.by, stopped.survivors),
         (exit_status(7), Rung::Eof, 0)
@@ -62,7 +70,7 @@ async fn a_server_that_ignores_the_end_of_its_input_is_terminated() {
         eof_grace: Duration::from_millis(30),
         ..PATIENT_LADDER
     };
-    let stopped = server.process.stop(&ladder, &Curfew::default()).await;
+    let stopped = server.process.stop(&ladder, &ShutdownDeadline::default()).await;
     assert_eq!(
         (stopped.exit, stopped.by),
         (killed_by(Signal::TERM), Rung::Terminated)
@@ -74,7 +82,10 @@ async fn a_server_that_ignores_sigterm_is_killed_with_all_its_children() {
     let mut server = start("trap '' TERM; sleep 1000 & sleep 1000 & echo ready; while :; do wait; done");
     server.says().await;
     let marker = server.process.marker().to_owned();
-    let stopped = server.process.stop(&SHORT_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&SHORT_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!(
         (stopped.exit, stopped.by),
         (killed_by(Signal::KILL), Rung::Killed)
@@ -89,7 +100,10 @@ async fn a_stopped_server_is_woken_to_end_by_itself() {
     let mut server = start("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done");
     server.says().await;
     kill(server.process.pid(), Signal::STOP);
-    let stopped = server.process.stop(&NO_EOF_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&NO_EOF_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!((stopped.exit, stopped.by), (exit_status(5), Rung::Terminated));
 }
 
@@ -98,7 +112,10 @@ async fn a_stopped_server_that_ignores_sigterm_is_killed() {
     let mut server = start("trap '' TERM; echo ready; while :; do sleep 0.01; done");
     server.says().await;
     kill(server.process.pid(), Signal::STOP);
-    let stopped = server.process.stop(&SHORT_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&SHORT_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!(
         (stopped.exit, stopped.by, stopped.survivors),
         (killed_by(Signal::KILL), Rung::Killed, 0)
@@ -109,7 +126,10 @@ async fn a_stopped_server_that_ignores_sigterm_is_killed() {
 async fn a_server_is_stopped_while_it_starts() {
     let server = start("sleep 1000 & setsid sleep 1000 & sleep 1000");
     let marker = server.process.marker().to_owned();
-    let stopped = server.process.stop(&NO_EOF_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&NO_EOF_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!(stopped.survivors, 0);
     assert_eq!(marked(&marker), [0i32; 0]);
 }
@@ -121,7 +141,10 @@ async fn a_child_that_stays_in_the_group_of_a_dead_leader_is_swept() {
     server.process.exited().await;
     assert!(runs(child));
 
-    let stopped = server.process.stop(&PATIENT_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!(
         (stopped.by, stopped.swept, stopped.survivors),
         (Rung::Exited, 1, 0)
@@ -138,7 +161,10 @@ async fn a_stubborn_grandchild_in_its_own_session_is_swept_after_its_leader_died
     let marker = server.process.marker().to_owned();
     assert!(runs(grandchild));
 
-    let stopped = server.process.stop(&SHORT_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&SHORT_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Exited, 0));
     assert_eq!(stopped.swept, 1);
     assert!(!runs(grandchild));
@@ -151,7 +177,10 @@ async fn a_double_fork_does_not_escape_a_stop() {
         start("(setsid sh -c '(trap \"\" TERM HUP; echo $$; exec sleep 1000) & exit' &); exec sleep 1000");
     server.says().await;
     let marker = server.process.marker().to_owned();
-    let stopped = server.process.stop(&LEADER_FIRST, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&LEADER_FIRST, &ShutdownDeadline::default())
+        .await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(stopped.swept, 1);
     assert_eq!(marked(&marker), [0i32; 0]);
@@ -163,7 +192,10 @@ async fn a_member_of_the_group_without_the_marker_is_swept_after_its_leader_died
     let member = server.says_pid().await;
     drop(server.stdin);
     server.process.exited().await;
-    let stopped = server.process.stop(&SHORT_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&SHORT_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Exited, 0));
     assert_eq!(stopped.swept, 1);
     assert!(!runs(member));
@@ -180,7 +212,10 @@ async fn whoever_outlives_the_leader_may_still_end_well() {
     drop(server.stdin);
     server.process.exited().await;
     let ring = server.ring.clone();
-    let stopped = server.process.stop(&PATIENT_LADDER, &Curfew::default()).await;
+    let stopped = server
+        .process
+        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
+        .await;
     assert_eq!(stopped.survivors, 0);
     assert_eq!(
         ring.tail(9).iter().filter(|line| line.text == "in order").count(),
@@ -199,7 +234,7 @@ async fn nobody_in_the_group_is_told_twice_to_end() {
         straggler_grace: Duration::from_secs(1),
         ..LEADER_FIRST
     };
-    let stopped = server.process.stop(&ladder, &Curfew::default()).await;
+    let stopped = server.process.stop(&ladder, &ShutdownDeadline::default()).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(ring.tail(9).iter().filter(|line| line.text == "told").count(), 1);
 }
@@ -211,15 +246,15 @@ const HURRY: Duration = Duration::from_secs(5);
 async fn a_stop_under_way_that_must_hurry_still_shows_sigterm_before_it_kills() {
     let mut server = start("trap 'echo told >&2' TERM; echo ready; while :; do sleep 0.01; done");
     server.says().await;
-    let (ring, curfew) = (server.ring.clone(), Curfew::default());
-    let mut stop = Box::pin(server.process.stop(&PATIENT_LADDER, &curfew));
+    let (ring, shutdown_deadline) = (server.ring.clone(), ShutdownDeadline::default());
+    let mut stop = Box::pin(server.process.stop(&PATIENT_LADDER, &shutdown_deadline));
     assert!(
         tokio::time::timeout(Duration::from_millis(50), &mut stop)
             .await
             .is_err()
     );
     assert!(ring.tail(9).is_empty(), "it has not been told yet");
-    curfew.call(Instant::now() + HURRY);
+    shutdown_deadline.call(Instant::now() + HURRY);
     let stopped = stop.await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Killed, 0));
     assert!(stopped.took < PATIENT_LADDER.eof_grace, "took {:?}", stopped.took);
@@ -232,15 +267,15 @@ async fn whoever_outlives_the_leader_is_killed_sooner_when_the_stop_must_hurry()
     let straggler = server.says_pid().await;
     drop(server.stdin);
     server.process.exited().await;
-    let curfew = Curfew::default();
-    let mut stop = Box::pin(server.process.stop(&PATIENT_LADDER, &curfew));
+    let shutdown_deadline = ShutdownDeadline::default();
+    let mut stop = Box::pin(server.process.stop(&PATIENT_LADDER, &shutdown_deadline));
     assert!(
         tokio::time::timeout(Duration::from_millis(50), &mut stop)
             .await
             .is_err()
     );
     assert!(runs(straggler));
-    curfew.call(Instant::now() + HURRY);
+    shutdown_deadline.call(Instant::now() + HURRY);
     let stopped = stop.await;
     assert_eq!((stopped.swept, stopped.survivors), (1, 0));
     assert!(

@@ -9,15 +9,15 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::super::guard::Caller;
-use super::super::hold_back::HOLD_BACK;
+use super::super::head_timer::HOLD_BACK;
 use super::super::session::Way;
 use super::*;
 use crate::budget::{Budget, Limits, MIB};
-use crate::client::{Client, Line};
-use crate::desk::tasks::Tasks;
+use crate::client::{Client, Outbox};
 use crate::introduction::Said;
 use crate::isolation::{Bounds, Isolated};
 use crate::principal::Principal;
+use crate::router::tasks::Tasks;
 use crate::scope::Scope;
 
 const BOTH: Accepts = Accepts {
@@ -63,8 +63,8 @@ fn answer_of(result: Result<RawJson, RpcError>) -> Answer {
     Answer::new(StatusCode::OK, answered)
 }
 
-fn hold_back() -> HoldBack {
-    HoldBack::default()
+fn head_timer() -> HeadTimer {
+    HeadTimer::default()
 }
 
 fn kind(response: &Response<Body>) -> &str {
@@ -92,7 +92,7 @@ async fn a_long_silence_is_broken_by_a_stream_that_can_be_taken_up() {
             stream,
             legacy(&session, primes),
             BOTH,
-            &hold_back(),
+            &head_timer(),
         )
         .await;
         assert_eq!(started.elapsed(), HOLD_BACK);
@@ -120,7 +120,7 @@ async fn who_takes_no_events_waits_for_the_whole() {
         answered("{}")
     });
     let stream = session.stream(accepts);
-    let response = answer(work, stream, legacy(&session, true), accepts, &hold_back()).await;
+    let response = answer(work, stream, legacy(&session, true), accepts, &head_timer()).await;
     assert_eq!(kind(&response), "application/json");
 }
 
@@ -130,7 +130,7 @@ async fn what_is_said_before_an_answer_that_is_there_already_comes_before_it() {
     let stream = session.stream(BOTH);
     stream.send(Bytes::from_static(b"{\"before\":1}"));
     let work = Box::pin(ready(answered("{\"answer\":1}")));
-    let mut response = answer(work, stream, legacy(&session, true), BOTH, &hold_back()).await;
+    let mut response = answer(work, stream, legacy(&session, true), BOTH, &head_timer()).await;
     assert_eq!(piece(&mut response).await, "id: 1-1\ndata: {\"before\":1}\n\n");
     assert_eq!(
         piece(&mut response).await,
@@ -150,8 +150,8 @@ async fn the_work_of_a_session_goes_on_without_its_client_and_a_lone_request_doe
             let _ = told.send(());
             answered("{}")
         });
-        let hold_back = hold_back();
-        let waiting = answer(work, session.stream(BOTH), asker, BOTH, &hold_back);
+        let head_timer = head_timer();
+        let waiting = answer(work, session.stream(BOTH), asker, BOTH, &head_timer);
         let left = tokio::time::timeout(Duration::from_millis(1), waiting).await;
         assert!(left.is_err(), "the client went away");
         assert_eq!(go.send(()).is_ok(), goes_on);
@@ -169,7 +169,7 @@ async fn a_stream_that_its_modern_client_leaves_ends_the_work() {
         drop(told);
         None
     });
-    let response = answer(work, stream, Asker::Modern, BOTH, &hold_back()).await;
+    let response = answer(work, stream, Asker::Modern, BOTH, &head_timer()).await;
     assert_eq!(kind(&response), "text/event-stream");
     drop(response);
     let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
@@ -215,7 +215,7 @@ fn asking(
 ) {
     let (go, going) = oneshot::channel();
     let (tell, told) = oneshot::channel();
-    let (client, line): (_, Arc<dyn Line>) = (session.client.clone(), stream.clone());
+    let (client, line): (_, Arc<dyn Outbox>) = (session.client.clone(), stream.clone());
     let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
     let said = RawJson::from_text(said).unwrap();
     let account = account();
@@ -248,8 +248,8 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once
     let session = session();
     let stream = session.stream(BOTH);
     let (work, go, told) = asking(&session, &stream);
-    let hold_back = hold_back();
-    let mut waiting = Box::pin(answer(work, stream, legacy(&session, true), BOTH, &hold_back));
+    let head_timer = head_timer();
+    let mut waiting = Box::pin(answer(work, stream, legacy(&session, true), BOTH, &head_timer));
     assert!(
         tokio::time::timeout(Duration::from_secs(1), &mut waiting)
             .await
@@ -269,8 +269,8 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
     let place = session.standing.open(None);
     let stream = session.stream(BOTH);
     let (work, go, told) = asking(&session, &stream);
-    let hold_back = hold_back();
-    let mut waiting = Box::pin(answer(work, stream, legacy(&session, true), BOTH, &hold_back));
+    let head_timer = head_timer();
+    let mut waiting = Box::pin(answer(work, stream, legacy(&session, true), BOTH, &head_timer));
     assert!(
         tokio::time::timeout(Duration::from_secs(1), &mut waiting)
             .await
@@ -299,8 +299,8 @@ async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
         let stream = session.stream(BOTH);
         let (work, go, told) = asking(&session, &stream);
         go.send(()).unwrap();
-        let hold_back = hold_back();
-        let response = answer(work, stream.clone(), legacy(&session, true), BOTH, &hold_back).await;
+        let head_timer = head_timer();
+        let response = answer(work, stream.clone(), legacy(&session, true), BOTH, &head_timer).await;
         assert_eq!(kind(&response), "text/event-stream");
         drop(response);
         let left = Instant::now();

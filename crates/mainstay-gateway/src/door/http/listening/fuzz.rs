@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::talk;
 use crate::Gateway;
-use crate::door::http::entrance::Entrance;
 use crate::door::http::guard::Guard;
 use crate::door::http::options::HttpDoor;
 use crate::door::http::peers::Presence;
+use crate::door::http::service::HttpService;
 use crate::fuzzing::in_paused_time;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -28,12 +28,12 @@ pub fn http(input: &[u8]) {
     let input = input.to_vec();
     let answers = in_paused_time(async move {
         let gateway = Gateway::start(Fleet::builder(), []);
-        let entrance = Arc::new(Entrance::new(gateway.0.clone(), &HttpDoor::new(), HERE));
+        let service = Arc::new(HttpService::new(gateway.0.clone(), &HttpDoor::new(), HERE));
         let (mut client, server) = tokio::io::duplex(ROOM);
         client.write_all(&input).await.expect("there is room");
         client.shutdown().await.expect("memory can be closed");
         let presence = Arc::new(Presence::new(Instant::now()));
-        talk(entrance, server, HERE, &presence).await;
+        talk(service, server, HERE, &presence).await;
         let mut read = Vec::new();
         client.read_to_end(&mut read).await.expect("memory can be read");
         read

@@ -5,9 +5,9 @@ use mainstay::Fleet;
 
 use super::super::stream::Stream;
 use super::*;
-use crate::desk::Audience;
 use crate::isolation::{Bounds as OfIsolated, Isolated};
 use crate::principal::TokenDigest;
+use crate::router::Subscribers;
 
 const ONE: Caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
@@ -16,11 +16,11 @@ fn other() -> Caller {
 }
 
 fn sessions(most: usize, most_of_caller: usize) -> Sessions {
-    let audience = Arc::new(Audience::default());
-    let isolated = Isolated::new(Fleet::builder(), audience.clone(), OfIsolated::default());
-    let desk = Desk::new(Fleet::builder().start([]), audience, Arc::new(isolated));
+    let subscribers = Arc::new(Subscribers::default());
+    let isolated = Isolated::new(Fleet::builder(), subscribers.clone(), OfIsolated::default());
+    let router = Router::new(Fleet::builder().start([]), subscribers, Arc::new(isolated));
     let door = super::super::options::HttpDoor::new().max_sessions(most, most_of_caller);
-    Sessions::new(Arc::new(desk), &door.bounds)
+    Sessions::new(Arc::new(router), &door.bounds)
 }
 
 fn open(sessions: &Sessions, caller: Caller) -> Result<InUse, StatusCode> {

@@ -17,7 +17,7 @@ async fn read(pieces: &[&[u8]], longest: usize) -> Vec<String> {
         let mut read = Vec::new();
         loop {
             read.push(match lines.next().await {
-                Read::Line(line) => String::from_utf8_lossy(&line).trim_end().to_owned(),
+                Read::Outbox(line) => String::from_utf8_lossy(&line).trim_end().to_owned(),
                 Read::TooLong(length) => format!("too long: {length}"),
                 Read::End => return read,
             });

@@ -1,0 +1,79 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use super::*;
+
+fn presence() -> Arc<Presence> {
+    Arc::new(Presence::new(Instant::now()))
+}
+
+/// Reads until the connection fails, and says how long that took.
+async fn failure_of(stream: &mut WriteTimeout<tokio::io::DuplexStream>) -> Duration {
+    let began = Instant::now();
+    let mut read = Vec::new();
+    let failed = stream.read_to_end(&mut read).await.unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_has_its_time_from_its_first_byte_whatever_trickles() {
+    let (near, mut far) = duplex(10);
+    let mut stream = WriteTimeout::new(near, presence());
+    let trickling = tokio::spawn(async move {
+        sleep(Duration::from_secs(30)).await;
+        while far.write_all(b"x").await.is_ok() {
+            sleep(Duration::from_millis(500)).await;
+        }
+    });
+    let took = failure_of(&mut stream).await;
+    assert_eq!(took, Duration::from_secs(30) + HEAD_TIMEOUT);
+    trickling.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_and_the_pause_before_the_next_request_count_for_no_head() {
+    let (near, mut far) = duplex(10);
+    let presence = presence();
+    let mut stream = WriteTimeout::new(near, presence.clone());
+    let mut piece = [0; 1];
+    for _ in 0..3 {
+        far.write_all(b"x").await.unwrap();
+        stream.read_exact(&mut piece).await.unwrap();
+        let exchange = presence.begin().await;
+        far.write_all(b"x").await.unwrap();
+        stream.read_exact(&mut piece).await.unwrap();
+        sleep(2 * HEAD_TIMEOUT).await;
+        far.write_all(b"x").await.unwrap();
+        stream.read_exact(&mut piece).await.unwrap();
+        drop(exchange);
+        let idle = tokio::time::timeout(2 * HEAD_TIMEOUT, stream.read(&mut piece));
+        assert!(idle.await.is_err(), "it waits for the next request");
+    }
+    // The next request is whole before anything else is read.
+    far.write_all(b"x").await.unwrap();
+    stream.read_exact(&mut piece).await.unwrap();
+    drop(presence.begin().await);
+    sleep(2 * HEAD_TIMEOUT).await;
+    let idle = tokio::time::timeout(2 * HEAD_TIMEOUT, stream.read(&mut piece));
+    assert!(idle.await.is_err(), "nothing of another has begun");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
+    let (near, mut far) = duplex(10);
+    let mut stream = WriteTimeout::new(near, presence());
+    let slow = tokio::spawn(async move {
+        let mut piece = [0; 10];
+        for _ in 0..5 {
+            sleep(PATIENCE / 2).await;
+            far.read_exact(&mut piece).await.unwrap();
+        }
+        far
+    });
+    stream.write_all(&[0; 50]).await.unwrap();
+    let _far = slow.await.unwrap();
+    let started = Instant::now();
+    let failed = stream.write_all(&[0; 50]).await.unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    assert!(started.elapsed() >= PATIENCE);
+}
