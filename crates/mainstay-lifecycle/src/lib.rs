@@ -30,20 +30,21 @@
 
 mod deadline;
 mod effect;
+#[cfg(test)]
+mod explore;
 mod input;
 mod machine;
 mod policy;
 mod state;
 mod step;
+mod table;
 mod time;
 mod tokens;
-#[cfg(test)]
-mod walk;
 
 pub use deadline::{Deadline, Timer};
 pub use effect::{Cause, CloseMode, Effect, Effects, Transition};
 pub use input::{Input, Listing, Recovery, Vitals};
 pub use machine::{Desired, Machine};
 pub use policy::{Backoff, Bucket, Expiry, Limits, Policy, Probe, WhenLost, WhenSpent};
-pub use state::{Attempt, DisconnectReason, Live, Opened, Pause, Refresh, State, StateKind};
+pub use state::{Attempt, DisconnectReason, LiveConnection, OpenConnection, Pause, State, StateKind};
 pub use time::{Generation, Moment};

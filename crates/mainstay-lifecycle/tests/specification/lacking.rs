@@ -105,7 +105,14 @@ fn a_turn_that_never_comes_costs_nothing_and_is_waited_for_again() {
     server.wait_for_dial();
     let state = server.machine.state();
     assert!(
-        matches!(state, State::Reconnecting(Attempt::Queued(..))),
+        matches!(
+            state,
+            State::Connecting {
+                is_first: false,
+                attempt: Attempt::Queued(..),
+                ..
+            }
+        ),
         "{state:?}"
     );
 }

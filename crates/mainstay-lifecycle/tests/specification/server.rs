@@ -163,9 +163,10 @@ impl Server {
     /// How long until the next dial, and why; `None` where none is to come.
     pub(crate) fn pause(&self) -> Option<(Duration, Pause)> {
         match self.machine.state() {
-            State::Connecting(Attempt::Pausing(at, why)) | State::Reconnecting(Attempt::Pausing(at, why)) => {
-                Some((at.since(self.now), *why))
-            }
+            State::Connecting {
+                attempt: Attempt::Pausing(at, why),
+                ..
+            } => Some((at.since(self.now), *why)),
             State::Disconnected(DisconnectReason::BudgetSpent(at, why)) => Some((at.since(self.now), *why)),
             _ => None,
         }

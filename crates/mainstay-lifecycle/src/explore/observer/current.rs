@@ -3,37 +3,37 @@
 use std::time::Duration;
 
 use super::{End, Verdict};
+use crate::explore::violation::Violation;
 use crate::input::{Listing, Recovery, Vitals};
 use crate::policy::Policy;
 use crate::time::{Generation, Moment};
-use crate::walk::broken::Violation;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::walk) struct Current {
-    pub(in crate::walk) generation: Generation,
-    pub(in crate::walk) phase: Phase,
+pub(in crate::explore) struct Current {
+    pub(in crate::explore) generation: Generation,
+    pub(in crate::explore) phase: Phase,
     /// Its start took a token, and it has completed no call since.
-    pub(in crate::walk) costs_token: bool,
+    pub(in crate::explore) costs_token: bool,
     /// A login took place since it was dialled.
-    pub(in crate::walk) has_new_login: bool,
+    pub(in crate::explore) has_new_login: bool,
     /// A listing runs, until this moment.
-    pub(in crate::walk) listing: Option<Moment>,
+    pub(in crate::explore) listing: Option<Moment>,
     /// Something is to be listed that no listing so far can have seen.
-    pub(in crate::walk) owed: bool,
+    pub(in crate::explore) owed: bool,
     /// No listing before this moment.
-    pub(in crate::walk) list_from: Moment,
+    pub(in crate::explore) list_from: Moment,
     /// What the server said of how long its list is current, and when the list expires, at the earliest and at the latest.
-    pub(in crate::walk) ttl: Option<Duration>,
-    pub(in crate::walk) expires: Option<(Moment, Moment)>,
-    pub(in crate::walk) list_failures: u32,
-    pub(in crate::walk) call_failures: u32,
+    pub(in crate::explore) ttl: Option<Duration>,
+    pub(in crate::explore) expires: Option<(Moment, Moment)>,
+    pub(in crate::explore) list_failures: u32,
+    pub(in crate::explore) call_failures: u32,
     /// A probe is out: since when, and until when.
-    pub(in crate::walk) asked: Option<(Moment, Moment)>,
-    pub(in crate::walk) misses: u32,
+    pub(in crate::explore) asked: Option<(Moment, Moment)>,
+    pub(in crate::explore) misses: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::walk) enum Phase {
+pub(in crate::explore) enum Phase {
     Queued { by: Moment },
     Dialling { by: Moment },
     Open,
@@ -65,7 +65,7 @@ impl Current {
         matches!(self.phase, Phase::Listed { .. })
     }
 
-    pub(in crate::walk) fn is_proven(&self) -> bool {
+    pub(in crate::explore) fn is_proven(&self) -> bool {
         self.phase == Phase::Listed { proof_at: None }
     }
 

@@ -5,26 +5,24 @@
 //! far; `edges` writes down which ways there are; and
 //! `mutants` shows that a machine with a fault does not get through.
 
-mod broken;
 mod edges;
-mod ledger;
+mod invariants;
 mod liveness;
-mod mutants;
+mod observer;
 mod policies;
-mod promises;
+mod random_walk;
 mod search;
-mod stroll;
-mod world;
+mod simulation;
+mod violation;
 
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::walk::mutants::Subject;
-use crate::walk::search::{Covered, Tour, walk};
-use crate::walk::world::Pace;
+use crate::explore::search::{Covered, Scope, walk};
+use crate::explore::simulation::Pace;
 
-/// The page of the documents that shows the edges and the tours.
+/// The page of the documents that shows the edges and the scopes.
 const PAGE: &str = "../../docs/lifecycle.md";
 
 /// Five connections are enough to spend every budget and bucket of the small policies, renew them, and begin again.
@@ -36,8 +34,8 @@ const GENERATIONS_BESIDE: u64 = 3;
 /// With an input at every tick, three connections are what a test run has time for.
 const GENERATIONS_BY_TICKS: u64 = 3;
 
-fn tours() -> Vec<Tour> {
-    let by_deadlines = |name, policies| Tour {
+fn scopes() -> Vec<Scope> {
+    let by_deadlines = |name, policies| Scope {
         name,
         policies,
         generations: GENERATIONS,
@@ -45,7 +43,7 @@ fn tours() -> Vec<Tour> {
         ttl: false,
         beside: false,
     };
-    let by_ticks = |name, policies| Tour {
+    let by_ticks = |name, policies| Scope {
         name,
         policies,
         generations: GENERATIONS_BY_TICKS,
@@ -53,7 +51,7 @@ fn tours() -> Vec<Tour> {
         ttl: false,
         beside: false,
     };
-    let beside = |name, policies| Tour {
+    let beside = |name, policies| Scope {
         name,
         policies,
         generations: GENERATIONS_BESIDE,
@@ -62,7 +60,7 @@ fn tours() -> Vec<Tour> {
         beside: true,
     };
     // Beside probes, times to live are more than a test run has time for: they are walked without.
-    let with_ttl = |tour| Tour { ttl: true, ..tour };
+    let with_ttl = |scope| Scope { ttl: true, ..scope };
     vec![
         with_ttl(by_deadlines("strict", vec![policies::strict()])),
         by_deadlines("watchful", vec![policies::watchful()]),
@@ -77,10 +75,10 @@ fn tours() -> Vec<Tour> {
 #[test]
 fn no_interleaving_breaks_a_promise_and_the_edges_are_those_of_the_table() {
     let mut taken = BTreeSet::new();
-    for (tour, covered, took) in walk_side_by_side(tours()) {
+    for (scope, covered, took) in walk_side_by_side(scopes()) {
         println!(
             "{}: {} states, {} steps, {} stale inputs, {} edges, {took:.1?}",
-            tour.name,
+            scope.name,
             covered.states,
             covered.steps,
             covered.stale,
@@ -90,18 +88,17 @@ fn no_interleaving_breaks_a_promise_and_the_edges_are_those_of_the_table() {
     }
     edges::keep("edges.txt", &edges::table(&taken));
     edges::keep_part(PAGE, "edges", &edges::diagram(&taken));
-    edges::keep_part(PAGE, "tours", &edges::extent(&tours()));
+    edges::keep_part(PAGE, "scopes", &edges::extent(&scopes()));
 }
 
-fn walk_side_by_side(tours: Vec<Tour>) -> Vec<(Tour, Covered, Duration)> {
-    let walks: Vec<_> = tours
+fn walk_side_by_side(scopes: Vec<Scope>) -> Vec<(Scope, Covered, Duration)> {
+    let walks: Vec<_> = scopes
         .into_iter()
-        .map(|tour| {
+        .map(|scope| {
             thread::spawn(move || {
                 let start = Instant::now();
-                let covered =
-                    walk(&tour, Subject::HEALTHY).unwrap_or_else(|breach| panic!("{}: {breach}", tour.name));
-                (tour, covered, start.elapsed())
+                let covered = walk(&scope).unwrap_or_else(|breach| panic!("{}: {breach}", scope.name));
+                (scope, covered, start.elapsed())
             })
         })
         .collect();

@@ -1,11 +1,10 @@
 //! A long way at random, far beyond the connections that the exhaustive walk has room for.
 
-use crate::walk::broken::Violation;
-use crate::walk::liveness;
-use crate::walk::mutants::Subject;
-use crate::walk::policies;
-use crate::walk::search::Tour;
-use crate::walk::world::{Event, Pace, World};
+use crate::explore::liveness;
+use crate::explore::policies;
+use crate::explore::search::Scope;
+use crate::explore::simulation::{Event, Pace, Simulation};
+use crate::explore::violation::Violation;
 
 /// Events on the way: some seconds of a test run, and some thousands of connections.
 const EVENTS: usize = 150_000;
@@ -18,7 +17,7 @@ const SHOWN: usize = 12;
 
 #[test]
 fn no_promise_is_broken_on_a_long_way() {
-    let tour = Tour {
+    let scope = Scope {
         name: "stroll",
         policies: policies::all().into(),
         generations: u64::MAX,
@@ -26,7 +25,7 @@ fn no_promise_is_broken_on_a_long_way() {
         ttl: true,
         beside: true,
     };
-    let (opened, breach) = stroll(&tour);
+    let (opened, breach) = stroll(&scope);
     println!("{EVENTS} events, {opened} connections");
     assert_eq!(breach, None);
     assert!(
@@ -35,28 +34,27 @@ fn no_promise_is_broken_on_a_long_way() {
     );
 }
 
-fn stroll(tour: &Tour) -> (u64, Option<(Violation, Vec<Event>)>) {
-    let subject = Subject::HEALTHY;
-    let mut world = World::new(tour.policies[0].clone());
+fn stroll(scope: &Scope) -> (u64, Option<(Violation, Vec<Event>)>) {
+    let mut world = Simulation::new(scope.policies[0].clone());
     let mut dice = Dice(SEED);
     let mut way: Vec<Event> = Vec::new();
     for _ in 0..EVENTS {
-        let events = world.events(tour, subject);
+        let events = world.events(scope);
         let event = dice.pick(&events).clone();
         way.push(event.clone());
         let next = world
-            .hear_what_is_stale(subject)
-            .and_then(|_| liveness::holds(&world, subject))
-            .and_then(|()| world.step(&event, subject));
+            .hear_what_is_stale()
+            .and_then(|_| liveness::holds(&world))
+            .and_then(|()| world.step(&event));
         match next {
             Ok(next) => world = next.world,
             Err(broken) => {
                 let last = way.split_off(way.len().saturating_sub(SHOWN));
-                return (world.ledger.opened, Some((broken, last)));
+                return (world.observer.opened, Some((broken, last)));
             }
         }
     }
-    (world.ledger.opened, None)
+    (world.observer.opened, None)
 }
 
 /// A sequence of numbers that nobody would guess, and everybody can repeat.

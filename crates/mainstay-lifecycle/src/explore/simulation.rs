@@ -7,16 +7,15 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::effect::{Effect, Transition};
+use crate::explore::invariants;
+use crate::explore::observer::Observer;
+use crate::explore::search::Scope;
+use crate::explore::violation::Violation;
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::Machine;
 use crate::policy::Policy;
-use crate::state::{Attempt, DisconnectReason, Refresh, RefreshStep, State, Watch};
+use crate::state::{Attempt, DisconnectReason, ListingPhase, Listings, SilenceWatch, State};
 use crate::time::{Generation, Moment};
-use crate::walk::broken::Violation;
-use crate::walk::ledger::Ledger;
-use crate::walk::mutants::Subject;
-use crate::walk::promises;
-use crate::walk::search::Tour;
 
 /// The moment at which every step starts.
 pub(super) const NOW: Moment = Moment::new(Duration::from_nanos(10_000));
@@ -40,20 +39,20 @@ const RESUME_PAUSE: Duration = Duration::from_nanos(3);
 const TTL: Duration = Duration::from_nanos(4);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct World {
+pub(super) struct Simulation {
     pub(super) machine: Machine,
-    pub(super) ledger: Ledger,
+    pub(super) observer: Observer,
 }
 
 /// Of what makes worlds equal, as much as tells most of them apart: the walk spends its time here.
-impl Hash for World {
+impl Hash for Simulation {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.machine.state.hash(hasher);
         self.machine.closing.hash(hasher);
         self.machine.draining.hash(hasher);
         self.machine.tokens.hash(hasher);
         self.machine.failures.hash(hasher);
-        self.ledger.opened.hash(hasher);
+        self.observer.opened.hash(hasher);
     }
 }
 
@@ -74,52 +73,56 @@ pub(super) enum Pace {
 }
 
 /// What the walk wants to know of a step that kept every promise.
-pub(super) struct Stepped {
-    pub(super) world: World,
+pub(super) struct StepOutcome {
+    pub(super) world: Simulation,
     pub(super) transitions: Vec<Transition>,
 }
 
-impl World {
+impl Simulation {
     pub(super) fn new(policy: Policy) -> Self {
         Self {
             machine: Machine::new(policy),
-            ledger: Ledger::new(NOW),
+            observer: Observer::new(NOW),
         }
     }
 
     /// A server whose keeper failed, and begins again after a pause.
-    pub(super) fn resumed(policy: Policy, subject: Subject) -> Self {
+    pub(super) fn resumed(policy: Policy) -> Self {
         let at = NOW + RESUME_PAUSE;
         Self {
-            ledger: Ledger::resumed(NOW, at, &policy),
-            machine: subject.resumed(policy, at),
+            observer: Observer::resumed(NOW, at, &policy),
+            machine: Machine::resumed(policy, at),
         }
     }
 
     /// Hands the machine one event, and holds what it does against its promises.
-    pub(super) fn step(&self, event: &Event, subject: Subject) -> Result<Stepped, Violation> {
+    pub(super) fn step(&self, event: &Event) -> Result<StepOutcome, Violation> {
         let now = NOW + event.after;
         let mut next = self.clone();
-        let effects = subject.handle(&mut next.machine, event.input.clone(), now, self.ledger.fresh());
+        let effects = next
+            .machine
+            .handle(event.input.clone(), now, self.observer.fresh())
+            .0;
         let verdict = next
-            .ledger
+            .observer
             .hear(&event.input, now, &next.machine.policy, self.machine.state.kind());
-        next.ledger.follow(&effects, verdict, now, &next.machine.policy)?;
-        promises::told(&self.machine, &effects, &next.machine)?;
-        promises::counted(&self.ledger, &mut next, verdict)?;
-        promises::judged(&mut next, verdict, now)?;
-        promises::agreed(&next, now)?;
-        promises::awaited(&next, now, &event.input, subject)?;
+        next.observer
+            .follow(&effects, verdict, now, &next.machine.policy)?;
+        invariants::told(&self.machine, &effects, &next.machine)?;
+        invariants::counted(&self.observer, &mut next, verdict)?;
+        invariants::judged(&mut next, verdict, now)?;
+        invariants::agreed(&next, now)?;
+        invariants::awaited(&next, now, &event.input)?;
         next.shift(event.after);
-        Ok(Stepped {
+        Ok(StepOutcome {
             world: next,
             transitions: effects.iter().filter_map(transition).collect(),
         })
     }
 
     /// Every report of every generation but the current one, and a timer before its time: they must change nothing.
-    pub(super) fn hear_what_is_stale(&self, subject: Subject) -> Result<u64, Violation> {
-        let (current, fresh) = (self.ledger.generation(), self.ledger.fresh());
+    pub(super) fn hear_what_is_stale(&self) -> Result<u64, Violation> {
+        let (current, fresh) = (self.observer.generation(), self.observer.fresh());
         let closes = [self.machine.closing(), self.machine.draining()];
         let mut heard = 0;
         let old = 1.max(fresh.0.saturating_sub(OLD))..=fresh.0;
@@ -129,22 +132,19 @@ impl World {
             let back = (!absent).then_some(Input::Reachable(generation));
             for report in reports(generation).into_iter().chain(close).chain(back) {
                 heard += 1;
-                self.unmoved_by(report, &[Effect::CountStale(generation)], subject)?;
+                self.unmoved_by(report, &[Effect::CountStale(generation)])?;
             }
         }
-        if subject
-            .deadline(&self.machine, NOW)
-            .is_none_or(|deadline| deadline.at > NOW)
-        {
+        if self.machine.deadline().is_none_or(|deadline| deadline.at > NOW) {
             heard += 1;
-            self.unmoved_by(Input::Timer(Vitals::default()), &[], subject)?;
+            self.unmoved_by(Input::Timer(Vitals::default()), &[])?;
         }
         Ok(heard)
     }
 
-    fn unmoved_by(&self, input: Input, expected: &[Effect], subject: Subject) -> Result<(), Violation> {
+    fn unmoved_by(&self, input: Input, expected: &[Effect]) -> Result<(), Violation> {
         let mut machine = self.machine.clone();
-        let effects = subject.handle(&mut machine, input, NOW, self.ledger.fresh());
+        let effects = machine.handle(input, NOW, self.observer.fresh()).0;
         if effects == expected && machine == self.machine {
             Ok(())
         } else {
@@ -152,18 +152,18 @@ impl World {
         }
     }
 
-    /// Everything that can happen next on this tour.
-    pub(super) fn events(&self, tour: &Tour, subject: Subject) -> Vec<Event> {
-        let &Tour {
+    /// Everything that can happen next on this scope.
+    pub(super) fn events(&self, scope: &Scope) -> Vec<Event> {
+        let &Scope {
             pace, ttl, beside, ..
-        } = tour;
+        } = scope;
         let mut events: Vec<Event> = wishes(beside).map(Event::at_once).collect();
-        let adjusted = tour
+        let adjusted = scope
             .policies
             .iter()
             .filter(|policy| **policy != self.machine.policy);
         events.extend(adjusted.map(|policy| Event::at_once(Input::Adjust(Box::new(policy.clone())))));
-        if let Some(current) = self.ledger.generation() {
+        if let Some(current) = self.observer.generation() {
             let said = Listing::Good { ttl: Some(TTL) };
             let reports = reports(current).into_iter();
             let reports = reports.filter(|report| ttl || *report != Input::Listed(current, said));
@@ -178,12 +178,13 @@ impl World {
         if let Some(absent) = self.machine.unreachable() {
             events.push(Event::at_once(Input::Reachable(absent)));
         }
-        for after in self.pauses(pace, subject) {
+        for after in self.pauses(pace) {
             let signs = match &self.machine.state {
                 State::Connected(_) => &SIGNS[..],
-                State::Connecting(Attempt::Listing(_)) | State::Reconnecting(Attempt::Listing(_)) => {
-                    &SIGNS_OF_THE_UNLISTED[..]
-                }
+                State::Connecting {
+                    attempt: Attempt::Listing(_),
+                    ..
+                } => &SIGNS_OF_THE_UNLISTED[..],
                 _ => &SIGNS[1..2],
             };
             events.extend(signs.iter().map(|sign| Event::timer(after, *sign)));
@@ -192,8 +193,8 @@ impl World {
     }
 
     /// How long nothing may happen: until the deadline, or far beyond it; without one, until a token came back.
-    fn pauses(&self, pace: Pace, subject: Subject) -> Vec<Duration> {
-        match subject.deadline(&self.machine, NOW) {
+    fn pauses(&self, pace: Pace) -> Vec<Duration> {
+        match self.machine.deadline() {
             Some(deadline) => {
                 let until = deadline.at.since(NOW);
                 let tick = (pace == Pace::Ticks && TICK < until).then_some(TICK);
@@ -205,26 +206,26 @@ impl World {
 
     fn shift(&mut self, by: Duration) {
         let shift = |at: Moment| Moment::new(at.since_origin().saturating_sub(by));
-        self.ledger.shift(&shift, NOW);
+        self.observer.shift(&shift, NOW);
         let machine = &mut self.machine;
         machine.tokens.shift(&shift);
         for closing in machine.closing.iter_mut().chain(&mut machine.draining) {
             closing.by = shift(closing.by);
         }
         match &mut machine.state {
-            State::Connecting(attempt) | State::Reconnecting(attempt) => match attempt {
+            State::Connecting { attempt: attempt, .. } => match attempt {
                 Attempt::Pausing(at, _) => *at = shift(*at).max(NOW),
                 Attempt::Queued(_, by) | Attempt::Opening(_, by) => *by = shift(*by),
                 Attempt::Listing(opened) => {
-                    shift_refresh(&mut opened.refresh, &shift);
-                    shift_watch(&mut opened.watch, &shift);
+                    shift_refresh(&mut opened.listings, &shift);
+                    shift_watch(&mut opened.silence, &shift);
                 }
             },
             State::Connected(live) => {
                 live.proven_at = live.proven_at.map(shift);
                 live.idle_at = live.idle_at.map(shift);
-                shift_refresh(&mut live.refresh, &shift);
-                shift_watch(&mut live.watch, &shift);
+                shift_refresh(&mut live.open.listings, &shift);
+                shift_watch(&mut live.open.silence, &shift);
             }
             State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => *at = shift(*at),
             State::Disconnected(DisconnectReason::Lost(at)) => *at = shift(*at).max(NOW),
@@ -347,20 +348,20 @@ fn reports(generation: Generation) -> [Input; 25] {
     ]
 }
 
-fn shift_watch(watch: &mut Watch, shift: &impl Fn(Moment) -> Moment) {
+fn shift_watch(watch: &mut SilenceWatch, shift: &impl Fn(Moment) -> Moment) {
     match watch {
-        Watch::Off => {}
-        Watch::Listening(until) => *until = shift(*until),
-        Watch::Asked { asked, by, .. } => (*asked, *by) = (shift(*asked), shift(*by)),
+        SilenceWatch::Off => {}
+        SilenceWatch::CheckAt(until) => *until = shift(*until),
+        SilenceWatch::Probing { sent: asked, by, .. } => (*asked, *by) = (shift(*asked), shift(*by)),
     }
 }
 
-fn shift_refresh(refresh: &mut Refresh, shift: &impl Fn(Moment) -> Moment) {
+fn shift_refresh(refresh: &mut Listings, shift: &impl Fn(Moment) -> Moment) {
     refresh.not_before = shift(refresh.not_before).max(NOW);
-    match &mut refresh.step {
-        RefreshStep::Fresh { until, .. } => *until = until.map(shift),
-        RefreshStep::Due(at) => *at = shift(*at),
-        RefreshStep::Running { by, .. } => *by = shift(*by),
+    match &mut refresh.phase {
+        ListingPhase::Current { until, .. } => *until = until.map(shift),
+        ListingPhase::Due(at) => *at = shift(*at),
+        ListingPhase::Running { by, .. } => *by = shift(*by),
     }
 }
 

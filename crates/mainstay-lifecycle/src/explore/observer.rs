@@ -9,14 +9,14 @@ mod current;
 pub(super) use current::{Current, Phase};
 
 use crate::effect::{CloseMode, Effect};
+use crate::explore::violation::Violation;
 use crate::input::{Input, Recovery, Vitals};
 use crate::policy::{Bucket, Policy, WhenLost};
 use crate::state::{DisconnectReason, State, StateKind};
 use crate::time::{Generation, Moment};
-use crate::walk::broken::Violation;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ledger {
+pub(super) struct Observer {
     /// Generations opened so far: they are numbered from 1.
     pub(super) opened: u64,
     pub(super) current: Option<Current>,
@@ -72,7 +72,7 @@ pub(super) enum End {
     Loss(Recovery),
 }
 
-impl Ledger {
+impl Observer {
     pub(super) fn new(now: Moment) -> Self {
         Self {
             opened: 0,

@@ -1,15 +1,17 @@
 //! What must hold of every step, beyond what the ledger holds the effects to as it follows them.
 
 use crate::effect::{Effect, Transition};
+use crate::explore::observer::{Current, End, Observer, Phase, Verdict};
+use crate::explore::simulation::Simulation;
+use crate::explore::violation::Violation;
 use crate::input::{Input, Recovery};
 use crate::machine::{Desired, Machine};
 use crate::policy::{WhenLost, WhenSpent};
-use crate::state::{Attempt, DisconnectReason, Live, Pause, Refresh, RefreshStep, State, StateKind, Watch};
+use crate::state::{
+    Attempt, DisconnectReason, ListingPhase, Listings, LiveConnection, OpenConnection, Pause, SilenceWatch,
+    State, StateKind,
+};
 use crate::time::Moment;
-use crate::walk::broken::Violation;
-use crate::walk::ledger::{Current, End, Ledger, Phase, Verdict};
-use crate::walk::mutants::Subject;
-use crate::walk::world::World;
 
 fn ensure(holds: bool, broken: Violation) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(broken) }
@@ -57,35 +59,37 @@ fn catalog_of(kind: StateKind) -> Option<Effect> {
 
 /// Failures in a row are counted as the ledger does. Where a proof, a loss or an idle stop fell due in one step, any of
 /// them may have come first, and the ledger takes the machine's word.
-pub(super) fn counted(before: &Ledger, next: &mut World, verdict: Verdict) -> Result<(), Violation> {
+pub(super) fn counted(before: &Observer, next: &mut Simulation, verdict: Verdict) -> Result<(), Violation> {
     let seen = next.machine.failures;
-    let ended = before.current.is_some() && before.generation() != next.ledger.generation();
+    let ended = before.current.is_some() && before.generation() != next.observer.generation();
     let stopped = verdict.stops_at(&next.machine.state);
     if ended && (verdict.proof_due || stopped) {
         let unproven = before.failures + u32::from(!stopped);
         let proven = verdict.proof_due && seen == 0;
         ensure(proven || seen == unproven, Violation::FailuresMiscounted)?;
-        next.ledger.failures = seen;
+        next.observer.failures = seen;
     }
-    ensure(seen == next.ledger.failures, Violation::FailuresMiscounted)
+    ensure(seen == next.observer.failures, Violation::FailuresMiscounted)
 }
 
 /// A loss leads where its recovery, the budget and the policy say; the pause that is announced is noted.
-pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<(), Violation> {
+pub(super) fn judged(next: &mut Simulation, verdict: Verdict, now: Moment) -> Result<(), Violation> {
     if verdict.stops_at(&next.machine.state) {
         return Ok(());
     }
     let policy = &next.machine.policy;
-    let failures = next.ledger.failures;
+    let failures = next.observer.failures;
     let wanted = match verdict.end {
         Some(End::Loss(Recovery::Retry | Recovery::RetryOtherEra | Recovery::RetryWhenReachable)) => now,
         Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause.min(policy.limits.retry_after),
         Some(End::Loss(Recovery::RetryLack)) => return lack_judged(next, now),
         Some(End::Loss(Recovery::Login)) if verdict.has_new_login => {
-            next.ledger.not_before = now;
+            next.observer.not_before = now;
             let goes_on = match next.machine.state {
-                State::Connecting(Attempt::Pausing(at, pause))
-                | State::Reconnecting(Attempt::Pausing(at, pause)) => at == now && pause == Pause::None,
+                State::Connecting {
+                    attempt: Attempt::Pausing(at, pause),
+                    ..
+                } => at == now && pause == Pause::None,
                 _ => false,
             };
             return ensure(goes_on, Violation::LossMisjudged);
@@ -104,8 +108,8 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
     };
     let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherEra));
     if policy.when_lost == WhenLost::StayDisconnected && !(otherwise && failures < policy.budget.get()) {
-        next.ledger.not_before = wanted;
-        next.ledger.absent = None;
+        next.observer.not_before = wanted;
+        next.observer.absent = None;
         let rests = next.machine.state == State::Disconnected(DisconnectReason::Lost(wanted));
         return ensure(rests, Violation::LossMisjudged);
     }
@@ -117,7 +121,14 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
             ensure(failures >= policy.budget.get(), Violation::LossMisjudged)?;
             (now + period * 3 / 4, now + period * 5 / 4, *at)
         }
-        (State::Reconnecting(Attempt::Pausing(at, _)), _) => {
+        (
+            State::Connecting {
+                is_first: false,
+                attempt: Attempt::Pausing(at, _),
+                ..
+            },
+            _,
+        ) => {
             ensure(failures < policy.budget.get(), Violation::LossMisjudged)?;
             let latest = if otherwise {
                 now
@@ -128,20 +139,25 @@ pub(super) fn judged(next: &mut World, verdict: Verdict, now: Moment) -> Result<
         }
         _ => return Err(Violation::LossMisjudged),
     };
-    next.ledger.not_before = at;
+    next.observer.not_before = at;
     let awaited = verdict.end == Some(End::Loss(Recovery::RetryWhenReachable)) && now < at;
-    next.ledger.absent = next.ledger.lost().filter(|_| awaited);
+    next.observer.absent = next.observer.lost().filter(|_| awaited);
     let bounded = earliest.max(wanted) <= at && at <= latest.max(wanted);
     ensure(bounded, Violation::LossMisjudged)
 }
 
 /// A lack of this machine leads to another attempt after its own pause, whatever became of the budget.
-fn lack_judged(next: &mut World, now: Moment) -> Result<(), Violation> {
-    let State::Reconnecting(Attempt::Pausing(at, Pause::Lack)) = next.machine.state else {
+fn lack_judged(next: &mut Simulation, now: Moment) -> Result<(), Violation> {
+    let State::Connecting {
+        is_first: false,
+        attempt: Attempt::Pausing(at, Pause::Lack),
+        ..
+    } = next.machine.state
+    else {
         return Err(Violation::LossMisjudged);
     };
-    next.ledger.not_before = at;
-    next.ledger.absent = None;
+    next.observer.not_before = at;
+    next.observer.absent = None;
     let pause = next.machine.policy.lack_pause;
     ensure(
         now + pause / 2 <= at && at <= now + pause,
@@ -150,38 +166,38 @@ fn lack_judged(next: &mut World, now: Moment) -> Result<(), Violation> {
 }
 
 /// The machine is where the effects left it, and where the latest wish wants it.
-pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Violation> {
-    let (machine, ledger) = (&next.machine, &next.ledger);
-    let closing = ledger.closing.as_ref().map(|closing| closing.generation);
-    let draining = ledger.draining.as_ref().map(|draining| draining.generation);
+pub(super) fn agreed(next: &Simulation, now: Moment) -> Result<(), Violation> {
+    let (machine, observer) = (&next.machine, &next.observer);
+    let closing = observer.closing.as_ref().map(|closing| closing.generation);
+    let draining = observer.draining.as_ref().map(|draining| draining.generation);
     ensure(
-        machine.state.generation() == ledger.generation()
+        machine.state.generation() == observer.generation()
             && machine.closing() == closing
             && machine.draining() == draining,
         Violation::GenerationsDiffer,
     )?;
     let nothing_closes = closing.is_none() && draining.is_none();
-    let desired = if ledger.wanted {
+    let desired = if observer.wanted {
         Desired::Enabled
     } else {
         Desired::Disabled
     };
     let at_rest = match machine.state.kind() {
-        StateKind::Disabled => !ledger.wanted && nothing_closes,
-        StateKind::Disabling => !ledger.wanted && !nothing_closes,
+        StateKind::Disabled => !observer.wanted && nothing_closes,
+        StateKind::Disabling => !observer.wanted && !nothing_closes,
         StateKind::Connecting
         | StateKind::Connected
         | StateKind::Reconnecting
         | StateKind::Disconnected
-        | StateKind::PermanentlyFailed => ledger.wanted,
+        | StateKind::PermanentlyFailed => observer.wanted,
     };
-    ensure(machine.desired == desired && at_rest, Violation::WishIgnored)?;
+    ensure(machine.desired() == desired && at_rest, Violation::WishIgnored)?;
     // A pause that is over may have become one for a token.
-    let awaited = ledger.absent == machine.unreachable()
-        || (machine.unreachable().is_none() && ledger.not_before <= now);
+    let awaited = observer.absent == machine.unreachable()
+        || (machine.unreachable().is_none() && observer.not_before <= now);
     ensure(awaited, Violation::ReturnIgnored)?;
-    match (&machine.state, &ledger.current) {
-        (State::Connecting(attempt) | State::Reconnecting(attempt), current) => {
+    match (&machine.state, &observer.current) {
+        (State::Connecting { attempt: attempt, .. }, current) => {
             attempt_agrees(next, attempt, current.as_ref(), now)
         }
         (State::Connected(live), Some(current)) => live_agrees(next, live, current, now),
@@ -193,20 +209,20 @@ pub(super) fn agreed(next: &World, now: Moment) -> Result<(), Violation> {
 }
 
 fn attempt_agrees(
-    next: &World,
+    next: &Simulation,
     attempt: &Attempt,
     current: Option<&Current>,
     now: Moment,
 ) -> Result<(), Violation> {
-    let ledger = &next.ledger;
+    let observer = &next.observer;
     match (attempt, current) {
         (Attempt::Pausing(at, pause), None) => {
-            ensure(*at > now || ledger.closing.is_some(), Violation::DialStalled)?;
-            let token_at = ledger.token_at(&next.machine.policy.bucket);
+            ensure(*at > now || observer.closing.is_some(), Violation::DialStalled)?;
+            let token_at = observer.token_at(&next.machine.policy.bucket);
             let honest = match pause {
-                Pause::Token => *at == token_at && *at >= ledger.not_before,
+                Pause::Token => *at == token_at && *at >= observer.not_before,
                 Pause::None | Pause::Backoff | Pause::Lack | Pause::Unreachable(_) => {
-                    *at <= ledger.not_before.max(now)
+                    *at <= observer.not_before.max(now)
                 }
             };
             ensure(honest, Violation::BucketIgnored)
@@ -222,11 +238,11 @@ fn attempt_agrees(
         (Attempt::Listing(opened), Some(current)) => {
             ensure(current.phase == Phase::Open, Violation::GenerationsDiffer)?;
             ensure(
-                !matches!(opened.refresh.step, RefreshStep::Fresh { .. }),
+                !matches!(opened.listings.phase, ListingPhase::Current { .. }),
                 Violation::ListingForgotten,
             )?;
-            watch_agrees(next, &opened.watch, current, now)?;
-            refresh_agrees(next, &opened.refresh, current, now)
+            watch_agrees(next, &opened.silence, current, now)?;
+            refresh_agrees(next, &opened.listings, current, now)
         }
         (Attempt::Pausing(..), Some(_))
         | (Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..), None) => {
@@ -235,7 +251,12 @@ fn attempt_agrees(
     }
 }
 
-fn live_agrees(next: &World, live: &Live, current: &Current, now: Moment) -> Result<(), Violation> {
+fn live_agrees(
+    next: &Simulation,
+    live: &LiveConnection,
+    current: &Current,
+    now: Moment,
+) -> Result<(), Violation> {
     let policy = &next.machine.policy;
     let proof = Phase::Listed {
         proof_at: live.proven_at,
@@ -248,37 +269,54 @@ fn live_agrees(next: &World, live: &Live, current: &Current, now: Moment) -> Res
         live.call_failures == current.call_failures,
         Violation::HealthMiscounted,
     )?;
-    watch_agrees(next, &live.watch, current, now)?;
+    watch_agrees(next, &live.open.silence, current, now)?;
     let looked_at = match (live.idle_at, policy.idle_stop) {
         (Some(at), Some(idle)) => at <= now + idle,
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     };
     ensure(looked_at, Violation::IdlenessUnnoticed)?;
-    refresh_agrees(next, &live.refresh, current, now)
+    refresh_agrees(next, &live.open.listings, current, now)
 }
 
-fn watch_agrees(next: &World, watch: &Watch, current: &Current, now: Moment) -> Result<(), Violation> {
+fn watch_agrees(
+    next: &Simulation,
+    watch: &SilenceWatch,
+    current: &Current,
+    now: Moment,
+) -> Result<(), Violation> {
     let watched = match (watch, &next.machine.policy.probe) {
-        (Watch::Off, None) => true,
-        (Watch::Listening(until), Some(probe)) => {
+        (SilenceWatch::Off, None) => true,
+        (SilenceWatch::CheckAt(until), Some(probe)) => {
             current.asked.is_none() && current.misses == 0 && *until <= now + probe.after_silence
         }
-        (Watch::Asked { asked, by, misses }, Some(_)) => {
-            current.asked == Some((*asked, *by)) && current.misses == *misses
+        (
+            SilenceWatch::Probing {
+                sent: asked,
+                by,
+                misses,
+            },
+            Some(_),
+        ) => current.asked == Some((*asked, *by)) && current.misses == *misses,
+        (SilenceWatch::Off, Some(_)) | (SilenceWatch::CheckAt(_) | SilenceWatch::Probing { .. }, None) => {
+            false
         }
-        (Watch::Off, Some(_)) | (Watch::Listening(_) | Watch::Asked { .. }, None) => false,
     };
     ensure(watched, Violation::HealthMiscounted)
 }
 
-fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Moment) -> Result<(), Violation> {
+fn refresh_agrees(
+    next: &Simulation,
+    refresh: &Listings,
+    current: &Current,
+    now: Moment,
+) -> Result<(), Violation> {
     ensure(
         refresh.failures == current.list_failures,
         Violation::HealthMiscounted,
     )?;
-    let kept = match &refresh.step {
-        RefreshStep::Fresh { until, .. } => {
+    let kept = match &refresh.phase {
+        ListingPhase::Current { until, .. } => {
             let expires = match (until, current.expires) {
                 (Some(at), Some((earliest, latest))) => earliest <= *at && *at <= latest,
                 (None, None) => true,
@@ -286,20 +324,20 @@ fn refresh_agrees(next: &World, refresh: &Refresh, current: &Current, now: Momen
             };
             current.listing.is_none() && !current.owed && expires
         }
-        RefreshStep::Due(at) => {
+        ListingPhase::Due(at) => {
             let soon = *at <= current.list_from.max(now + next.machine.policy.relist_pause);
             current.listing.is_none() && current.owed && soon
         }
-        RefreshStep::Running { by, again } => current.listing == Some(*by) && current.owed == *again,
+        ListingPhase::Running { by, again } => current.listing == Some(*by) && current.owed == *again,
     };
     ensure(kept, Violation::ListingForgotten)
 }
 
 /// Whatever waits has a deadline, no later than what it waits for, and not over once its timer was handled.
-pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject) -> Result<(), Violation> {
-    let (ledger, policy) = (&next.ledger, &next.machine.policy);
-    let deadline = subject.deadline(&next.machine, now).map(|deadline| deadline.at);
-    let current = ledger.current.as_ref();
+pub(super) fn awaited(next: &Simulation, now: Moment, input: &Input) -> Result<(), Violation> {
+    let (observer, policy) = (&next.observer, &next.machine.policy);
+    let deadline = next.machine.deadline().map(|deadline| deadline.at);
+    let current = observer.current.as_ref();
     let of_phase = current.and_then(|current| match current.phase {
         Phase::Queued { by } | Phase::Dialling { by } => Some(by),
         Phase::Open => current.listing,
@@ -309,12 +347,12 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
         .filter(|current| current.owed && current.listing.is_none())
         .map(|current| current.list_from.max(now + policy.relist_pause));
     let dial = match &next.machine.state {
-        State::Connecting(Attempt::Pausing(at, _)) | State::Reconnecting(Attempt::Pausing(at, _)) => {
-            ledger.closing.is_none().then_some(*at)
-        }
+        State::Connecting {
+            attempt: Attempt::Pausing(at, _),
+            ..
+        } => observer.closing.is_none().then_some(*at),
         State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => Some(*at),
-        State::Connecting(_)
-        | State::Reconnecting(_)
+        State::Connecting { .. }
         | State::Connected(_)
         | State::Disconnected(
             DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
@@ -329,8 +367,8 @@ pub(super) fn awaited(next: &World, now: Moment, input: &Input, subject: Subject
     let probe = policy.probe.as_ref().filter(|_| open);
     let idle = policy.idle_stop.filter(|_| connected);
     let awaited = [
-        ledger.closing.map(|closing| closing.by),
-        ledger.draining.map(|draining| draining.by),
+        observer.closing.map(|closing| closing.by),
+        observer.draining.map(|draining| draining.by),
         of_phase,
         current.and_then(|current| current.listing),
         current.and_then(|current| current.asked).map(|(_, by)| by),

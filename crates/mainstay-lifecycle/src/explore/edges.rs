@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::effect::Cause;
+use crate::explore::search::{Edge, Scope};
+use crate::explore::simulation::Pace;
 use crate::state::StateKind;
-use crate::walk::search::{Edge, Tour};
-use crate::walk::world::Pace;
 
 /// Set to write the files anew instead of comparing them.
 const UPDATE: &str = "UPDATE_EDGES";
@@ -54,18 +54,18 @@ pub(super) fn diagram(edges: &BTreeSet<Edge>) -> String {
 }
 
 /// The part of the documents that says how far the walk goes.
-pub(super) fn extent(tours: &[Tour]) -> String {
+pub(super) fn extent(scopes: &[Scope]) -> String {
     let mut page =
-        "| tour | policies | connections followed | inputs come |\n| --- | --- | --- | --- |\n".to_owned();
-    for tour in tours {
-        let paces = match tour.pace {
+        "| scope | policies | connections followed | inputs come |\n| --- | --- | --- | --- |\n".to_owned();
+    for scope in scopes {
+        let paces = match scope.pace {
             Pace::Deadlines => "at a deadline, or at once after the last one",
             Pace::Ticks => "at every tick between two deadlines too",
         };
-        let policies = tour.policies.len();
+        let policies = scope.policies.len();
         page += &format!(
             "| {} | {policies} | {} | {paces} |\n",
-            tour.name, tour.generations
+            scope.name, scope.generations
         );
     }
     page

@@ -4,12 +4,11 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;
 
 use crate::effect::Cause;
+use crate::explore::liveness;
+use crate::explore::simulation::{Event, Pace, Simulation};
+use crate::explore::violation::Violation;
 use crate::policy::Policy;
 use crate::state::StateKind;
-use crate::walk::broken::Violation;
-use crate::walk::liveness;
-use crate::walk::mutants::Subject;
-use crate::walk::world::{Event, Pace, World};
 
 /// Where the first state was found from.
 const NOWHERE: usize = usize::MAX;
@@ -32,11 +31,11 @@ pub(super) struct Covered {
 pub(super) struct Breach {
     pub(super) broken: Violation,
     pub(super) trail: Vec<Event>,
-    pub(super) world: World,
+    pub(super) world: Simulation,
 }
 
 /// What to walk through.
-pub(super) struct Tour {
+pub(super) struct Scope {
     pub(super) name: &'static str,
     /// The policy to start with, and those that the configuration may change it to meanwhile.
     pub(super) policies: Vec<Policy>,
@@ -50,12 +49,12 @@ pub(super) struct Tour {
 }
 
 /// Walks every interleaving, until a promise is broken or nothing is left to try.
-pub(super) fn walk(tour: &Tour, subject: Subject) -> Result<Covered, Box<Breach>> {
+pub(super) fn walk(scope: &Scope) -> Result<Covered, Box<Breach>> {
     let mut covered = Covered::default();
     // Each state that was found: where from, and by which event.
     let mut trails: Vec<(usize, Event)> = Vec::new();
-    let policy = || tour.policies[0].clone();
-    let starts = [World::new(policy()), World::resumed(policy(), subject)];
+    let policy = || scope.policies[0].clone();
+    let starts = [Simulation::new(policy()), Simulation::resumed(policy())];
     let mut seen = HashSet::from(starts.clone());
     let mut queue = VecDeque::from(starts.map(|start| (start, NOWHERE)));
     while let Some((world, trail)) = queue.pop_front() {
@@ -68,13 +67,13 @@ pub(super) fn walk(tour: &Tour, subject: Subject) -> Result<Covered, Box<Breach>
             })
         };
         covered.stale += world
-            .hear_what_is_stale(subject)
+            .hear_what_is_stale()
             .map_err(|broken| breach(broken, None))?;
-        liveness::holds(&world, subject).map_err(|broken| breach(broken, None))?;
+        liveness::holds(&world).map_err(|broken| breach(broken, None))?;
         let mut found = Vec::new();
-        for event in world.events(tour, subject) {
+        for event in world.events(scope) {
             covered.steps += 1;
-            let stepped = match world.step(&event, subject) {
+            let stepped = match world.step(&event) {
                 Ok(stepped) => stepped,
                 Err(broken) => return Err(breach(broken, Some(event))),
             };
@@ -83,7 +82,7 @@ pub(super) fn walk(tour: &Tour, subject: Subject) -> Result<Covered, Box<Breach>
                 .edges
                 .extend(edges.map(|edge| (edge.from, edge.cause, edge.to)));
             let next = stepped.world;
-            if next.ledger.opened <= tour.generations && !seen.contains(&next) {
+            if next.observer.opened <= scope.generations && !seen.contains(&next) {
                 seen.insert(next.clone());
                 found.push((next, event));
             }
