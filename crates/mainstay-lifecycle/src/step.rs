@@ -347,7 +347,7 @@ impl Step<'_> {
         if let State::Connected(live) = &mut self.machine.state {
             live.call_failures = live.call_failures.saturating_add(1);
             let is_over = live.call_failures >= self.machine.policy.call_failures.get();
-            if is_over || !recovery.comes_with_time() {
+            if is_over || !recovery.is_retriable() {
                 self.lose(Cause::CallsFailed, recovery);
             }
         }
@@ -449,7 +449,7 @@ impl Step<'_> {
         if !lacks && !is_postponed {
             listings.failures = listings.failures.saturating_add(1);
         }
-        if listings.failures >= policy.discovery_failures.get() || !recovery.comes_with_time() {
+        if listings.failures >= policy.discovery_failures.get() || !recovery.is_retriable() {
             self.lose(Cause::ListingFailed, recovery);
         }
     }

@@ -1,38 +1,101 @@
-//! What must hold of every step, beyond what the ledger holds the effects to as it follows them.
+//! The invariants of the machine: what holds for every step, in whatever state and for whatever input.
 
 use crate::effect::{Effect, Transition};
-use crate::explore::observer::{Current, End, Observer, Phase, Verdict};
 use crate::explore::simulation::Simulation;
-use crate::explore::violation::Violation;
+use crate::explore::trace::{End, Expected, Stage};
 use crate::input::{Input, Recovery};
 use crate::machine::{Desired, Machine};
 use crate::policy::{WhenLost, WhenSpent};
-use crate::state::{
-    Attempt, DisconnectReason, ListingPhase, Listings, LiveConnection, OpenConnection, Pause, SilenceWatch,
-    State, StateKind,
-};
+use crate::state::{Attempt, DisconnectReason, ListingPhase, Pause, State, StateKind};
 use crate::time::Moment;
 
-fn ensure(holds: bool, broken: Violation) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(broken) }
+/// An invariant that a step broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Violation {
+    /// A report of a generation that is not current, or a timer before its deadline, changed something.
+    StaleInputCounted,
+    /// A connection that had to end was not closed.
+    MissingClose,
+    /// A connection was closed that was not open, or without a reason.
+    WrongClose,
+    /// A connection was cut instead of drained, or drained instead of cut.
+    WrongCloseMode,
+    /// A close was abandoned before its deadline.
+    WrongAbandon,
+    /// A dial while another connection is open or closing, or a second connection that drains beside the next.
+    TwoConnections,
+    /// A dial of a server that is not wanted.
+    UnwantedOpen,
+    /// A server at rest was dialled without a reason.
+    UnaskedOpen,
+    /// A dial before the announced pause was over.
+    EarlyOpen,
+    /// A dial, or no dial, against the bucket: a start takes a token, and its first completed call gives the token back.
+    BucketIgnored,
+    /// A dial that could start did not.
+    StalledDial,
+    /// An effect names a generation that is not the right one, or the machine and the effects disagree about them.
+    WrongGeneration,
+    /// The latest command is not followed.
+    CommandIgnored,
+    /// Failures in a row were miscounted.
+    FailuresMiscounted,
+    /// A loss did not lead where its recovery, the budget and the policy say.
+    WrongRecovery,
+    /// A listing beside another one, too soon after it, without a reason, or on a connection that is not open.
+    WrongListing,
+    /// A change, a failed listing or an unconfirmed one is not followed by another listing.
+    ForgottenListing,
+    /// A probe of a server that works, was heard, or is being probed already.
+    WrongProbe,
+    /// A request for a probe was not followed by one.
+    MissingProbe,
+    /// The pause that a server asked for is not announced to its calls.
+    WrongHold,
+    /// The reported transitions are not the changes of state.
+    WrongTransition,
+    /// The catalog was not marked stale or withdrawn when it must be, or was when it must not.
+    WrongCatalog,
+    /// A waiting state has no deadline, or one later than what it waits for.
+    MissingDeadline,
+    /// A deadline is over after its timer was handled.
+    StuckDeadline,
+    /// A wanted server that answers everything does not end connected.
+    NeverConnects,
+    /// A disabled server is not at rest after its deadlines.
+    NeverDisabled,
+    /// A restart waits for more than the close.
+    RestartWaits,
+    /// A silent server stays connected.
+    SilenceUnnoticed,
+    /// An unused server stays connected.
+    IdlenessUnnoticed,
 }
 
-/// Each change of state is told, once and truly, and the catalog with it.
-pub(super) fn told(before: &Machine, effects: &[Effect], after: &Machine) -> Result<(), Violation> {
+pub(super) fn ensure(holds: bool, violation: Violation) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(violation) }
+}
+
+/// Every change of state is reported once and correctly, and the catalog with it.
+pub(super) fn transitions_are_reported(
+    before: &Machine,
+    effects: &[Effect],
+    after: &Machine,
+) -> Result<(), Violation> {
     let mut kind = before.state.kind();
-    let mut about = before.state.generation();
+    let mut current = before.state.generation();
     let mut catalog = None;
     for effect in effects {
         match effect {
             Effect::MarkStale | Effect::Withdraw => {
-                ensure(catalog.replace(*effect).is_none(), Violation::CatalogMistold)?;
+                ensure(catalog.replace(*effect).is_none(), Violation::WrongCatalog)?;
             }
             Effect::Transition(Transition {
                 from, to, generation, ..
             }) => {
-                ensure(*from == kind && to != from, Violation::TransitionUntold)?;
-                ensure(*generation == about.take(), Violation::TransitionUntold)?;
-                ensure(catalog.take() == catalog_of(*to), Violation::CatalogMistold)?;
+                ensure(*from == kind && to != from, Violation::WrongTransition)?;
+                ensure(*generation == current.take(), Violation::WrongTransition)?;
+                ensure(catalog.take() == catalog_effect(*to), Violation::WrongCatalog)?;
                 kind = *to;
             }
             Effect::Open(_)
@@ -45,11 +108,11 @@ pub(super) fn told(before: &Machine, effects: &[Effect], after: &Machine) -> Res
             | Effect::CountStale(_) => {}
         }
     }
-    ensure(catalog.is_none(), Violation::CatalogMistold)?;
-    ensure(kind == after.state.kind(), Violation::TransitionUntold)
+    ensure(catalog.is_none(), Violation::WrongCatalog)?;
+    ensure(kind == after.state.kind(), Violation::WrongTransition)
 }
 
-fn catalog_of(kind: StateKind) -> Option<Effect> {
+fn catalog_effect(kind: StateKind) -> Option<Effect> {
     match kind {
         StateKind::Connecting | StateKind::Reconnecting | StateKind::Disconnected => Some(Effect::MarkStale),
         StateKind::Disabling | StateKind::PermanentlyFailed => Some(Effect::Withdraw),
@@ -57,337 +120,258 @@ fn catalog_of(kind: StateKind) -> Option<Effect> {
     }
 }
 
-/// Failures in a row are counted as the ledger does. Where a proof, a loss or an idle stop fell due in one step, any of
-/// them may have come first, and the ledger takes the machine's word.
-pub(super) fn counted(before: &Observer, next: &mut Simulation, verdict: Verdict) -> Result<(), Violation> {
-    let seen = next.machine.failures;
-    let ended = before.current.is_some() && before.generation() != next.observer.generation();
-    let stopped = verdict.stops_at(&next.machine.state);
-    if ended && (verdict.proof_due || stopped) {
-        let unproven = before.failures + u32::from(!stopped);
-        let proven = verdict.proof_due && seen == 0;
-        ensure(proven || seen == unproven, Violation::FailuresMiscounted)?;
-        next.observer.failures = seen;
-    }
-    ensure(seen == next.observer.failures, Violation::FailuresMiscounted)
-}
-
-/// A loss leads where its recovery, the budget and the policy say; the pause that is announced is noted.
-pub(super) fn judged(next: &mut Simulation, verdict: Verdict, now: Moment) -> Result<(), Violation> {
-    if verdict.stops_at(&next.machine.state) {
+/// A server at rest is dialled only for a reason, and no dial comes before the pause that was announced.
+pub(super) fn dials_are_asked_for(
+    before: &State,
+    input: &Input,
+    after: &Simulation,
+    now: Moment,
+) -> Result<(), Violation> {
+    if !matches!(after.machine.state, State::Connecting { .. }) {
         return Ok(());
     }
-    let policy = &next.machine.policy;
-    let failures = next.observer.failures;
-    let wanted = match verdict.end {
-        Some(End::Loss(Recovery::Retry | Recovery::RetryOtherEra | Recovery::RetryWhenReachable)) => now,
-        Some(End::Loss(Recovery::RetryAfter(pause))) => now + pause.min(policy.limits.retry_after),
-        Some(End::Loss(Recovery::RetryLack)) => return lack_judged(next, now),
-        Some(End::Loss(Recovery::Login)) if verdict.has_new_login => {
-            next.observer.not_before = now;
-            let goes_on = match next.machine.state {
-                State::Connecting {
-                    attempt: Attempt::Pausing(at, pause),
-                    ..
-                } => at == now && pause == Pause::None,
-                _ => false,
-            };
-            return ensure(goes_on, Violation::LossMisjudged);
+    let is_redial = matches!(input, Input::Restart | Input::Replace { .. });
+    let (is_asked, not_before) = match before {
+        State::Disabled | State::Disabling => (matches!(input, Input::Enable { dormant: false }), now),
+        State::PermanentlyFailed => (is_redial || matches!(input, Input::Enable { .. }), now),
+        State::Disconnected(DisconnectReason::Idle) => (is_redial || *input == Input::Demand, now),
+        State::Disconnected(DisconnectReason::AuthRequired) => (is_redial || *input == Input::Login, now),
+        State::Disconnected(DisconnectReason::Lost(at)) => {
+            let is_asked = matches!(input, Input::Demand | Input::Enable { dormant: false });
+            (is_redial || is_asked, *at)
         }
-        Some(End::Loss(Recovery::Login)) => {
-            let asks = next.machine.state == State::Disconnected(DisconnectReason::AuthRequired);
-            return ensure(asks, Violation::LossMisjudged);
+        State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => {
+            let is_due = matches!(input, Input::Timer(_)) && *at <= now;
+            (is_redial || is_due || matches!(input, Input::Reachable(_)), now)
         }
-        Some(End::Loss(Recovery::GiveUp)) => {
-            return ensure(
-                next.machine.state == State::PermanentlyFailed,
-                Violation::LossMisjudged,
-            );
-        }
-        Some(End::Wish(_)) | None => return Ok(()),
+        State::Connecting {
+            attempt: Attempt::Pausing(at, _),
+            ..
+        } => (true, *at),
+        State::Connecting { .. } | State::Connected(_) => (true, now),
     };
-    let otherwise = verdict.end == Some(End::Loss(Recovery::RetryOtherEra));
-    if policy.when_lost == WhenLost::StayDisconnected && !(otherwise && failures < policy.budget.get()) {
-        next.observer.not_before = wanted;
-        next.observer.absent = None;
-        let rests = next.machine.state == State::Disconnected(DisconnectReason::Lost(wanted));
-        return ensure(rests, Violation::LossMisjudged);
-    }
-    let (earliest, latest, at) = match (&next.machine.state, policy.when_spent) {
-        (State::PermanentlyFailed, WhenSpent::GiveUp) => {
-            return ensure(failures >= policy.budget.get(), Violation::LossMisjudged);
-        }
-        (State::Disconnected(DisconnectReason::BudgetSpent(at, _)), WhenSpent::ProbeEvery(period)) => {
-            ensure(failures >= policy.budget.get(), Violation::LossMisjudged)?;
-            (now + period * 3 / 4, now + period * 5 / 4, *at)
-        }
-        (
-            State::Connecting {
-                is_first: false,
-                attempt: Attempt::Pausing(at, _),
-                ..
-            },
-            _,
-        ) => {
-            ensure(failures < policy.budget.get(), Violation::LossMisjudged)?;
-            let latest = if otherwise {
-                now
-            } else {
-                now + policy.backoff.longest_pause(failures)
-            };
-            (now, latest, *at)
-        }
-        _ => return Err(Violation::LossMisjudged),
-    };
-    next.observer.not_before = at;
-    let awaited = verdict.end == Some(End::Loss(Recovery::RetryWhenReachable)) && now < at;
-    next.observer.absent = next.observer.lost().filter(|_| awaited);
-    let bounded = earliest.max(wanted) <= at && at <= latest.max(wanted);
-    ensure(bounded, Violation::LossMisjudged)
-}
-
-/// A lack of this machine leads to another attempt after its own pause, whatever became of the budget.
-fn lack_judged(next: &mut Simulation, now: Moment) -> Result<(), Violation> {
-    let State::Connecting {
-        is_first: false,
-        attempt: Attempt::Pausing(at, Pause::Lack),
-        ..
-    } = next.machine.state
-    else {
-        return Err(Violation::LossMisjudged);
-    };
-    next.observer.not_before = at;
-    next.observer.absent = None;
-    let pause = next.machine.policy.lack_pause;
+    ensure(is_asked, Violation::UnaskedOpen)?;
+    let skips_pause = is_redial || matches!(input, Input::Reachable(_));
+    let has_opened = after.trace.current.is_some() && before.generation().is_none();
     ensure(
-        now + pause / 2 <= at && at <= now + pause,
-        Violation::LossMisjudged,
+        !has_opened || skips_pause || not_before <= now,
+        Violation::EarlyOpen,
     )
 }
 
-/// The machine is where the effects left it, and where the latest wish wants it.
-pub(super) fn agreed(next: &Simulation, now: Moment) -> Result<(), Violation> {
-    let (machine, observer) = (&next.machine, &next.observer);
-    let closing = observer.closing.as_ref().map(|closing| closing.generation);
-    let draining = observer.draining.as_ref().map(|draining| draining.generation);
-    ensure(
-        machine.state.generation() == observer.generation()
-            && machine.closing() == closing
-            && machine.draining() == draining,
-        Violation::GenerationsDiffer,
-    )?;
-    let nothing_closes = closing.is_none() && draining.is_none();
-    let desired = if observer.wanted {
-        Desired::Enabled
-    } else {
-        Desired::Disabled
+/// Failures in a row are counted as in the trace. If a proof, a loss or an idle stop are due in one step, any of them may
+/// come first, and the trace follows the machine.
+pub(super) fn failures_are_counted(
+    before: &Simulation,
+    after: &mut Simulation,
+    expected: Expected,
+) -> Result<(), Violation> {
+    let counted = after.machine.failures;
+    let has_ended = before.trace.current.is_some() && before.trace.generation() != after.trace.generation();
+    let has_stopped = stopped(after, expected);
+    if has_ended && (expected.proof_due || has_stopped) {
+        let unproven = before.trace.failures + u32::from(!has_stopped);
+        let is_right = counted == unproven || (expected.proof_due && counted == 0);
+        ensure(is_right, Violation::FailuresMiscounted)?;
+        after.trace.failures = counted;
+    }
+    ensure(counted == after.trace.failures, Violation::FailuresMiscounted)
+}
+
+fn stopped(after: &Simulation, expected: Expected) -> bool {
+    expected.may_stop && after.machine.state == State::Disconnected(DisconnectReason::Idle)
+}
+
+/// A loss leads where its recovery, the budget and the policy say.
+pub(super) fn losses_are_judged(
+    before: &State,
+    after: &Simulation,
+    expected: Expected,
+    now: Moment,
+) -> Result<(), Violation> {
+    let (state, policy) = (&after.machine.state, &after.machine.policy);
+    let Some(End::Loss(recovery)) = expected.end else {
+        return Ok(());
     };
-    let at_rest = match machine.state.kind() {
-        StateKind::Disabled => !observer.wanted && nothing_closes,
-        StateKind::Disabling => !observer.wanted && !nothing_closes,
+    if stopped(after, expected) {
+        return Ok(());
+    }
+    let pause = match state {
+        State::Connecting {
+            attempt: Attempt::Pausing(at, pause),
+            ..
+        } => Some((at.since(now), *pause)),
+        _ => None,
+    };
+    let requested = recovery.pause().min(policy.limits.retry_after);
+    let is_spent = after.trace.failures >= policy.budget.get();
+    let other_era = recovery == Recovery::RetryOtherEra;
+    let is_right = match (recovery, state) {
+        (Recovery::Login, _) if has_new_login(before) => pause.is_some_and(|(pause, _)| pause.is_zero()),
+        (Recovery::Login, _) => *state == State::Disconnected(DisconnectReason::AuthRequired),
+        (Recovery::GiveUp, _) => *state == State::PermanentlyFailed,
+        (Recovery::RetryLack, _) => pause.is_some_and(|(pause, why)| {
+            why == Pause::Lack && policy.lack_pause / 2 <= pause && pause <= policy.lack_pause
+        }),
+        (_, State::Disconnected(DisconnectReason::Lost(at))) => {
+            let stays = policy.when_lost == WhenLost::StayDisconnected;
+            stays && (is_spent || !other_era) && *at == now + requested
+        }
+        (_, State::PermanentlyFailed) => is_spent && policy.when_spent == WhenSpent::GiveUp,
+        (_, State::Disconnected(DisconnectReason::BudgetSpent(at, _))) => {
+            let WhenSpent::ProbeEvery(period) = policy.when_spent else {
+                return Err(Violation::WrongRecovery);
+            };
+            let pause = at.since(now);
+            let (least, most) = (period * 3 / 4, period * 5 / 4);
+            is_spent && least.max(requested) <= pause && pause <= most.max(requested)
+        }
+        (_, State::Connecting { is_first: false, .. }) => {
+            let goes_on = policy.when_lost == WhenLost::Restart || other_era;
+            let longest = policy.backoff.longest_pause(after.trace.failures);
+            let most = if other_era {
+                requested
+            } else {
+                longest.max(requested)
+            };
+            let is_bounded = pause.is_some_and(|(pause, _)| requested <= pause && pause <= most);
+            goes_on && !is_spent && is_bounded
+        }
+        _ => false,
+    };
+    ensure(is_right, Violation::WrongRecovery)?;
+    let waits = matches!(pause, Some((pause, _)) if !pause.is_zero())
+        || matches!(state, State::Disconnected(DisconnectReason::BudgetSpent(..)));
+    let lost = after.trace.closing.as_ref().map(|closing| closing.generation);
+    let unreachable = lost.filter(|_| waits && recovery == Recovery::RetryWhenReachable);
+    ensure(
+        after.machine.unreachable() == unreachable,
+        Violation::WrongRecovery,
+    )
+}
+
+fn has_new_login(state: &State) -> bool {
+    matches!(
+        state,
+        State::Connecting {
+            has_new_login: true,
+            ..
+        }
+    )
+}
+
+/// The machine is where the effects and the latest command left it.
+pub(super) fn state_follows_the_trace(after: &Simulation, now: Moment) -> Result<(), Violation> {
+    let (machine, trace) = (&after.machine, &after.trace);
+    ensure(
+        machine.state.generation() == trace.generation()
+            && machine.closing == trace.closing
+            && machine.draining == trace.draining,
+        Violation::WrongGeneration,
+    )?;
+    let is_closed = trace.closing.is_none() && trace.draining.is_none();
+    let (desired, is_reconciled) = match machine.state.kind() {
+        StateKind::Disabled => (Desired::Disabled, !trace.is_wanted && is_closed),
+        StateKind::Disabling => (Desired::Disabled, !trace.is_wanted && !is_closed),
         StateKind::Connecting
         | StateKind::Connected
         | StateKind::Reconnecting
         | StateKind::Disconnected
-        | StateKind::PermanentlyFailed => observer.wanted,
+        | StateKind::PermanentlyFailed => (Desired::Enabled, trace.is_wanted),
     };
-    ensure(machine.desired() == desired && at_rest, Violation::WishIgnored)?;
-    // A pause that is over may have become one for a token.
-    let awaited = observer.absent == machine.unreachable()
-        || (machine.unreachable().is_none() && observer.not_before <= now);
-    ensure(awaited, Violation::ReturnIgnored)?;
-    match (&machine.state, &observer.current) {
-        (State::Connecting { attempt: attempt, .. }, current) => {
-            attempt_agrees(next, attempt, current.as_ref(), now)
-        }
-        (State::Connected(live), Some(current)) => live_agrees(next, live, current, now),
-        (State::Disabled | State::Disabling | State::Disconnected(_) | State::PermanentlyFailed, None) => {
-            Ok(())
-        }
-        (_, _) => Err(Violation::GenerationsDiffer),
+    ensure(
+        machine.desired() == desired && is_reconciled,
+        Violation::CommandIgnored,
+    )?;
+    if let State::Connecting {
+        attempt: Attempt::Pausing(at, pause),
+        ..
+    } = machine.state
+    {
+        ensure(at > now || trace.closing.is_some(), Violation::StalledDial)?;
+        let token_at = trace.token_at(&machine.policy.bucket);
+        ensure(pause != Pause::Token || at == token_at, Violation::BucketIgnored)?;
     }
+    let Some(current) = &trace.current else {
+        return Ok(());
+    };
+    let is_listed = machine.state.kind() == StateKind::Connected;
+    ensure(current.is_listed() == is_listed, Violation::WrongGeneration)?;
+    let is_kept = is_listed || !current.is_open() || current.listing_by.is_some() || current.owes_listing;
+    ensure(is_kept, Violation::ForgottenListing)
 }
 
-fn attempt_agrees(
-    next: &Simulation,
-    attempt: &Attempt,
-    current: Option<&Current>,
+/// A listing starts only if it is the first, is owed, or replaces a catalog that has expired.
+pub(super) fn listings_have_a_reason(
+    before: &Simulation,
+    input: &Input,
+    effects: &[Effect],
     now: Moment,
 ) -> Result<(), Violation> {
-    let observer = &next.observer;
-    match (attempt, current) {
-        (Attempt::Pausing(at, pause), None) => {
-            ensure(*at > now || observer.closing.is_some(), Violation::DialStalled)?;
-            let token_at = observer.token_at(&next.machine.policy.bucket);
-            let honest = match pause {
-                Pause::Token => *at == token_at && *at >= observer.not_before,
-                Pause::None | Pause::Backoff | Pause::Lack | Pause::Unreachable(_) => {
-                    *at <= observer.not_before.max(now)
-                }
-            };
-            ensure(honest, Violation::BucketIgnored)
-        }
-        (Attempt::Queued(_, by), Some(current)) => ensure(
-            current.phase == Phase::Queued { by: *by },
-            Violation::GenerationsDiffer,
-        ),
-        (Attempt::Opening(_, by), Some(current)) => ensure(
-            current.phase == Phase::Dialling { by: *by },
-            Violation::GenerationsDiffer,
-        ),
-        (Attempt::Listing(opened), Some(current)) => {
-            ensure(current.phase == Phase::Open, Violation::GenerationsDiffer)?;
-            ensure(
-                !matches!(opened.listings.phase, ListingPhase::Current { .. }),
-                Violation::ListingForgotten,
-            )?;
-            watch_agrees(next, &opened.silence, current, now)?;
-            refresh_agrees(next, &opened.listings, current, now)
-        }
-        (Attempt::Pausing(..), Some(_))
-        | (Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..), None) => {
-            Err(Violation::GenerationsDiffer)
-        }
+    if !effects.iter().any(|effect| matches!(effect, Effect::List(_))) {
+        return Ok(());
     }
-}
-
-fn live_agrees(
-    next: &Simulation,
-    live: &LiveConnection,
-    current: &Current,
-    now: Moment,
-) -> Result<(), Violation> {
-    let policy = &next.machine.policy;
-    let proof = Phase::Listed {
-        proof_at: live.proven_at,
+    let Some(current) = before
+        .trace
+        .current
+        .as_ref()
+        .filter(|current| current.is_listed())
+    else {
+        return Ok(());
     };
+    let has_expired = before.machine.clone().state.open().is_some_and(
+        |open| matches!(open.listings.phase, ListingPhase::Current { until: Some(at), .. } if at <= now),
+    );
+    let is_reported = matches!(
+        input,
+        Input::ListChanged(_) | Input::ListFailed(..) | Input::Listed(..)
+    );
+    let has_timed_out = current.listing_by.is_some_and(|by| by <= now);
     ensure(
-        current.phase == proof && live.is_proven() == current.is_proven(),
-        Violation::ProofMisjudged,
-    )?;
-    ensure(
-        live.call_failures == current.call_failures,
-        Violation::HealthMiscounted,
-    )?;
-    watch_agrees(next, &live.open.silence, current, now)?;
-    let looked_at = match (live.idle_at, policy.idle_stop) {
-        (Some(at), Some(idle)) => at <= now + idle,
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    };
-    ensure(looked_at, Violation::IdlenessUnnoticed)?;
-    refresh_agrees(next, &live.open.listings, current, now)
+        current.owes_listing || has_expired || is_reported || has_timed_out,
+        Violation::WrongListing,
+    )
 }
 
-fn watch_agrees(
-    next: &Simulation,
-    watch: &SilenceWatch,
-    current: &Current,
-    now: Moment,
-) -> Result<(), Violation> {
-    let watched = match (watch, &next.machine.policy.probe) {
-        (SilenceWatch::Off, None) => true,
-        (SilenceWatch::CheckAt(until), Some(probe)) => {
-            current.asked.is_none() && current.misses == 0 && *until <= now + probe.after_silence
-        }
-        (
-            SilenceWatch::Probing {
-                sent: asked,
-                by,
-                misses,
-            },
-            Some(_),
-        ) => current.asked == Some((*asked, *by)) && current.misses == *misses,
-        (SilenceWatch::Off, Some(_)) | (SilenceWatch::CheckAt(_) | SilenceWatch::Probing { .. }, None) => {
-            false
-        }
-    };
-    ensure(watched, Violation::HealthMiscounted)
-}
-
-fn refresh_agrees(
-    next: &Simulation,
-    refresh: &Listings,
-    current: &Current,
-    now: Moment,
-) -> Result<(), Violation> {
-    ensure(
-        refresh.failures == current.list_failures,
-        Violation::HealthMiscounted,
-    )?;
-    let kept = match &refresh.phase {
-        ListingPhase::Current { until, .. } => {
-            let expires = match (until, current.expires) {
-                (Some(at), Some((earliest, latest))) => earliest <= *at && *at <= latest,
-                (None, None) => true,
-                (Some(_), None) | (None, Some(_)) => false,
-            };
-            current.listing.is_none() && !current.owed && expires
-        }
-        ListingPhase::Due(at) => {
-            let soon = *at <= current.list_from.max(now + next.machine.policy.relist_pause);
-            current.listing.is_none() && current.owed && soon
-        }
-        ListingPhase::Running { by, again } => current.listing == Some(*by) && current.owed == *again,
-    };
-    ensure(kept, Violation::ListingForgotten)
-}
-
-/// Whatever waits has a deadline, no later than what it waits for, and not over once its timer was handled.
-pub(super) fn awaited(next: &Simulation, now: Moment, input: &Input) -> Result<(), Violation> {
-    let (observer, policy) = (&next.observer, &next.machine.policy);
-    let deadline = next.machine.deadline().map(|deadline| deadline.at);
-    let current = observer.current.as_ref();
-    let of_phase = current.and_then(|current| match current.phase {
-        Phase::Queued { by } | Phase::Dialling { by } => Some(by),
-        Phase::Open => current.listing,
-        Phase::Listed { proof_at } => proof_at,
-    });
-    let relist = current
-        .filter(|current| current.owed && current.listing.is_none())
-        .map(|current| current.list_from.max(now + policy.relist_pause));
-    let dial = match &next.machine.state {
+/// Whatever waits has a deadline, no later than what it waits for, and in the future once its timer was handled.
+pub(super) fn waits_have_deadlines(after: &Simulation, input: &Input, now: Moment) -> Result<(), Violation> {
+    let (machine, trace, policy) = (&after.machine, &after.trace, &after.machine.policy);
+    let deadline = machine.deadline().map(|deadline| deadline.at);
+    let dial = match machine.state {
         State::Connecting {
             attempt: Attempt::Pausing(at, _),
             ..
-        } => observer.closing.is_none().then_some(*at),
-        State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => Some(*at),
-        State::Connecting { .. }
-        | State::Connected(_)
-        | State::Disconnected(
-            DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
-        )
-        | State::Disabled
-        | State::Disabling
-        | State::PermanentlyFailed => None,
+        } if trace.closing.is_none() => Some(at),
+        State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => Some(at),
+        _ => None,
     };
-    let connected = matches!(next.machine.state, State::Connected(_));
-    let open = current
-        .is_some_and(|current| !matches!(current.phase, Phase::Queued { .. } | Phase::Dialling { .. }));
-    let probe = policy.probe.as_ref().filter(|_| open);
-    let idle = policy.idle_stop.filter(|_| connected);
-    let awaited = [
-        observer.closing.map(|closing| closing.by),
-        observer.draining.map(|draining| draining.by),
-        of_phase,
-        current.and_then(|current| current.listing),
-        current.and_then(|current| current.asked).map(|(_, by)| by),
-        relist,
-        current
-            .and_then(|current| current.expires)
-            .map(|(_, latest)| latest),
+    let current = trace.current.as_ref();
+    let stage = current.and_then(|current| match current.stage {
+        Stage::Queued { by } | Stage::Dialling { by } => Some(by),
+        Stage::Open => None,
+        Stage::Listed { proof_at } => proof_at,
+    });
+    let relist = current
+        .filter(|current| current.owes_listing && current.listing_by.is_none())
+        .map(|current| current.list_from.max(now + policy.relist_pause));
+    let is_open = current.is_some_and(|current| current.is_open());
+    let is_listed = current.is_some_and(|current| current.is_listed());
+    let silence = policy.probe.as_ref().filter(|_| is_open);
+    let waits = [
+        trace.closing.as_ref().map(|closing| closing.by),
+        trace.draining.as_ref().map(|draining| draining.by),
         dial,
-        probe.map(|probe| now + probe.after_silence.max(probe.timeout)),
-        idle.map(|idle| now + idle),
+        stage,
+        current.and_then(|current| current.listing_by),
+        current.and_then(|current| current.probe).map(|(_, by)| by),
+        relist,
+        silence.map(|probe| now + probe.after_silence.max(probe.timeout)),
+        policy.idle_stop.filter(|_| is_listed).map(|idle| now + idle),
     ];
-    for at in awaited.into_iter().flatten() {
-        ensure(
-            deadline.is_some_and(|deadline| deadline <= at),
-            Violation::DeadlineMissing,
-        )?;
+    for at in waits.into_iter().flatten() {
+        let is_covered = deadline.is_some_and(|deadline| deadline <= at);
+        ensure(is_covered, Violation::MissingDeadline)?;
     }
-    if matches!(input, Input::Timer(_)) {
-        ensure(deadline.is_none_or(|at| at > now), Violation::DeadlineStuck)?;
-    }
-    Ok(())
+    let is_handled = !matches!(input, Input::Timer(_)) || deadline.is_none_or(|at| at > now);
+    ensure(is_handled, Violation::StuckDeadline)
 }

@@ -1,155 +1,152 @@
-//! What every state must lead to, if the world does its part or if it does nothing at all.
+//! What every state must lead to: if the server answers everything, and if it answers nothing.
 
 use std::time::Duration;
 
 use crate::deadline::Timer;
-use crate::explore::observer::Phase;
-use crate::explore::simulation::{Event, NOW, Signs, Simulation};
-use crate::explore::violation::Violation;
+use crate::explore::invariants::{Violation, ensure};
+use crate::explore::simulation::{Activity, Event, NOW, Simulation};
 use crate::input::{Input, Listing};
-use crate::state::{DisconnectReason, State};
+use crate::state::{Attempt, DisconnectReason, ListingPhase, OpenConnection, State};
 
-/// A close, a pause, a token, a dial, a listing: nothing takes more steps than this to come about.
-const SOON: usize = 12;
+/// A close, a pause, a token, a dial and a listing take fewer steps than this.
+const STEPS_LIMIT: usize = 12;
 
-pub(super) fn holds(world: &Simulation) -> Result<(), Violation> {
-    match &world.machine.state {
+pub(super) fn check(simulation: &Simulation) -> Result<(), Violation> {
+    match &simulation.machine.state {
         State::Connecting { .. } | State::Disconnected(DisconnectReason::BudgetSpent(..)) => {
-            connects(world.clone())?;
+            connects(simulation.clone())?;
         }
-        State::Disconnected(DisconnectReason::Idle) => connects_after(world, Input::Demand)?,
+        State::Disconnected(DisconnectReason::Idle) => connects_after(simulation, Input::Demand)?,
         State::Disconnected(DisconnectReason::Lost(_)) => {
-            connects_after(world, Input::Demand)?;
-            connects_after(world, Input::Enable { dormant: false })?;
+            connects_after(simulation, Input::Demand)?;
+            connects_after(simulation, Input::Enable { dormant: false })?;
         }
-        State::Disconnected(DisconnectReason::AuthRequired) => connects_after(world, Input::Login)?,
+        State::Disconnected(DisconnectReason::AuthRequired) => connects_after(simulation, Input::Login)?,
         State::PermanentlyFailed => {
-            connects_after(world, Input::Restart)?;
-            connects_after(world, Input::Enable { dormant: false })?;
+            connects_after(simulation, Input::Restart)?;
+            connects_after(simulation, Input::Enable { dormant: false })?;
         }
         State::Disabled | State::Disabling => {
-            connects_after(world, Input::Enable { dormant: false })?;
-            stays_dormant(world)?;
+            connects_after(simulation, Input::Enable { dormant: false })?;
+            stays_dormant(simulation)?;
         }
         State::Connected(_) => {
-            if world.machine.policy.probe.is_some() {
-                leaves(world.clone(), Signs::SILENT, Violation::SilenceUnnoticed)?;
-                leaves(world.clone(), Signs::STOPPED, Violation::SilenceUnnoticed)?;
+            if simulation.machine.policy.probe.is_some() {
+                leaves(simulation.clone(), Activity::SILENT, Violation::SilenceUnnoticed)?;
+                leaves(simulation.clone(), Activity::STOPPED, Violation::SilenceUnnoticed)?;
             }
-            if world.machine.policy.idle_stop.is_some() {
-                leaves(world.clone(), Signs::UNUSED, Violation::IdlenessUnnoticed)?;
+            if simulation.machine.policy.idle_stop.is_some() {
+                leaves(simulation.clone(), Activity::UNUSED, Violation::IdlenessUnnoticed)?;
             }
         }
     }
-    if world.observer.wanted {
-        restarts(world)?;
+    if simulation.trace.is_wanted {
+        restarts(simulation)?;
     }
-    ends_disabled(world)
+    ends_disabled(simulation)
 }
 
-fn connects_after(world: &Simulation, wish: Input) -> Result<(), Violation> {
-    connects(world.step(&Event::at_once(wish))?.world)
+fn connects_after(simulation: &Simulation, command: Input) -> Result<(), Violation> {
+    connects(simulation.step(&Event::at_once(command))?.next)
 }
 
-/// A dormant server waits for its first use, even where the old connection is still being closed.
-fn stays_dormant(world: &Simulation) -> Result<(), Violation> {
+/// A dormant server waits for its first use, even while the old connection closes.
+fn stays_dormant(simulation: &Simulation) -> Result<(), Violation> {
     let enabled = Event::at_once(Input::Enable { dormant: true });
-    let world = world.step(&enabled)?.world;
-    if world.machine.state == State::Disconnected(DisconnectReason::Idle) {
-        Ok(())
-    } else {
-        Err(Violation::WishIgnored)
-    }
+    let simulation = simulation.step(&enabled)?.next;
+    let is_idle = simulation.machine.state == State::Disconnected(DisconnectReason::Idle);
+    ensure(is_idle, Violation::CommandIgnored)
 }
 
-/// A world that answers everything at once, and never fails.
-fn connects(mut world: Simulation) -> Result<(), Violation> {
-    for _ in 0..SOON {
-        if matches!(world.machine.state, State::Connected(_)) {
+/// A server that answers everything at once gets connected.
+fn connects(mut simulation: Simulation) -> Result<(), Violation> {
+    for _ in 0..STEPS_LIMIT {
+        if matches!(simulation.machine.state, State::Connected(_)) {
             return Ok(());
         }
-        let event = kindness(&world).or_else(|| next_timer(&world, Signs::WELL));
-        world = world.step(&event.ok_or(Violation::NeverConnects)?)?.world;
+        let event = good_answer(&simulation).or_else(|| next_timer(&simulation, Activity::ACTIVE));
+        simulation = simulation.step(&event.ok_or(Violation::NeverConnects)?)?.next;
     }
     Err(Violation::NeverConnects)
 }
 
-fn kindness(world: &Simulation) -> Option<Event> {
-    if let Some(closing) = &world.observer.closing {
-        return Some(Event::at_once(Input::Closed(closing.generation)));
+/// The next answer of a server that answers everything well.
+fn good_answer(simulation: &Simulation) -> Option<Event> {
+    let machine = &simulation.machine;
+    if let Some(closing) = machine.closing() {
+        return Some(Event::at_once(Input::Closed(closing)));
     }
-    let current = world.observer.current.as_ref()?;
-    match current.phase {
-        Phase::Queued { .. } => Some(Event::at_once(Input::Begun(current.generation))),
-        Phase::Dialling { .. } => Some(Event::at_once(Input::Opened(current.generation))),
-        Phase::Open | Phase::Listed { .. } => {
-            current.listing?;
-            Some(Event::at_once(Input::Listed(
-                current.generation,
-                Listing::Good { ttl: None },
-            )))
-        }
-    }
+    let listed = |open: &OpenConnection| match open.listings.phase {
+        ListingPhase::Running { .. } => Some(Input::Listed(open.generation, Listing::Good { ttl: None })),
+        ListingPhase::Current { .. } | ListingPhase::Due(_) => None,
+    };
+    let answer = match &machine.state {
+        State::Connecting { attempt, .. } => match attempt {
+            Attempt::Pausing(..) => None,
+            Attempt::Queued(generation, _) => Some(Input::Begun(*generation)),
+            Attempt::Opening(generation, _) => Some(Input::Opened(*generation)),
+            Attempt::Listing(open) => listed(open),
+        },
+        State::Connected(live) => listed(&live.open),
+        State::Disabled | State::Disabling | State::Disconnected(_) | State::PermanentlyFailed => None,
+    };
+    answer.map(Event::at_once)
 }
 
-fn next_timer(world: &Simulation, signs: Signs) -> Option<Event> {
-    let deadline = world.machine.deadline()?;
-    Some(Event::timer(deadline.at.since(NOW), signs))
+fn next_timer(simulation: &Simulation, activity: Activity) -> Option<Event> {
+    let deadline = simulation.machine.deadline()?;
+    Some(Event::timer(deadline.at.since(NOW), activity))
 }
 
-/// With nothing but such signs of life, the server does not stay connected.
-fn leaves(mut world: Simulation, signs: Signs, otherwise: Violation) -> Result<(), Violation> {
-    let generation = world.observer.generation();
-    for _ in 0..4 * SOON {
-        // Its listings are answered: they are not what this is about.
-        let event = kindness(&world).or_else(|| next_timer(&world, signs));
-        world = world.step(&event.ok_or(otherwise)?)?.world;
-        if world.observer.generation() != generation {
+/// A server with only this activity does not stay connected.
+fn leaves(mut simulation: Simulation, activity: Activity, otherwise: Violation) -> Result<(), Violation> {
+    let generation = simulation.trace.generation();
+    for _ in 0..4 * STEPS_LIMIT {
+        // Its listings succeed, so that they do not end the connection.
+        let event = good_answer(&simulation).or_else(|| next_timer(&simulation, activity));
+        simulation = simulation.step(&event.ok_or(otherwise)?)?.next;
+        if simulation.trace.generation() != generation {
             return Ok(());
         }
     }
     Err(otherwise)
 }
 
-/// A restart dials as soon as the old connection is gone: no other timer lies between.
-fn restarts(world: &Simulation) -> Result<(), Violation> {
-    let fresh = world.observer.fresh();
-    let mut world = world.step(&Event::at_once(Input::Restart))?.world;
-    // Two connections may be closing: the last one, and the one that was draining beside it.
+/// A restart dials as soon as the old connection is gone, and waits for no other timer.
+fn restarts(simulation: &Simulation) -> Result<(), Violation> {
+    let fresh = simulation.trace.fresh();
+    let mut simulation = simulation.step(&Event::at_once(Input::Restart))?.next;
+    // Two connections may be closing: the last one, and one that was draining beside it.
     for _ in 0..2 {
-        if world.observer.generation() == Some(fresh) {
+        if simulation.trace.generation() == Some(fresh) {
             break;
         }
-        let close = world.machine.deadline().ok_or(Violation::RestartWaits)?;
-        if close.timer != Timer::Close {
-            return Err(Violation::RestartWaits);
-        }
-        world = world.step(&Event::timer(close.at.since(NOW), Signs::WELL))?.world;
+        let close = simulation.machine.deadline().ok_or(Violation::RestartWaits)?;
+        ensure(close.timer == Timer::Close, Violation::RestartWaits)?;
+        simulation = simulation
+            .step(&Event::timer(close.at.since(NOW), Activity::ACTIVE))?
+            .next;
     }
-    if world.observer.generation() == Some(fresh) {
-        Ok(())
-    } else {
-        Err(Violation::RestartWaits)
-    }
+    ensure(
+        simulation.trace.generation() == Some(fresh),
+        Violation::RestartWaits,
+    )
 }
 
-/// A disabled server dials nothing any more, and is at rest by its own deadlines, whatever the world does.
-fn ends_disabled(world: &Simulation) -> Result<(), Violation> {
-    let opened = world.observer.opened;
-    let mut world = world.step(&Event::at_once(Input::Disable))?.world;
-    // Two connections may be closing: the last one, and the one that was draining beside it.
+/// A disabled server dials no more, and is at rest after its deadlines, even if nothing answers.
+fn ends_disabled(simulation: &Simulation) -> Result<(), Violation> {
+    let opened = simulation.trace.opened;
+    let mut simulation = simulation.step(&Event::at_once(Input::Disable))?.next;
+    // Two connections may be closing: the last one, and one that was draining beside it.
     for _ in 0..2 {
-        if world.machine.state == State::Disabled {
+        if simulation.machine.state == State::Disabled {
             break;
         }
-        let event = next_timer(&world, Signs::WELL).ok_or(Violation::NeverDisabled)?;
-        world = world.step(&event)?.world;
+        let event = next_timer(&simulation, Activity::ACTIVE).ok_or(Violation::NeverDisabled)?;
+        simulation = simulation.step(&event)?.next;
     }
-    let later = Event::timer(Duration::from_nanos(1), Signs::WELL);
-    let world = world.step(&later)?.world;
-    if world.machine.state == State::Disabled && world.observer.opened == opened {
-        Ok(())
-    } else {
-        Err(Violation::NeverDisabled)
-    }
+    let later = Event::timer(Duration::from_nanos(1), Activity::ACTIVE);
+    let simulation = simulation.step(&later)?.next;
+    let is_at_rest = simulation.machine.state == State::Disabled && simulation.trace.opened == opened;
+    ensure(is_at_rest, Violation::NeverDisabled)
 }
