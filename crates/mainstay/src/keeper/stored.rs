@@ -39,15 +39,17 @@ pub(crate) struct LoadedCatalog {
 pub(crate) fn load_stored(slots: &[Arc<Slot>]) -> BTreeMap<Arc<str>, LoadedCatalog> {
     let mut loaded = BTreeMap::new();
     let (sender, receiver) = mpsc::channel();
+    // What the reads log goes where the caller's lines go.
+    let log = tracing::dispatcher::get_default(Clone::clone);
     let mut pending = 0;
     for slot in slots {
         let Some(store) = slot.shared.store.clone() else {
             continue;
         };
-        let (slot, sender) = (slot.clone(), sender.clone());
+        let (slot, sender, log) = (slot.clone(), sender.clone(), log.clone());
         pending += 1;
         spawn_blocking(move || {
-            let read = load(&slot, &store);
+            let read = tracing::dispatcher::with_default(&log, || load(&slot, &store));
             // The receiver lives until every sender is gone.
             let _ = sender.send((slot, read));
         });
