@@ -1,6 +1,6 @@
 //! What the store has of a server: read when the fleet starts, written after each listing that changed something.
 //!
-//! A disk that hangs holds up nobody: reading and writing happen on threads that may block, a start waits for the reads
+//! A disk that hangs blocks nothing else: reading and writing happen on threads that may block, a start waits for the reads
 //! a bounded time, and while one write runs at most one more waits, the latest.
 
 use std::collections::BTreeMap;
@@ -256,6 +256,7 @@ mod tests {
         assert_eq!(first, Ok(0));
         for number in 1..=1_000 {
             writer.write((number, held.clone()));
+            tokio::task::yield_now().await;
         }
         // One is being written, one waits, and this test has one.
         assert!(Arc::strong_count(&held) <= 4, "{}", Arc::strong_count(&held));
