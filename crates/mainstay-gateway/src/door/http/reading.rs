@@ -81,7 +81,7 @@ impl Reading {
         match self.stream.poll_take(&mut self.place, context) {
             Poll::Ready(Taken::Event(number, message)) => {
                 self.silence.as_mut().reset(Instant::now() + SILENCE);
-                Poll::Ready(Some(Ok(self.frame(number, message))))
+                Poll::Ready(Some(Ok(self.frame(number, &message))))
             }
             Poll::Ready(Taken::End) => Poll::Ready(None),
             Poll::Ready(Taken::Lost) => {
@@ -101,7 +101,7 @@ impl Reading {
     }
 
     /// The first piece of an event; the others wait. A message is one line, so its event is too.
-    fn frame(&mut self, number: u64, message: Outgoing) -> Bytes {
+    fn frame(&mut self, number: u64, message: &Outgoing) -> Bytes {
         let mut frame = BytesMut::with_capacity(48 + if message.len() <= SMALL { message.len() } else { 0 });
         if self.stream.resumes() {
             frame.extend_from_slice(format!("id: {}\n", self.stream.name(number)).as_bytes());
