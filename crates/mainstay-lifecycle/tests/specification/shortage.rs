@@ -1,4 +1,4 @@
-//! What this machine lacks is no fault of the server; and a server that waits for its turn to start has not begun.
+//! A shortage on this machine is not the server's failure. Nor is the wait in the queue of starting servers.
 
 use std::time::Duration;
 
@@ -21,24 +21,24 @@ fn policy() -> Policy {
 }
 
 #[test]
-fn a_lack_of_this_machine_costs_neither_budget_nor_token() {
+fn a_shortage_costs_neither_budget_nor_token() {
     let mut server = Server::connected(policy());
     server.lose();
     server.wait_for_dial();
-    // More often than the budget and the bucket would bear.
+    // More often than the budget and the bucket allow.
     for _ in 0..20 {
         server.fail(Recovery::RetryLack);
         let (pause, why) = server.pause().expect("another attempt");
         assert_eq!(why, Pause::Lack);
         assert!(seconds(1) <= pause && pause <= seconds(2), "{pause:?}");
-        assert_eq!(server.machine.failures(), 1, "the one of before");
+        assert_eq!(server.machine.failures(), 1, "the loss before");
         server.wait_for_dial();
     }
     server.connect();
 }
 
 #[test]
-fn the_first_start_stays_free_until_there_is_what_it_needs() {
+fn the_first_start_stays_free_after_a_shortage() {
     let no_pause = Policy {
         backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
         ..policy()
@@ -57,7 +57,7 @@ fn the_first_start_stays_free_until_there_is_what_it_needs() {
 }
 
 #[test]
-fn a_listing_that_this_machine_lacked_something_for_condemns_nothing() {
+fn listings_that_fail_by_a_shortage_do_not_end_the_connection() {
     let mut server = Server::connected(Policy::default());
     let generation = server.generation();
     server.pass(seconds(2));
@@ -72,11 +72,11 @@ fn a_listing_that_this_machine_lacked_something_for_condemns_nothing() {
 }
 
 #[test]
-fn the_time_of_a_start_begins_with_its_turn() {
+fn the_open_timeout_begins_when_the_server_leaves_the_queue() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
-    let deadline = server.deadline().expect("it waits");
+    let deadline = server.deadline().expect("it waits in the queue");
     assert_eq!(deadline.timer, Timer::Turn);
     server.pass(seconds(200));
     server.give(Input::Begun(generation));
@@ -87,7 +87,7 @@ fn the_time_of_a_start_begins_with_its_turn() {
 }
 
 #[test]
-fn a_turn_that_never_comes_costs_nothing_and_is_waited_for_again() {
+fn a_timeout_in_the_queue_costs_nothing_and_the_server_queues_again() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
@@ -105,13 +105,20 @@ fn a_turn_that_never_comes_costs_nothing_and_is_waited_for_again() {
     server.wait_for_dial();
     let state = server.machine.state();
     assert!(
-        matches!(state, State::Reconnecting(Attempt::Queued(..))),
+        matches!(
+            state,
+            State::Connecting {
+                is_first: false,
+                attempt: Attempt::Queued(..),
+                ..
+            }
+        ),
         "{state:?}"
     );
 }
 
 #[test]
-fn a_server_that_is_disabled_in_the_queue_is_closed_and_never_begins() {
+fn a_server_that_is_disabled_in_the_queue_is_closed_and_never_opens() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();

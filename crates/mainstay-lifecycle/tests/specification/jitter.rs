@@ -1,4 +1,4 @@
-//! A herd that fails in the same moment does not come back in the same moment.
+//! Servers that fail in the same moment do not come back in the same moment.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use mainstay_lifecycle::{Bucket, Input, Listing, Policy, Recovery, Timer};
 
 use crate::server::{Server, seconds};
 
-/// Enough that each quarter of a pause gets its share.
-const HERD: u64 = 400;
+/// Enough servers that each quarter of a pause gets its share.
+const SERVERS: u64 = 400;
 
 fn policy() -> Policy {
     Policy {
@@ -19,7 +19,7 @@ fn policy() -> Policy {
     }
 }
 
-/// Holds that the times lie between `from` and `to`, and that each quarter of that span has about a quarter of them.
+/// Asserts that the times are between `from` and `to`, with about a quarter of them in each quarter of that span.
 fn assert_spread(times: &[Duration], from: Duration, to: Duration) {
     let mut quarters = [0; 4];
     for time in times {
@@ -39,57 +39,57 @@ fn assert_spread(times: &[Duration], from: Duration, to: Duration) {
     );
 }
 
-fn pauses(herd: &[Server]) -> Vec<Duration> {
-    let pauses = herd
+fn pauses(servers: &[Server]) -> Vec<Duration> {
+    let pauses = servers
         .iter()
         .map(|server| server.pause().expect("another attempt").0);
     pauses.collect()
 }
 
 #[test]
-fn a_herd_that_fails_together_backs_off_over_the_whole_pause() {
-    let mut herd = Server::herd(HERD, &policy());
+fn servers_that_fail_together_back_off_over_the_whole_pause() {
+    let mut servers = Server::many(SERVERS, &policy());
     for failures in 1..=3 {
-        for server in &mut herd {
+        for server in &mut servers {
             server.fail(Recovery::Retry);
         }
         let longest = policy().backoff.longest_pause(failures);
-        assert_spread(&pauses(&herd), Duration::ZERO, longest);
-        let now = herd[0].now + longest;
-        for server in &mut herd {
+        assert_spread(&pauses(&servers), Duration::ZERO, longest);
+        let now = servers[0].now + longest;
+        for server in &mut servers {
             server.pass(longest);
-            assert_eq!(server.now, now, "the herd fails in the same moment again");
+            assert_eq!(server.now, now, "all fail in the same moment again");
         }
     }
 }
 
 #[test]
-fn a_herd_whose_budget_is_spent_probes_at_three_to_five_quarters_of_its_period() {
-    let mut herd = Server::herd(HERD, &policy());
+fn slow_probes_come_at_three_to_five_quarters_of_their_period() {
+    let mut servers = Server::many(SERVERS, &policy());
     let rest = policy().backoff.ceiling();
     for _ in 1..policy().budget.get() {
-        for server in &mut herd {
+        for server in &mut servers {
             server.fail(Recovery::Retry);
             server.pass(rest);
         }
     }
-    for server in &mut herd {
+    for server in &mut servers {
         server.fail(Recovery::Retry);
     }
-    assert_spread(&pauses(&herd), seconds(225), seconds(375));
+    assert_spread(&pauses(&servers), seconds(225), seconds(375));
 }
 
 #[test]
-fn a_herd_that_lacks_the_same_thing_tries_again_within_the_second_half_of_the_pause() {
-    let mut herd = Server::herd(HERD, &policy());
-    for server in &mut herd {
+fn servers_retry_within_the_second_half_of_the_pause_after_a_shortage() {
+    let mut servers = Server::many(SERVERS, &policy());
+    for server in &mut servers {
         server.fail(Recovery::RetryLack);
     }
-    assert_spread(&pauses(&herd), seconds(1), seconds(2));
+    assert_spread(&pauses(&servers), seconds(1), seconds(2));
 }
 
 #[test]
-fn a_herd_that_was_listed_together_is_listed_again_within_a_tenth_of_the_time_to_live() {
+fn servers_listed_together_are_listed_again_within_a_tenth_of_the_time_to_live() {
     let ttl = seconds(1_000);
     let watch_nothing = Policy {
         probe: None,
@@ -104,7 +104,7 @@ fn a_herd_that_was_listed_together_is_listed_again_within_a_tenth_of_the_time_to
         assert_eq!(deadline.timer, Timer::Expiry);
         deadline.at.since(server.now)
     };
-    let expiries: Vec<_> = Server::herd(HERD, &watch_nothing)
+    let expiries: Vec<_> = Server::many(SERVERS, &watch_nothing)
         .into_iter()
         .map(expire)
         .collect();

@@ -1,169 +1,162 @@
-//! The world of the walk: a machine, the ledger beside it, and everything that can happen next.
+//! One node of the exploration: a machine, the trace of what it did, and every event that can come next.
 //!
-//! After each step all moments are moved so that it is always `NOW`: two states that differ by the time of day alone are
-//! one. One nanosecond is the tick of the small policies, so that pauses and their jitter are small whole numbers.
+//! After each step all moments are shifted so that the time is always `NOW`: states that differ only by the time of day
+//! are the same node. One nanosecond is the tick of the small policies, so pauses and their jitter are small whole numbers.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::effect::{Effect, Transition};
+use crate::explore::invariants::{self, Violation, ensure};
+use crate::explore::search::Scope;
+use crate::explore::trace::Trace;
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::Machine;
 use crate::policy::Policy;
-use crate::state::{Attempt, DisconnectReason, Refresh, RefreshStep, State, Watch};
+use crate::state::{Attempt, DisconnectReason, ListingPhase, OpenConnection, SilenceWatch, State};
 use crate::time::{Generation, Moment};
-use crate::walk::broken::Violation;
-use crate::walk::ledger::Ledger;
-use crate::walk::mutants::Subject;
-use crate::walk::promises;
-use crate::walk::search::Tour;
 
 /// The moment at which every step starts.
 pub(super) const NOW: Moment = Moment::new(Duration::from_nanos(10_000));
 
-/// The least time that can pass.
-pub(super) const TICK: Duration = Duration::from_nanos(1);
+const TICK: Duration = Duration::from_nanos(1);
 
-/// Longer than any deadline of the small policies: what a laptop's lid does to them all at once.
-const ASLEEP: Duration = Duration::from_nanos(5_000);
+/// Longer than any deadline of the small policies, as after a laptop's sleep: all of them expire at once.
+const SLEEP: Duration = Duration::from_nanos(5_000);
 
-/// How many old generations still report: all that the exhaustive walk has.
-const OLD: u64 = 5;
+/// How many old generations still report: all that an exhaustive scope has.
+const OLD_GENERATIONS_LIMIT: u64 = 5;
 
-/// How long a server that refuses a request with a time of its own wants to be left alone: longer than is granted.
-pub(super) const RETRY_AFTER: Duration = Duration::from_nanos(7);
+/// The pause that a server asks for: longer than the policies grant.
+const RETRY_AFTER: Duration = Duration::from_nanos(7);
 
-/// How long a keeper that failed waits before it begins again.
+/// How long the server waits after its keeper failed.
 const RESUME_PAUSE: Duration = Duration::from_nanos(3);
 
-/// How long a server says that its list is current.
+/// The time to live that a server gives its lists.
 const TTL: Duration = Duration::from_nanos(4);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct World {
+pub(super) struct Simulation {
     pub(super) machine: Machine,
-    pub(super) ledger: Ledger,
+    pub(super) trace: Trace,
 }
 
-/// Of what makes worlds equal, as much as tells most of them apart: the walk spends its time here.
-impl Hash for World {
+/// Hashes only what tells most nodes apart, because the exploration spends its time here.
+impl Hash for Simulation {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.machine.state.hash(hasher);
         self.machine.closing.hash(hasher);
         self.machine.draining.hash(hasher);
         self.machine.tokens.hash(hasher);
         self.machine.failures.hash(hasher);
-        self.ledger.opened.hash(hasher);
+        self.trace.opened.hash(hasher);
     }
 }
 
-/// An input, so long after the last one.
+/// An input, and the time since the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Event {
     pub(super) after: Duration,
     pub(super) input: Input,
 }
 
-/// Where between two deadlines an input can come.
+/// When an input can come between two deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// At the last thing that happened, or at the next deadline.
+    /// Right after the last input, or at the next deadline.
     Deadlines,
     /// At any tick.
     Ticks,
 }
 
-/// What the walk wants to know of a step that kept every promise.
-pub(super) struct Stepped {
-    pub(super) world: World,
+/// A step that kept every invariant.
+pub(super) struct StepOutcome {
+    pub(super) next: Simulation,
     pub(super) transitions: Vec<Transition>,
 }
 
-impl World {
+impl Simulation {
     pub(super) fn new(policy: Policy) -> Self {
         Self {
             machine: Machine::new(policy),
-            ledger: Ledger::new(NOW),
+            trace: Trace::new(NOW),
         }
     }
 
-    /// A server whose keeper failed, and begins again after a pause.
-    pub(super) fn resumed(policy: Policy, subject: Subject) -> Self {
-        let at = NOW + RESUME_PAUSE;
+    /// A server whose keeper failed, and starts again after a pause.
+    pub(super) fn resumed(policy: Policy) -> Self {
         Self {
-            ledger: Ledger::resumed(NOW, at, &policy),
-            machine: subject.resumed(policy, at),
+            machine: Machine::resumed(policy, NOW + RESUME_PAUSE),
+            trace: Trace::resumed(NOW),
         }
     }
 
-    /// Hands the machine one event, and holds what it does against its promises.
-    pub(super) fn step(&self, event: &Event, subject: Subject) -> Result<Stepped, Violation> {
-        let now = NOW + event.after;
+    /// Gives the machine one event and checks every invariant.
+    pub(super) fn step(&self, event: &Event) -> Result<StepOutcome, Violation> {
+        let (now, input) = (NOW + event.after, &event.input);
+        let before = &self.machine;
         let mut next = self.clone();
-        let effects = subject.handle(&mut next.machine, event.input.clone(), now, self.ledger.fresh());
-        let verdict = next
-            .ledger
-            .hear(&event.input, now, &next.machine.policy, self.machine.state.kind());
-        next.ledger.follow(&effects, verdict, now, &next.machine.policy)?;
-        promises::told(&self.machine, &effects, &next.machine)?;
-        promises::counted(&self.ledger, &mut next, verdict)?;
-        promises::judged(&mut next, verdict, now)?;
-        promises::agreed(&next, now)?;
-        promises::awaited(&next, now, &event.input, subject)?;
+        let effects = next.machine.handle(input.clone(), now, self.trace.fresh()).0;
+        let policy = &next.machine.policy;
+        let expected = next.trace.note_input(input, before.state.kind(), now, policy);
+        next.trace.note_effects(&effects, input, expected, now, policy)?;
+        invariants::transitions_are_reported(before, &effects, &next.machine)?;
+        invariants::dials_are_asked_for(&before.state, input, &next, now)?;
+        invariants::failures_are_counted(self, &mut next, expected)?;
+        invariants::losses_are_judged(&before.state, &next, expected, now)?;
+        invariants::state_follows_the_trace(&next, now)?;
+        invariants::listings_have_a_reason(self, input, &effects, now)?;
+        invariants::waits_have_deadlines(&next, input, now)?;
         next.shift(event.after);
-        Ok(Stepped {
-            world: next,
+        Ok(StepOutcome {
+            next,
             transitions: effects.iter().filter_map(transition).collect(),
         })
     }
 
-    /// Every report of every generation but the current one, and a timer before its time: they must change nothing.
-    pub(super) fn hear_what_is_stale(&self, subject: Subject) -> Result<u64, Violation> {
-        let (current, fresh) = (self.ledger.generation(), self.ledger.fresh());
+    /// Gives the machine every report of every old generation, and a timer before its deadline: none may change anything.
+    /// Returns how many inputs that were.
+    pub(super) fn check_stale_inputs(&self) -> Result<u64, Violation> {
+        let (current, fresh) = (self.trace.generation(), self.trace.fresh());
         let closes = [self.machine.closing(), self.machine.draining()];
-        let mut heard = 0;
-        let old = 1.max(fresh.0.saturating_sub(OLD))..=fresh.0;
+        let mut checked = 0;
+        let old = 1.max(fresh.0.saturating_sub(OLD_GENERATIONS_LIMIT))..=fresh.0;
         for generation in old.map(Generation).filter(|old| current != Some(*old)) {
             let close = (!closes.contains(&Some(generation))).then_some(Input::Closed(generation));
             let absent = self.machine.unreachable() == Some(generation);
             let back = (!absent).then_some(Input::Reachable(generation));
             for report in reports(generation).into_iter().chain(close).chain(back) {
-                heard += 1;
-                self.unmoved_by(report, &[Effect::CountStale(generation)], subject)?;
+                checked += 1;
+                self.is_unchanged_by(report, &[Effect::CountStale(generation)])?;
             }
         }
-        if subject
-            .deadline(&self.machine, NOW)
-            .is_none_or(|deadline| deadline.at > NOW)
-        {
-            heard += 1;
-            self.unmoved_by(Input::Timer(Vitals::default()), &[], subject)?;
+        if self.machine.deadline().is_none_or(|deadline| deadline.at > NOW) {
+            checked += 1;
+            self.is_unchanged_by(Input::Timer(Vitals::default()), &[])?;
         }
-        Ok(heard)
+        Ok(checked)
     }
 
-    fn unmoved_by(&self, input: Input, expected: &[Effect], subject: Subject) -> Result<(), Violation> {
+    fn is_unchanged_by(&self, input: Input, expected: &[Effect]) -> Result<(), Violation> {
         let mut machine = self.machine.clone();
-        let effects = subject.handle(&mut machine, input, NOW, self.ledger.fresh());
-        if effects == expected && machine == self.machine {
-            Ok(())
-        } else {
-            Err(Violation::StaleReportMattered)
-        }
+        let effects = machine.handle(input, NOW, self.trace.fresh()).0;
+        let is_unchanged = effects == expected && machine == self.machine;
+        ensure(is_unchanged, Violation::StaleInputCounted)
     }
 
-    /// Everything that can happen next on this tour.
-    pub(super) fn events(&self, tour: &Tour, subject: Subject) -> Vec<Event> {
-        let &Tour {
+    /// Every event that can come next in this scope.
+    pub(super) fn events(&self, scope: &Scope) -> Vec<Event> {
+        let &Scope {
             pace, ttl, beside, ..
-        } = tour;
-        let mut events: Vec<Event> = wishes(beside).map(Event::at_once).collect();
-        let adjusted = tour
+        } = scope;
+        let mut events: Vec<Event> = commands(beside).map(Event::at_once).collect();
+        let adjusted = scope
             .policies
             .iter()
             .filter(|policy| **policy != self.machine.policy);
         events.extend(adjusted.map(|policy| Event::at_once(Input::Adjust(Box::new(policy.clone())))));
-        if let Some(current) = self.ledger.generation() {
+        if let Some(current) = self.trace.generation() {
             let said = Listing::Good { ttl: Some(TTL) };
             let reports = reports(current).into_iter();
             let reports = reports.filter(|report| ttl || *report != Input::Listed(current, said));
@@ -178,26 +171,27 @@ impl World {
         if let Some(absent) = self.machine.unreachable() {
             events.push(Event::at_once(Input::Reachable(absent)));
         }
-        for after in self.pauses(pace, subject) {
-            let signs = match &self.machine.state {
-                State::Connected(_) => &SIGNS[..],
-                State::Connecting(Attempt::Listing(_)) | State::Reconnecting(Attempt::Listing(_)) => {
-                    &SIGNS_OF_THE_UNLISTED[..]
-                }
-                _ => &SIGNS[1..2],
+        for after in self.pauses(pace) {
+            let activities = match &self.machine.state {
+                State::Connected(_) => &ACTIVITIES[..],
+                State::Connecting {
+                    attempt: Attempt::Listing(_),
+                    ..
+                } => &UNLISTED_ACTIVITIES[..],
+                _ => &ACTIVITIES[1..2],
             };
-            events.extend(signs.iter().map(|sign| Event::timer(after, *sign)));
+            events.extend(activities.iter().map(|activity| Event::timer(after, *activity)));
         }
         events
     }
 
-    /// How long nothing may happen: until the deadline, or far beyond it; without one, until a token came back.
-    fn pauses(&self, pace: Pace, subject: Subject) -> Vec<Duration> {
-        match subject.deadline(&self.machine, NOW) {
+    /// How long no input may come: until the deadline, or far beyond it. Without a deadline: until a token came back.
+    fn pauses(&self, pace: Pace) -> Vec<Duration> {
+        match self.machine.deadline() {
             Some(deadline) => {
                 let until = deadline.at.since(NOW);
                 let tick = (pace == Pace::Ticks && TICK < until).then_some(TICK);
-                [until, ASLEEP].into_iter().chain(tick).collect()
+                [until, SLEEP].into_iter().chain(tick).collect()
             }
             None => vec![self.machine.policy.bucket.refill_every],
         }
@@ -205,26 +199,22 @@ impl World {
 
     fn shift(&mut self, by: Duration) {
         let shift = |at: Moment| Moment::new(at.since_origin().saturating_sub(by));
-        self.ledger.shift(&shift, NOW);
+        self.trace.shift(&shift, NOW);
         let machine = &mut self.machine;
         machine.tokens.shift(&shift);
         for closing in machine.closing.iter_mut().chain(&mut machine.draining) {
             closing.by = shift(closing.by);
         }
         match &mut machine.state {
-            State::Connecting(attempt) | State::Reconnecting(attempt) => match attempt {
+            State::Connecting { attempt, .. } => match attempt {
                 Attempt::Pausing(at, _) => *at = shift(*at).max(NOW),
                 Attempt::Queued(_, by) | Attempt::Opening(_, by) => *by = shift(*by),
-                Attempt::Listing(opened) => {
-                    shift_refresh(&mut opened.refresh, &shift);
-                    shift_watch(&mut opened.watch, &shift);
-                }
+                Attempt::Listing(open) => shift_open(open, &shift),
             },
             State::Connected(live) => {
                 live.proven_at = live.proven_at.map(shift);
                 live.idle_at = live.idle_at.map(shift);
-                shift_refresh(&mut live.refresh, &shift);
-                shift_watch(&mut live.watch, &shift);
+                shift_open(&mut live.open, &shift);
             }
             State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => *at = shift(*at),
             State::Disconnected(DisconnectReason::Lost(at)) => *at = shift(*at).max(NOW),
@@ -244,32 +234,32 @@ impl Event {
         }
     }
 
-    pub(super) fn timer(after: Duration, signs: Signs) -> Self {
+    pub(super) fn timer(after: Duration, activity: Activity) -> Self {
         let now = NOW + after;
-        let seen = |sign: bool| if sign { now } else { Moment::default() };
+        let seen = |recently: bool| if recently { now } else { Moment::default() };
         Self {
             after,
             input: Input::Timer(Vitals {
-                heard: seen(signs.heard),
-                used: seen(signs.used),
-                busy: signs.busy,
-                stopped: signs.stopped,
+                heard: seen(activity.heard),
+                used: seen(activity.used),
+                busy: activity.busy,
+                stopped: activity.stopped,
             }),
         }
     }
 }
 
-/// What can be seen of a connection: just now, or not for ages.
+/// What a timer sees of a connection: signs of life just now, or none for ages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Signs {
+pub(super) struct Activity {
     heard: bool,
     used: bool,
     busy: bool,
     stopped: bool,
 }
 
-impl Signs {
-    pub(super) const WELL: Self = Self::of(true, true, false);
+impl Activity {
+    pub(super) const ACTIVE: Self = Self::of(true, true, false);
     pub(super) const UNUSED: Self = Self::of(true, false, false);
     pub(super) const SILENT: Self = Self::of(false, true, false);
     /// With a call in flight.
@@ -288,22 +278,21 @@ impl Signs {
     }
 }
 
-const SIGNS: [Signs; 6] = [
-    Signs::STOPPED,
-    Signs::WELL,
-    Signs::UNUSED,
-    Signs::SILENT,
-    Signs::of(false, false, false),
-    Signs::of(false, false, true),
+const ACTIVITIES: [Activity; 6] = [
+    Activity::STOPPED,
+    Activity::ACTIVE,
+    Activity::UNUSED,
+    Activity::SILENT,
+    Activity::of(false, false, false),
+    Activity::of(false, false, true),
 ];
 
-/// Before its first listing nobody uses a server.
-const SIGNS_OF_THE_UNLISTED: [Signs; 2] = [Signs::WELL, Signs::SILENT];
+/// No caller uses a server before its first listing.
+const UNLISTED_ACTIVITIES: [Activity; 2] = [Activity::ACTIVE, Activity::SILENT];
 
-/// What people and the configuration may want; `beside` says whether a server may be dialled beside the one that it
-/// replaces.
-fn wishes(beside: bool) -> impl Iterator<Item = Input> {
-    let wishes = [
+/// Every command. `beside`: also the one that dials a server beside the one that it replaces.
+fn commands(beside: bool) -> impl Iterator<Item = Input> {
+    let commands = [
         Input::Enable { dormant: false },
         Input::Enable { dormant: true },
         Input::Disable,
@@ -313,10 +302,10 @@ fn wishes(beside: bool) -> impl Iterator<Item = Input> {
         Input::Login,
     ];
     let beside = beside.then_some(Input::Replace { beside: true });
-    wishes.into_iter().chain(beside)
+    commands.into_iter().chain(beside)
 }
 
-/// Every report but `Closed` and `Returned`, plausible or not: the machine must have an answer to all.
+/// Every report but `Closed` and `Reachable`, plausible or not.
 fn reports(generation: Generation) -> [Input; 25] {
     [
         Input::Begun(generation),
@@ -347,20 +336,18 @@ fn reports(generation: Generation) -> [Input; 25] {
     ]
 }
 
-fn shift_watch(watch: &mut Watch, shift: &impl Fn(Moment) -> Moment) {
-    match watch {
-        Watch::Off => {}
-        Watch::Listening(until) => *until = shift(*until),
-        Watch::Asked { asked, by, .. } => (*asked, *by) = (shift(*asked), shift(*by)),
+fn shift_open(open: &mut OpenConnection, shift: &impl Fn(Moment) -> Moment) {
+    let listings = &mut open.listings;
+    listings.not_before = shift(listings.not_before).max(NOW);
+    match &mut listings.phase {
+        ListingPhase::Current { until, .. } => *until = until.map(shift),
+        ListingPhase::Due(at) => *at = shift(*at),
+        ListingPhase::Running { by, .. } => *by = shift(*by),
     }
-}
-
-fn shift_refresh(refresh: &mut Refresh, shift: &impl Fn(Moment) -> Moment) {
-    refresh.not_before = shift(refresh.not_before).max(NOW);
-    match &mut refresh.step {
-        RefreshStep::Fresh { until, .. } => *until = until.map(shift),
-        RefreshStep::Due(at) => *at = shift(*at),
-        RefreshStep::Running { by, .. } => *by = shift(*by),
+    match &mut open.silence {
+        SilenceWatch::Off => {}
+        SilenceWatch::CheckAt(at) => *at = shift(*at),
+        SilenceWatch::Probing { sent, by, .. } => (*sent, *by) = (shift(*sent), shift(*by)),
     }
 }
 

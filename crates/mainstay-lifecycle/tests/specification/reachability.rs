@@ -1,4 +1,4 @@
-//! A server that nobody answers for: its pause ends when somebody is there again.
+//! A server whose address cannot be reached: its pause ends when the address is reachable again.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use mainstay_lifecycle::{
 
 use crate::server::{Server, seconds};
 
-/// A server whose dial found nobody there.
+/// A server whose address could not be reached.
 fn unreachable(policy: Policy) -> (Server, Generation) {
     let mut server = Server::new(policy);
     server.give(Input::Enable { dormant: false });
@@ -19,17 +19,17 @@ fn unreachable(policy: Policy) -> (Server, Generation) {
 }
 
 #[test]
-fn a_server_that_is_there_again_is_dialled_before_its_pause_is_over() {
+fn a_reachable_server_is_dialled_before_its_pause_is_over() {
     let (mut server, unreachable) = unreachable(Policy::default());
     assert!(server.pause().is_some_and(|(pause, _)| !pause.is_zero()));
     let effects = server.give(Input::Reachable(unreachable));
     assert_eq!(effects, [Effect::Open(server.generation())]);
     assert_eq!(server.machine.unreachable(), None);
-    assert_eq!(server.machine.failures(), 1, "a return proves nothing");
+    assert_eq!(server.machine.failures(), 1, "reachability proves nothing");
 }
 
 #[test]
-fn a_return_during_the_close_is_dialled_when_the_close_is_done() {
+fn a_server_reachable_during_the_close_is_dialled_after_the_close() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let unreachable = server.generation();
@@ -40,7 +40,7 @@ fn a_return_during_the_close_is_dialled_when_the_close_is_done() {
 }
 
 #[test]
-fn a_pause_that_the_server_asked_for_is_not_cut_short() {
+fn reachability_does_not_shorten_a_pause_that_the_server_asked_for() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
@@ -52,7 +52,7 @@ fn a_pause_that_the_server_asked_for_is_not_cut_short() {
 }
 
 #[test]
-fn the_news_of_an_older_return_changes_nothing() {
+fn a_report_about_an_older_generation_changes_nothing() {
     let (mut server, older) = unreachable(Policy::default());
     server.wait_for_dial();
     server.fail(Recovery::RetryWhenReachable);
@@ -72,17 +72,17 @@ fn a_server_that_comes_and_goes_is_dialled_as_often_as_its_bucket_allows() {
         ..Policy::default()
     });
     for _ in 0..2 {
-        let unreachable = server.machine.unreachable().expect("nobody is there");
+        let unreachable = server.machine.unreachable().expect("the address is unreachable");
         server.give(Input::Reachable(unreachable));
         server.fail(Recovery::RetryWhenReachable);
     }
-    let unreachable = server.machine.unreachable().expect("nobody is there");
+    let unreachable = server.machine.unreachable().expect("the address is unreachable");
     assert_eq!(server.give(Input::Reachable(unreachable)), []);
     assert_eq!(server.pause(), Some((seconds(6), Pause::Token)));
 }
 
 #[test]
-fn a_return_is_noticed_even_when_the_budget_is_spent() {
+fn a_reachable_server_is_dialled_even_when_the_budget_is_spent() {
     let policy = Policy {
         budget: 1.try_into().expect("not zero"),
         when_spent: WhenSpent::ProbeEvery(seconds(300)),
@@ -91,16 +91,16 @@ fn a_return_is_noticed_even_when_the_budget_is_spent() {
     let (mut server, unreachable) = unreachable(policy);
     assert_eq!(server.kind(), StateKind::Disconnected);
     let effects = server.give(Input::Reachable(unreachable));
-    let told = effects.iter().any(|effect| {
+    let is_reported = effects.iter().any(|effect| {
         matches!(effect, Effect::Transition(transition)
             if transition.to == StateKind::Reconnecting && transition.cause == Cause::Reachable)
     });
-    assert!(told, "{effects:?}");
+    assert!(is_reported, "{effects:?}");
     assert!(effects.contains(&Effect::Open(server.generation())));
 }
 
 #[test]
-fn nobody_is_waited_for_once_a_person_acts() {
+fn a_disabled_server_does_not_wait_for_its_address() {
     let (mut server, unreachable) = unreachable(Policy::default());
     server.give(Input::Disable);
     assert_eq!(server.machine.unreachable(), None);

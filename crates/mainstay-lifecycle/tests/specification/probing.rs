@@ -1,16 +1,16 @@
-//! The examination of a silent server.
+//! Probes of a silent server.
 
 use std::time::Duration;
 
 use mainstay_lifecycle::{CloseMode, Effect, Input, Listing, Policy, StateKind, Timer, Vitals};
 
-use crate::server::{Server, Signs, seconds};
+use crate::server::{Activity, Server, seconds};
 
 #[test]
 fn a_silent_server_is_probed_and_replaced_after_two_misses() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    server.signs = Signs::Silent;
+    server.activity = Activity::Silent;
     assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
     assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
     assert_eq!(server.pass(seconds(4)), []);
@@ -25,13 +25,13 @@ fn a_silent_server_is_probed_and_replaced_after_two_misses() {
 fn a_server_that_answers_its_probes_stays() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    server.signs = Signs::Silent;
+    server.activity = Activity::Silent;
     for _ in 0..10 {
         assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
         assert_eq!(
             server.pass(seconds(5)),
             [Effect::Probe(generation)],
-            "one miss is forgiven"
+            "one miss does not end the connection"
         );
         assert_eq!(server.give(Input::ProbeAnswered(generation)), []);
     }
@@ -39,14 +39,14 @@ fn a_server_that_answers_its_probes_stays() {
 }
 
 #[test]
-fn a_server_that_is_heard_is_not_probed() {
+fn a_server_that_sends_something_is_not_probed() {
     let mut server = Server::proven(Policy::default());
     server.pass(seconds(3_600));
     assert_eq!(server.probes(), 0);
 }
 
 #[test]
-fn the_next_look_comes_when_the_silence_would_be_too_long() {
+fn the_next_check_comes_when_the_silence_would_be_too_long() {
     let mut server = Server::proven(Policy::default());
     server.pass(seconds(14));
     let heard = server.now;
@@ -55,7 +55,7 @@ fn the_next_look_comes_when_the_silence_would_be_too_long() {
         heard,
         ..Vitals::default()
     }));
-    let next = server.deadline().expect("it is looked at again");
+    let next = server.deadline().expect("the next check");
     assert_eq!((next.timer, next.at), (Timer::Silence, heard + seconds(15)));
     server.now = next.at;
     let effects = server.give(Input::Timer(Vitals {
@@ -65,14 +65,14 @@ fn the_next_look_comes_when_the_silence_would_be_too_long() {
     assert_eq!(
         effects,
         [Effect::Probe(server.generation())],
-        "silent for exactly so long"
+        "silent for exactly that long"
     );
 }
 
 #[test]
 fn a_busy_server_is_not_probed() {
     let mut server = Server::proven(Policy::default());
-    server.signs = Signs::Busy;
+    server.activity = Activity::Busy;
     server.pass(seconds(3_600));
     assert_eq!((server.kind(), server.probes()), (StateKind::Connected, 0));
 }
@@ -81,7 +81,7 @@ fn a_busy_server_is_not_probed() {
 fn a_server_that_is_stopped_while_it_works_is_probed_and_replaced() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    server.signs = Signs::Stopped;
+    server.activity = Activity::Stopped;
     assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
     assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
     assert_eq!(
@@ -94,32 +94,32 @@ fn a_server_that_is_stopped_while_it_works_is_probed_and_replaced() {
 fn a_server_that_is_continued_before_its_last_probe_is_missed_stays() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    server.signs = Signs::Stopped;
+    server.activity = Activity::Stopped;
     assert_eq!(server.pass(seconds(20)), [Effect::Probe(generation); 2]);
-    server.signs = Signs::Busy;
+    server.activity = Activity::Busy;
     server.pass(seconds(3_600));
     assert_eq!((server.kind(), server.probes()), (StateKind::Connected, 2));
 }
 
 #[test]
-fn a_server_that_became_busy_since_it_was_asked_has_missed_nothing() {
+fn a_server_that_became_busy_since_the_probe_has_missed_nothing() {
     let mut server = Server::proven(Policy::default());
     for _ in 0..5 {
-        server.signs = Signs::Silent;
+        server.activity = Activity::Silent;
         server.pass(seconds(15));
         server.pass(seconds(5));
-        server.signs = Signs::Busy;
+        server.activity = Activity::Busy;
         assert_eq!(server.pass(seconds(5)), []);
     }
     assert_eq!(server.kind(), StateKind::Connected);
 }
 
 #[test]
-fn only_what_is_heard_after_the_question_answers_it() {
+fn only_a_message_after_the_probe_answers_it() {
     let mut server = Server::proven(Policy::default());
-    server.signs = Signs::Silent;
+    server.activity = Activity::Silent;
     server.pass(seconds(15));
-    let asked = server.now;
+    let sent = server.now;
     server.now = server.now + seconds(5);
     let heard = |heard| {
         Input::Timer(Vitals {
@@ -128,10 +128,10 @@ fn only_what_is_heard_after_the_question_answers_it() {
         })
     };
     let generation = server.generation();
-    assert_eq!(server.give(heard(asked)), [Effect::Probe(generation)], "a miss");
-    let asked = server.now;
+    assert_eq!(server.give(heard(sent)), [Effect::Probe(generation)], "a miss");
+    let sent = server.now;
     server.now = server.now + seconds(5);
-    assert_eq!(server.give(heard(asked + Duration::from_nanos(1))), []);
+    assert_eq!(server.give(heard(sent + Duration::from_nanos(1))), []);
     assert_eq!(server.deadline().map(|next| next.timer), Some(Timer::Silence));
 }
 
@@ -142,15 +142,15 @@ fn without_a_probe_a_silent_server_stays() {
         ..Policy::default()
     };
     let mut server = Server::proven(policy);
-    server.signs = Signs::Silent;
+    server.activity = Activity::Silent;
     assert_eq!(server.pass(seconds(86_400)), []);
     assert_eq!(server.deadline(), None);
 }
 
 #[test]
-fn a_server_asked_while_the_rules_change_is_watched_by_the_new_ones() {
+fn a_change_of_policy_ends_a_probe_under_way() {
     let mut server = Server::proven(Policy::default());
-    server.signs = Signs::Silent;
+    server.activity = Activity::Silent;
     server.pass(seconds(15));
     server.give(Input::Adjust(Box::new(Policy {
         probe: None,
@@ -166,7 +166,7 @@ fn a_server_that_falls_silent_before_its_first_listing_is_replaced_as_soon_as_a_
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
     server.give(Input::Opened(generation));
-    server.signs = Signs::Silent;
+    server.activity = Activity::Silent;
     assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
     assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
     assert_eq!(
@@ -177,16 +177,29 @@ fn a_server_that_falls_silent_before_its_first_listing_is_replaced_as_soon_as_a_
 }
 
 #[test]
-fn a_server_that_is_slow_to_list_and_answers_its_probes_is_left_alone() {
+fn a_server_that_is_slow_to_list_and_answers_its_probes_stays() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
     server.give(Input::Opened(generation));
-    server.signs = Signs::Silent;
+    server.activity = Activity::Silent;
     for _ in 0..3 {
         assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
         server.give(Input::ProbeAnswered(generation));
     }
     server.give(Input::Listed(generation, Listing::Good { ttl: None }));
     assert_eq!(server.kind(), StateKind::Connected);
+}
+
+#[test]
+fn a_successful_first_listing_ends_a_probe_under_way() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    server.give(Input::Opened(generation));
+    server.activity = Activity::Silent;
+    assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
+    server.give(Input::Listed(generation, Listing::Good { ttl: None }));
+    let next = server.deadline().expect("the next check");
+    assert_eq!((next.timer, next.at), (Timer::Silence, server.now + seconds(15)));
 }

@@ -1,16 +1,16 @@
-//! The edges that the walk took, as a table in the repository and as the diagram of the documents; and how far it went.
+//! Writes what the exploration saw into the repository: the edges as a table and a diagram, and the scopes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::effect::Cause;
+use crate::explore::search::{Edge, Scope};
+use crate::explore::simulation::Pace;
 use crate::state::StateKind;
-use crate::walk::search::{Edge, Tour};
-use crate::walk::world::Pace;
 
-/// Set to write the files anew instead of comparing them.
-const UPDATE: &str = "UPDATE_EDGES";
+/// Set to write the files instead of comparing them.
+const UPDATE_VARIABLE: &str = "UPDATE_EDGES";
 
 const STATES: [StateKind; 7] = [
     StateKind::Disabled,
@@ -31,7 +31,7 @@ pub(super) fn table(edges: &BTreeSet<Edge>) -> String {
     table
 }
 
-/// The part of the documents that shows the edges: the diagram, and the same as a table.
+/// The part of the documents that shows the edges: a diagram and a table.
 pub(super) fn diagram(edges: &BTreeSet<Edge>) -> String {
     let mut arrows: BTreeMap<(StateKind, StateKind), Vec<Cause>> = BTreeMap::new();
     for (from, cause, to) in edges {
@@ -53,26 +53,26 @@ pub(super) fn diagram(edges: &BTreeSet<Edge>) -> String {
     page
 }
 
-/// The part of the documents that says how far the walk goes.
-pub(super) fn extent(tours: &[Tour]) -> String {
+/// The part of the documents that shows what the exploration covers.
+pub(super) fn scope_table(scopes: &[Scope]) -> String {
     let mut page =
-        "| tour | policies | connections followed | inputs come |\n| --- | --- | --- | --- |\n".to_owned();
-    for tour in tours {
-        let paces = match tour.pace {
-            Pace::Deadlines => "at a deadline, or at once after the last one",
-            Pace::Ticks => "at every tick between two deadlines too",
+        "| scope | policies | connections followed | inputs come |\n| --- | --- | --- | --- |\n".to_owned();
+    for scope in scopes {
+        let paces = match scope.pace {
+            Pace::Deadlines => "at a deadline, or right after the last input",
+            Pace::Ticks => "also at every tick between two deadlines",
         };
-        let policies = tour.policies.len();
+        let policies = scope.policies.len();
         page += &format!(
             "| {} | {policies} | {} | {paces} |\n",
-            tour.name, tour.generations
+            scope.name, scope.generations
         );
     }
     page
 }
 
-/// Compares a file of the repository with what it should be, or writes it.
-pub(super) fn keep(path: &str, text: &str) {
+/// Compares a file of the repository with what the exploration saw, or writes it.
+pub(super) fn compare_file(path: &str, text: &str) {
     compare_or_write(
         path,
         &std::fs::read_to_string(full(path)).unwrap_or_default(),
@@ -80,8 +80,8 @@ pub(super) fn keep(path: &str, text: &str) {
     );
 }
 
-/// The same for the part of a file between the comments `<!-- NAME -->` and `<!-- end of NAME -->`.
-pub(super) fn keep_part(path: &str, name: &str, text: &str) {
+/// Does the same for the part of a file between the comments `<!-- NAME -->` and `<!-- end of NAME -->`.
+pub(super) fn compare_part(path: &str, name: &str, text: &str) {
     let kept = std::fs::read_to_string(full(path)).expect("the file is there");
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));
     let (before, rest) = kept.split_once(&begin).expect("the part begins");
@@ -96,13 +96,13 @@ fn full(path: &str) -> PathBuf {
 
 fn compare_or_write(path: &str, kept: &str, text: &str) {
     let path = full(path);
-    if std::env::var_os(UPDATE).is_some() {
+    if std::env::var_os(UPDATE_VARIABLE).is_some() {
         std::fs::write(&path, text).expect("the file can be written");
         return;
     }
     assert!(
         kept == text,
-        "{} is not what the machine does any more; see the difference with {UPDATE}=1",
+        "{} differs from what the machine does; to write it, set {UPDATE_VARIABLE}=1",
         path.display()
     );
 }
@@ -115,13 +115,15 @@ fn words(causes: &[Cause], between: &str) -> String {
 fn meaning(state: StateKind) -> &'static str {
     match state {
         StateKind::Disabled => "not wanted; nothing runs",
-        StateKind::Connecting => "the first connection since enabled: dial, handshake, list",
+        StateKind::Connecting => "the first connection since the server was enabled: dial, handshake, list",
         StateKind::Connected => "a generation is live and listed",
-        StateKind::Reconnecting => "lost, and within the budget: pausing, waiting for a token, or dialling",
-        StateKind::Disconnected => {
-            "nothing under way: idle, login wanted, lost and not to be restarted, or budget spent and slow probe to come"
+        StateKind::Reconnecting => {
+            "another connection, within the budget: pausing, waiting for a token, or dialling"
         }
-        StateKind::PermanentlyFailed => "will not come back unless a person acts",
-        StateKind::Disabling => "not wanted; what ran is being closed",
+        StateKind::Disconnected => {
+            "no attempt under way: idle, login required, lost and not restarted, or budget spent until the next slow probe"
+        }
+        StateKind::PermanentlyFailed => "stays down until a person acts",
+        StateKind::Disabling => "not wanted; the last connections are being closed",
     }
 }

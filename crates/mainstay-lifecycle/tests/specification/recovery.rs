@@ -1,4 +1,4 @@
-//! Loss: what is retried, when, how often, and when no more.
+//! Recovery from losses: what is retried, when, how often, and when no more.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use mainstay_lifecycle::{
 
 use crate::server::{Server, seconds};
 
-/// A bucket that never gets in the way, for tests of the budget.
+/// A bucket that never runs empty, for tests of the budget.
 fn without_bucket() -> Policy {
     Policy {
         bucket: Bucket {
@@ -72,7 +72,7 @@ fn pauses_grow_with_failures_in_a_row_up_to_the_ceiling() {
 }
 
 #[test]
-fn a_mere_connect_forgets_no_failure() {
+fn a_connect_alone_keeps_the_failures_in_a_row() {
     let mut server = Server::connected(without_bucket());
     for failures in 1..10 {
         server.lose();
@@ -88,7 +88,7 @@ fn a_mere_connect_forgets_no_failure() {
 }
 
 #[test]
-fn an_answered_call_forgets_the_failures_before_it() {
+fn an_answered_call_clears_the_failures_in_a_row() {
     let mut server = Server::connected(without_bucket());
     server.lose();
     server.wait_for_dial();
@@ -113,7 +113,7 @@ fn living_through_the_stable_period_proves_a_connection() {
 }
 
 #[test]
-fn a_spent_budget_leads_to_slow_probes_at_a_time_that_can_be_seen() {
+fn a_spent_budget_leads_to_slow_probes_at_a_visible_time() {
     let mut server = Server::new(without_bucket());
     server.give(Input::Enable { dormant: false });
     for _ in 0..10 {
@@ -151,7 +151,7 @@ fn a_spent_budget_ends_in_permanent_failure_where_the_policy_says_so() {
 }
 
 #[test]
-fn what_no_retry_can_mend_fails_for_good_at_once() {
+fn a_failure_that_no_retry_can_mend_is_permanent_at_once() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     server.fail(Recovery::GiveUp);
@@ -160,15 +160,18 @@ fn what_no_retry_can_mend_fails_for_good_at_once() {
 }
 
 #[test]
-fn a_server_back_after_an_hour_is_connected_with_nobodys_help() {
+fn a_server_that_is_back_after_an_hour_is_connected_without_help() {
     let mut server = Server::proven(Policy::default());
     let outage = server.now;
     server.lose();
-    while server.now.since(outage) < seconds(3_600) {
+    for _ in 0..40 {
+        if server.now.since(outage) >= seconds(3_600) {
+            break;
+        }
         server.wait_for_dial();
         server.fail(Recovery::Retry);
-        assert!(server.starts() < 40, "it is stormed");
     }
+    assert!(server.now.since(outage) >= seconds(3_600), "too many starts");
     server.wait_for_dial();
     server.connect();
     let late = server.now.since(outage) - seconds(3_600);
@@ -188,8 +191,8 @@ fn a_server_that_answers_a_call_and_dies_is_started_at_once_every_time() {
 }
 
 #[test]
-fn starts_that_lead_to_nothing_use_the_bucket_up_whatever_else_the_server_does() {
-    // A budget that never gets in the way, and a proof by time that forgives each failure: only the bucket is left.
+fn starts_without_a_completed_call_use_the_bucket_up() {
+    // The stable period proves each connection at once, so only the bucket limits the starts.
     let policy = Policy {
         stable_after: Duration::from_millis(100),
         backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
@@ -199,17 +202,19 @@ fn starts_that_lead_to_nothing_use_the_bucket_up_whatever_else_the_server_does()
     let mut server = Server::proven(policy);
     let start = server.now;
     let mut waited_for_tokens = 0;
-    while server.now.since(start) < seconds(60) {
+    for _ in 0..40 {
+        if server.now.since(start) >= seconds(60) {
+            break;
+        }
         server.lose();
         if let Some((pause, why)) = server.pause() {
-            assert_eq!(why, Pause::Token, "what it waits for can be seen");
+            assert_eq!(why, Pause::Token, "the status shows the reason");
             assert!(pause <= seconds(6));
             waited_for_tokens += 1;
             server.wait_for_dial();
         }
         server.connect();
         server.pass(Duration::from_millis(100));
-        assert!(server.starts() < 40, "it is stormed");
     }
     assert!(waited_for_tokens > 0);
     // The first start is free; then ten tokens, and one more in each six seconds.
@@ -234,7 +239,7 @@ fn only_the_first_call_of_a_connection_gives_a_token_back() {
     for _ in 0..10 {
         server.give(Input::CallAnswered(generation));
     }
-    // Two starts, of which one led to work: one token is left, however many calls there were.
+    // Of two starts one completed calls: one token is left, however many calls there were.
     server.lose();
     server.connect();
     server.lose();
@@ -243,7 +248,7 @@ fn only_the_first_call_of_a_connection_gives_a_token_back() {
 }
 
 #[test]
-fn a_pause_that_the_server_asked_for_is_kept_and_counts_once() {
+fn a_pause_that_the_server_asked_for_is_kept_and_counts_as_one_failure() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     server.fail(Recovery::RetryAfter(seconds(90)));
@@ -252,7 +257,7 @@ fn a_pause_that_the_server_asked_for_is_kept_and_counts_once() {
 }
 
 #[test]
-fn another_way_is_tried_at_once_and_costs_as_much_as_any_attempt() {
+fn the_other_era_is_tried_at_once_and_costs_budget_and_token() {
     let policy = Policy {
         budget: NonZeroU32::new(3).expect("not 0"),
         bucket: Bucket {
@@ -291,16 +296,19 @@ fn a_pause_that_the_server_asked_for_outlasts_the_slow_probe() {
 }
 
 #[test]
-fn calls_that_fail_in_a_row_condemn_a_connection() {
+fn calls_that_fail_in_a_row_end_a_connection() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
     for _ in 0..2 {
         server.give(Input::CallFailed(generation, Recovery::Retry));
     }
     server.give(Input::CallAnswered(generation));
-    for _ in 0..2 {
+    for failures in 1..=2 {
         server.give(Input::CallFailed(generation, Recovery::Retry));
-        assert_eq!(server.kind(), StateKind::Connected);
+        let State::Connected(live) = server.machine.state() else {
+            panic!("{failures} failures ended the connection");
+        };
+        assert_eq!(live.call_failures(), failures, "the status shows them");
     }
     server.give(Input::CallFailed(generation, Recovery::Retry));
     assert_eq!(server.kind(), StateKind::Reconnecting);
@@ -325,14 +333,14 @@ fn a_dial_that_never_ends_is_closed_at_its_deadline() {
 }
 
 #[test]
-fn a_close_that_never_ends_is_cut_short_and_costs_no_attempt() {
+fn a_close_that_never_ends_is_abandoned_and_costs_no_attempt() {
     let mut server = Server::proven(Policy::default());
     let old = server.generation();
     server.give(Input::Lost(old));
     assert_eq!(
         server.pass(seconds(15) - Duration::from_nanos(1)),
         [],
-        "nothing runs beside the old one"
+        "nothing opens beside the old connection"
     );
     let effects = server.pass(Duration::from_nanos(1));
     assert_eq!(effects, [Effect::Abandon(old), Effect::Open(server.generation())]);
@@ -359,7 +367,7 @@ fn a_policy_of_zeros_opens_no_generation_twice() {
 }
 
 #[test]
-fn a_slow_probe_as_late_as_time_can_tell_overflows_nothing() {
+fn a_slow_probe_with_the_longest_period_does_not_overflow() {
     let policy = Policy {
         budget: NonZeroU32::MIN,
         when_spent: WhenSpent::ProbeEvery(Duration::MAX),
@@ -384,7 +392,7 @@ fn a_call_that_needs_a_login_ends_the_connection_at_once_and_costs_no_budget() {
 }
 
 #[test]
-fn a_server_that_refuses_calls_for_now_keeps_its_connection_and_its_calls_pause() {
+fn a_server_that_throttles_calls_keeps_its_connection_and_its_calls_pause() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
     let throttled = Input::CallFailed(generation, Recovery::RetryAfter(seconds(40)));
@@ -415,7 +423,7 @@ fn no_pause_that_a_server_asks_for_is_longer_than_the_policy_grants() {
 }
 
 #[test]
-fn a_server_that_was_listed_may_put_its_next_listing_off_for_ever() {
+fn a_listed_server_may_postpone_its_next_listing_for_ever() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
     for _ in 0..10 {
@@ -427,15 +435,37 @@ fn a_server_that_was_listed_may_put_its_next_listing_off_for_ever() {
 }
 
 #[test]
-fn a_doubt_is_answered_by_one_probe_at_once() {
+fn a_request_for_a_probe_sends_one_at_once() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    let doubted = server.give(Input::ProbeNow(generation));
-    assert_eq!(doubted, [Effect::Probe(generation)]);
-    assert_eq!(server.give(Input::ProbeNow(generation)), [], "one probe is out");
+    let effects = server.give(Input::ProbeNow(generation));
+    assert_eq!(effects, [Effect::Probe(generation)]);
+    assert_eq!(
+        server.give(Input::ProbeNow(generation)),
+        [],
+        "a probe is under way"
+    );
     server.give(Input::ProbeAnswered(generation));
     assert_eq!(
         server.give(Input::ProbeNow(generation)),
         [Effect::Probe(generation)]
     );
+}
+
+#[test]
+fn after_a_keeper_failure_the_first_start_takes_a_token() {
+    let policy = Policy {
+        bucket: Bucket {
+            size: NonZeroU32::MIN,
+            refill_every: seconds(6),
+        },
+        ..Policy::default()
+    };
+    let mut server = Server::resumed(policy);
+    server.wait_for_dial();
+    assert_eq!(server.starts(), 1);
+    server.fail(Recovery::Retry);
+    server.pass(Duration::from_millis(200));
+    let (_, why) = server.pause().expect("the bucket is empty");
+    assert_eq!(why, Pause::Token);
 }

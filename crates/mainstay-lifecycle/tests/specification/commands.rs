@@ -1,4 +1,4 @@
-//! Wishes: enable, disable, restart, replace, adjust, demand, login. The latest one wins.
+//! Commands: enable, disable, restart, replace, adjust, demand, login. The latest one wins.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use mainstay_lifecycle::{
     State, StateKind, Timer, Transition, Vitals, WhenSpent,
 };
 
-use crate::server::{Server, Signs, seconds};
+use crate::server::{Activity, Server, seconds};
 
 const ENABLE: Input = Input::Enable { dormant: false };
 const ENABLE_DORMANT: Input = Input::Enable { dormant: true };
@@ -21,7 +21,7 @@ fn stopping_idle() -> Policy {
 }
 
 #[test]
-fn enable_dials_and_tells_so() {
+fn enable_dials_and_reports_the_transition() {
     let mut server = Server::new(Policy::default());
     let effects = server.give(ENABLE);
     let enabled = Transition {
@@ -38,11 +38,11 @@ fn enable_dials_and_tells_so() {
             Effect::Open(server.generation())
         ]
     );
-    assert_eq!(server.give(ENABLE), [], "to enable twice means nothing");
+    assert_eq!(server.give(ENABLE), [], "a second enable does nothing");
 }
 
 #[test]
-fn a_dormant_server_is_started_by_its_first_use() {
+fn a_dormant_server_is_started_by_its_first_call() {
     let mut server = Server::new(Policy::default());
     server.give(ENABLE_DORMANT);
     assert_eq!(
@@ -56,7 +56,7 @@ fn a_dormant_server_is_started_by_its_first_use() {
 }
 
 #[test]
-fn a_dormant_server_stays_so_while_its_old_connection_closes() {
+fn a_dormant_server_stays_dormant_while_its_old_connection_closes() {
     let mut server = Server::connected(Policy::default());
     server.give(Input::Disable);
     server.give(ENABLE_DORMANT);
@@ -71,10 +71,10 @@ fn a_dormant_server_stays_so_while_its_old_connection_closes() {
 }
 
 #[test]
-fn a_burst_of_wishes_ends_with_the_last_one() {
+fn the_last_of_many_commands_wins() {
     let mut server = Server::connected(Policy::default());
-    for wish in [Input::Disable, ENABLE, Input::Disable, ENABLE, Input::Disable] {
-        server.give(wish);
+    for command in [Input::Disable, ENABLE, Input::Disable, ENABLE, Input::Disable] {
+        server.give(command);
     }
     assert_eq!(server.kind(), StateKind::Disabling);
     server.close();
@@ -83,7 +83,7 @@ fn a_burst_of_wishes_ends_with_the_last_one() {
 }
 
 #[test]
-fn a_disable_during_backoff_starts_nothing_any_more() {
+fn after_a_disable_during_backoff_nothing_is_started() {
     let mut server = Server::connected(Policy::default());
     server.lose();
     assert!(server.pause().is_some());
@@ -99,13 +99,13 @@ fn an_enable_during_disabling_ends_connected() {
     server.give(Input::Disable);
     server.give(ENABLE);
     assert_eq!(server.kind(), StateKind::Connecting);
-    assert_eq!(server.starts(), 1, "the old one is not gone yet");
+    assert_eq!(server.starts(), 1, "the old connection is not closed yet");
     server.connect();
     assert_eq!(server.starts(), 2);
 }
 
 #[test]
-fn a_disable_is_done_by_its_deadline_though_the_close_hangs() {
+fn a_disable_is_done_at_its_deadline_even_if_the_close_hangs() {
     let mut server = Server::connected(Policy::default());
     let old = server.generation();
     server.give(Input::Disable);
@@ -115,7 +115,7 @@ fn a_disable_is_done_by_its_deadline_though_the_close_hangs() {
 }
 
 #[test]
-fn a_restart_means_nothing_to_a_disabled_server() {
+fn a_disabled_server_ignores_a_restart() {
     let mut server = Server::new(Policy::default());
     assert_eq!(server.give(Input::Restart), []);
     assert_eq!(server.machine.desired(), Desired::Disabled);
@@ -153,7 +153,7 @@ fn a_restart_renews_the_bucket() {
 }
 
 #[test]
-fn a_restart_brings_back_what_failed_for_good() {
+fn a_restart_brings_back_a_permanently_failed_server() {
     let mut server = Server::new(Policy::default());
     server.give(ENABLE);
     server.fail(Recovery::GiveUp);
@@ -162,7 +162,7 @@ fn a_restart_brings_back_what_failed_for_good() {
 }
 
 #[test]
-fn an_enable_brings_back_what_failed_for_good() {
+fn an_enable_brings_back_a_permanently_failed_server() {
     let policy = Policy {
         budget: NonZeroU32::MIN,
         when_spent: WhenSpent::GiveUp,
@@ -202,7 +202,7 @@ fn a_restart_cuts_and_a_replacement_drains() {
 }
 
 #[test]
-fn a_server_that_is_no_process_is_dialled_beside_the_one_that_it_replaces() {
+fn a_server_without_a_process_is_dialled_beside_the_one_that_it_replaces() {
     let mut server = Server::connected(Policy::default());
     let old = server.generation();
     let effects = server.give(Input::Replace { beside: true });
@@ -232,7 +232,7 @@ fn a_server_that_is_no_process_is_dialled_beside_the_one_that_it_replaces() {
 }
 
 #[test]
-fn one_connection_drains_beside_the_next_and_a_second_takes_its_place() {
+fn only_the_last_replaced_connection_drains_beside_the_next() {
     let mut server = Server::connected(Policy::default());
     let first = server.generation();
     server.give(Input::Replace { beside: true });
@@ -240,7 +240,7 @@ fn one_connection_drains_beside_the_next_and_a_second_takes_its_place() {
     assert_eq!(
         server.machine.draining(),
         Some(first),
-        "what was not connected has no calls to finish"
+        "an unconnected server has no calls to finish"
     );
     let second = server.connect();
     let effects = server.give(Input::Replace { beside: true });
@@ -252,7 +252,7 @@ fn one_connection_drains_beside_the_next_and_a_second_takes_its_place() {
 }
 
 #[test]
-fn a_connection_that_drains_beside_the_next_is_given_up_at_its_deadline() {
+fn a_connection_that_drains_beside_the_next_is_abandoned_at_its_deadline() {
     let mut server = Server::connected(Policy::default());
     let old = server.generation();
     server.give(Input::Replace { beside: true });
@@ -280,23 +280,26 @@ fn a_server_is_disabled_only_when_nothing_drains_beside_it_either() {
 }
 
 #[test]
-fn whoever_disables_or_restarts_a_draining_server_does_not_wait_for_its_calls() {
-    for wish in [Input::Disable, Input::Restart] {
+fn a_disable_or_restart_does_not_wait_for_draining_calls() {
+    for command in [Input::Disable, Input::Restart] {
         let mut server = Server::connected(Policy::default());
         let old = server.generation();
         server.give(Input::Replace { beside: false });
-        let effects = server.give(wish.clone());
-        assert_eq!(effects[0], Effect::CutDrain(old), "{wish:?}");
+        let effects = server.give(command.clone());
+        assert_eq!(effects[0], Effect::CutDrain(old), "{command:?}");
         assert_eq!(
             server.deadline().map(|deadline| deadline.at),
             Some(server.now + seconds(15))
         );
-        assert!(!server.give(wish).contains(&Effect::CutDrain(old)), "told once");
+        assert!(
+            !server.give(command).contains(&Effect::CutDrain(old)),
+            "only once"
+        );
     }
 }
 
 #[test]
-fn a_login_spends_no_budget_and_the_login_brings_it_back() {
+fn a_required_login_spends_no_budget_and_the_login_brings_the_server_back() {
     let mut server = Server::new(Policy::default());
     server.give(ENABLE);
     server.fail(Recovery::Login);
@@ -332,7 +335,7 @@ fn a_login_during_an_attempt_is_not_lost_when_the_attempt_is_refused() {
 }
 
 #[test]
-fn a_login_before_a_dial_says_nothing_of_a_later_refusal() {
+fn a_login_while_connected_does_not_excuse_a_later_refusal() {
     let mut server = Server::connected(Policy::default());
     server.give(Input::Login);
     let generation = server.generation();
@@ -344,28 +347,28 @@ fn a_login_before_a_dial_says_nothing_of_a_later_refusal() {
 }
 
 #[test]
-fn a_server_that_nobody_uses_stops_and_the_next_call_starts_it() {
+fn an_unused_server_stops_and_the_next_call_starts_it() {
     let mut server = Server::connected(stopping_idle());
     let generation = server.generation();
     server.pass(seconds(3_600));
     assert_eq!(server.kind(), StateKind::Connected, "it is used all the time");
-    server.signs = Signs::Unused;
+    server.activity = Activity::Unused;
     let effects = server.pass(seconds(600));
     assert!(
         effects.contains(&Effect::Close(generation, CloseMode::Drain)),
-        "a call that came at this moment is finished"
+        "a call that starts at this moment can finish"
     );
     assert_eq!(
         *server.machine.state(),
         State::Disconnected(DisconnectReason::Idle)
     );
     server.give(Input::Demand);
-    assert_eq!(server.starts(), 1, "the old one is not gone yet");
+    assert_eq!(server.starts(), 1, "the old connection is not closed yet");
     server.connect();
 }
 
 #[test]
-fn the_next_look_comes_when_the_server_would_be_idle() {
+fn the_next_check_comes_when_the_server_would_be_idle() {
     let mut policy = stopping_idle();
     policy.probe = None;
     let mut server = Server::proven(policy);
@@ -377,29 +380,29 @@ fn the_next_look_comes_when_the_server_would_be_idle() {
     });
     server.now = server.now + seconds(100);
     server.give(unused.clone());
-    let next = server.deadline().expect("it is looked at again");
+    let next = server.deadline().expect("the next check");
     assert_eq!((next.timer, next.at), (Timer::Idle, used + seconds(600)));
     server.now = next.at;
     server.give(unused);
     assert_eq!(
         *server.machine.state(),
         State::Disconnected(DisconnectReason::Idle),
-        "unused for exactly so long"
+        "unused for exactly that long"
     );
 }
 
 #[test]
 fn a_busy_server_is_not_idle() {
     let mut server = Server::connected(stopping_idle());
-    server.signs = Signs::Busy;
+    server.activity = Activity::Busy;
     server.pass(seconds(86_400));
     assert_eq!(server.kind(), StateKind::Connected);
 }
 
 #[test]
-fn an_adjustment_reconnects_nothing_and_counts_from_now() {
+fn an_adjustment_reconnects_nothing_and_counts_from_its_moment() {
     let mut server = Server::proven(Policy::default());
-    server.signs = Signs::Unused;
+    server.activity = Activity::Unused;
     server.pass(seconds(500));
     assert_eq!(server.give(Input::Adjust(Box::new(stopping_idle()))), []);
     assert_eq!(*server.machine.policy(), stopping_idle());

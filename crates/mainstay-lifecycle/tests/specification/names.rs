@@ -1,9 +1,9 @@
-//! The words of logs and JSON: others read them, so they do not change by accident.
+//! The names in logs and JSON are an interface, so they do not change by accident.
 
 use mainstay_lifecycle::{Cause, Generation, StateKind};
 
 #[test]
-fn states_causes_and_generations_are_shown_by_their_words() {
+fn states_causes_and_generations_are_shown_by_their_names() {
     let failed = StateKind::PermanentlyFailed;
     assert_eq!(
         (failed.as_str(), failed.to_string()),

@@ -1,4 +1,4 @@
-//! A server that is not restarted by itself: a call or a person brings it back, and nothing else does.
+//! A server that the policy does not restart: only a call or a person brings it back.
 
 use mainstay_lifecycle::{
     DisconnectReason, Effect, Generation, Input, Machine, Moment, Pause, Policy, Recovery, State, StateKind,
@@ -17,37 +17,41 @@ fn never() -> Policy {
 }
 
 #[test]
-fn nothing_but_a_call_or_a_person_brings_it_back() {
-    for wish in [Input::Demand, Input::Restart, Input::Enable { dormant: false }] {
+fn only_a_call_or_a_person_brings_it_back() {
+    for command in [Input::Demand, Input::Restart, Input::Enable { dormant: false }] {
         let mut server = Server::proven(never());
         server.lose();
         assert_eq!(server.kind(), StateKind::Disconnected);
-        assert_eq!(server.deadline(), None, "nothing is to come");
+        assert_eq!(server.deadline(), None, "no timer is set");
         server.pass(seconds(A_WEEK));
         server.give(Input::Login);
         server.give(Input::Reachable(Generation(1)));
         server.give(Input::Enable { dormant: true });
         assert_eq!((server.kind(), server.starts()), (StateKind::Disconnected, 1));
-        server.give(wish);
+        server.give(command);
         server.connect();
         assert_eq!(server.starts(), 2);
     }
 }
 
 #[test]
-fn a_start_that_fails_is_not_tried_again_unless_in_another_way() {
+fn a_failed_start_is_retried_only_in_the_other_era() {
     let mut server = Server::new(never());
     server.give(Input::Enable { dormant: false });
     server.fail(Recovery::RetryOtherEra);
-    assert_eq!(server.starts(), 2, "the other way belongs to the same start");
+    assert_eq!(server.starts(), 2, "the other era belongs to the same start");
     server.fail(Recovery::RetryWhenReachable);
-    assert_eq!(server.machine.unreachable(), None, "nobody knocks");
+    assert_eq!(
+        server.machine.unreachable(),
+        None,
+        "the keeper does not watch the address"
+    );
     server.pass(seconds(A_WEEK));
     assert_eq!((server.kind(), server.starts()), (StateKind::Disconnected, 2));
 }
 
 #[test]
-fn a_server_that_asked_to_be_left_alone_is_not_started_sooner_by_a_call() {
+fn a_call_does_not_shorten_the_pause_that_the_server_asked_for() {
     let mut server = Server::new(never());
     server.give(Input::Enable { dormant: false });
     server.fail(Recovery::RetryAfter(seconds(60)));
@@ -59,7 +63,7 @@ fn a_server_that_asked_to_be_left_alone_is_not_started_sooner_by_a_call() {
 }
 
 #[test]
-fn calls_to_a_server_that_fails_each_time_start_it_no_more_often_than_its_bucket_allows() {
+fn calls_to_a_failing_server_start_it_no_more_often_than_its_bucket_allows() {
     let mut server = Server::new(never());
     server.give(Input::Enable { dormant: false });
     for _ in 0..1_000 {
@@ -77,7 +81,7 @@ fn calls_to_a_server_that_fails_each_time_start_it_no_more_often_than_its_bucket
 }
 
 #[test]
-fn a_login_and_a_failure_for_good_are_what_they_are_for_any_server() {
+fn a_required_login_and_a_permanent_failure_are_as_for_any_server() {
     let mut server = Server::new(never());
     server.give(Input::Enable { dormant: false });
     server.fail(Recovery::Login);
@@ -91,7 +95,7 @@ fn a_login_and_a_failure_for_good_are_what_they_are_for_any_server() {
 }
 
 #[test]
-fn a_keeper_that_begins_again_starts_nothing_that_nobody_asks_for() {
+fn after_a_keeper_failure_the_server_waits_for_a_call() {
     let at = Moment::new(seconds(5));
     let mut machine = Machine::resumed(never(), at);
     assert_eq!(machine.deadline(), None);
