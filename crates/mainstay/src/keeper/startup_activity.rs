@@ -1,7 +1,7 @@
-//! The signs of life of a server that starts: what it writes to stderr, and what its process tree does.
+//! The activity of a server that starts: what it writes to stderr, and what its process tree does.
 //!
-//! An installer on a cold cache may say nothing for minutes while it works. So its processes are looked at, once a second
-//! and only while the server starts; what they do is also what the status shows.
+//! An installer on a cold cache may write nothing for minutes while it works. So Mainstay looks at its processes, once a
+//! second and only while the server starts. The status shows what they do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use super::dial::Dial;
-use super::turns::{TURN_LIMIT, Turn};
+use super::start_queue::{PERMIT_TIMEOUT, StartPermit};
 use crate::process::{Activity, InputGauge, Observer, Process};
 use crate::server::{Settings, Slot, StartProgress, StartStage};
 
@@ -28,7 +28,7 @@ const SHORTEST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// answer at once; the few that first ask another machine are only said to be slow.
 const UNANSWERED_AFTER: Duration = Duration::from_secs(5);
 
-pub(super) struct Signs {
+pub(super) struct StartupActivity {
     slot: Arc<Slot>,
     generation: Generation,
     /// How long the server may give no sign.
@@ -42,17 +42,17 @@ pub(super) struct Signs {
     is_package_runner: bool,
     progress: StartProgress,
     /// Its turn to start, and until when it may keep it.
-    turn: Option<(Turn, Instant)>,
+    permit: Option<(StartPermit, Instant)>,
 }
 
-impl Signs {
+impl StartupActivity {
     /// Begins with a sign of life: the server was started.
     pub(super) fn new(
         dial: &Dial,
         settings: &Settings,
         process: Option<&Process>,
         input: Option<Arc<InputGauge>>,
-        turn: Option<Turn>,
+        permit: Option<StartPermit>,
     ) -> Self {
         let progress = StartProgress::new(StartStage::Starting);
         dial.slot.inbox.progress(dial.generation, progress.clone());
@@ -65,7 +65,7 @@ impl Signs {
             input,
             is_package_runner: settings.is_package_runner(),
             progress,
-            turn: turn.map(|turn| (turn, Instant::now() + TURN_LIMIT)),
+            permit: permit.map(|permit| (permit, Instant::now() + PERMIT_TIMEOUT)),
         }
     }
 
@@ -77,7 +77,7 @@ impl Signs {
     /// Comes back when the server has given no sign of life for its limit.
     ///
     /// Cancel safety: dropped within a look, nothing more is seen of the processes.
-    pub(super) async fn cease(&mut self) {
+    pub(super) async fn ceases(&mut self) {
         let interval = (self.limit / LOOKS_WITHIN_TIMEOUT).clamp(SHORTEST_LOOK_INTERVAL, LOOK_INTERVAL);
         let mut next_look = Instant::now() + interval;
         loop {
@@ -89,7 +89,7 @@ impl Signs {
                 sleep_until(due).await;
                 continue;
             }
-            self.turn.take_if(|(_, until)| *until <= Instant::now());
+            self.permit.take_if(|(_, until)| *until <= Instant::now());
             // The last look comes when the time is over: what was done since the one before still counts.
             sleep_until(next_look.min(due)).await;
             self.look().await;
@@ -125,7 +125,7 @@ impl Signs {
             self.worked = Instant::now();
         } else {
             // One that waits for something takes no processor time from the others.
-            self.turn = None;
+            self.permit = None;
         }
         self.show(activity);
     }

@@ -1,45 +1,57 @@
 //! The process tree of one connection.
 //!
-//! It outlives the dial that starts it: a process that is on its way when the dial is given up is waited for and ended
-//! like any other, so that nothing runs, and nothing comes to run, once a connection is reported closed.
+//! It outlives the dial that starts it. If the dial is given up while the process is being started, the stop waits for the
+//! start and then ends the process, so that nothing runs, and nothing comes to run, once a connection is reported closed.
+//!
+//! A server has one process tree at a time: each holds the server's only permit until nothing of it is left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::process::{
     self, Ladder, Process, ShutdownDeadline, SpawnError, Spawned, Spec, StderrRing, Stopped,
 };
 
-/// Dropped, it ends what runs by force, and what is on its way as soon as it runs.
-#[derive(Default)]
-pub(super) struct Tree {
+/// Dropping it kills the process, or lets the start that is under way do so.
+pub(super) struct ProcessTree {
     starting: Option<Starting>,
     process: Option<Process>,
     shutdown_deadline: ShutdownDeadline,
+    permit: Arc<Semaphore>,
 }
 
-impl Tree {
-    /// Nothing yet. Whatever it comes to be is stopped as soon as the shutdown_deadline wants it.
-    pub(super) fn new(shutdown_deadline: ShutdownDeadline) -> Self {
+impl ProcessTree {
+    /// No process yet. `permit` is the server's, for one tree at a time.
+    pub(super) fn new(shutdown_deadline: ShutdownDeadline, permit: Arc<Semaphore>) -> Self {
         Self {
+            starting: None,
+            process: None,
             shutdown_deadline,
-            ..Self::default()
+            permit,
         }
     }
 
-    /// Starts the process.
+    /// Starts the process, once nothing is left of the one before it.
     ///
-    /// Cancel safety: dropped, the process stays on its way, and [`Tree::stop`] ends it.
+    /// Cancel safety: dropped, the start goes on, and [`ProcessTree::stop`] ends the process.
     pub(super) async fn start(
         &mut self,
         spec: Spec,
         generation: u64,
         ring: Arc<StderrRing>,
     ) -> Result<(ChildStdin, ChildStdout), SpawnError> {
-        let starting = Starting::begin(move || process::spawn(&spec, generation, &ring));
+        let Ok(permit) = self.permit.clone().acquire_owned().await else {
+            unreachable!("the semaphore is never closed");
+        };
+        let starting = Starting::begin(move || {
+            let mut spawned = process::spawn(&spec, generation, &ring)?;
+            spawned.process.hold_until_gone(permit);
+            Ok(spawned)
+        });
         let started = (&mut self.starting.insert(starting).task).await;
         self.starting = None;
         match started {
@@ -59,15 +71,15 @@ impl Tree {
         self.process.as_ref()
     }
 
-    /// Ends the tree and says how it went, if there was one. What is on its way is waited for.
+    /// Ends the tree, if there is one, and returns how it went. Waits for a start that is under way.
     ///
-    /// Cancel safety: dropped, the tree is ended as it is when this is dropped.
+    /// Cancel safety: dropped, the process is killed.
     pub(super) async fn stop(&mut self, ladder: &Ladder) -> Option<Stopped> {
         if let Some(starting) = &mut self.starting {
             if starting.has_begun()
                 && let Ok(Some(Ok(spawned))) = (&mut starting.task).await
             {
-                // Its pipes close here, which is the first rung.
+                // The drop of its pipes here is the first rung.
                 self.process = Some(spawned.process);
             }
             self.starting = None;
@@ -76,11 +88,10 @@ impl Tree {
     }
 }
 
-/// The start of a process, away from the threads of the runtime: until its program is loaded, whoever starts it stands
-/// still.
+/// The start of a process on a thread that may block: a start takes until the program is loaded.
 struct Starting {
     task: JoinHandle<Option<Result<Spawned, SpawnError>>>,
-    /// Taken by whoever comes first: the start that begins, or the end that keeps it from beginning.
+    /// Set by the first of two: the start that begins, or the stop that keeps it from beginning.
     decided: Arc<AtomicBool>,
 }
 
@@ -128,8 +139,15 @@ mod tests {
         }
     }
 
+    fn tree_of(starting: Starting) -> ProcessTree {
+        ProcessTree {
+            starting: Some(starting),
+            ..ProcessTree::new(ShutdownDeadline::default(), Arc::new(Semaphore::new(1)))
+        }
+    }
+
     #[tokio::test]
-    async fn a_process_that_is_on_its_way_is_waited_for_and_ended() {
+    async fn a_stop_waits_for_a_process_that_is_being_started_and_ends_it() {
         let ledger = Ledger::temporary();
         let spec = spec(&FaultyServer::new().ledger(&ledger));
         let (release, released) = mpsc::channel::<()>();
@@ -139,15 +157,12 @@ mod tests {
             released.recv_timeout(SOON).expect("released");
             process::spawn(&spec, 1, &Arc::default())
         });
-        let mut tree = Tree {
-            starting: Some(starting),
-            ..Tree::default()
-        };
+        let mut tree = tree_of(starting);
         begun.await.expect("begun");
         let ladder = Ladder::default();
         let mut stopping = std::pin::pin!(tree.stop(&ladder));
         let early = timeout(Duration::from_millis(20), &mut stopping).await;
-        assert!(early.is_err(), "the process is still on its way");
+        assert!(early.is_err(), "the process is still being started");
         release.send(()).expect("waits");
         let stopped = timeout(SOON, stopping).await.expect("in time");
         assert_eq!(stopped.map(|stopped| stopped.survivors), Some(0));
@@ -173,10 +188,7 @@ mod tests {
                 })
             };
             drop(starting());
-            let mut tree = Tree {
-                starting: Some(starting()),
-                ..Tree::default()
-            };
+            let mut tree = tree_of(starting());
             let stopped = timeout(SOON, tree.stop(&Ladder::default())).await;
             assert_eq!(stopped.expect("there is nothing to wait for"), None);
 
