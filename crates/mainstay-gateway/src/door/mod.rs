@@ -1,6 +1,8 @@
 //! The doors: how clients come in. Each reads messages, hands them to the router, and knows the way back.
 
 mod batch;
+#[cfg(test)]
+mod endless;
 mod http;
 mod outgoing;
 mod stdio;

@@ -21,7 +21,7 @@ pub(super) enum Outgoing {
 pub(super) struct Answered {
     pub(super) id: RawJson,
     pub(super) result: Result<RawJson, RpcError>,
-    /// The payload is the catalog's: it is not held for this client.
+    /// Other clients may be sent the very same payload, as it is a list: it is charged once for all of them.
     pub(super) is_shared: bool,
 }
 
@@ -37,10 +37,9 @@ impl Answered {
             return account.charge(message::response(id, result)).map(Outgoing::Whole);
         }
         let [head, payload, tail] = message::response_in_pieces(id, result);
-        let payload = if *is_shared {
-            payload
-        } else {
-            account.charge(payload)?
+        let payload = match is_shared {
+            true => account.charge_shared(payload)?,
+            false => account.charge(payload)?,
         };
         Ok(Outgoing::Pieces([head, payload, tail]))
     }
@@ -112,21 +111,33 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_payload_is_held_for_nobody_and_copied_for_nobody() {
+    fn a_shared_payload_is_charged_once_and_copied_for_no_client() {
         let budget = Arc::new(Budget::new(Limits {
             all: 4 * MIB,
             share: None,
         }));
-        let answered = answered(3 * MIB, true);
-        let payload = answered.payload().as_bytes().as_ptr();
-        for session in 0..100 {
-            let account = budget.account(Principal::Session(session));
-            let Outgoing::Pieces([_, sent, _]) = answered.write(&account).unwrap() else {
+        let list = answered(3 * MIB, true);
+        let payload = list.payload().as_bytes().as_ptr();
+        let unread: Vec<Outgoing> = (0..100)
+            .map(|session| list.write(&budget.account(Principal::Session(session))).unwrap())
+            .collect();
+        for sent in &unread {
+            let Outgoing::Pieces([_, sent, _]) = sent else {
                 panic!("in one piece");
             };
             assert_eq!(sent.as_ptr(), payload);
         }
+        let charged = list.payload().as_bytes().len();
+        assert_eq!(budget.held(), charged);
+        let changed = answered(3 * MIB, true);
+        let account = budget.account(Principal::Session(1));
+        assert!(
+            changed.write(&account).is_err(),
+            "a second copy has to be charged too"
+        );
+        drop(unread);
         assert_eq!(budget.held(), 0);
+        assert!(changed.write(&account).is_ok());
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Visit {
     ) {
         let line = match self.account.charge(line.clone()) {
             Ok(line) => line,
-            Err(spent) => return self.refuse_spent(place, line, spent),
+            Err(spent) => return self.refuse_spent(place, line, spent).await,
         };
         match Message::read_any(&line).await {
             Message::Request { id, method, params } => {
@@ -174,8 +174,8 @@ impl Visit {
     }
 
     /// Says that a message cannot be held.
-    fn refuse_spent(&self, place: Permit<'_, Queued>, line: &Bytes, spent: Spent) {
-        match Message::read(line) {
+    async fn refuse_spent(&self, place: Permit<'_, Queued>, line: &Bytes, spent: Spent) {
+        match Message::read_any(line).await {
             Message::Request { id, .. } => {
                 note_refused_line(&spent.to_string());
                 let refused = message::response(&id, &Err(spent.into()));
@@ -192,7 +192,7 @@ impl Visit {
     async fn take_batch(&self, messages: &[Bytes]) -> Option<Answering> {
         let mut answering = Vec::new();
         for message in messages {
-            match Message::read(message) {
+            match Message::read_any(message).await {
                 // What would never end would keep the others from being answered.
                 Message::Request { id, method, .. }
                     if matches!(&*method, "initialize" | "subscriptions/listen") =>

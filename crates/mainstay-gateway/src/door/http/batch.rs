@@ -49,12 +49,12 @@ impl HttpService {
         self.check_open()?;
         let mut answering: Vec<Answering> = Vec::new();
         for message in &messages {
-            match Message::read(message) {
+            match Message::read_any(message).await {
                 Message::Request { id, method, .. } if method == "initialize" => {
                     answering.push(batch::misplaced(&id, &method));
                 }
                 Message::Request { id, method, params } => {
-                    let asked = Asked::new(id, method.into_owned(), Params::new(params));
+                    let asked = Asked::new(id, method.into_owned(), Params::read(params).await);
                     answering.push(self.answering(session, stream, asked));
                 }
                 Message::Notification { method, params } => {

@@ -8,7 +8,7 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use mainstay::BadAnswer;
-use mainstay::message::{Message, Params, RawJson, RpcError};
+use mainstay::message::{self, Message, Params, RawJson, RpcError};
 use serde::de::IgnoredAny;
 
 use super::answering::Accepts;
@@ -118,7 +118,7 @@ impl HttpService {
             }
             Message::Batch(_) if matches!(named, Named::Modern(_)) => Err(no_batch()),
             Message::Batch(messages) => self.answer_batch(&scope, caller, posted, messages).await,
-            Message::Garbage(what) => Err(refuse(what, &body)),
+            Message::Garbage(what) => Err(refuse(what, body.clone()).await),
         }
     }
 
@@ -165,14 +165,16 @@ impl HttpService {
                 session.client.answered(&id, result);
             }
             Message::Batch(messages) => self.answer_sse_batch(session, messages).await?,
-            Message::Garbage(what) => return Err(refuse(what, &body)),
+            Message::Garbage(what) => return Err(refuse(what, body.clone()).await),
         }
         Ok(empty(StatusCode::ACCEPTED))
     }
 }
 
-fn refuse(what: BadAnswer, body: &Bytes) -> Refusal {
-    let (code, what) = if serde_json::from_slice::<IgnoredAny>(body).is_ok() {
+async fn refuse(what: BadAnswer, body: Bytes) -> Refusal {
+    let length = body.len();
+    let is_json = move || serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+    let (code, what) = if message::process_payload(length, is_json).await {
         let what = "the body is no JSON-RPC message".to_owned();
         (RpcError::INVALID_REQUEST, what)
     } else {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use mainstay::transport::Turn;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -26,6 +27,8 @@ pub(super) struct WriteTimeout<S> {
     /// Runs while the client takes nothing.
     waiting: Option<Pin<Box<Sleep>>>,
     unread: Arc<Unread>,
+    /// A client that never stops writing must not keep the thread to itself.
+    turn: Turn,
 }
 
 /// How far the head of a request has come.
@@ -57,6 +60,7 @@ impl<S> WriteTimeout<S> {
             head: Head::Awaited,
             waiting: None,
             unread: Arc::default(),
+            turn: Turn::new(),
         }
     }
 
@@ -104,9 +108,18 @@ impl<S: AsyncRead + Unpin> WriteTimeout<S> {
             let what = "the head of a request did not come in time";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, what)));
         }
+        ready!(self.turn.poll_over(context));
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let is_something = buffer.filled().len() > before;
+        match read.is_pending() {
+            // The task waits now, and the others run.
+            true => self.turn = Turn::new(),
+            false => {
+                self.turn.count_message();
+                self.turn.count_bytes(buffer.filled().len() - before);
+            }
+        }
         // What is read while a request is being answered is its body.
         if is_something && matches!(self.head, Head::Awaited) && self.presence.is_waiting() {
             self.head = Head::Begun(Instant::now(), after);

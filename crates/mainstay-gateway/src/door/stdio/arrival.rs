@@ -49,7 +49,7 @@ impl<R: AsyncRead + Unpin> Arrival<R> {
             searched += at + 1;
             let message = Bytes::copy_from_slice(heard[line..searched].trim_ascii());
             line = searched;
-            if let Some(asked) = Asked::of(&message) {
+            if let Some(asked) = Asked::of(&message).await {
                 return Some(Self {
                     heard,
                     input,
@@ -95,13 +95,13 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(line: &Bytes) -> Option<Self> {
+    async fn of(line: &Bytes) -> Option<Self> {
         if line.is_empty() {
             return None;
         }
-        match Message::read(line) {
+        match Message::read_any(line).await {
             Message::Request { method, params, .. } => {
-                let params = Params::new(params);
+                let params = Params::read(params).await;
                 let meta = RequestMeta::read(&params);
                 let said = match (meta.era(), &*method) {
                     (Era::Modern, _) => meta.check().ok().map(|()| Said::of_request(&meta)),

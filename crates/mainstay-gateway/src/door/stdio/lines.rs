@@ -1,6 +1,7 @@
 //! Lines in, lines out.
 
 use bytes::{Bytes, BytesMut};
+use mainstay::transport::Turn;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::mpsc;
 
@@ -19,6 +20,8 @@ pub(super) struct Lines<R> {
     searched: usize,
     /// Bytes of the line that is being skipped.
     skipped: Option<usize>,
+    /// A client that never stops writing must not keep the thread to itself.
+    turn: Turn,
 }
 
 pub(super) enum Read {
@@ -36,6 +39,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             read: BytesMut::new(),
             searched: 0,
             skipped: None,
+            turn: Turn::new(),
         }
     }
 
@@ -44,13 +48,15 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Cancel safety: dropping it loses nothing.
     pub(super) async fn next(&mut self) -> Read {
         loop {
+            self.turn.yield_if_over().await;
             if let Some(read) = self.whole() {
+                self.turn.count_message();
                 return read;
             }
             self.read.reserve(PIECE);
             match self.input.read_buf(&mut self.read).await {
                 Ok(0) | Err(_) => return Read::End,
-                Ok(_) => {}
+                Ok(bytes) => self.turn.count_bytes(bytes),
             }
         }
     }
@@ -86,10 +92,14 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 /// is written together.
 pub(super) async fn write(output: impl AsyncWrite + Unpin, mut queued: mpsc::Receiver<Queued>) {
     let mut output = BufWriter::new(output);
+    let mut turn = Turn::new();
     while let Some(message) = queued.recv().await {
         let mut next = Some(message);
         while let Some(message) = next {
+            turn.yield_if_over().await;
+            turn.count_message();
             for piece in message.message.pieces() {
+                turn.count_bytes(piece.len());
                 if output.write_all(piece).await.is_err() {
                     return;
                 }

@@ -1,6 +1,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
+use crate::door::endless::Endless;
 
 fn presence() -> Arc<Presence> {
     Arc::new(Presence::new(Instant::now()))
@@ -76,4 +77,25 @@ async fn a_client_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
     let failed = stream.write_all(&[0; 50]).await.unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
     assert!(started.elapsed() >= PATIENCE);
+}
+
+#[tokio::test]
+async fn a_client_that_never_stops_writing_lets_other_tasks_run_between_its_turns() {
+    for piece in [1, 16 * 1024] {
+        let input = Endless::of(vec![b'x'; piece]);
+        let counting = input.most_reads_in_one_turn(300);
+        let presence = presence();
+        // A request runs, so that no head is awaited.
+        let exchange = presence.begin().await;
+        let reading = tokio::spawn(async move {
+            let mut stream = WriteTimeout::new(input, presence);
+            let mut read = vec![0; 64 * 1024];
+            while stream.read(&mut read).await.is_ok() {}
+        });
+        let most = counting.await;
+        // The runtime may run a task twice before another.
+        assert!(most <= 4 * Turn::MESSAGES, "{most} reads in one turn");
+        reading.abort();
+        drop(exchange);
+    }
 }

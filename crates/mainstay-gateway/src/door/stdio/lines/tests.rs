@@ -1,6 +1,7 @@
 use tokio::io::{AsyncWriteExt, duplex};
 
 use super::*;
+use crate::door::endless::Endless;
 
 /// What is read of these pieces, each of which comes by itself.
 async fn read(pieces: &[&[u8]], longest: usize) -> Vec<String> {
@@ -41,4 +42,30 @@ async fn a_line_that_is_too_long_is_skipped_and_the_next_is_read() {
     let long = vec![b'x'; 3 * PIECE];
     let told = format!("too long: {}", long.len() + 1);
     assert_eq!(read(&[&long, b"\nnext\n"], 100).await, [told.as_str(), "next"]);
+}
+
+#[tokio::test]
+async fn a_client_that_never_stops_writing_lets_other_tasks_run_between_its_turns() {
+    let pieces = PIECE as u32;
+    for (piece, reads_in_a_turn) in [
+        (b"{}\n".to_vec(), Turn::MESSAGES),
+        (vec![b'\n'; PIECE], Turn::BYTES as u32 / pieces),
+        (vec![b'x'; PIECE], Turn::BYTES as u32 / pieces),
+    ] {
+        let input = Endless::of(piece);
+        let counting = input.most_reads_in_one_turn(300);
+        let reading = tokio::spawn(async move {
+            let mut lines = Lines::new(input, 100);
+            loop {
+                lines.next().await;
+            }
+        });
+        let most = counting.await;
+        // The runtime may run a task twice before another.
+        assert!(
+            most <= 4 * reads_in_a_turn,
+            "{most} reads in a turn of {reads_in_a_turn}"
+        );
+        reading.abort();
+    }
 }
