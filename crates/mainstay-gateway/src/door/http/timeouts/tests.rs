@@ -1,9 +1,10 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
+use crate::door::endless::Endless;
 
-fn presence() -> Arc<Presence> {
-    Arc::new(Presence::new(Instant::now()))
+fn activity() -> Arc<ConnectionActivity> {
+    Arc::new(ConnectionActivity::new(Instant::now()))
 }
 
 /// Reads until the connection fails, and says how long that took.
@@ -16,9 +17,9 @@ async fn failure_of(stream: &mut WriteTimeout<tokio::io::DuplexStream>) -> Durat
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_has_its_time_from_its_first_byte_whatever_trickles() {
+async fn the_time_of_a_head_counts_from_its_first_byte_whatever_trickles_in() {
     let (near, mut far) = duplex(10);
-    let mut stream = WriteTimeout::new(near, presence());
+    let mut stream = WriteTimeout::new(near, activity());
     let trickling = tokio::spawn(async move {
         sleep(Duration::from_secs(30)).await;
         while far.write_all(b"x").await.is_ok() {
@@ -31,41 +32,41 @@ async fn a_head_has_its_time_from_its_first_byte_whatever_trickles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_and_the_pause_before_the_next_request_count_for_no_head() {
+async fn neither_a_body_nor_the_pause_before_the_next_request_counts_as_a_head() {
     let (near, mut far) = duplex(10);
-    let presence = presence();
-    let mut stream = WriteTimeout::new(near, presence.clone());
+    let activity = activity();
+    let mut stream = WriteTimeout::new(near, activity.clone());
     let mut piece = [0; 1];
     for _ in 0..3 {
         far.write_all(b"x").await.unwrap();
         stream.read_exact(&mut piece).await.unwrap();
-        let exchange = presence.begin().await;
+        let request = activity.begin_request().await;
         far.write_all(b"x").await.unwrap();
         stream.read_exact(&mut piece).await.unwrap();
         sleep(2 * HEAD_TIMEOUT).await;
         far.write_all(b"x").await.unwrap();
         stream.read_exact(&mut piece).await.unwrap();
-        drop(exchange);
+        drop(request);
         let idle = tokio::time::timeout(2 * HEAD_TIMEOUT, stream.read(&mut piece));
         assert!(idle.await.is_err(), "it waits for the next request");
     }
     // The next request is whole before anything else is read.
     far.write_all(b"x").await.unwrap();
     stream.read_exact(&mut piece).await.unwrap();
-    drop(presence.begin().await);
+    drop(activity.begin_request().await);
     sleep(2 * HEAD_TIMEOUT).await;
     let idle = tokio::time::timeout(2 * HEAD_TIMEOUT, stream.read(&mut piece));
     assert!(idle.await.is_err(), "nothing of another has begun");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
+async fn a_client_that_reads_nothing_is_disconnected_and_a_slow_one_is_not() {
     let (near, mut far) = duplex(10);
-    let mut stream = WriteTimeout::new(near, presence());
+    let mut stream = WriteTimeout::new(near, activity());
     let slow = tokio::spawn(async move {
         let mut piece = [0; 10];
         for _ in 0..5 {
-            sleep(PATIENCE / 2).await;
+            sleep(WRITE_TIMEOUT / 2).await;
             far.read_exact(&mut piece).await.unwrap();
         }
         far
@@ -75,5 +76,39 @@ async fn a_client_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
     let started = Instant::now();
     let failed = stream.write_all(&[0; 50]).await.unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
-    assert!(started.elapsed() >= PATIENCE);
+    assert!(started.elapsed() >= WRITE_TIMEOUT);
+}
+
+#[tokio::test]
+async fn a_client_that_never_stops_writing_lets_other_tasks_run_between_its_turns() {
+    for piece in [1, 16 * 1024] {
+        let input = Endless::of(vec![b'x'; piece]);
+        let counting = input.most_reads_in_one_turn(300);
+        let activity = activity();
+        // A request runs, so that no head is awaited.
+        let request = activity.begin_request().await;
+        let reading = tokio::spawn(async move {
+            let mut stream = WriteTimeout::new(input, activity);
+            let mut read = vec![0; 64 * 1024];
+            while stream.read(&mut read).await.is_ok() {}
+        });
+        let most = counting.await;
+        // The runtime may run a task twice before another.
+        assert!(most <= 4 * Turn::MESSAGES, "{most} reads in one turn");
+        reading.abort();
+        drop(request);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_response_is_held_back_as_long_though_requests_share_a_timer() {
+    let head_timer = HeadTimer::default();
+    for pause in [Duration::ZERO, HOLD_BACK_TIMEOUT / 2, 3 * HOLD_BACK_TIMEOUT] {
+        let answered = tokio::time::timeout(pause, head_timer.wait()).await;
+        assert_eq!(answered.is_ok(), pause > HOLD_BACK_TIMEOUT);
+        assert!(head_timer.timer().is_some(), "the next request can use it");
+        let began = Instant::now();
+        head_timer.wait().await;
+        assert_eq!(began.elapsed(), HOLD_BACK_TIMEOUT);
+    }
 }

@@ -1,4 +1,4 @@
-//! The HTTP door, met by any bytes.
+//! Fuzz targets of the HTTP door.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr as _;
@@ -10,20 +10,20 @@ use mainstay::Fleet;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use super::talk;
+use super::serve;
 use crate::Gateway;
-use crate::door::http::guard::Guard;
+use crate::door::http::guard::HttpGuard;
+use crate::door::http::limits::ConnectionActivity;
 use crate::door::http::options::HttpDoor;
-use crate::door::http::peers::Presence;
 use crate::door::http::service::HttpService;
 use crate::fuzzing::in_paused_time;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Room for what a client sends and is answered, so that neither waits for the other.
+/// Room for all that is sent and answered, so that neither side waits for the other.
 const ROOM: usize = 16 * 1024 * 1024;
 
-/// Sends bytes over a connection and closes its side, and holds that what comes back is HTTP, and ends.
+/// Sends bytes over a connection and closes its side. Checks that the answer is HTTP, and ends.
 pub fn http(input: &[u8]) {
     let input = input.to_vec();
     let answers = in_paused_time(async move {
@@ -32,8 +32,8 @@ pub fn http(input: &[u8]) {
         let (mut client, server) = tokio::io::duplex(ROOM);
         client.write_all(&input).await.expect("there is room");
         client.shutdown().await.expect("memory can be closed");
-        let presence = Arc::new(Presence::new(Instant::now()));
-        talk(service, server, HERE, &presence).await;
+        let activity = Arc::new(ConnectionActivity::new(Instant::now()));
+        serve(service, server, HERE, &activity).await;
         let mut read = Vec::new();
         client.read_to_end(&mut read).await.expect("memory can be read");
         read
@@ -45,9 +45,9 @@ pub fn http(input: &[u8]) {
     );
 }
 
-/// Shows the guard of a local door a host and an origin, and holds that it lets in the names of this machine alone.
+/// Checks that the guard of a local door accepts no host and no origin but those of this machine.
 pub fn guard(input: &[u8]) {
-    let guard = Guard::new(&HttpDoor::new(), HERE);
+    let guard = HttpGuard::new(&HttpDoor::new(), HERE);
     let mut lines = input.splitn(2, |byte| *byte == b'\n');
     let mut value = || HeaderValue::from_bytes(lines.next()?).ok();
     let (host, origin) = (value(), value());

@@ -3,7 +3,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use bytes::Bytes;
 use mainstay::Fleet;
 
-use super::super::stream::Stream;
 use super::*;
 use crate::isolation::{Bounds as OfIsolated, Isolated};
 use crate::principal::TokenDigest;
@@ -20,11 +19,11 @@ fn sessions(most: usize, most_of_caller: usize) -> Sessions {
     let isolated = Isolated::new(Fleet::builder(), subscribers.clone(), OfIsolated::default());
     let router = Router::new(Fleet::builder().start([]), subscribers, Arc::new(isolated));
     let door = super::super::options::HttpDoor::new().max_sessions(most, most_of_caller);
-    Sessions::new(Arc::new(router), &door.bounds)
+    Sessions::new(Arc::new(router), &door.limits)
 }
 
-fn open(sessions: &Sessions, caller: Caller) -> Result<InUse, StatusCode> {
-    let opened = sessions.open(Scope::Union, Way::Streamable, caller);
+fn open(sessions: &Sessions, caller: Caller) -> Result<SessionUse, StatusCode> {
+    let opened = sessions.open(Scope::Union, SessionTransport::Streamable, caller);
     opened.map_err(|refusal| refusal.status())
 }
 
@@ -33,7 +32,7 @@ fn is_there(sessions: &Sessions, id: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_idle_session_gives_way_and_none_that_is_in_use() {
+async fn the_longest_idle_session_is_evicted_and_none_that_is_in_use() {
     let sessions = sessions(4, 4);
     let used = open(&sessions, ONE).unwrap();
     let mut idle = Vec::new();
@@ -42,14 +41,16 @@ async fn the_longest_idle_session_gives_way_and_none_that_is_in_use() {
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     // The first is used once more, so the second is idle for longer.
-    drop(sessions.find_any(&idle[0], Way::Streamable, ONE));
+    drop(sessions.find(&idle[0], SessionTransport::Streamable, ONE));
     let next = open(&sessions, ONE).unwrap();
     assert_eq!(
         idle.iter().map(|id| is_there(&sessions, id)).collect::<Vec<_>>(),
         [true, false, true]
     );
-    // The third was looked up together with the second, and is in use by now.
-    let third = sessions.find_any(&idle[2], Way::Streamable, ONE).unwrap();
+    // The search for the second found the third too, which is in use by now.
+    let third = sessions
+        .find(&idle[2], SessionTransport::Streamable, ONE)
+        .unwrap();
     let last = open(&sessions, ONE).unwrap();
     assert!(!is_there(&sessions, &idle[0]) && is_there(&sessions, &idle[2]));
     assert_eq!(
@@ -66,7 +67,7 @@ async fn the_longest_idle_session_gives_way_and_none_that_is_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_with_too_many_sessions_gives_up_its_own() {
+async fn a_client_with_too_many_sessions_loses_one_of_its_own() {
     let sessions = sessions(10, 2);
     let other = open(&sessions, other()).unwrap().id.clone();
     let mut own = Vec::new();
@@ -80,7 +81,7 @@ async fn a_client_with_too_many_sessions_gives_up_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_sessions_give_way_in_the_order_in_which_they_became_idle() {
+async fn sessions_are_evicted_in_the_order_in_which_they_became_idle() {
     const MOST: usize = 3 * CANDIDATES;
     let sessions = sessions(MOST, MOST);
     let mut opened = Vec::new();
@@ -95,44 +96,47 @@ async fn many_sessions_give_way_in_the_order_in_which_they_became_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_sessions_that_were_never_used_gives_way_before_one_that_was() {
-    let sessions = sessions(10 * CROWD, 2 * CROWD);
-    let used: Vec<_> = (0..CROWD / 2)
+async fn many_unused_sessions_are_evicted_before_one_that_was_used() {
+    let sessions = sessions(10 * UNUSED_LIMIT, 2 * UNUSED_LIMIT);
+    let used: Vec<_> = (0..UNUSED_LIMIT / 2)
         .map(|_| open(&sessions, ONE).unwrap().id.clone())
         .collect();
     for id in &used {
-        assert!(sessions.find_any(id, Way::Streamable, ONE).is_some());
+        assert!(sessions.find(id, SessionTransport::Streamable, ONE).is_some());
     }
     let mut last = String::new();
-    for _ in 0..20 * CROWD {
+    for _ in 0..20 * UNUSED_LIMIT {
         tokio::time::advance(Duration::from_secs(1)).await;
         last = open(&sessions, ONE).unwrap().id.clone();
     }
     let mut table = sessions.table();
-    assert_eq!(table.sessions.len(), 2 * CROWD);
+    assert_eq!(table.sessions.len(), 2 * UNUSED_LIMIT);
     assert!(used.iter().all(|id| table.sessions.contains_key(id)));
     assert!(table.sessions.contains_key(&last));
-    // Without a crowd, the longest idle gives way, used or not.
+    // With fewer unused ones the longest idle is evicted, used or not.
     let unused = table.sessions.values().filter(|session| !session.was_used());
-    let gone: Vec<_> = unused.skip(CROWD / 2).map(|session| session.id.clone()).collect();
+    let gone: Vec<_> = unused
+        .skip(UNUSED_LIMIT / 2)
+        .map(|session| session.id.clone())
+        .collect();
     for id in gone {
         table.remove(&id);
     }
-    table.idle = Idle::default();
-    let gone = table.longest_idle().unwrap();
+    table.idle = IdleSessions::default();
+    let gone = table.take_longest_idle().unwrap();
     assert!(used.contains(&gone.id));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_answers_that_nobody_came_back_for_are_given_up_first_and_none_that_is_read() {
+async fn the_oldest_unread_streams_are_dropped_first_and_none_that_is_read() {
     let sessions = sessions(10, 10);
     let one = open(&sessions, ONE).unwrap();
     let other = open(&sessions, ONE).unwrap();
-    let keep = |session: &Session, number| {
-        let stream = Arc::new(Stream::kept(number, session.account.clone()));
-        stream.answer(Bytes::from_static(b"0123456789").into());
+    let keep = |session: &HttpSession, number| {
+        let stream = Arc::new(ClientStream::resumable(number, session.account.clone()));
+        stream.push_answer(Bytes::from_static(b"0123456789").into());
         stream.close();
-        session.keep(stream.clone());
+        session.keep_stream(stream.clone());
         stream
     };
     let read = keep(&one, 1);
@@ -145,13 +149,17 @@ async fn the_oldest_answers_that_nobody_came_back_for_are_given_up_first_and_non
         left.push(number);
     }
     let kept = || {
-        let of = |session: &Session| (1..=4).filter(|n| session.find(*n).is_some()).collect::<Vec<_>>();
+        let of = |session: &HttpSession| {
+            (1..=4)
+                .filter(|n| session.find_stream(*n).is_some())
+                .collect::<Vec<_>>()
+        };
         (of(&one), of(&other))
     };
-    sessions.forget_left_behind(Some(other.client.principal), 1);
+    sessions.drop_unread(Some(other.client.principal), 1);
     assert_eq!(kept(), (vec![1, 2, 4], vec![]));
-    sessions.forget_left_behind(None, 10);
+    sessions.drop_unread(None, 10);
     assert_eq!(kept(), (vec![1, 4], vec![]), "no more than needed");
-    sessions.forget_left_behind(None, 1000);
-    assert_eq!(kept(), (vec![1], vec![]), "somebody reads it");
+    sessions.drop_unread(None, 1000);
+    assert_eq!(kept(), (vec![1], vec![]), "a client reads it");
 }

@@ -3,14 +3,15 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
+use hyper::header;
 use mainstay::Fleet;
 use mainstay::message::RawJson;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::super::guard::Caller;
-use super::super::head_timer::HOLD_BACK;
-use super::super::session::Way;
+use super::super::session::{HttpSession, SessionTransport};
+use super::super::timeouts::HOLD_BACK_TIMEOUT;
 use super::*;
 use crate::budget::{Budget, Limits, MIB};
 use crate::client::{Client, Outbox};
@@ -29,49 +30,49 @@ fn account() -> Account {
     Arc::new(Budget::default()).account(Principal::Session(1))
 }
 
-fn session() -> InUse {
+fn session() -> SessionUse {
     let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), Bounds::default()));
     let client = Client::of_session(Scope::Union, &none_isolated, &Tasks::new(false), None);
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    InUse::new(Session::new(
+    SessionUse::new(HttpSession::new(
         "id".to_owned(),
-        Way::Streamable,
+        SessionTransport::Streamable,
         caller,
         client,
         account(),
     ))
 }
 
-fn legacy(session: &InUse, primes: bool) -> Asker {
-    Asker::Legacy {
+fn legacy(session: &SessionUse, knows_resume_points: bool) -> RequestOwner {
+    RequestOwner::Legacy {
         session: session.clone(),
-        primes,
+        knows_resume_points,
     }
 }
 
-fn answered(text: &'static str) -> Option<Answer> {
+fn answered(text: &'static str) -> Option<HttpAnswer> {
     let result = RawJson::from_text(text).map_err(|_| unreachable!("it is JSON"));
     Some(answer_of(result))
 }
 
-fn answer_of(result: Result<RawJson, RpcError>) -> Answer {
-    let answered = Answered {
+fn answer_of(result: Result<RawJson, RpcError>) -> HttpAnswer {
+    let answered = RequestAnswer {
         id: RawJson::from(1),
         result,
         is_shared: false,
     };
-    Answer::new(StatusCode::OK, answered)
+    HttpAnswer::new(StatusCode::OK, answered)
 }
 
 fn head_timer() -> HeadTimer {
     HeadTimer::default()
 }
 
-fn kind(response: &Response<Body>) -> &str {
+fn kind(response: &Response<ResponseBody>) -> &str {
     response.headers()[header::CONTENT_TYPE].to_str().unwrap()
 }
 
-async fn piece(response: &mut Response<Body>) -> String {
+async fn piece(response: &mut Response<ResponseBody>) -> String {
     let frame = response
         .body_mut()
         .frame()
@@ -82,12 +83,12 @@ async fn piece(response: &mut Response<Body>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_silence_is_broken_by_a_stream_that_can_be_taken_up() {
+async fn a_long_silence_is_broken_by_a_stream_that_can_be_resumed() {
     let session = session();
     for (primes, first) in [(true, "id: 1-0\nretry: 1000\ndata: \n\n"), (false, ":\n\n")] {
-        let stream = session.stream(BOTH);
+        let stream = session.new_stream().for_client(BOTH);
         let started = Instant::now();
-        let mut response = answer(
+        let mut response = respond(
             Box::pin(pending()),
             stream,
             legacy(&session, primes),
@@ -95,7 +96,7 @@ async fn a_long_silence_is_broken_by_a_stream_that_can_be_taken_up() {
             &head_timer(),
         )
         .await;
-        assert_eq!(started.elapsed(), HOLD_BACK);
+        assert_eq!(started.elapsed(), HOLD_BACK_TIMEOUT);
         assert_eq!(kind(&response), "text/event-stream");
         assert_eq!(piece(&mut response).await, first);
         assert_eq!(
@@ -105,32 +106,35 @@ async fn a_long_silence_is_broken_by_a_stream_that_can_be_taken_up() {
         );
         assert_eq!(piece(&mut response).await, ":\n\n");
     }
-    assert!(session.find(1).is_some(), "kept for a client that comes back");
+    assert!(
+        session.find_stream(1).is_some(),
+        "kept for a client that comes back"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_no_events_waits_for_the_whole() {
+async fn a_client_that_accepts_no_events_gets_one_body() {
     let session = session();
     let accepts = Accepts {
         json: true,
         events: false,
     };
     let work = Box::pin(async {
-        sleep(10 * HOLD_BACK).await;
+        sleep(10 * HOLD_BACK_TIMEOUT).await;
         answered("{}")
     });
-    let stream = session.stream(accepts);
-    let response = answer(work, stream, legacy(&session, true), accepts, &head_timer()).await;
+    let stream = session.new_stream().for_client(accepts);
+    let response = respond(work, stream, legacy(&session, true), accepts, &head_timer()).await;
     assert_eq!(kind(&response), "application/json");
 }
 
 #[tokio::test]
-async fn what_is_said_before_an_answer_that_is_there_already_comes_before_it() {
+async fn events_before_an_answer_that_is_there_already_come_before_it() {
     let session = session();
-    let stream = session.stream(BOTH);
+    let stream = session.new_stream().for_client(BOTH);
     stream.send(Bytes::from_static(b"{\"before\":1}"));
     let work = Box::pin(ready(answered("{\"answer\":1}")));
-    let mut response = answer(work, stream, legacy(&session, true), BOTH, &head_timer()).await;
+    let mut response = respond(work, stream, legacy(&session, true), BOTH, &head_timer()).await;
     assert_eq!(piece(&mut response).await, "id: 1-1\ndata: {\"before\":1}\n\n");
     assert_eq!(
         piece(&mut response).await,
@@ -140,9 +144,9 @@ async fn what_is_said_before_an_answer_that_is_there_already_comes_before_it() {
 }
 
 #[tokio::test]
-async fn the_work_of_a_session_goes_on_without_its_client_and_a_lone_request_does_not() {
+async fn a_legacy_request_goes_on_without_its_client_and_a_modern_one_does_not() {
     let session = session();
-    for (asker, goes_on) in [(legacy(&session, true), true), (Asker::Modern, false)] {
+    for (owner, goes_on) in [(legacy(&session, true), true), (RequestOwner::Modern, false)] {
         let (told, ended) = oneshot::channel();
         let (go, gone) = oneshot::channel::<()>();
         let work = Box::pin(async move {
@@ -151,7 +155,13 @@ async fn the_work_of_a_session_goes_on_without_its_client_and_a_lone_request_doe
             answered("{}")
         });
         let head_timer = head_timer();
-        let waiting = answer(work, session.stream(BOTH), asker, BOTH, &head_timer);
+        let waiting = respond(
+            work,
+            session.new_stream().for_client(BOTH),
+            owner,
+            BOTH,
+            &head_timer,
+        );
         let left = tokio::time::timeout(Duration::from_millis(1), waiting).await;
         assert!(left.is_err(), "the client went away");
         assert_eq!(go.send(()).is_ok(), goes_on);
@@ -160,8 +170,8 @@ async fn the_work_of_a_session_goes_on_without_its_client_and_a_lone_request_doe
 }
 
 #[tokio::test]
-async fn a_stream_that_its_modern_client_leaves_ends_the_work() {
-    let stream = Arc::new(Stream::passing(account()));
+async fn a_stream_that_its_modern_client_leaves_ends_the_request() {
+    let stream = Arc::new(ClientStream::once(account()));
     stream.send(Bytes::from_static(b"{}"));
     let (told, ended) = oneshot::channel::<()>();
     let work = Box::pin(async move {
@@ -169,7 +179,7 @@ async fn a_stream_that_its_modern_client_leaves_ends_the_work() {
         drop(told);
         None
     });
-    let response = answer(work, stream, Asker::Modern, BOTH, &head_timer()).await;
+    let response = respond(work, stream, RequestOwner::Modern, BOTH, &head_timer()).await;
     assert_eq!(kind(&response), "text/event-stream");
     drop(response);
     let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
@@ -179,11 +189,11 @@ async fn a_stream_that_its_modern_client_leaves_ends_the_work() {
 #[tokio::test]
 async fn a_large_message_is_framed_without_a_copy() {
     let large = Bytes::from(vec![b'x'; 1 << 20]);
-    let stream = Arc::new(Stream::passing(account()));
+    let stream = Arc::new(ClientStream::once(account()));
     stream.send(large.clone());
     stream.close();
     let place = stream.open(None);
-    let mut response = events(Reading::new(stream, place, Box::new(())));
+    let mut response = events(EventReader::new(stream, place, Box::new(())));
     assert_eq!(piece(&mut response).await, "data: ");
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap().as_ptr(), large.as_ptr());
@@ -196,7 +206,7 @@ async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
     let answer = answer_of(Ok(result.clone()));
     let mut response = answer.response(&account());
     let length = hyper::body::Body::size_hint(response.body()).exact();
-    assert_eq!(length, Some(answer.line(&account()).len() as u64));
+    assert_eq!(length, Some(answer.write_line(&account()).len() as u64));
     assert_eq!(piece(&mut response).await, r#"{"jsonrpc":"2.0","id":1,"result":"#);
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap().as_ptr(), result.as_bytes().as_ptr());
@@ -206,10 +216,10 @@ async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
 
 /// The work of a request whose server asks the client something once it is told to, and where its answer is found.
 fn asking(
-    session: &InUse,
-    stream: &Arc<Stream>,
+    session: &SessionUse,
+    stream: &Arc<ClientStream>,
 ) -> (
-    Work,
+    PendingAnswer,
     oneshot::Sender<()>,
     oneshot::Receiver<Result<RawJson, RpcError>>,
 ) {
@@ -246,10 +256,10 @@ async fn outcome(told: oneshot::Receiver<Result<RawJson, RpcError>>) -> Result<R
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once() {
     let session = session();
-    let stream = session.stream(BOTH);
+    let stream = session.new_stream().for_client(BOTH);
     let (work, go, told) = asking(&session, &stream);
     let head_timer = head_timer();
-    let mut waiting = Box::pin(answer(work, stream, legacy(&session, true), BOTH, &head_timer));
+    let mut waiting = Box::pin(respond(work, stream, legacy(&session, true), BOTH, &head_timer));
     assert!(
         tokio::time::timeout(Duration::from_secs(1), &mut waiting)
             .await
@@ -267,10 +277,10 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once
 async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_standing_stream() {
     let session = session();
     let place = session.standing.open(None);
-    let stream = session.stream(BOTH);
+    let stream = session.new_stream().for_client(BOTH);
     let (work, go, told) = asking(&session, &stream);
     let head_timer = head_timer();
-    let mut waiting = Box::pin(answer(work, stream, legacy(&session, true), BOTH, &head_timer));
+    let mut waiting = Box::pin(respond(work, stream, legacy(&session, true), BOTH, &head_timer));
     assert!(
         tokio::time::timeout(Duration::from_secs(1), &mut waiting)
             .await
@@ -278,7 +288,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
     );
     drop(waiting);
     go.send(()).unwrap();
-    let asked = tokio::time::timeout(Duration::from_secs(3600), session.standing.has_something());
+    let asked = tokio::time::timeout(Duration::from_secs(3600), session.standing.has_event());
     asked.await.expect("a question");
     session.standing.leave(&place);
     sleep(Duration::from_secs(59)).await;
@@ -296,11 +306,11 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
 async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
     for comes_back in [true, false] {
         let session = session();
-        let stream = session.stream(BOTH);
+        let stream = session.new_stream().for_client(BOTH);
         let (work, go, told) = asking(&session, &stream);
         go.send(()).unwrap();
         let head_timer = head_timer();
-        let response = answer(work, stream.clone(), legacy(&session, true), BOTH, &head_timer).await;
+        let response = respond(work, stream.clone(), legacy(&session, true), BOTH, &head_timer).await;
         assert_eq!(kind(&response), "text/event-stream");
         drop(response);
         let left = Instant::now();
