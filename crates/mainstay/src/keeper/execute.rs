@@ -343,8 +343,7 @@ impl Keeper {
             call_failures: match state {
                 State::Connected(live) => live.call_failures(),
                 State::Disabled
-                | State::Connecting(_)
-                | State::Reconnecting(_)
+                | State::Connecting { .. }
                 | State::Disabling
                 | State::Disconnected(_)
                 | State::PermanentlyFailed => 0,
@@ -366,12 +365,14 @@ impl Keeper {
     fn start_progress(&self) -> Option<&StartProgress> {
         let (generation, progress) = self.start.as_ref()?;
         match self.machine.state() {
-            State::Connecting(Attempt::Queued(current, _) | Attempt::Opening(current, _))
-            | State::Reconnecting(Attempt::Queued(current, _) | Attempt::Opening(current, _)) => {
-                (current == generation).then_some(progress)
+            State::Connecting {
+                attempt: Attempt::Queued(current, _) | Attempt::Opening(current, _),
+                ..
+            } => (current == generation).then_some(progress),
+            State::Connecting {
+                attempt: Attempt::Pausing(..) | Attempt::Listing(_),
+                ..
             }
-            State::Connecting(Attempt::Pausing(..) | Attempt::Listing(_))
-            | State::Reconnecting(Attempt::Pausing(..) | Attempt::Listing(_))
             | State::Disconnected(_)
             | State::Disabled
             | State::Connected(_)
@@ -388,16 +389,23 @@ impl Keeper {
     /// When the next attempt starts, where one is planned.
     fn next_attempt(&self) -> Option<Moment> {
         match self.machine.state() {
-            State::Connecting(Attempt::Pausing(at, _))
-            | State::Reconnecting(Attempt::Pausing(at, _))
+            State::Connecting {
+                attempt: Attempt::Pausing(at, _),
+                ..
+            }
             | State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => Some(*at),
             // The pause that a server asked for, unless it is short.
-            State::Connecting(Attempt::Listing(opened)) | State::Reconnecting(Attempt::Listing(opened)) => {
+            State::Connecting {
+                attempt: Attempt::Listing(opened),
+                ..
+            } => {
                 let soon = self.clock.now() + self.machine.policy().relist_pause;
                 opened.next_listing().filter(|at| *at > soon)
             }
-            State::Connecting(Attempt::Queued(..) | Attempt::Opening(..))
-            | State::Reconnecting(Attempt::Queued(..) | Attempt::Opening(..))
+            State::Connecting {
+                attempt: Attempt::Queued(..) | Attempt::Opening(..),
+                ..
+            }
             | State::Disconnected(
                 DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
             )
@@ -416,9 +424,8 @@ fn reason(state: &State) -> Option<Reason> {
         State::Disconnected(DisconnectReason::Lost(_)) => Some(Reason::Lost),
         State::Disconnected(DisconnectReason::BudgetSpent(..)) => Some(Reason::BudgetSpent),
         State::Disabled
-        | State::Connecting(_)
+        | State::Connecting { .. }
         | State::Connected(_)
-        | State::Reconnecting(_)
         | State::Disabling
         | State::PermanentlyFailed => None,
     }

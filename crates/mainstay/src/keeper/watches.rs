@@ -48,9 +48,8 @@ impl Keeper {
                 DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
             )
             | State::Disabled
-            | State::Connecting(_)
+            | State::Connecting { .. }
             | State::Connected(_)
-            | State::Reconnecting(_)
             | State::Disabling
             | State::PermanentlyFailed => return,
         }
