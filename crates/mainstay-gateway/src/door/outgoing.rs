@@ -120,7 +120,7 @@ mod tests {
         let answered = answered(3 * MIB, true);
         let payload = answered.payload().as_bytes().as_ptr();
         for session in 0..100 {
-            let account = budget.account(Principal::Session(session));
+            let account = budget.account(Principal::session(session));
             let Outgoing::Pieces([_, sent, _]) = answered.write(&account).unwrap() else {
                 panic!("in one piece");
             };
@@ -135,7 +135,7 @@ mod tests {
             all: 4 * MIB,
             share: Some(2 * MIB),
         }));
-        let account = budget.account(Principal::Session(1));
+        let account = budget.account(Principal::session(1));
         let answered = answered(3 * MIB / 2, false);
         let first = answered.outgoing(&account);
         assert_eq!(

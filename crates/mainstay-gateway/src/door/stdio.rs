@@ -49,10 +49,10 @@ impl Gateway {
         let (queue, queued) = queue();
         let mut writing = JoinSet::new();
         writing.spawn(write(output, queued));
-        let session = self.0.welcome(scope, None);
+        let session = self.0.open_session(scope, None);
         let account = self.0.budget.account(session.principal);
         let line: Arc<dyn Outbox> = Arc::new(Queue::new(queue.clone(), account.clone()));
-        session.stand_by(Some(line.clone()));
+        session.set_standing_outbox(Some(line.clone()));
         let visit = Visit {
             router: self.0.clone(),
             session,
@@ -143,7 +143,9 @@ impl Visit {
                 tasks.spawn(self.send(self.answer(request), Answered::outgoing));
             }
             Message::Notification { method, params } => {
-                self.router.hear(&self.session, &method, params.as_ref()).await;
+                self.router
+                    .handle_notification(&self.session, &method, params.as_ref())
+                    .await;
             }
             Message::Response { id, result } => {
                 self.session.answered(&id, result);
@@ -206,7 +208,9 @@ impl Visit {
                         .push(Box::pin(async move { Some(answered.await?.line(&account)) }) as Answering);
                 }
                 Message::Notification { method, params } => {
-                    self.router.hear(&self.session, &method, params.as_ref()).await;
+                    self.router
+                        .handle_notification(&self.session, &method, params.as_ref())
+                        .await;
                 }
                 Message::Response { id, result } => {
                     self.session.answered(&id, result);
@@ -256,7 +260,7 @@ impl Visit {
                 Ok(run) => {
                     let request = Request {
                         client: &client,
-                        line: &line,
+                        outbox: &line,
                         run,
                         method: &method,
                         params,
@@ -279,7 +283,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.router.part(&self.session);
+        self.router.close_session(&self.session);
     }
 }
 

@@ -58,7 +58,9 @@ impl HttpService {
                     answering.push(self.answering(session, stream, asked));
                 }
                 Message::Notification { method, params } => {
-                    self.router.hear(&session.client, &method, params.as_ref()).await;
+                    self.router
+                        .handle_notification(&session.client, &method, params.as_ref())
+                        .await;
                 }
                 Message::Response { id, result } => {
                     session.client.answered(&id, result);

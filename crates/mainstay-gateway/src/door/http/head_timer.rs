@@ -4,6 +4,7 @@
 //! nothing, while a new one that would be the next to fire wakes the runtime by a system call, and once more for nothing.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,8 +15,21 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(super) const HOLD_BACK: Duration = Duration::from_secs(5);
 
 /// The timer of one connection.
-#[derive(Default)]
-pub(super) struct HeadTimer(Mutex<Option<Pin<Box<Sleep>>>>);
+pub(super) struct HeadTimer {
+    /// The number of the connection, which no other connection of this process has.
+    pub(super) connection: u64,
+    timer: Mutex<Option<Pin<Box<Sleep>>>>,
+}
+
+impl Default for HeadTimer {
+    fn default() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self {
+            connection: LAST.fetch_add(1, Ordering::Relaxed),
+            timer: Mutex::default(),
+        }
+    }
+}
 
 impl HeadTimer {
     /// Comes back when [`HOLD_BACK`] has passed from now on.
@@ -39,7 +53,7 @@ impl HeadTimer {
     }
 
     fn timer(&self) -> MutexGuard<'_, Option<Pin<Box<Sleep>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.timer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -188,7 +188,7 @@ impl HttpService {
             } = asked;
             let request = Request {
                 client: &session.client,
-                line: &line,
+                outbox: &line,
                 run: &run,
                 method: &method,
                 params,

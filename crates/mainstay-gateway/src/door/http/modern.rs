@@ -15,6 +15,7 @@ use super::service::HttpService;
 use super::stream::Stream;
 use crate::client::{Client, Outbox, Run};
 use crate::door::outgoing::Answered;
+use crate::principal::Principal;
 use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unsupported_version};
 use crate::router::{Request, ended, is_shared};
 use crate::scope::Scope;
@@ -31,12 +32,13 @@ impl HttpService {
         let Posted {
             accepts, head_timer, ..
         } = posted;
-        let stream = Stream::passing(self.router.budget.account(caller.into()));
+        let principal = Principal::of_connection(caller, head_timer.connection);
+        let stream = Stream::passing(self.router.budget.account(principal));
         if !accepts.events {
             stream.close();
         }
         let stream = Arc::new(stream);
-        let client = self.router.admit(caller.into(), scope, &asked.meta);
+        let client = self.router.client_of_request(principal, scope, &asked.meta);
         let run = client.running.begin(asked.id.clone());
         let run = run.map_err(|busy| Refusal::with(StatusCode::BAD_REQUEST, busy.into()))?;
         let work = self.work_alone(client, stream.clone(), run, asked);
@@ -63,7 +65,7 @@ impl HttpService {
             let listens = method == "subscriptions/listen";
             let request = Request {
                 client: &client,
-                line: &line,
+                outbox: &line,
                 run: &run,
                 method: &method,
                 params,

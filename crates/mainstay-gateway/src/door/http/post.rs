@@ -19,6 +19,7 @@ use super::legacy::SESSION;
 use super::modern;
 use super::refusal::{Refusal, empty};
 use super::service::HttpService;
+use crate::principal::Principal;
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, RequestMeta};
 use crate::scope::Scope;
 
@@ -76,7 +77,7 @@ impl HttpService {
     ) -> Result<Response<Body>, Refusal> {
         check_content_type(headers)?;
         let accepts = Accepts::of(headers)?;
-        let account = self.account(caller, headers.get(SESSION));
+        let account = self.account(caller, head_timer.connection, headers.get(SESSION));
         let body = body::read(body, self.bounds.body, head_timer, &account).await?;
         let named = Named::of(headers);
         let posted = Posted {
@@ -94,12 +95,15 @@ impl HttpService {
             }
             Message::Notification { method, params } => {
                 if let Named::Modern(_) = named {
+                    let principal = Principal::of_connection(caller, head_timer.connection);
                     self.router
-                        .hear_stranger(caller.into(), &scope, &method, params.as_ref())
+                        .handle_sessionless_notification(principal, &scope, &method, params.as_ref())
                         .await;
                 } else {
                     let session = self.session(&scope, caller, named, headers)?;
-                    self.router.hear(&session.client, &method, params.as_ref()).await;
+                    self.router
+                        .handle_notification(&session.client, &method, params.as_ref())
+                        .await;
                 }
                 Ok(empty(StatusCode::ACCEPTED))
             }
@@ -159,7 +163,9 @@ impl HttpService {
                 );
             }
             Message::Notification { method, params } => {
-                self.router.hear(&session.client, &method, params.as_ref()).await;
+                self.router
+                    .handle_notification(&session.client, &method, params.as_ref())
+                    .await;
             }
             Message::Response { id, result } => {
                 session.client.answered(&id, result);

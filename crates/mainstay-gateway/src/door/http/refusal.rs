@@ -98,7 +98,7 @@ impl From<Spent> for Refusal {
     fn from(spent: Spent) -> Self {
         let status = match spent {
             Spent::Share { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Spent::All { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Spent::Address { .. } | Spent::All { .. } => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::with(status, spent.into()).retry_after(ROOM_AGAIN)
     }

@@ -182,10 +182,14 @@ impl HttpService {
     }
 
     /// What is held for the client that makes a request: for its session, if it names one of its own.
-    pub(super) fn account(&self, caller: Caller, session: Option<&HeaderValue>) -> Account {
+    pub(super) fn account(&self, caller: Caller, connection: u64, session: Option<&HeaderValue>) -> Account {
         let session = session.and_then(|id| id.to_str().ok());
         let of_session = session.and_then(|id| self.sessions.account(id, caller));
-        of_session.unwrap_or_else(|| self.router.budget.account(caller.into()))
+        let of_connection = || {
+            let principal = Principal::of_connection(caller, connection);
+            self.router.budget.account(principal)
+        };
+        of_session.unwrap_or_else(of_connection)
     }
 
     /// Begins nothing new from now on.
@@ -230,7 +234,7 @@ impl HttpService {
 }
 
 impl Reclaim for HttpService {
-    fn reclaim(&self, of: Option<Principal>, bytes: usize) {
+    fn reclaim(&self, of: &dyn Fn(Principal) -> bool, bytes: usize) {
         self.sessions.forget_left_behind(of, bytes);
     }
 }

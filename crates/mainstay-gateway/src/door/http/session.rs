@@ -65,7 +65,7 @@ impl Session {
             Way::Sse => Stream::passing(account.clone()),
         };
         let standing = Arc::new(standing);
-        client.stand_by(Some(standing.clone()));
+        client.set_standing_outbox(Some(standing.clone()));
         Arc::new(Self {
             id,
             way,

@@ -99,7 +99,7 @@ impl Sessions {
             }
         }
         table.of_caller.entry(caller).or_default().count += 1;
-        let client = self.router.welcome(scope, Some(caller));
+        let client = self.router.open_session(scope, Some(caller));
         let account = self.router.budget.account(client.principal);
         let session = Session::new(id.clone(), way, caller, client, account);
         // In use before anybody else could make it give way.
@@ -154,13 +154,10 @@ impl Sessions {
         session.caller.may_use(caller).then(|| session.account.clone())
     }
 
-    /// Forgets answers that nobody has come back for, the oldest first: of this principal, or of any, until so many bytes are
-    /// free.
-    pub(super) fn forget_left_behind(&self, of: Option<Principal>, bytes: usize) {
+    /// Forgets answers that nobody has come back for, the oldest first: of these principals, until so many bytes are free.
+    pub(super) fn forget_left_behind(&self, of: &dyn Fn(Principal) -> bool, bytes: usize) {
         let sessions: Vec<_> = self.table().sessions.values().cloned().collect();
-        let sessions = sessions
-            .iter()
-            .filter(|session| of.is_none_or(|of| of == session.client.principal));
+        let sessions = sessions.iter().filter(|session| of(session.client.principal));
         let mut left: Vec<_> = sessions
             .flat_map(|session| {
                 let left = session.left_behind().into_iter();
@@ -214,7 +211,7 @@ impl Sessions {
 
     fn part(&self, session: &Session) {
         session.close();
-        self.router.part(&session.client);
+        self.router.close_session(&session.client);
     }
 
     fn draw_id(&self) -> Result<String, Refusal> {

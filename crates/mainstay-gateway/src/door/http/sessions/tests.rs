@@ -5,7 +5,7 @@ use mainstay::Fleet;
 
 use super::super::stream::Stream;
 use super::*;
-use crate::isolation::{Bounds as OfIsolated, Isolated};
+use crate::isolation::{Isolated, IsolationLimits};
 use crate::principal::TokenDigest;
 use crate::router::Subscribers;
 
@@ -17,7 +17,7 @@ fn other() -> Caller {
 
 fn sessions(most: usize, most_of_caller: usize) -> Sessions {
     let subscribers = Arc::new(Subscribers::default());
-    let isolated = Isolated::new(Fleet::builder(), subscribers.clone(), OfIsolated::default());
+    let isolated = Isolated::new(Fleet::builder(), subscribers.clone(), IsolationLimits::default());
     let router = Router::new(Fleet::builder().start([]), subscribers, Arc::new(isolated));
     let door = super::super::options::HttpDoor::new().max_sessions(most, most_of_caller);
     Sessions::new(Arc::new(router), &door.bounds)
@@ -148,10 +148,10 @@ async fn the_oldest_answers_that_nobody_came_back_for_are_given_up_first_and_non
         let of = |session: &Session| (1..=4).filter(|n| session.find(*n).is_some()).collect::<Vec<_>>();
         (of(&one), of(&other))
     };
-    sessions.forget_left_behind(Some(other.client.principal), 1);
+    sessions.forget_left_behind(&|of| of == other.client.principal, 1);
     assert_eq!(kept(), (vec![1, 2, 4], vec![]));
-    sessions.forget_left_behind(None, 10);
+    sessions.forget_left_behind(&|_| true, 10);
     assert_eq!(kept(), (vec![1, 4], vec![]), "no more than needed");
-    sessions.forget_left_behind(None, 1000);
+    sessions.forget_left_behind(&|_| true, 1000);
     assert_eq!(kept(), (vec![1], vec![]), "somebody reads it");
 }

@@ -6,7 +6,7 @@ use crate::budget::{Budget, Limits};
 use crate::principal::Principal;
 
 fn account() -> Account {
-    Arc::new(Budget::default()).account(Principal::Session(1))
+    Arc::new(Budget::default()).account(Principal::session(1))
 }
 
 fn taken(stream: &Stream, place: &mut Place) -> Poll<Taken> {
@@ -154,14 +154,14 @@ fn what_waits_in_all_streams_of_a_client_is_held_for_it_until_it_is_read() {
         all: 10,
         share: Some(4),
     }));
-    let account = budget.account(Principal::Session(1));
+    let account = budget.account(Principal::session(1));
     let (one, other) = (Stream::kept(1, account.clone()), Stream::passing(account));
     assert!(put(&one, "abc") && put(&other, "d"));
     assert!(
         !put(&one, "e") && !other.offer(Bytes::from_static(b"e")),
         "its share"
     );
-    let another = Stream::passing(budget.account(Principal::Session(2)));
+    let another = Stream::passing(budget.account(Principal::session(2)));
     assert!(put(&another, "abcd"), "of another client");
     let mut place = other.open(None);
     assert_eq!(taken(&other, &mut place), event(1, "d"));
