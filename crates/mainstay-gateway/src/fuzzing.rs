@@ -26,7 +26,7 @@ use crate::{Gateway, Scope};
 /// More than a client and all timeouts of the gateway take together, in paused time.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A client that reads nothing for so long has got everything: longer than a call waits for a person.
+/// How long a client waits for answers: longer than a call waits for a person.
 pub(crate) const QUIET_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// What fits into a connection in memory, so that neither side has to wait for the other.
