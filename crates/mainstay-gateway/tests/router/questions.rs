@@ -23,7 +23,7 @@ fn ask(meta: Option<&Value>) -> Value {
 }
 
 #[tokio::test]
-async fn a_legacy_client_is_asked_by_a_request_whatever_the_server_speaks() {
+async fn a_legacy_client_is_asked_by_a_request_whatever_the_server_s_era() {
     for speaks in [Speaks::Legacy, Speaks::Modern] {
         let a = speaking(speaks);
         let gateway = gateway(&[("a", &a)]).await;
@@ -128,7 +128,7 @@ async fn a_retry_without_the_answer_is_asked_again_and_finds_the_same_call() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_for_what_it_did_not_declare() {
+async fn a_client_is_not_asked_for_what_it_did_not_declare() {
     for era in [Era::Legacy, Era::Modern] {
         let a = speaking(Speaks::Legacy);
         let gateway = gateway(&[("a", &a)]).await;
@@ -198,7 +198,7 @@ async fn a_legacy_server_can_ask_for_the_roots_of_its_caller() {
 }
 
 #[tokio::test]
-async fn a_modern_server_s_wish_for_input_passes_to_a_modern_client_as_it_is() {
+async fn input_required_of_a_modern_server_passes_to_a_modern_client_as_it_is() {
     let a = speaking(Speaks::Modern);
     let gateway = gateway(&[("a", &a)]).await;
     let mut client = Client::connect(&gateway, one("a"));
@@ -217,7 +217,7 @@ async fn a_modern_server_s_wish_for_input_passes_to_a_modern_client_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_nobody_s_call_can_be_known_to_have_caused_is_declined_and_asked_of_no_bystander() {
+async fn a_question_that_no_single_call_can_have_caused_is_declined() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;

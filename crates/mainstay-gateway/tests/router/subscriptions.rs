@@ -9,7 +9,7 @@ use crate::memory::{Memory, connected};
 use crate::{gateway, one, speaking};
 
 #[tokio::test]
-async fn whoever_subscribes_is_told_and_nobody_else() {
+async fn only_subscribers_of_a_resource_get_its_updates() {
     for speaks in [Speaks::Legacy, Speaks::Modern] {
         let a = speaking(speaks);
         let gateway = gateway(&[("a", &a)]).await;
@@ -45,7 +45,7 @@ async fn whoever_subscribes_is_told_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn the_server_is_told_of_the_first_who_subscribes_and_of_the_last_who_leaves() {
+async fn the_gateway_subscribes_for_the_first_client_and_unsubscribes_after_the_last() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;
@@ -71,7 +71,7 @@ async fn the_server_is_told_of_the_first_who_subscribes_and_of_the_last_who_leav
 }
 
 #[tokio::test]
-async fn what_one_client_is_refused_another_is_not_taken_to_have() {
+async fn a_subscription_that_failed_for_one_client_is_tried_again_for_another() {
     let silent_once = Rule::new(Step::Other, Fault::NoAnswer)
         .method("resources/subscribe")
         .occurrence(Occurrence::Nth(1));
@@ -122,7 +122,7 @@ async fn a_subscription_ends_with_its_client_also_when_its_server_shows_nothing_
 }
 
 #[tokio::test]
-async fn a_list_that_changed_is_told_to_whoever_has_seen_it_or_listens() {
+async fn a_changed_list_is_notified_to_clients_that_have_seen_it_or_listen() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;
@@ -154,7 +154,7 @@ async fn a_list_that_changed_is_told_to_whoever_has_seen_it_or_listens() {
 }
 
 #[tokio::test]
-async fn whoever_subscribes_second_is_not_told_yes_because_the_first_has_asked_and_asks_when_it_failed() {
+async fn a_second_subscriber_waits_for_the_first_attempt_and_retries_if_it_failed() {
     let refused_later = |ms| {
         let slow = Rule::new(Step::Other, Fault::Delay { ms }).method("resources/subscribe");
         let refused = Rule::new(
@@ -279,7 +279,7 @@ async fn a_subscription_whose_client_left_before_it_was_made_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_listen_is_promised_only_what_a_server_has() {
+async fn a_listen_is_acknowledged_only_for_resources_that_a_server_has() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let mut client = Client::connect(&gateway, Scope::Union);
@@ -293,7 +293,7 @@ async fn a_listen_is_promised_only_what_a_server_has() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_removed_and_added_again_is_subscribed_to_for_whoever_still_wants_it() {
+async fn subscriptions_are_made_again_at_a_server_that_is_removed_and_added_again() {
     for through_gateway in [true, false] {
         for speaks in [Speaks::Legacy, Speaks::Modern] {
             let a = speaking(speaks);

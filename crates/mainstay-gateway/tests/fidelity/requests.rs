@@ -43,7 +43,7 @@ async fn progress_passes_byte_for_byte_but_for_the_token() {
 }
 
 #[tokio::test]
-async fn what_a_server_tells_during_a_call_passes_byte_for_byte() {
+async fn notifications_during_a_call_pass_byte_for_byte() {
     everywhere(async |pair| {
         for (tool, method, first) in [
             ("log", "message", format!(r#""level":"error","data":{ODD}"#)),
@@ -83,7 +83,7 @@ async fn a_line_break_between_two_tokens_becomes_a_space_since_a_message_is_one_
 }
 
 #[tokio::test]
-async fn everything_else_that_can_be_asked_passes_byte_for_byte_also_what_nobody_knows() {
+async fn every_other_request_passes_byte_for_byte_unknown_methods_too() {
     everywhere(async |pair| {
         for (method, params) in [
             ("prompts/get", r#""name":"p","arguments":"#),

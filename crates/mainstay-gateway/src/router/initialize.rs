@@ -1,40 +1,42 @@
-//! What the gateway says of itself, in the place of the servers behind it.
+//! `initialize` and `server/discover`: what the gateway says of itself, in the place of the servers behind it.
 //!
-//! What is known of the servers is said at once. A client of one server that never introduced itself waits for its
-//! introduction, as it would without the gateway. The union waits a short time where nothing is known of any server; then it takes
-//! for granted what the starting ones may have, and says why others are not there.
+//! The gateway answers at once with what it knows of the servers. A client of one server that was never connected waits until it is, as
+//! without the gateway. The union waits a short time where nothing is known of any server. Then it declares what the starting servers
+//! may have, and says why others are not there.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::Era;
 use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::{About, Era};
 use serde_json::{Map, Value, json};
 
-use super::unlisted::gone;
+use super::resolve::removed;
 use super::{Request, Router, tasks};
 use crate::client::Client;
 use crate::failure;
-use crate::introduction::Said;
-use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS};
+use crate::introduction::ClientIntroduction;
+use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, text};
 use crate::scope::Scope;
 
-/// How long a client waits for the introduction of the one server that it wants. A server that takes longer to start has failed
+/// How long a client waits for the first handshake of the one server that it wants. A server that takes longer to start has failed
 /// by then; a client that wants to wait less gives up by itself.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 impl Router {
     pub(super) async fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let said = Said::of_initialize(request.params.as_raw())?;
+        let introduction = ClientIntroduction::of_initialize(&request.params)?;
         let account = self.budget.account(request.client.principal);
-        request.client.introduce(&said, account.hold(said.bytes())?);
+        request
+            .client
+            .introduce(&introduction, account.hold(introduction.bytes())?);
         let about = self.about(request.client).await?;
         let mut result = Object::default();
-        result.set("protocolVersion", crate::protocol::text(said.version));
+        result.set("protocolVersion", text(introduction.version));
         result.set("capabilities", about.capabilities);
         result.set("serverInfo", about.info);
         if let Some(instructions) = about.instructions {
-            result.set("instructions", crate::protocol::text(&instructions));
+            result.set("instructions", text(&instructions));
         }
         Ok(result.to_raw())
     }
@@ -42,30 +44,30 @@ impl Router {
     pub(super) async fn discover(&self, client: &Client) -> Result<RawJson, RpcError> {
         let about = self.about(client).await?;
         let mut result = Object::default();
-        result.set("resultType", crate::protocol::text("complete"));
+        result.set("resultType", text("complete"));
         let versions: Vec<&str> = MODERN_VERSIONS.into_iter().chain(LEGACY_VERSIONS).collect();
         result.set("supportedVersions", raw(&json!(versions)));
         result.set("capabilities", about.capabilities);
         if let Some(instructions) = about.instructions {
-            result.set("instructions", crate::protocol::text(&instructions));
+            result.set("instructions", text(&instructions));
         }
-        // Servers come and go behind the gateway, and whoever listens is told.
+        // Servers come and go behind the gateway, and listens get a notification.
         result.set("ttlMs", RawJson::from(0));
-        result.set("cacheScope", crate::protocol::text("private"));
+        result.set("cacheScope", text("private"));
         let mut meta = Object::default();
         meta.set("io.modelcontextprotocol/serverInfo", about.info);
         result.set("_meta", meta.to_raw());
         Ok(result.to_raw())
     }
 
-    async fn about(&self, client: &Client) -> Result<About, RpcError> {
+    async fn about(&self, client: &Client) -> Result<GatewayAbout, RpcError> {
         match &client.scope {
             Scope::Union => {
                 self.any_introduced(client).await;
                 Ok(self.about_all(client))
             }
             Scope::Server(name) => {
-                let server = self.fleet().server(name).ok_or_else(|| gone(name))?;
+                let server = self.fleet().server(name).ok_or_else(|| removed(name))?;
                 let known = server.wait_introduced(INTRODUCTION_TIMEOUT).await;
                 known
                     .map(|known| about_one(&known, client.era))
@@ -76,9 +78,9 @@ impl Router {
 
     /// The servers as one: everything that any of them has or may come to have, their instructions under their names, and why
     /// a server is not there.
-    fn about_all(&self, client: &Client) -> About {
+    fn about_all(&self, client: &Client) -> GatewayAbout {
         let catalog = self.catalog(client);
-        let mut union = Union::default();
+        let mut union = UnionAbout::default();
         let servers = self.fleet().servers().into_iter();
         for server in servers.filter(|server| self.is_reachable(client, server.name())) {
             let status = server.status();
@@ -95,15 +97,15 @@ impl Router {
     }
 }
 
-/// What several servers say of themselves, as one.
+/// Several servers, described as one.
 #[derive(Default)]
-struct Union {
+struct UnionAbout {
     capabilities: Map<String, Value>,
     instructions: Vec<String>,
 }
 
-impl Union {
-    fn add(&mut self, server: &str, about: &mainstay::About, era: Era) {
+impl UnionAbout {
+    fn add(&mut self, server: &str, about: &About, era: Era) {
         let declared = about
             .capabilities
             .as_ref()
@@ -133,8 +135,8 @@ impl Union {
         }
     }
 
-    fn into_about(self) -> About {
-        About {
+    fn into_about(self) -> GatewayAbout {
+        GatewayAbout {
             capabilities: raw(&Value::Object(self.capabilities)),
             info: own_info(),
             instructions: (!self.instructions.is_empty()).then(|| self.instructions.join("\n\n")),
@@ -142,9 +144,9 @@ impl Union {
     }
 }
 
-/// One server, as it speaks of itself; but its lists are always told to have changed when they have, and tasks are listed to
-/// sessions alone: nobody else can be told apart.
-fn about_one(known: &mainstay::About, era: Era) -> About {
+/// One server, as it describes itself. The gateway always notifies of changed lists, and lists tasks to sessions alone: it cannot tell
+/// other clients apart.
+fn about_one(known: &About, era: Era) -> GatewayAbout {
     let mut capabilities = known
         .capabilities
         .as_ref()
@@ -162,20 +164,20 @@ fn about_one(known: &mainstay::About, era: Era) -> About {
     {
         capabilities.set("tasks", tasks.to_raw());
     }
-    About {
+    GatewayAbout {
         capabilities: capabilities.to_raw(),
         info: known.server_info.clone().unwrap_or_else(own_info),
         instructions: known.instructions.clone(),
     }
 }
 
-struct About {
+struct GatewayAbout {
     capabilities: RawJson,
     info: RawJson,
     instructions: Option<String>,
 }
 
-/// Adds a capability that the union has too: what needs to know which server is meant is left out.
+/// Adds a capability that the union has too. Those that need to know which server is meant are left out.
 fn add(capabilities: &mut Map<String, Value>, name: &str) {
     let value = match name {
         "tools" | "prompts" => json!({ "listChanged": true }),
@@ -186,7 +188,7 @@ fn add(capabilities: &mut Map<String, Value>, name: &str) {
     capabilities.insert(name.to_owned(), value);
 }
 
-/// Adds what one server says of its tasks, in the way of the client's era: tasks pass where both are of one era.
+/// Adds what one server says of its tasks, as the client's era has it. Tasks pass where client and server are of one era.
 fn add_tasks(capabilities: &mut Map<String, Value>, era: Era, name: &str, declared: Value) {
     match (era, name) {
         (Era::Legacy, "tasks") => join(capabilities.entry(name).or_insert_with(|| json!({})), declared),

@@ -7,7 +7,7 @@ use crate::odd::{ODD, REST};
 use crate::{assert_same, everywhere, everywhere_alone};
 
 #[tokio::test]
-async fn what_a_client_tells_that_nobody_knows_passes_byte_for_byte() {
+async fn an_unknown_notification_of_a_client_passes_byte_for_byte() {
     everywhere(async |pair| {
         let params = format!(r#"{{"x-told":{ODD},"_meta":{{"example.org/own":{ODD}}}}}"#);
         let method = format!("notifications/x-vendor/{:?}", pair.down);
@@ -19,7 +19,7 @@ async fn what_a_client_tells_that_nobody_knows_passes_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_a_server_tells_outside_of_calls_passes_byte_for_byte_to_the_one_session() {
+async fn notifications_outside_of_calls_pass_byte_for_byte_to_the_one_session() {
     everywhere_alone(async |pair| {
         if pair.down == Downstream::Http(Era::Modern) {
             // Each of its requests stands alone, and its listen is for changes.

@@ -1,4 +1,4 @@
-//! What a client was asked and has not answered yet.
+//! Requests of servers that a client has not answered yet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,60 +10,64 @@ use tokio::sync::oneshot;
 
 use super::Outbox;
 
-/// What one client may be asked at the same time: more is a server that does not stop asking.
-const MAX_ASKS: usize = 64;
+/// Questions that one client may have at the same time: more is a server that does not stop asking.
+const QUESTION_LIMIT: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Asks(Mutex<Table>);
+pub(super) struct PendingQuestions(Mutex<QuestionTable>);
 
 #[derive(Default)]
-struct Table {
+struct QuestionTable {
     last: u64,
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, WaitingServer>,
 }
 
-struct Waiting {
-    origin: Origin,
+struct WaitingServer {
+    origin: QuestionOrigin,
     answer: oneshot::Sender<Result<RawJson, RpcError>>,
 }
 
-/// Where a question comes from.
+/// The server that asks.
 #[derive(Clone, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct QuestionOrigin {
     pub(crate) server: Arc<str>,
     pub(crate) generation: Generation,
-    /// What it wants the client's progress to be told under, as it spells it.
+    /// The progress token of its request, as it spells it.
     pub(crate) token: Option<RawJson>,
 }
 
-/// One thing asked. Dropped without an answer, the client is told that none is wanted.
-pub(super) struct Asked<'a> {
-    asks: &'a Asks,
+/// One question. Dropped without an answer, it sends the client a `notifications/cancelled`.
+pub(super) struct PendingQuestion<'a> {
+    questions: &'a PendingQuestions,
     id: u64,
-    line: Arc<dyn Outbox>,
+    outbox: Arc<dyn Outbox>,
     answer: oneshot::Receiver<Result<RawJson, RpcError>>,
 }
 
-impl Asks {
-    /// Gives a new question its number; it will be asked on this line.
-    pub(super) fn open(&self, origin: Origin, line: Arc<dyn Outbox>) -> Result<Asked<'_>, RpcError> {
+impl PendingQuestions {
+    /// Gives a new question its number; the caller sends it on this outbox.
+    pub(super) fn open(
+        &self,
+        origin: QuestionOrigin,
+        outbox: Arc<dyn Outbox>,
+    ) -> Result<PendingQuestion<'_>, RpcError> {
         let mut table = self.table();
-        if table.waiting.len() >= MAX_ASKS {
-            let what = format!("the client has {MAX_ASKS} unanswered requests already");
+        if table.waiting.len() >= QUESTION_LIMIT {
+            let what = format!("the client has {QUESTION_LIMIT} unanswered requests already");
             return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
         }
         table.last += 1;
         let id = table.last;
         let (sender, answer) = oneshot::channel();
-        let waiting = Waiting {
+        let waiting = WaitingServer {
             origin,
             answer: sender,
         };
         table.waiting.insert(id, waiting);
-        Ok(Asked {
-            asks: self,
+        Ok(PendingQuestion {
+            questions: self,
             id,
-            line,
+            outbox,
             answer,
         })
     }
@@ -74,8 +78,8 @@ impl Asks {
         waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok())
     }
 
-    /// Who waits for progress under this token, if it is one alone: two servers may choose the same.
-    pub(super) fn under(&self, token: &RawJson) -> Option<Origin> {
+    /// The server that waits for progress under this token, if it is the only one: two servers may choose the same.
+    pub(super) fn origin_of(&self, token: &RawJson) -> Option<QuestionOrigin> {
         let table = self.table();
         let origins = table.waiting.values().map(|waiting| &waiting.origin);
         let mut origins = origins.filter(|origin| origin.has(token));
@@ -85,13 +89,13 @@ impl Asks {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, QuestionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Origin {
-    /// Who makes this request. Its token is copied: the message is not kept for as long as a person takes to answer.
+impl QuestionOrigin {
+    /// The server that makes this request. The token is copied, so that the message is not kept while a person answers.
     pub(crate) fn of(request: &ServerRequest) -> Self {
         let token = request
             .params
@@ -115,7 +119,7 @@ impl Origin {
     }
 }
 
-impl Asked<'_> {
+impl PendingQuestion<'_> {
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -126,14 +130,14 @@ impl Asked<'_> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
-        if self.asks.table().waiting.remove(&self.id).is_none() {
+        if self.questions.table().waiting.remove(&self.id).is_none() {
             return;
         }
         let params = json!({ "requestId": self.id, "reason": "the answer is not wanted any more" });
         if let Ok(params) = RawJson::from_value(&params) {
-            self.line
+            self.outbox
                 .send(message::notification("notifications/cancelled", Some(&params)));
         }
     }

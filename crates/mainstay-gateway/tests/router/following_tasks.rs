@@ -85,14 +85,14 @@ fn listened_for(side: &FarSide) -> Value {
     side.last_params(LISTEN).expect("it is listened to")["notifications"]["taskIds"].clone()
 }
 
-async fn hears_nothing(client: &mut Client) {
+async fn gets_nothing(client: &mut Client) {
     let next = client.begin("tools/list", json!({ "_meta": declaring() })).await;
     let message = client.message().await;
     assert_eq!(message["id"], next, "{message}");
 }
 
 #[tokio::test]
-async fn whoever_follows_a_task_is_told_of_it_under_the_id_of_its_own_listen_and_nobody_else() {
+async fn each_listen_gets_the_status_of_its_own_tasks_under_its_own_id() {
     let (a, b) = (telling_of(&["t"]), telling_of(&["t"]));
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let (mut of_union, first, ids) = following(&gateway, Scope::Union, &["a__echo"], &[]).await;
@@ -128,12 +128,12 @@ async fn whoever_follows_a_task_is_told_of_it_under_the_id_of_its_own_listen_and
     );
     assert_eq!(both.heard(TOLD).await["params"]["taskId"], json!(ids_of_both[1]));
     for client in [&mut bystander, &mut of_union, &mut direct, &mut both] {
-        hears_nothing(client).await;
+        gets_nothing(client).await;
     }
 }
 
 #[tokio::test]
-async fn a_listen_is_promised_the_tasks_that_their_servers_agreed_to_tell_of() {
+async fn a_listen_is_acknowledged_the_tasks_whose_servers_agreed() {
     let a = telling_of(&["t", "unknown"]);
     a.script.lock().unwrap().tasks.pop();
     let gateway = gateway(&[("a", &a)]).await;
@@ -197,7 +197,7 @@ async fn a_task_is_followed_again_after_a_reconnect_and_let_go_when_it_has_ended
 }
 
 #[tokio::test]
-async fn the_last_who_leaves_ends_the_following_at_the_server() {
+async fn the_last_listen_that_ends_stops_following_at_the_server() {
     let a = telling_of(&["t"]);
     let gateway = gateway(&[("a", &a)]).await;
     let (first, ..) = following(&gateway, Scope::Union, &["a__echo"], &[]).await;

@@ -59,7 +59,7 @@ async fn a_call_whose_client_does_not_come_back_gives_way_to_others_after_a_whil
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_who_answers_soon_is_waited_for_though_others_call() {
+async fn a_parked_call_waits_two_minutes_though_others_call() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let mut client = Client::connect(&gateway, one("a"));
@@ -86,9 +86,9 @@ async fn parks_at(client: &mut Client, server: usize) -> Value {
 }
 
 #[tokio::test]
-async fn one_client_cannot_take_the_places_of_all_parked_calls() {
+async fn one_client_cannot_keep_another_from_parking_a_call() {
     // A server for each call: nothing tells whose a question is while several calls run at one.
-    let names: Vec<_> = (0..129).map(|n| format!("s{n}")).collect();
+    let names: Vec<_> = (0..130).map(|n| format!("s{n}")).collect();
     let memories: Vec<_> = names.iter().map(|_| speaking(Speaks::Legacy)).collect();
     let servers: Vec<_> = names.iter().map(String::as_str).zip(&memories).collect();
     let gateway = gateway(&servers).await;
@@ -106,4 +106,10 @@ async fn one_client_cannot_take_the_places_of_all_parked_calls() {
         .await
         .wait_for("notifications/cancelled", 1)
         .await;
+    let mut other = Client::connect(&gateway, Scope::Union);
+    let wish = parks_at(&mut other, 129).await;
+    assert_eq!(
+        wish["result"]["resultType"], "input_required",
+        "another client still parks: {wish}"
+    );
 }

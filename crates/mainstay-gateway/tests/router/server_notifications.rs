@@ -51,7 +51,7 @@ async fn read(side: &FarSide) {
 }
 
 #[tokio::test]
-async fn what_a_server_tells_outside_of_calls_reaches_the_only_client_of_a_gateway_for_one() {
+async fn notifications_outside_of_calls_reach_the_only_client_of_a_gateway_for_one() {
     for scope in [one("a"), Scope::Union] {
         let a = speaking(Speaks::Legacy);
         let gateway = gateway_for_one(&[("a", &a)]).await;
@@ -70,7 +70,7 @@ async fn what_a_server_tells_outside_of_calls_reaches_the_only_client_of_a_gatew
 }
 
 #[tokio::test]
-async fn what_a_shared_server_says_after_an_answer_reaches_no_bystander() {
+async fn a_late_log_message_of_a_shared_server_reaches_no_other_client() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;
@@ -100,7 +100,7 @@ async fn what_a_shared_server_says_after_an_answer_reaches_no_bystander() {
 }
 
 #[tokio::test]
-async fn whoever_was_asked_elsewhere_alone_hears_that_it_is_answered() {
+async fn only_the_client_that_was_sent_to_a_url_learns_that_it_was_answered() {
     let a = Memory::new(
         Script::new()
             .speaks(Speaks::Legacy)
@@ -150,7 +150,7 @@ async fn whoever_was_asked_elsewhere_alone_hears_that_it_is_answered() {
 }
 
 #[tokio::test]
-async fn what_a_server_tells_while_a_call_runs_reaches_no_bystander() {
+async fn notifications_during_a_call_reach_no_other_client() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;
@@ -188,7 +188,7 @@ async fn what_a_server_tells_while_a_call_runs_reaches_no_bystander() {
 }
 
 #[tokio::test]
-async fn news_of_a_task_goes_to_who_began_it_and_to_nobody_else_who_calls_meanwhile() {
+async fn the_status_of_a_task_goes_to_the_client_that_began_it_alone() {
     const STATUS: &str = "notifications/tasks/status";
     let task = json!({ "taskId": "t", "status": "working" });
     let begins = Rule::new(Step::Call, Fault::Result(json!({ "task": task }))).named("echo");
@@ -238,7 +238,7 @@ async fn news_of_a_task_goes_to_who_began_it_and_to_nobody_else_who_calls_meanwh
 }
 
 #[tokio::test]
-async fn news_of_a_task_that_comes_before_the_answer_which_tells_of_it_is_heard() {
+async fn the_status_of_a_task_that_comes_before_its_result_is_delivered() {
     const STATUS: &str = "notifications/tasks/status";
     let a = Memory::new(
         Script::new()
@@ -288,7 +288,7 @@ async fn progress_after_the_answer_comes_under_the_token_that_the_client_gave() 
 }
 
 #[tokio::test]
-async fn a_modern_client_on_a_pipe_is_told_what_nobody_knows_and_no_log_outside_of_its_calls() {
+async fn a_modern_client_on_a_pipe_gets_unknown_notifications_and_no_log_outside_of_its_calls() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway_for_one(&[("a", &a)]).await;
     let side = a.side(1).await;
@@ -307,7 +307,7 @@ async fn a_modern_client_on_a_pipe_is_told_what_nobody_knows_and_no_log_outside_
 }
 
 #[tokio::test]
-async fn what_comes_while_several_calls_of_one_modern_client_run_reaches_it() {
+async fn notifications_during_several_calls_of_one_modern_client_reach_it() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;

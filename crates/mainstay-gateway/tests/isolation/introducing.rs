@@ -41,7 +41,7 @@ fn told(side: &FarSide, method: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_session_s_own_server_is_told_what_its_client_says_and_again_after_a_crash() {
+async fn a_session_s_own_server_gets_the_client_s_introduction_and_again_after_a_crash() {
     for (modern, version) in [(false, "2025-03-26"), (true, "2025-11-25")] {
         let (own, all) = (server(), server());
         let gateway = gateway(&own, &all).await;
@@ -68,7 +68,7 @@ async fn a_session_s_own_server_is_told_what_its_client_says_and_again_after_a_c
 }
 
 #[tokio::test]
-async fn a_modern_server_of_a_session_s_own_is_told_with_each_request_what_its_client_says() {
+async fn a_session_s_own_modern_server_gets_the_client_s_introduction_with_each_request() {
     for modern in [false, true] {
         let (own, all) = (speaking(Speaks::Modern), server());
         let gateway = gateway(&own, &all).await;

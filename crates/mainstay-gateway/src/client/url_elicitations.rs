@@ -1,5 +1,5 @@
-//! The questions that a client was sent elsewhere to answer (elicitation by URL). That one was answered is told outside of any
-//! call, and concerns nobody but who was asked.
+//! Elicitations by URL: questions that a person answers in a browser. The server's notification that one is answered comes outside of
+//! calls, and only the client that was asked gets it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mainstay::message::{Object, RawJson, RpcError};
 use serde::Deserialize;
 
-/// The notification by which a server tells that such a question was answered.
-pub(crate) const ANSWERED: &str = "notifications/elicitation/complete";
+/// The notification that such a question was answered.
+pub(crate) const COMPLETE: &str = "notifications/elicitation/complete";
 
-/// The error of a server that wants such questions answered first.
-const ANSWERS_REQUIRED: i64 = -32042;
+/// The error code of a server that wants such questions answered first.
+const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// So many questions are remembered of one client; a person answers few at a time.
-const REMEMBERED: usize = 64;
+/// Questions that are remembered of one client; a person answers few at a time.
+const REMEMBERED_LIMIT: usize = 64;
 
-/// Which server asked, and by what name.
+/// The server and the id of each question.
 #[derive(Default)]
-pub(crate) struct Elicited(Mutex<VecDeque<(Arc<str>, String)>>);
+pub(crate) struct UrlElicitations(Mutex<VecDeque<(Arc<str>, String)>>);
 
-impl Elicited {
-    /// Notes a question that a server asks, if it is one of these.
+impl UrlElicitations {
+    /// Notes a server's request, if it is such a question.
     pub(super) fn note_request(&self, server: &Arc<str>, method: &str, params: Option<&RawJson>) {
         if method == "elicitation/create"
             && let Some(id) = named(params)
@@ -30,10 +30,10 @@ impl Elicited {
         }
     }
 
-    /// Notes the questions for whose answers a server refuses to do what it was asked.
+    /// Notes the questions that a server wants answered before it does what it was asked.
     pub(crate) fn note_refusal(&self, server: &Arc<str>, error: &RpcError) {
-        let data = error.data().filter(|_| error.code() == ANSWERS_REQUIRED);
-        let required = data.and_then(|data| data.parse::<Required>().ok());
+        let data = error.data().filter(|_| error.code() == URL_ELICITATION_REQUIRED);
+        let required = data.and_then(|data| data.parse::<RequiredElicitations>().ok());
         for question in required.into_iter().flat_map(|required| required.elicitations) {
             self.note(server, question.elicitation_id);
         }
@@ -41,13 +41,13 @@ impl Elicited {
 
     fn note(&self, server: &Arc<str>, id: String) {
         let mut asked = self.asked();
-        if asked.len() == REMEMBERED {
+        if asked.len() == REMEMBERED_LIMIT {
             asked.pop_front();
         }
         asked.push_back((server.clone(), id));
     }
 
-    /// Whether it was asked what is said here to be answered.
+    /// Whether this client was asked the question of this notification.
     pub(crate) fn has(&self, server: &str, params: Option<&RawJson>) -> bool {
         named(params).is_some_and(|id| {
             let asked = self.asked();
@@ -66,12 +66,12 @@ fn named(params: Option<&RawJson>) -> Option<String> {
 }
 
 #[derive(Deserialize)]
-struct Required {
-    elicitations: Vec<Question>,
+struct RequiredElicitations {
+    elicitations: Vec<RequiredElicitation>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Question {
+struct RequiredElicitation {
     elicitation_id: String,
 }

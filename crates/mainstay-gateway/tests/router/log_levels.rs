@@ -42,7 +42,7 @@ fn told(side: &FarSide) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_shared_server_logs_as_much_as_the_most_curious_session_wants_and_each_hears_what_it_asked_for() {
+async fn a_shared_server_logs_as_much_as_the_most_verbose_session_wants_and_each_gets_its_own_level() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let side = a.side(1).await;
@@ -86,7 +86,7 @@ async fn a_shared_server_logs_as_much_as_the_most_curious_session_wants_and_each
 }
 
 #[tokio::test]
-async fn a_server_that_a_session_does_not_see_is_not_told_of_its_level() {
+async fn a_session_s_level_is_not_set_at_servers_that_it_does_not_see() {
     let (a, b) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
@@ -99,7 +99,7 @@ async fn a_server_that_a_session_does_not_see_is_not_told_of_its_level() {
 }
 
 #[tokio::test]
-async fn what_a_modern_client_wants_logged_reaches_servers_of_both_eras_and_nobody_else() {
+async fn the_log_level_of_a_modern_client_reaches_servers_of_both_eras_and_no_other_client() {
     let wants = |level: &str| {
         let mut meta = modern(&json!({}));
         meta["io.modelcontextprotocol/logLevel"] = json!(level);

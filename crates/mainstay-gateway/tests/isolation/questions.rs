@@ -21,7 +21,7 @@ async fn answered(side: &FarSide, count: usize) -> Value {
 }
 
 #[tokio::test]
-async fn what_it_asks_while_nothing_runs_reaches_its_session_and_nobody_else() {
+async fn a_question_of_an_own_server_outside_of_calls_reaches_its_session_alone() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let can = json!({ "roots": { "listChanged": true }, "sampling": {} });
@@ -83,15 +83,15 @@ async fn what_it_asks_is_never_in_doubt_not_even_after_a_cancelled_call() {
 }
 
 #[tokio::test]
-async fn what_the_pattern_asks_is_asked_of_nobody() {
+async fn a_question_of_the_template_server_is_declined() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let can = json!({ "roots": {}, "sampling": {} });
     let (mut only, _) = Client::initialized(&gateway, Scope::Union, can).await;
     only.ask("tools/call", call("own__echo", json!({}))).await;
-    let pattern = own.side(1).await;
-    asks(&pattern, 1, "roots/list").await;
-    let declined = answered(&pattern, 1).await;
+    let template = own.side(1).await;
+    asks(&template, 1, "roots/list").await;
+    let declined = answered(&template, 1).await;
     assert_eq!(declined["error"]["code"], -32600, "{declined}");
     let next = only.begin("ping", json!({})).await;
     assert_eq!(only.message().await["id"], next, "it has a server of its own");
@@ -99,7 +99,7 @@ async fn what_the_pattern_asks_is_asked_of_nobody() {
 }
 
 #[tokio::test]
-async fn what_it_says_while_nothing_runs_is_heard_by_its_session() {
+async fn a_notification_of_an_own_server_outside_of_calls_reaches_its_session() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let (mut one, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
@@ -118,7 +118,7 @@ async fn what_it_says_while_nothing_runs_is_heard_by_its_session() {
 }
 
 #[tokio::test]
-async fn what_its_client_tells_reaches_it_alone_and_starts_nothing() {
+async fn a_client_s_notification_reaches_its_own_server_alone_and_starts_none() {
     const UNKNOWN: &str = "notifications/x-vendor";
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;

@@ -12,7 +12,7 @@ const UNKNOWN: &str = "notifications/x-vendor";
 const PROGRESS: &str = "notifications/progress";
 
 #[tokio::test]
-async fn what_a_client_tells_reaches_the_server_that_it_sees_before_what_it_asks_next() {
+async fn a_client_s_notification_reaches_the_server_that_it_sees_before_its_next_request() {
     let (a, b) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let side = a.side(1).await;
@@ -48,7 +48,7 @@ async fn in_the_union_nothing_says_which_server_it_is_for() {
 }
 
 #[tokio::test]
-async fn what_is_told_while_the_server_is_down_is_lost_with_its_connection() {
+async fn a_client_s_notification_while_the_server_is_down_is_dropped() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
