@@ -1,0 +1,146 @@
+//! The requests of a login, and the record at its end.
+
+use url::Url;
+
+use super::{AuthorizationAddress, CompletedLogin, Login, LoginError, LoginStep, Next, Site, Stage};
+use crate::callback::Expected;
+use crate::client::{AuthMethod, ClientAuthentication, OAuthClient};
+use crate::context::{Context, unix_seconds};
+use crate::device::DeviceError;
+use crate::discovery::Discovered;
+use crate::dynamic::DynamicRegistration;
+use crate::form::Form;
+use crate::pkce::Verifier;
+use crate::record::LoginRecord;
+use crate::registration::STORED_VERSION;
+use crate::scope::OFFLINE_ACCESS;
+use crate::secret::SecretText;
+use crate::token::IssuedTokens;
+
+impl Login {
+    pub(super) fn register(&mut self, site: Site, endpoint: &Url, redirect_uri: Option<Url>) -> Next {
+        let found = &site.found;
+        let name = &self.options.client.name;
+        let started = DynamicRegistration::start(
+            endpoint,
+            &found.issuer,
+            &found.metadata,
+            name,
+            redirect_uri.clone(),
+        );
+        let (pending, request) = started?;
+        self.stage = Stage::Registering {
+            site,
+            pending,
+            redirect_uri,
+        };
+        Ok(LoginStep::Send(request))
+    }
+
+    /// Builds the authorization request, and records what its callback is checked against.
+    pub(super) fn browse(
+        &mut self,
+        site: Site,
+        client: OAuthClient,
+        redirect_uri: Url,
+        context: &Context<'_>,
+    ) -> Next {
+        let Some(endpoint) = site.found.metadata.authorization_endpoint.clone() else {
+            let issuer = site.found.issuer;
+            return Err(LoginError::NoAuthorizationEndpoint { issuer });
+        };
+        let verifier = Verifier::draw(context)?;
+        let state = context.random_text::<32>()?;
+        let wants_refresh = site.wish.scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
+        let address = Form::default()
+            .with("response_type", "code")
+            .with("client_id", &client.id)
+            .with("redirect_uri", redirect_uri.as_str())
+            .with("code_challenge", &verifier.challenge())
+            .with("code_challenge_method", "S256")
+            .with("state", &state)
+            .with_some("resource", site.wish.resource.as_deref())
+            .with_scopes(&site.wish.scopes)
+            // OpenID providers ignore `offline_access` without it.
+            .with_some("prompt", wants_refresh.then_some("consent"))
+            .into_query(endpoint);
+        let expected = Expected {
+            state: SecretText::new(state),
+            issuer: site.found.metadata.issuer.clone(),
+            promises_iss: site.found.metadata.authorization_response_iss_parameter_supported,
+            compares_iss: site.found.revision.checks_unadvertised_iss(),
+        };
+        self.stage = Stage::Browsing {
+            site,
+            client,
+            expected,
+            verifier,
+            redirect_uri,
+        };
+        Ok(LoginStep::Browse(AuthorizationAddress(address)))
+    }
+
+    pub(super) fn start_device(&mut self, site: Site, client: OAuthClient, context: &Context<'_>) -> Next {
+        let Some(endpoint) = site.found.metadata.device_authorization_endpoint.clone() else {
+            let issuer = site.found.issuer;
+            return Err(DeviceError::NotOffered { issuer }.into());
+        };
+        let request = site
+            .wish
+            .device_start()
+            .into_request(endpoint, Some(&client), context)?;
+        self.stage = Stage::StartingDevice(site, client);
+        Ok(LoginStep::Send(request))
+    }
+
+    pub(super) fn request(
+        &mut self,
+        site: Site,
+        client: Option<OAuthClient>,
+        form: Form,
+        context: &Context<'_>,
+    ) -> Next {
+        let endpoint = site.found.metadata.token_endpoint.clone();
+        let request = form.into_request(endpoint, client.as_ref(), context)?;
+        self.stage = Stage::Requesting(site, client);
+        Ok(LoginStep::Send(request))
+    }
+
+    pub(super) fn finish(
+        &self,
+        site: &Site,
+        client: Option<&OAuthClient>,
+        tokens: IssuedTokens,
+    ) -> LoginStep {
+        let Discovered { issuer, metadata, .. } = &site.found;
+        let requested_scopes = site.wish.scopes.clone();
+        let algorithm = match client.map(|client| &client.authentication) {
+            Some(ClientAuthentication::PrivateKeyJwt { algorithm, .. }) => {
+                Some(algorithm.as_str().to_owned())
+            }
+            Some(_) | None => None,
+        };
+        let record = LoginRecord {
+            version: STORED_VERSION,
+            server: self.options.server.clone(),
+            issuer: issuer.clone(),
+            user: self.options.user.clone(),
+            client_id: client.map(|client| client.id.clone()),
+            method: client.map_or(AuthMethod::None, |client| client.authentication.method()),
+            audience: metadata.issuer.clone(),
+            assertion_algorithm: algorithm,
+            token_endpoint: metadata.token_endpoint.clone(),
+            revocation_endpoint: metadata.revocation_endpoint.clone(),
+            access_token: tokens.access_token,
+            refresh_token: tokens.refresh_token,
+            expires_at: tokens.expires_at.map(unix_seconds),
+            granted_scopes: tokens.scopes.unwrap_or_else(|| requested_scopes.clone()),
+            requested_scopes,
+            resource: site.wish.resource.clone(),
+        };
+        LoginStep::Done(Box::new(CompletedLogin {
+            record,
+            registration: self.registration.clone(),
+        }))
+    }
+}
