@@ -29,9 +29,12 @@ impl AuthChallenge {
     }
 
     fn bearer_of(header: &str) -> Option<Self> {
+        if header.len() > HEADER_LIMIT {
+            return None;
+        }
         let mut found: Option<Self> = None;
         let mut in_bearer = false;
-        for item in Items(header.get(..HEADER_LIMIT).unwrap_or(header)) {
+        for item in Items(header) {
             match item {
                 Item::Scheme(_) if found.is_some() => break,
                 Item::Scheme(scheme) => {
@@ -158,6 +161,12 @@ mod tests {
         assert_eq!(challenge.scopes, ["a"]);
         let challenge = AuthChallenge::parse(["Bearer scope=a", "Bearer scope=b"]);
         assert_eq!(challenge.scopes, ["a"]);
+    }
+
+    #[test]
+    fn a_header_that_no_server_would_accept_is_not_read() {
+        let header = format!("Bearer scope=a, realm=\"{}\"", "x".repeat(HEADER_LIMIT));
+        assert_eq!(AuthChallenge::parse([header.as_str()]), AuthChallenge::default());
     }
 
     #[test]

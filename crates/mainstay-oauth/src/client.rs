@@ -192,6 +192,3 @@ fn with_key(
         audience: metadata.issuer.clone(),
     })
 }
-
-#[cfg(test)]
-mod tests;
