@@ -11,7 +11,6 @@ use crate::signing::{KeyError, SigningAlgorithm, SigningKey};
 /// How a client authenticates at the token endpoint, as metadata and registrations name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum AuthMethod {
     /// A public client: the ID alone.
     None,
@@ -60,7 +59,6 @@ pub struct OAuthClient {
 
 /// How a client authenticates, with what it needs for that.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum ClientAuthentication {
     /// The ID alone.
     None,

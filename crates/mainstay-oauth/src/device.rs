@@ -1,5 +1,6 @@
 //! The device grant (RFC 8628): a person enters a code on another device while the client polls.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
@@ -23,8 +24,8 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest life of a code. No person takes longer.
 const LIFETIME_LIMIT: Duration = Duration::from_secs(60 * 60);
 
-/// What a person needs to agree on another device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a person needs to agree on another device. `Debug` hides the code.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DevicePrompt {
     /// The code to enter.
@@ -35,6 +36,15 @@ pub struct DevicePrompt {
     pub verification_uri_complete: Option<Url>,
     /// When the code expires.
     pub expires_at: SystemTime,
+}
+
+impl fmt::Debug for DevicePrompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DevicePrompt")
+            .field("verification_uri", &self.verification_uri.as_str())
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A device grant that ended without a token.

@@ -13,7 +13,6 @@ const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
 /// How a login gets its token.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub enum LoginGrant {
     /// A person agrees in a browser.
     #[default]
@@ -60,7 +59,6 @@ pub struct SubjectToken {
 
 /// The kind of a [`SubjectToken`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SubjectKind {
     /// An access token.
     AccessToken,

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What an IP address is for. IPv6 forms that carry an IPv4 address count as that IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum AddressClass {
     /// An address on the internet.
     Public,

@@ -45,7 +45,6 @@
 //!             }
 //!             // Save the record, and the registration if there is one, before the token is used.
 //!             LoginStep::Done(completed) => return Ok(completed.record),
-//!             _ => unreachable!("this version has no other step"),
 //!         };
 //!     }
 //! }

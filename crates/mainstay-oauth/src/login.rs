@@ -157,10 +157,13 @@ impl Login {
             }
             Stage::Requesting(site, client) => {
                 let tokens = token::read(response, Expect::Bearer, context.now);
-                let tokens = tokens.map_err(|error| match self.options.grant {
-                    LoginGrant::Workload { .. } => LoginError::Workload(error),
-                    _ => LoginError::Token(error),
-                })?;
+                let is_workload = matches!(self.options.grant, LoginGrant::Workload { .. });
+                let refused = if is_workload {
+                    LoginError::Workload
+                } else {
+                    LoginError::Token
+                };
+                let tokens = tokens.map_err(refused)?;
                 Ok(self.finish(&site, client.as_ref(), tokens))
             }
             stage @ (Stage::Listening(..) | Stage::Browsing { .. } | Stage::Ended) => {

@@ -21,7 +21,6 @@ const ASSERTION_LIFETIME_SECONDS: u64 = 300;
 
 /// A signature algorithm of JWTs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SigningAlgorithm {
     /// RSA with PKCS #1 padding and SHA-256.
     Rs256,

@@ -64,12 +64,18 @@ pub(super) fn read<T>(
             Err(MetadataError::Address(error)) => Err(error.into()),
         };
     }
-    if (400..500).contains(&response.status) && !response.is_temporary() {
+    let status = response.status;
+    if response.is_temporary() {
+        let retry_after = response.retry_after;
+        let url = url();
+        return Err(DiscoveryError::Unavailable {
+            url,
+            status,
+            retry_after,
+        });
+    }
+    if (400..500).contains(&status) {
         return Ok(Read::Nothing(None));
     }
-    Err(DiscoveryError::Unavailable {
-        url: url(),
-        status: response.status,
-        retry_after: response.retry_after,
-    })
+    Err(DiscoveryError::UnexpectedStatus { url: url(), status })
 }

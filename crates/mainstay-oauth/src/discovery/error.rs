@@ -30,6 +30,16 @@ pub enum DiscoveryError {
         /// The pause the server asks for.
         retry_after: Option<Duration>,
     },
+    /// A server answered with neither a document nor its absence, such as a redirect to another origin.
+    #[error(
+        "{url} answered with status {status}, which is neither a document nor its absence; check the address"
+    )]
+    UnexpectedStatus {
+        /// Where the request went, without query.
+        url: String,
+        /// The status.
+        status: u16,
+    },
     /// The challenge names metadata that is not there.
     #[error(
         "the server names its protected resource metadata in the challenge, but there is none at that address nor at the well-known ones; tell the operator of the server"

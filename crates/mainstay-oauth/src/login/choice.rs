@@ -7,6 +7,7 @@ use url::Url;
 use super::error::LoginError;
 use crate::client::{ClientAuthentication, OAuthClient, choose_authentication};
 use crate::discovery::Discovered;
+use crate::grant::LoginGrant;
 use crate::registration::Registration;
 use crate::settings::LoginOptions;
 
@@ -61,10 +62,9 @@ pub(super) fn choose_client(
             authentication,
         )));
     }
-    let stored = options
-        .registrations
-        .iter()
-        .find(|stored| stored.is_usable(&found.issuer, now));
+    let suits =
+        |stored: &&Registration| is_for_grant(stored, &options.grant) && stored.is_usable(&found.issuer, now);
+    let stored = options.registrations.iter().find(suits);
     if let Some(stored) = stored {
         return Ok(ClientChoice::Stored(stored.client()?, Box::new(stored.clone())));
     }
@@ -73,6 +73,18 @@ pub(super) fn choose_client(
         Some(_) | None => Err(LoginError::NoClient {
             issuer: found.issuer.clone(),
         }),
+    }
+}
+
+/// A client is registered for the code grant with a redirect URI, or for the device grant without one.
+fn is_for_grant(stored: &Registration, grant: &LoginGrant) -> bool {
+    match grant {
+        LoginGrant::AuthorizationCode => stored.redirect_uri.is_some(),
+        LoginGrant::Device => stored.redirect_uri.is_none(),
+        LoginGrant::ClientCredentials
+        | LoginGrant::Workload { .. }
+        | LoginGrant::TokenExchange { .. }
+        | LoginGrant::Enterprise(_) => true,
     }
 }
 

@@ -13,7 +13,6 @@ use crate::registration::Registration;
 /// The next thing to do, and the method of [`Login`](crate::Login) that takes the result.
 #[derive(Clone, Debug)]
 #[must_use]
-#[non_exhaustive]
 pub enum LoginStep {
     /// Send this request. Result: [`handle_response`](crate::Login::handle_response).
     Send(HttpRequest),

@@ -265,13 +265,28 @@ fn without_any_metadata_the_default_endpoints_of_the_origin_are_used() {
 #[test]
 fn a_server_that_fails_is_not_a_server_without_metadata() {
     for address in [RESOURCE_PATH, ISSUER_OAUTH] {
-        for status in [429, 500, 503, 408, 302] {
+        for status in [429, 500, 503, 408] {
             let mut response = HttpResponse::json(status, "");
             response.retry_after = Some(Duration::from_secs(9));
             let mut script = Script::usual().raw(address, response);
             let error = script.run(options()).unwrap_err();
             assert!(error.is_temporary(), "{error}");
             assert_eq!(error.retry_after(), Some(Duration::from_secs(9)));
+            assert_eq!(script.addresses().last(), Some(&address));
+        }
+    }
+}
+
+#[test]
+fn a_redirect_that_was_not_followed_is_neither_a_document_nor_its_absence() {
+    for address in [RESOURCE_PATH, ISSUER_OAUTH] {
+        for status in [301, 302, 307, 600] {
+            let mut script = Script::usual().answer(address, status, &resource_metadata());
+            let error = failure(&mut script, options());
+            assert!(
+                matches!(error, DiscoveryError::UnexpectedStatus { .. }),
+                "{error}"
+            );
             assert_eq!(script.addresses().last(), Some(&address));
         }
     }

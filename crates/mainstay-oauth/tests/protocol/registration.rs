@@ -115,6 +115,28 @@ fn a_client_registers_anew_if_its_port_is_taken() {
 }
 
 #[test]
+fn a_registration_for_one_grant_is_not_used_for_another() {
+    let device = "https://auth.example.com/device";
+    let prompt =
+        json!({"device_code": "d", "user_code": "u", "verification_uri": "https://auth.example.com/"});
+    let mut by_device = options();
+    by_device.grant = LoginGrant::Device;
+    by_device.registrations = vec![stored()];
+    let mut script = Script::usual().json(device, &prompt);
+    let registration = script.run(by_device.clone()).unwrap().registration.unwrap();
+    assert_eq!(script.sent_to(REGISTER).len(), 1, "a client of the code grant");
+    by_device.registrations = vec![registration.clone()];
+    let mut script = Script::usual().json(device, &prompt);
+    script.run(by_device).unwrap();
+    assert!(script.sent_to(REGISTER).is_empty());
+    let mut by_code = options();
+    by_code.registrations = vec![registration];
+    let mut script = Script::usual();
+    script.run(by_code).unwrap();
+    assert_eq!(script.sent_to(REGISTER).len(), 1, "a client of the device grant");
+}
+
+#[test]
 fn a_registration_of_another_issuer_version_or_time_is_not_used() {
     let mut other_issuer = stored();
     other_issuer.issuer = "https://auth.example.com/".to_owned();

@@ -69,6 +69,22 @@ fn a_failed_login_shows_no_secret() {
 }
 
 #[test]
+fn a_device_code_is_not_shown() {
+    let prompt = json!({
+        "device_code": "d-hunter2",
+        "user_code": "u-hunter2",
+        "verification_uri": "https://auth.example.com/activate",
+        "verification_uri_complete": "https://auth.example.com/activate?code=u-hunter2",
+    });
+    let mut options = options();
+    options.grant = LoginGrant::Device;
+    let mut script = script().json("https://auth.example.com/device", &prompt);
+    script.run(options).unwrap();
+    assert!(!script.shown.contains(WORD), "{}", script.shown);
+    assert!(script.shown.contains("https://auth.example.com/activate"));
+}
+
+#[test]
 fn configured_secrets_are_not_shown() {
     let mut options = options();
     options.grant = LoginGrant::Workload {
