@@ -159,8 +159,12 @@ mod tests {
         let challenge = AuthChallenge::parse(["Bearer error=insufficient_scope, error=x, scope=a, scope=b"]);
         assert!(challenge.is_insufficient_scope());
         assert_eq!(challenge.scopes, ["a"]);
-        let challenge = AuthChallenge::parse(["Bearer scope=a", "Bearer scope=b"]);
-        assert_eq!(challenge.scopes, ["a"]);
+        for headers in [
+            &["Bearer scope=a", "Bearer scope=b"][..],
+            &["Bearer scope=a, Bearer scope=b"],
+        ] {
+            assert_eq!(AuthChallenge::parse(headers.iter().copied()).scopes, ["a"]);
+        }
     }
 
     #[test]

@@ -7,8 +7,6 @@
 mod candidates;
 mod error;
 
-use std::collections::VecDeque;
-
 use url::Url;
 
 use self::candidates::{Candidates, Read, read};
@@ -91,26 +89,19 @@ enum Stage {
 
 impl Discovery {
     /// Begins with the protected resource metadata.
-    pub fn start(options: DiscoveryOptions) -> Result<(Self, DiscoveryStep), DiscoveryError> {
-        options
-            .rules
-            .check_url("address of the MCP server", &without_fragment(&options.server))?;
-        let mut addresses = VecDeque::new();
-        if let Some(named) = &options.challenge.resource_metadata {
-            addresses.push_back(
-                options
-                    .rules
-                    .check("address of the protected resource metadata", named)?,
-            );
-        }
-        for address in well_known::of_resource(&options.server) {
-            if !addresses.contains(&address) {
-                addresses.push_back(address);
+    pub fn start(options: DiscoveryOptions) -> Result<(Self, HttpRequest), DiscoveryError> {
+        let rules = &options.rules;
+        rules.check_url("address of the MCP server", &without_fragment(&options.server))?;
+        let (by_path, root) = well_known::of_resource(&options.server);
+        let (candidates, request) = match &options.challenge.resource_metadata {
+            Some(named) => {
+                let named = rules.check("address of the protected resource metadata", named)?;
+                Candidates::new(named, [by_path].into_iter().chain(root))
             }
-        }
-        let (candidates, step) = Candidates::new(addresses).ok_or(DiscoveryError::Ended)?;
+            None => Candidates::new(by_path, root),
+        };
         let stage = Stage::Resource(candidates);
-        Ok((Self { options, stage }, step))
+        Ok((Self { options, stage }, request))
     }
 
     /// Takes the response to the last request. After an error the discovery has ended.
@@ -201,14 +192,14 @@ impl Discovery {
             .options
             .rules
             .check_issuer("issuer of the authorization server", &issuer)?;
-        let addresses = well_known::of_issuer(&url).into();
-        let (candidates, step) = Candidates::new(addresses).ok_or(DiscoveryError::Ended)?;
+        let (first, others) = well_known::of_issuer(&url);
+        let (candidates, request) = Candidates::new(first, others);
         self.stage = Stage::Issuer {
             issuer,
             resource,
             candidates,
         };
-        Ok(step)
+        Ok(DiscoveryStep::Send(request))
     }
 
     fn issuer_response(

@@ -93,14 +93,14 @@ pub struct IdentityProvider {
     pub subject: SubjectToken,
 }
 
-/// What every token request of a login carries.
+/// The access that a login asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct RequestedAccess {
     pub(crate) resource: Option<String>,
     pub(crate) scopes: Vec<String>,
 }
 
-impl Wish {
+impl RequestedAccess {
     fn added_to(&self, form: Form) -> Form {
         form.with_some("resource", self.resource.as_deref())
             .with_scopes(&self.scopes)

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::device::DeviceCode;
 use crate::discovery::{Discovered, Discovery, DiscoveryOptions, DiscoveryStep};
 use crate::dynamic::DynamicRegistration;
-use crate::grant::{LoginGrant, Wish};
+use crate::grant::{LoginGrant, RequestedAccess};
 use crate::http::HttpResponse;
 use crate::pkce::Verifier;
 use crate::registration::Registration;
@@ -43,40 +43,40 @@ pub struct Login {
 #[derive(Debug)]
 enum Stage {
     Discovering(Discovery),
-    Listening(Site, ClientChoice),
+    Listening(LoginTarget, ClientChoice),
     Registering {
-        site: Site,
+        target: LoginTarget,
         pending: DynamicRegistration,
         redirect_uri: Option<Url>,
     },
     Browsing {
-        site: Site,
+        target: LoginTarget,
         client: OAuthClient,
         expected: Expected,
         verifier: Verifier,
         redirect_uri: Url,
     },
-    StartingDevice(Site, OAuthClient),
-    Polling(Site, OAuthClient, DeviceCode),
+    StartingDevice(LoginTarget, OAuthClient),
+    Polling(LoginTarget, OAuthClient, DeviceCode),
     /// The identity provider is asked for an ID-JAG.
-    AskingIdentityProvider(Site, OAuthClient),
+    AskingIdentityProvider(LoginTarget, OAuthClient),
     /// The last request; its response holds the tokens.
-    Requesting(Site, Option<OAuthClient>),
+    Requesting(LoginTarget, Option<OAuthClient>),
     Ended,
 }
 
 /// The authorization server, and what to ask it for.
 #[derive(Debug)]
-struct Site {
+struct LoginTarget {
     found: Discovered,
-    wish: Wish,
+    access: RequestedAccess,
 }
 
 impl Login {
     /// Begins a login with the search for its authorization server.
     pub fn start(options: LoginOptions) -> Result<(Self, LoginStep), LoginError> {
         let rules = AddressRules::for_server(&options.server, options.allow_private);
-        let (discovery, step) = Discovery::start(DiscoveryOptions {
+        let (discovery, request) = Discovery::start(DiscoveryOptions {
             server: options.server.clone(),
             revision: options.revision,
             challenge: options.challenge.clone(),
@@ -89,16 +89,12 @@ impl Login {
             resource_is_configured: matches!(options.resource, ResourceSetting::Text(_)),
             rules,
         })?;
-        let mut login = Self {
+        let login = Self {
             options,
             rules,
             registration: None,
-            stage: Stage::Ended,
+            stage: Stage::Discovering(discovery),
         };
-        let DiscoveryStep::Send(request) = step else {
-            return Err(LoginError::OutOfTurn);
-        };
-        login.stage = Stage::Discovering(discovery);
         Ok((login, LoginStep::Send(request)))
     }
 
@@ -123,7 +119,7 @@ impl Login {
                 DiscoveryStep::Found(found) => self.begin_grant(*found, context),
             },
             Stage::Registering {
-                site,
+                target,
                 pending,
                 redirect_uri,
             } => {
@@ -131,31 +127,31 @@ impl Login {
                 let client = registration.client()?;
                 self.registration = Some(registration);
                 match redirect_uri {
-                    Some(uri) => self.browse(site, client, uri, context),
-                    None => self.start_device(site, client, context),
+                    Some(uri) => self.browse(target, client, uri, context),
+                    None => self.start_device(target, client, context),
                 }
             }
-            Stage::StartingDevice(site, client) => {
+            Stage::StartingDevice(target, client) => {
                 let (device, prompt) = DeviceCode::read(response, &self.rules, context.now)?;
                 let until = device.next_poll(context.now);
-                self.stage = Stage::Polling(site, client, device);
+                self.stage = Stage::Polling(target, client, device);
                 Ok(LoginStep::ShowCode { prompt, until })
             }
-            Stage::Polling(site, client, mut device) => match device.handle_poll(response, context.now)? {
-                Some(tokens) => Ok(self.finish(&site, Some(&client), tokens)),
+            Stage::Polling(target, client, mut device) => match device.handle_poll(response, context.now)? {
+                Some(tokens) => Ok(self.finish(&target, Some(&client), tokens)),
                 None => {
                     let until = device.next_poll(context.now);
-                    self.stage = Stage::Polling(site, client, device);
+                    self.stage = Stage::Polling(target, client, device);
                     Ok(LoginStep::Wait { until })
                 }
             },
-            Stage::AskingIdentityProvider(site, client) => {
+            Stage::AskingIdentityProvider(target, client) => {
                 let id_jag = token::read(response, Expect::IdJag, context.now);
                 let id_jag = id_jag.map_err(LoginError::IdentityProvider)?.access_token;
-                let form = site.wish.jwt_bearer(&id_jag);
-                self.request(site, Some(client), form, context)
+                let form = target.access.jwt_bearer(&id_jag);
+                self.request(target, Some(client), form, context)
             }
-            Stage::Requesting(site, client) => {
+            Stage::Requesting(target, client) => {
                 let tokens = token::read(response, Expect::Bearer, context.now);
                 let is_workload = matches!(self.options.grant, LoginGrant::Workload { .. });
                 let refused = if is_workload {
@@ -164,7 +160,7 @@ impl Login {
                     LoginError::Token
                 };
                 let tokens = tokens.map_err(refused)?;
-                Ok(self.finish(&site, client.as_ref(), tokens))
+                Ok(self.finish(&target, client.as_ref(), tokens))
             }
             stage @ (Stage::Listening(..) | Stage::Browsing { .. } | Stage::Ended) => {
                 self.stage = stage;
@@ -176,26 +172,26 @@ impl Login {
     /// Takes the redirect URI of the listener: on 127.0.0.1, or an `https` address that leads to the caller.
     pub fn handle_listening(&mut self, redirect_uri: Url, context: &Context<'_>) -> Next {
         check_redirect(&redirect_uri)?;
-        let (site, choice) = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Listening(site, choice) => (site, choice),
+        let (target, choice) = match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Listening(target, choice) => (target, choice),
             stage => {
                 self.stage = stage;
                 return Err(LoginError::OutOfTurn);
             }
         };
         let endpoint = match choice {
-            ClientChoice::Ready(client) => return self.browse(site, client, redirect_uri, context),
+            ClientChoice::Ready(client) => return self.browse(target, client, redirect_uri, context),
             ClientChoice::Stored(client, stored) => {
                 if stored.redirect_uri.as_deref() == Some(redirect_uri.as_str()) {
-                    return self.browse(site, client, redirect_uri, context);
+                    return self.browse(target, client, redirect_uri, context);
                 }
-                let endpoint = site.found.metadata.registration_endpoint.clone();
+                let endpoint = target.found.metadata.registration_endpoint.clone();
                 let port = stored.redirect_port;
                 endpoint.ok_or(LoginError::RedirectTaken { port })?
             }
             ClientChoice::Register(endpoint) => endpoint,
         };
-        self.register(site, &endpoint, Some(redirect_uri))
+        self.register(target, &endpoint, Some(redirect_uri))
     }
 
     /// Takes the query of a request to the path of the redirect URI. A refused callback leaves the login waiting, unless
@@ -215,7 +211,7 @@ impl Login {
             }
         };
         let Stage::Browsing {
-            site,
+            target,
             client,
             verifier,
             redirect_uri,
@@ -224,21 +220,25 @@ impl Login {
         else {
             return Err(LoginError::OutOfTurn);
         };
-        let form = site.wish.code(&code, verifier.expose(), &redirect_uri);
-        self.request(site, Some(client), form, context)
+        let form = target.access.code(&code, verifier.expose(), &redirect_uri);
+        self.request(target, Some(client), form, context)
     }
 
     /// Goes on after a wait of the device grant.
     pub fn resume(&mut self, context: &Context<'_>) -> Next {
-        let Stage::Polling(site, client, device) = &self.stage else {
+        let Stage::Polling(target, client, device) = &self.stage else {
             return Err(LoginError::OutOfTurn);
         };
         if let Err(expired) = device.check_expiry(context.now) {
             self.stage = Stage::Ended;
             return Err(expired.into());
         }
-        let form = site.wish.device_code(&device.code);
-        let request = form.into_request(site.found.metadata.token_endpoint.clone(), Some(client), context)?;
+        let form = target.access.device_code(&device.code);
+        let request = form.into_request(
+            target.found.metadata.token_endpoint.clone(),
+            Some(client),
+            context,
+        )?;
         Ok(LoginStep::Send(request))
     }
 }

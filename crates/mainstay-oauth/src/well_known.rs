@@ -3,30 +3,23 @@
 use url::Url;
 
 /// The addresses of the protected resource metadata: for the path of the server, then for its origin.
-pub(crate) fn of_resource(server: &Url) -> Vec<Url> {
+pub(crate) fn of_resource(server: &Url) -> (Url, Option<Url>) {
     let path = path_of(server);
-    let mut addresses = vec![at(
-        server,
-        &format!("/.well-known/oauth-protected-resource{path}"),
-    )];
-    if !path.is_empty() {
-        addresses.push(at(server, "/.well-known/oauth-protected-resource"));
-    }
-    addresses
+    let by_path = at(server, &format!("/.well-known/oauth-protected-resource{path}"));
+    let root = at(server, "/.well-known/oauth-protected-resource");
+    (by_path, (!path.is_empty()).then_some(root))
 }
 
 /// The addresses of the metadata of an authorization server. An issuer with a path is never looked up at the root:
 /// that document belongs to another tenant.
-pub(crate) fn of_issuer(issuer: &Url) -> Vec<Url> {
+pub(crate) fn of_issuer(issuer: &Url) -> (Url, Vec<Url>) {
     let path = path_of(issuer);
-    let mut addresses = vec![
-        at(issuer, &format!("/.well-known/oauth-authorization-server{path}")),
-        at(issuer, &format!("/.well-known/openid-configuration{path}")),
-    ];
+    let first = at(issuer, &format!("/.well-known/oauth-authorization-server{path}"));
+    let mut others = vec![at(issuer, &format!("/.well-known/openid-configuration{path}"))];
     if !path.is_empty() {
-        addresses.push(at(issuer, &format!("{path}/.well-known/openid-configuration")));
+        others.push(at(issuer, &format!("{path}/.well-known/openid-configuration")));
     }
-    addresses
+    (first, others)
 }
 
 /// The one address of revision 2025-03-26.
@@ -52,8 +45,8 @@ fn path_of(url: &Url) -> &str {
 mod tests {
     use super::*;
 
-    fn texts(addresses: &[Url]) -> Vec<&str> {
-        addresses.iter().map(Url::as_str).collect()
+    fn texts((first, others): (Url, impl IntoIterator<Item = Url>)) -> Vec<String> {
+        [first].into_iter().chain(others).map(String::from).collect()
     }
 
     #[test]
@@ -63,7 +56,7 @@ mod tests {
             "https://x.example/public/mcp/?key=1",
         ] {
             assert_eq!(
-                texts(&of_resource(&Url::parse(server).unwrap())),
+                texts(of_resource(&Url::parse(server).unwrap())),
                 [
                     "https://x.example/.well-known/oauth-protected-resource/public/mcp",
                     "https://x.example/.well-known/oauth-protected-resource",
@@ -71,7 +64,7 @@ mod tests {
             );
         }
         assert_eq!(
-            texts(&of_resource(&Url::parse("https://x.example:8443").unwrap())),
+            texts(of_resource(&Url::parse("https://x.example:8443").unwrap())),
             ["https://x.example:8443/.well-known/oauth-protected-resource"]
         );
     }
@@ -80,7 +73,7 @@ mod tests {
     fn an_issuer_with_a_path_has_three_addresses_and_none_at_the_root() {
         for issuer in ["https://a.example/tenant1", "https://a.example/tenant1/"] {
             assert_eq!(
-                texts(&of_issuer(&Url::parse(issuer).unwrap())),
+                texts(of_issuer(&Url::parse(issuer).unwrap())),
                 [
                     "https://a.example/.well-known/oauth-authorization-server/tenant1",
                     "https://a.example/.well-known/openid-configuration/tenant1",
@@ -94,7 +87,7 @@ mod tests {
     fn an_issuer_without_a_path_has_the_two_root_addresses() {
         for issuer in ["https://a.example", "https://a.example/"] {
             assert_eq!(
-                texts(&of_issuer(&Url::parse(issuer).unwrap())),
+                texts(of_issuer(&Url::parse(issuer).unwrap())),
                 [
                     "https://a.example/.well-known/oauth-authorization-server",
                     "https://a.example/.well-known/openid-configuration",

@@ -20,15 +20,16 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    pub(super) fn new(mut addresses: VecDeque<Url>) -> Option<(Self, DiscoveryStep)> {
-        let asked = addresses.pop_front()?;
-        let step = DiscoveryStep::Send(HttpRequest::get(asked.clone()));
+    /// Begins with the first address.
+    pub(super) fn new(first: Url, others: impl IntoIterator<Item = Url>) -> (Self, HttpRequest) {
+        let request = HttpRequest::get(first.clone());
+        let left = others.into_iter().filter(|other| *other != first).collect();
         let candidates = Self {
-            asked,
-            left: addresses,
+            asked: first,
+            left,
             unreadable: None,
         };
-        Some((candidates, step))
+        (candidates, request)
     }
 
     /// The request to the next address, if there is one.

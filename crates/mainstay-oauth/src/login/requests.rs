@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::{AuthorizationAddress, CompletedLogin, Login, LoginError, LoginStep, Next, Site, Stage};
+use super::{AuthorizationAddress, CompletedLogin, Login, LoginError, LoginStep, LoginTarget, Next, Stage};
 use crate::callback::Expected;
 use crate::client::{AuthMethod, ClientAuthentication, OAuthClient};
 use crate::context::{Context, unix_seconds};
@@ -18,8 +18,13 @@ use crate::secret::SecretText;
 use crate::token::IssuedTokens;
 
 impl Login {
-    pub(super) fn register(&mut self, site: Site, endpoint: &Url, redirect_uri: Option<Url>) -> Next {
-        let found = &site.found;
+    pub(super) fn register(
+        &mut self,
+        target: LoginTarget,
+        endpoint: &Url,
+        redirect_uri: Option<Url>,
+    ) -> Next {
+        let found = &target.found;
         let name = &self.options.client.name;
         let started = DynamicRegistration::start(
             endpoint,
@@ -30,7 +35,7 @@ impl Login {
         );
         let (pending, request) = started?;
         self.stage = Stage::Registering {
-            site,
+            target,
             pending,
             redirect_uri,
         };
@@ -40,18 +45,18 @@ impl Login {
     /// Builds the authorization request, and records what its callback is checked against.
     pub(super) fn browse(
         &mut self,
-        site: Site,
+        target: LoginTarget,
         client: OAuthClient,
         redirect_uri: Url,
         context: &Context<'_>,
     ) -> Next {
-        let Some(endpoint) = site.found.metadata.authorization_endpoint.clone() else {
-            let issuer = site.found.issuer;
+        let Some(endpoint) = target.found.metadata.authorization_endpoint.clone() else {
+            let issuer = target.found.issuer;
             return Err(LoginError::NoAuthorizationEndpoint { issuer });
         };
         let verifier = Verifier::draw(context)?;
         let state = context.random_text::<32>()?;
-        let wants_refresh = site.wish.scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
+        let wants_refresh = target.access.scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
         let address = Form::default()
             .with("response_type", "code")
             .with("client_id", &client.id)
@@ -59,19 +64,22 @@ impl Login {
             .with("code_challenge", &verifier.challenge())
             .with("code_challenge_method", "S256")
             .with("state", &state)
-            .with_some("resource", site.wish.resource.as_deref())
-            .with_scopes(&site.wish.scopes)
+            .with_some("resource", target.access.resource.as_deref())
+            .with_scopes(&target.access.scopes)
             // OpenID providers ignore `offline_access` without it.
             .with_some("prompt", wants_refresh.then_some("consent"))
             .into_query(endpoint);
         let expected = Expected {
             state: SecretText::new(state),
-            issuer: site.found.metadata.issuer.clone(),
-            promises_iss: site.found.metadata.authorization_response_iss_parameter_supported,
-            compares_iss: site.found.revision.checks_unadvertised_iss(),
+            issuer: target.found.metadata.issuer.clone(),
+            promises_iss: target
+                .found
+                .metadata
+                .authorization_response_iss_parameter_supported,
+            compares_iss: target.found.revision.checks_unadvertised_iss(),
         };
         self.stage = Stage::Browsing {
-            site,
+            target,
             client,
             expected,
             verifier,
@@ -80,40 +88,45 @@ impl Login {
         Ok(LoginStep::Browse(AuthorizationAddress(address)))
     }
 
-    pub(super) fn start_device(&mut self, site: Site, client: OAuthClient, context: &Context<'_>) -> Next {
-        let Some(endpoint) = site.found.metadata.device_authorization_endpoint.clone() else {
-            let issuer = site.found.issuer;
+    pub(super) fn start_device(
+        &mut self,
+        target: LoginTarget,
+        client: OAuthClient,
+        context: &Context<'_>,
+    ) -> Next {
+        let Some(endpoint) = target.found.metadata.device_authorization_endpoint.clone() else {
+            let issuer = target.found.issuer;
             return Err(DeviceError::NotOffered { issuer }.into());
         };
-        let request = site
-            .wish
+        let request = target
+            .access
             .device_start()
             .into_request(endpoint, Some(&client), context)?;
-        self.stage = Stage::StartingDevice(site, client);
+        self.stage = Stage::StartingDevice(target, client);
         Ok(LoginStep::Send(request))
     }
 
     pub(super) fn request(
         &mut self,
-        site: Site,
+        target: LoginTarget,
         client: Option<OAuthClient>,
         form: Form,
         context: &Context<'_>,
     ) -> Next {
-        let endpoint = site.found.metadata.token_endpoint.clone();
+        let endpoint = target.found.metadata.token_endpoint.clone();
         let request = form.into_request(endpoint, client.as_ref(), context)?;
-        self.stage = Stage::Requesting(site, client);
+        self.stage = Stage::Requesting(target, client);
         Ok(LoginStep::Send(request))
     }
 
     pub(super) fn finish(
         &self,
-        site: &Site,
+        target: &LoginTarget,
         client: Option<&OAuthClient>,
         tokens: IssuedTokens,
     ) -> LoginStep {
-        let Discovered { issuer, metadata, .. } = &site.found;
-        let requested_scopes = site.wish.scopes.clone();
+        let Discovered { issuer, metadata, .. } = &target.found;
+        let requested_scopes = target.access.scopes.clone();
         let algorithm = match client.map(|client| &client.authentication) {
             Some(ClientAuthentication::PrivateKeyJwt { algorithm, .. }) => {
                 Some(algorithm.as_str().to_owned())
@@ -136,7 +149,7 @@ impl Login {
             expires_at: tokens.expires_at.map(unix_seconds),
             granted_scopes: tokens.scopes.unwrap_or_else(|| requested_scopes.clone()),
             requested_scopes,
-            resource: site.wish.resource.clone(),
+            resource: target.access.resource.clone(),
         };
         LoginStep::Done(Box::new(CompletedLogin {
             record,
