@@ -66,14 +66,12 @@ pub enum ClientAuthentication {
     SecretBasic(SecretText),
     /// The secret in the body.
     SecretPost(SecretText),
-    /// An assertion.
+    /// An assertion whose audience is the issuer that knows the client.
     PrivateKeyJwt {
         /// The key that signs.
         key: Arc<SigningKey>,
         /// The algorithm that the server accepts.
         algorithm: SigningAlgorithm,
-        /// The audience: the issuer as its metadata names it.
-        audience: String,
     },
 }
 
@@ -149,7 +147,8 @@ pub enum ClientError {
 
 /// Chooses how a configured client authenticates: with its key, else with its secret, else not at all.
 ///
-/// A server without a list accepts `client_secret_basic` (RFC 8414 section 2). A client with neither secret nor key has
+/// A server without a list accepts `client_secret_basic` (RFC 8414 section 2), which comes first of the methods with a
+/// secret. A client with neither secret nor key has
 /// no choice: it is a public client, whatever the server lists.
 pub(crate) fn choose_authentication(
     secret: Option<&SecretText>,
@@ -159,7 +158,7 @@ pub(crate) fn choose_authentication(
     let listed = metadata.token_endpoint_auth_methods_supported.as_deref();
     let accepts = |method: AuthMethod| match listed {
         Some(listed) => listed.iter().any(|name| name == method.as_str()),
-        None => method != AuthMethod::ClientSecretPost,
+        None => true,
     };
     match (key, secret) {
         (Some(key), _) if accepts(AuthMethod::PrivateKeyJwt) => with_key(key, metadata),
@@ -187,6 +186,5 @@ fn with_key(
     Ok(ClientAuthentication::PrivateKeyJwt {
         key: Arc::clone(key),
         algorithm: key.choose_algorithm(accepted)?,
-        audience: metadata.issuer.clone(),
     })
 }

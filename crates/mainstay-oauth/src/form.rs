@@ -66,12 +66,8 @@ impl Form {
                     self = self.with("client_id", id).with("client_secret", secret.expose());
                 }
                 // The assertion names the client; some servers want `client_id` as well, and RFC 7521 allows it.
-                ClientAuthentication::PrivateKeyJwt {
-                    key,
-                    algorithm,
-                    audience,
-                } => {
-                    let assertion = key.client_assertion(*algorithm, id, audience, context)?;
+                ClientAuthentication::PrivateKeyJwt { key, algorithm } => {
+                    let assertion = key.client_assertion(*algorithm, id, &client.issuer, context)?;
                     self = self.with("client_id", id);
                     self = self.with("client_assertion_type", ASSERTION_TYPE);
                     self = self.with("client_assertion", &assertion);

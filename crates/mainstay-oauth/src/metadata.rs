@@ -14,7 +14,8 @@ const DOCUMENT: &str = "authorization server metadata";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthorizationServerMetadata {
-    /// The issuer as the document names it. It is the audience of client assertions and the expected `iss`.
+    /// The issuer as the document names it. Before 2026-07-28 it may differ from the issuer that was asked, and it is
+    /// then a mere claim: nothing is addressed to it.
     pub issuer: String,
     /// Where the browser goes.
     pub authorization_endpoint: Option<Url>,

@@ -31,8 +31,6 @@ pub struct LoginRecord {
     pub client_id: Option<String>,
     /// How that client authenticates.
     pub method: AuthMethod,
-    /// The issuer as its metadata names it, the audience of client assertions.
-    pub audience: String,
     /// The algorithm of client assertions, such as `ES256`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assertion_algorithm: Option<String>,
@@ -93,7 +91,6 @@ impl LoginRecord {
             let authentication = ClientAuthentication::PrivateKeyJwt {
                 key: Arc::clone(key),
                 algorithm: key.choose_algorithm(accepted)?,
-                audience: self.audience.clone(),
             };
             return Ok(Some(OAuthClient::new(&self.issuer, id, authentication)));
         }

@@ -62,9 +62,7 @@ impl Login {
                 let endpoint = provider.token_endpoint.clone();
                 self.rules
                     .check_url("token endpoint of the identity provider", &endpoint)?;
-                let form = target
-                    .access
-                    .id_jag(&provider.subject, &target.found.metadata.issuer);
+                let form = target.access.id_jag(&provider.subject, &target.found.issuer);
                 let request = form.into_request(endpoint, Some(&provider.client), context)?;
                 let client = known(choice?, &target)?;
                 self.stage = Stage::AskingIdentityProvider(target, client);

@@ -13,6 +13,7 @@ use crate::form::Form;
 use crate::pkce::Verifier;
 use crate::record::LoginRecord;
 use crate::registration::STORED_VERSION;
+use crate::revision::Revision;
 use crate::scope::OFFLINE_ACCESS;
 use crate::secret::SecretText;
 use crate::token::IssuedTokens;
@@ -69,14 +70,12 @@ impl Login {
             // OpenID providers ignore `offline_access` without it.
             .with_some("prompt", wants_refresh.then_some("consent"))
             .into_query(endpoint);
+        let found = &target.found;
         let expected = Expected {
             state: SecretText::new(state),
-            issuer: target.found.metadata.issuer.clone(),
-            promises_iss: target
-                .found
-                .metadata
-                .authorization_response_iss_parameter_supported,
-            compares_iss: target.found.revision.checks_unadvertised_iss(),
+            issuer: found.issuer.clone(),
+            promises_iss: promises_iss(found),
+            compares_iss: found.revision.checks_unadvertised_iss(),
         };
         self.stage = Stage::Browsing {
             target,
@@ -140,7 +139,6 @@ impl Login {
             user: self.options.user.clone(),
             client_id: client.map(|client| client.id.clone()),
             method: client.map_or(AuthMethod::None, |client| client.authentication.method()),
-            audience: metadata.issuer.clone(),
             assertion_algorithm: algorithm,
             token_endpoint: metadata.token_endpoint.clone(),
             revocation_endpoint: metadata.revocation_endpoint.clone(),
@@ -156,4 +154,11 @@ impl Login {
             registration: self.registration.clone(),
         }))
     }
+}
+
+/// Whether the callback must carry the issuer that was asked. Servers of 2025-03-26 repeat the metadata of another
+/// authorization server under their own origin, which would never match.
+fn promises_iss(found: &Discovered) -> bool {
+    let repeated = found.revision == Revision::V2025_03_26 && found.metadata.issuer != found.issuer;
+    found.metadata.authorization_response_iss_parameter_supported && !repeated
 }

@@ -573,6 +573,91 @@ fn support_for_id_jags_is_read_from_the_metadata() {
     }
 }
 
+/// Metadata of [`ISSUER`] that claims to be another authorization server, which revisions before 2026-07-28 accept.
+fn impostor(changes: Value) -> Script {
+    let claims = json!({"issuer": "https://honest.example.com"});
+    Script::usual().json(ISSUER_OAUTH, &but(but(server_metadata(ISSUER), claims), changes))
+}
+
+#[test]
+fn nothing_is_addressed_to_an_issuer_that_the_metadata_merely_claims_to_be() {
+    for revision in [
+        Revision::V2025_03_26,
+        Revision::V2025_06_18,
+        Revision::V2025_11_25,
+    ] {
+        let mut options = with_client(granted(LoginGrant::ClientCredentials));
+        options.revision = revision;
+        options.client.configured.as_mut().unwrap().secret = None;
+        let pem = include_str!("../../src/signing/test-p256.pem");
+        options.client.signing_key = Some(Arc::new(
+            SigningKey::from_pem(pem, None, &SystemRandom::new()).unwrap(),
+        ));
+        let mut script = impostor(json!({"token_endpoint_auth_methods_supported": ["private_key_jwt"]}));
+        script.run(options).unwrap();
+        let assertion = &script.only(TOKEN).form()["client_assertion"];
+        assert_eq!(
+            claims(assertion)["aud"],
+            ISSUER,
+            "the impostor cannot use it elsewhere"
+        );
+        let mut options = enterprise(IDP);
+        options.revision = revision;
+        let mut script =
+            impostor(json!({"token_endpoint_auth_methods_supported": null})).json(IDP, &id_jag());
+        script.run(options).unwrap();
+        assert_eq!(script.only(IDP).form()["audience"], ISSUER);
+    }
+}
+
+#[test]
+fn a_code_of_the_honest_server_is_not_sent_to_one_that_claims_to_be_it() {
+    for revision in [Revision::V2025_06_18, Revision::V2025_11_25] {
+        let mut script =
+            impostor(json!({"authorization_response_iss_parameter_supported": true})).person(|asked| {
+                format!(
+                    "code=c&state={}&iss=https%3A%2F%2Fhonest.example.com",
+                    asked["state"]
+                )
+            });
+        let error = script.run(options_at(revision)).unwrap_err();
+        assert!(
+            matches!(error, LoginError::Callback(CallbackError::IssuerMismatch { .. })),
+            "{error}"
+        );
+        assert!(script.sent_to(TOKEN).is_empty());
+    }
+}
+
+#[test]
+fn a_server_of_2025_03_26_may_repeat_the_metadata_of_its_authorization_server() {
+    let origin = "https://mcp.example.com/.well-known/oauth-authorization-server";
+    let iss = json!({"authorization_response_iss_parameter_supported": true});
+    let mut script = Script::usual()
+        .answer(crate::support::RESOURCE_PATH, 404, &json!({}))
+        .json(origin, &but(server_metadata(ISSUER), iss.clone()))
+        .person(|asked| {
+            format!(
+                "code=c&state={}&iss=https%3A%2F%2Fauth.example.com",
+                asked["state"]
+            )
+        });
+    assert_eq!(
+        script.run(options()).unwrap().record.issuer,
+        "https://mcp.example.com"
+    );
+    let own = but(server_metadata(ISSUER), iss);
+    let mut script = Script::usual()
+        .answer(crate::support::RESOURCE_PATH, 404, &json!({}))
+        .json(origin, &but(own, json!({"issuer": "https://mcp.example.com"})));
+    let error = script.run(options()).unwrap_err();
+    assert_eq!(
+        error,
+        LoginError::Callback(CallbackError::IssuerMissing),
+        "its own promise counts"
+    );
+}
+
 #[test]
 fn a_failed_token_request_is_classified_for_the_caller() {
     let run = |status, answer: Value| {

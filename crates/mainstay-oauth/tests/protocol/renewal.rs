@@ -251,13 +251,10 @@ fn the_key_of_a_record_signs_with_the_algorithm_the_server_accepted() {
         SigningKey::from_pem(pem, None, &SystemRandom::new()).unwrap(),
     ));
     let client = record.client(&settings, &[]).unwrap().unwrap();
-    let ClientAuthentication::PrivateKeyJwt {
-        algorithm, audience, ..
-    } = &client.authentication
-    else {
+    let ClientAuthentication::PrivateKeyJwt { algorithm, .. } = &client.authentication else {
         panic!("{client:?}");
     };
-    assert_eq!((algorithm.as_str(), audience.as_str()), ("PS256", ISSUER));
+    assert_eq!((algorithm.as_str(), client.issuer.as_str()), ("PS256", ISSUER));
     let (_, request) = start(&record, &client).unwrap();
     assert!(Sent::of(&request).form().contains_key("client_assertion"));
 }
