@@ -39,7 +39,7 @@ pub enum CallbackError {
     /// The callback holds neither a code nor an error.
     #[error("the callback holds neither a code nor an error")]
     Empty,
-    /// The person or the authorization server said no.
+    /// The person or the authorization server refused.
     #[error("the authorization server refused the login: {code}{}", description.as_ref().map(|d| format!(" ({d})")).unwrap_or_default())]
     Refused {
         /// The error code, such as `access_denied`.
@@ -53,7 +53,7 @@ pub enum CallbackError {
 }
 
 impl CallbackError {
-    /// Whether the callback ends the login. Any other refused callback leaves the login waiting: strangers can send
+    /// Whether the callback ends the login. Any other refused callback leaves the login waiting: anyone can send
     /// requests to the listener as well.
     pub fn ends_login(&self) -> bool {
         matches!(self, Self::Refused { .. })
@@ -81,7 +81,7 @@ struct Parameters {
 }
 
 impl Expected {
-    /// Checks a callback and returns its code. `iss` comes before `error`: a stranger's error is neither shown nor
+    /// Checks a callback and returns its code. `iss` comes before `error`: the error of another server is neither shown nor
     /// believed.
     pub(crate) fn code_of(&self, query: &str) -> Result<SecretText, CallbackError> {
         let parameters = Parameters::parse(query)?;

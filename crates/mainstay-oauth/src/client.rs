@@ -148,8 +148,7 @@ pub enum ClientError {
 /// Chooses how a configured client authenticates: with its key, else with its secret, else not at all.
 ///
 /// A server without a list accepts `client_secret_basic` (RFC 8414 section 2), which comes first of the methods with a
-/// secret. A client with neither secret nor key has
-/// no choice: it is a public client, whatever the server lists.
+/// secret. A client with neither secret nor key is a public client, whatever the server lists.
 pub(crate) fn choose_authentication(
     secret: Option<&SecretText>,
     key: Option<&Arc<SigningKey>>,

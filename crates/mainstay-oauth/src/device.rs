@@ -51,10 +51,10 @@ impl fmt::Debug for DevicePrompt {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Nobody entered the code in time.
+    /// The code expired before a person entered it.
     #[error("the code was not entered in time; start the login again")]
     Expired,
-    /// The person said no.
+    /// The person denied the login.
     #[error("the login was denied on the other device")]
     Denied,
     /// The authorization server does not offer the device grant.

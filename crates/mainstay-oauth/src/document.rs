@@ -1,4 +1,4 @@
-//! JSON documents of strangers: what they are, and the bounds of what they may hold.
+//! JSON documents from servers that are not trusted, and the bounds of what they may hold.
 //!
 //! The caller bounds the bytes of a document. Here each text and each list is bounded, so that a valid document cannot
 //! make a request too long to send. Errors never quote a document that failed to parse: it may hold a token.
@@ -14,7 +14,7 @@ pub(crate) const TEXT_LIMIT: usize = 2048;
 /// The longest list in a metadata document. Large authorization servers list some hundred scopes.
 pub(crate) const LIST_LIMIT: usize = 1000;
 
-/// How much of a stranger's explanation an error shows.
+/// How much of a server's explanation an error shows.
 const EXPLANATION_LIMIT: usize = 200;
 
 /// A document that cannot be used.
@@ -158,7 +158,7 @@ pub(crate) struct ErrorMembers {
     pub(crate) error_description: Option<String>,
 }
 
-/// A stranger's words as they may be shown: one line, bounded, without control characters.
+/// A server's explanation as errors may show it: one line, bounded, without control characters.
 pub(crate) fn explanation(text: &str) -> String {
     let plain = text.chars().map(|c| if is_unprintable(c) { ' ' } else { c });
     plain

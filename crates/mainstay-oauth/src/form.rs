@@ -48,7 +48,7 @@ impl Form {
         url
     }
 
-    /// A POST by a client that authenticates itself, or by nobody in particular.
+    /// A POST. The client authenticates itself, if there is one.
     pub(crate) fn into_request(
         mut self,
         url: Url,

@@ -1,4 +1,4 @@
-//! Which addresses a stranger may send the client to (SSRF).
+//! Classes of IP addresses, to keep servers from sending the client to internal ones (SSRF).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

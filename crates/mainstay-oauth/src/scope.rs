@@ -7,7 +7,7 @@ use crate::revision::Revision;
 /// Asks the authorization server for a refresh token (OpenID Connect Core section 11).
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Everything that has a say in the scopes of an authorization.
+/// Everything that determines the scopes of an authorization.
 #[derive(Clone, Copy, Debug)]
 pub struct ScopeSources<'a> {
     /// The revision whose rules apply.

@@ -22,7 +22,7 @@ const LIFETIME_LIMIT: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The code, refresh token or assertion is no longer good.
+    /// The code, refresh token or assertion is not valid, or not any more.
     #[error(
         "the authorization server says the grant is no longer valid (invalid_grant){}; log in again",
         suffix(description)
@@ -40,7 +40,7 @@ pub enum TokenError {
         /// What the server says about it.
         description: Option<String>,
     },
-    /// The server could not answer. The tokens are as good as before.
+    /// The server could not answer. The tokens may still be valid.
     #[error("the token endpoint answered with status {status}; try again later")]
     Temporary {
         /// The status.

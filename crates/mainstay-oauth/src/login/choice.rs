@@ -69,8 +69,8 @@ pub(super) fn choose_client(
         return Ok(ClientChoice::Stored(stored.client()?, Box::new(stored.clone())));
     }
     match &found.metadata.registration_endpoint {
-        Some(endpoint) if options.grant.has_person() => Ok(ClientChoice::Register(endpoint.clone())),
-        Some(_) | None => Err(LoginError::NoClient {
+        Some(endpoint) => Ok(ClientChoice::Register(endpoint.clone())),
+        None => Err(LoginError::NoClient {
             issuer: found.issuer.clone(),
         }),
     }
