@@ -66,6 +66,18 @@ fn named_metadata_that_is_not_there_is_looked_for_at_the_well_known_addresses_bu
 }
 
 #[test]
+fn an_address_that_is_named_and_well_known_is_asked_once() {
+    let mut named = options();
+    named.challenge = challenge(&format!("Bearer resource_metadata=\"{RESOURCE_PATH}\""));
+    let mut script = Script::empty();
+    assert_eq!(
+        failure(&mut script, named),
+        DiscoveryError::ResourceMetadataMissing
+    );
+    assert_eq!(script.addresses(), [RESOURCE_PATH, RESOURCE_ROOT]);
+}
+
+#[test]
 fn metadata_for_another_resource_is_refused_at_every_revision() {
     for resource in [
         "https://evil.example/mcp",

@@ -280,6 +280,27 @@ fn the_device_grant_polls_at_the_pace_of_the_server_until_the_person_agrees() {
 }
 
 #[test]
+fn the_device_grant_waits_as_long_as_a_busy_server_asks_within_bounds() {
+    for (asked, expected) in [(1, 7), (30, 30), (9999, 60)] {
+        let mut busy = HttpResponse::json(429, "");
+        busy.retry_after = Some(Duration::from_secs(asked));
+        let mut script = Script::usual()
+            .json(DEVICE, &device_answer())
+            .raw(TOKEN, busy)
+            .then(TOKEN, 200, &json!({"access_token": "at"}));
+        script.run(granted(LoginGrant::Device)).unwrap();
+        assert_eq!(script.waits[1], Duration::from_secs(expected));
+    }
+}
+
+#[test]
+fn the_old_name_of_the_verification_address_is_understood() {
+    let old = json!({"verification_uri": null, "verification_url": "https://auth.example.com/old"});
+    let mut script = Script::usual().json(DEVICE, &but(device_answer(), old));
+    script.run(granted(LoginGrant::Device)).unwrap();
+}
+
+#[test]
 fn the_device_grant_ends_with_the_code_a_denial_or_another_error() {
     for (code, expected) in [
         ("expired_token", DeviceError::Expired),

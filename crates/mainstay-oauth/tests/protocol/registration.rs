@@ -69,6 +69,26 @@ fn a_metadata_document_comes_second_and_only_where_the_server_supports_it() {
 }
 
 #[test]
+fn the_client_of_a_metadata_document_is_public_where_the_server_takes_no_key() {
+    let mut options = options();
+    options.client.metadata_url = Some(DOCUMENT.to_owned());
+    options.client.signing_key = Some(key());
+    for (methods, signed) in [
+        (json!(["client_secret_basic"]), false),
+        (json!(["private_key_jwt"]), true),
+    ] {
+        let mut script = metadata(json!({
+            "client_id_metadata_document_supported": true,
+            "token_endpoint_auth_methods_supported": methods,
+        }));
+        script.run(options.clone()).unwrap();
+        let form = script.only(TOKEN).form();
+        assert_eq!(form["client_id"], DOCUMENT);
+        assert_eq!(form.contains_key("client_assertion"), signed);
+    }
+}
+
+#[test]
 fn an_address_that_cannot_be_a_client_id_is_refused() {
     for address in [
         "http://app.example.com/c",
@@ -132,8 +152,11 @@ fn a_registration_for_one_grant_is_not_used_for_another() {
     let mut by_code = options();
     by_code.registrations = vec![registration];
     let mut script = Script::usual();
-    script.run(by_code).unwrap();
+    script.run(by_code.clone()).unwrap();
     assert_eq!(script.sent_to(REGISTER).len(), 1, "a client of the device grant");
+    let mut script = metadata(json!({"registration_endpoint": null}));
+    let error = script.run(by_code).unwrap_err();
+    assert!(matches!(error, LoginError::NoClient { .. }), "{error}");
 }
 
 #[test]
