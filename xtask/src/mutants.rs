@@ -53,7 +53,11 @@ mod tests {
             names_packages(&arguments)
         };
         assert!(!names("--shard 1/8"));
-        for named in ["-p mainstay-lifecycle", "--package=mainstay", "--workspace --list"] {
+        for named in [
+            "-p mainstay-lifecycle",
+            "--package=mainstay",
+            "--workspace --list",
+        ] {
             assert!(names(named), "{named}");
         }
     }

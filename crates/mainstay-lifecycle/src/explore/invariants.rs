@@ -2,7 +2,7 @@
 
 use crate::effect::{Effect, Transition};
 use crate::explore::simulation::Simulation;
-use crate::explore::trace::{End, Expected, Stage};
+use crate::explore::trace::{Current, End, Expected, Stage};
 use crate::input::{Input, Recovery};
 use crate::machine::{Desired, Machine};
 use crate::policy::{WhenLost, WhenSpent};
@@ -349,8 +349,8 @@ pub(super) fn waits_have_deadlines(after: &Simulation, input: &Input, now: Momen
     let relist = current
         .filter(|current| current.owes_listing && current.listing_by.is_none())
         .map(|current| current.list_from.max(now + policy.relist_pause));
-    let is_open = current.is_some_and(|current| current.is_open());
-    let is_listed = current.is_some_and(|current| current.is_listed());
+    let is_open = current.is_some_and(Current::is_open);
+    let is_listed = current.is_some_and(Current::is_listed);
     let silence = policy.probe.as_ref().filter(|_| is_open);
     let waits = [
         trace.closing.as_ref().map(|closing| closing.by),
