@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Instrument;
 
 use super::caught::Panicked;
 use super::inbox::Report;
@@ -269,6 +270,15 @@ impl Dial {
             None => None,
         };
         self.slot.inbox.report(Report::Begun(self.generation));
+        let span = tracing::debug_span!("dial", server = %self.slot.name, generation = %self.generation);
+        self.open_begun(tree, &mut turn).instrument(span).await
+    }
+
+    async fn open_begun(
+        &mut self,
+        tree: &mut Tree,
+        turn: &mut Option<Turn>,
+    ) -> Result<Connection, DialError> {
         let settings = self.slot.settings.load_full();
         let way = Way {
             settings: &settings,
@@ -276,7 +286,7 @@ impl Dial {
             sse: false,
         };
         match settings.target() {
-            Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree, &mut turn).await,
+            Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree, turn).await,
             Target::Http(http) => self.open_http(http, &way, tree).await,
         }
     }
