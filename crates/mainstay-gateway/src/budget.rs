@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use mainstay::message::RpcError;
+use mainstay::gateway::message::RpcError;
 
 use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;

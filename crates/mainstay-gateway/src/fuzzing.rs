@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstay::Fleet;
-use mainstay::message::Message;
+use mainstay::gateway::message::Message;
 use tokio::io::AsyncReadExt as _;
 use tokio::runtime;
 use tokio::time::timeout;

@@ -1,7 +1,7 @@
 //! What a client says of itself, in either era: with `initialize`, or with each request. A server of its own is told the same.
 
-use mainstay::Introduction;
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::gateway::Introduction;
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 
 use crate::protocol::{LEGACY_VERSIONS, RequestMeta, invalid_params};
 

@@ -2,7 +2,7 @@
 //! list, is not copied for each of them.
 
 use bytes::Bytes;
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::gateway::message::{self, RawJson, RpcError};
 
 use crate::budget::{Account, Spent};
 

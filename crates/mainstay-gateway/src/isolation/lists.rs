@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use mainstay::{Catalog, CatalogReader, Kind, Status};
+use mainstay::catalog::Kind;
+use mainstay::{Catalog, CatalogReader, Status};
 use tokio::sync::watch;
 
 use super::OwnServers;

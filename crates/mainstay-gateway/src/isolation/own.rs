@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use mainstay::message::RawJson;
-use mainstay::{Catalog, Fleet, Introduction, Kind, Server};
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::RawJson;
+use mainstay::gateway::{Introduction, catalog_of, introduced_as};
+use mainstay::{Catalog, Fleet, Server};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -140,7 +142,7 @@ impl OwnServers {
         let kind = self.isolated.kind.clone();
         let fleet = kind.handler(Arc::new(owner)).capabilities(everything());
         let fleet = match introduction {
-            Some(introduction) => fleet.introduced_as(introduction),
+            Some(introduction) => introduced_as(fleet, introduction),
             None => fleet,
         };
         let fleet = fleet.start([config]);
@@ -173,7 +175,7 @@ impl OwnServers {
         let others = shared.servers().filter(|server| !is_own(server));
         let others = others.map(|server| (server, &*shared));
         let mine = own.iter().map(|(name, catalog)| (&**name, &**catalog));
-        let catalog = Arc::new(Catalog::of(others.chain(mine)));
+        let catalog = Arc::new(catalog_of(others.chain(mine)));
         *joined = Some(Joined {
             shared: shared.clone(),
             own,

@@ -2,8 +2,9 @@
 
 use std::sync::Weak;
 
-use mainstay::message::RpcError;
-use mainstay::{Answer, ClientHandler, ServerNotification, ServerRequest};
+use mainstay::ClientHandler;
+use mainstay::gateway::message::RpcError;
+use mainstay::handler::{Answer, ServerNotification, ServerRequest};
 
 use super::OwnServers;
 use crate::client::Client;

@@ -1,6 +1,6 @@
 //! Why a session gets no server of its own, in words that a person or a model can act on.
 
-use mainstay::message::{RawJson, RpcError};
+use mainstay::gateway::message::{RawJson, RpcError};
 use serde_json::json;
 
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, SERVER_UNAVAILABLE, UNSUPPORTED_VERSION};

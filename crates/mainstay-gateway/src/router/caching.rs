@@ -6,8 +6,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use mainstay::message::{Object, RawJson};
-use mainstay::{CacheScope, Caching, Catalog, Kind, StateKind, Status};
+use mainstay::catalog::{CacheScope, Caching, Kind};
+use mainstay::gateway::message::{Object, RawJson};
+use mainstay::{Catalog, StateKind, Status};
 
 use super::Router;
 use crate::client::Client;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::Era;
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 use serde_json::{Map, Value, json};
 
 use super::unlisted::gone;
@@ -103,7 +104,7 @@ struct Union {
 }
 
 impl Union {
-    fn add(&mut self, server: &str, about: &mainstay::About, era: Era) {
+    fn add(&mut self, server: &str, about: &mainstay::catalog::About, era: Era) {
         let declared = about
             .capabilities
             .as_ref()
@@ -144,7 +145,7 @@ impl Union {
 
 /// One server, as it speaks of itself; but its lists are always told to have changed when they have, and tasks are listed to
 /// sessions alone: nobody else can be told apart.
-fn about_one(known: &mainstay::About, era: Era) -> About {
+fn about_one(known: &mainstay::catalog::About, era: Era) -> About {
     let mut capabilities = known
         .capabilities
         .as_ref()

@@ -1,6 +1,6 @@
 //! How severe a log message is.
 
-use mainstay::message::{Object, RawJson};
+use mainstay::gateway::message::{Object, RawJson};
 
 /// The levels of the protocol, least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

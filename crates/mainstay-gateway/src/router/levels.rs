@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mainstay::message::{RawJson, RpcError};
+use mainstay::gateway::message::{RawJson, RpcError};
 use mainstay::{Era, Server};
 use tokio::sync::Mutex as Turn;
 use tokio::task::JoinSet;

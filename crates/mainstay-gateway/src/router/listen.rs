@@ -4,7 +4,7 @@ mod opening;
 
 use std::collections::BTreeSet;
 
-use mainstay::message::{self, Object, RawJson, RpcError};
+use mainstay::gateway::message::{self, Object, RawJson, RpcError};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mainstay::Era;
+use mainstay::catalog::{CatalogHash, Kind, Offer};
 use mainstay::config::ToolView;
-use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{CatalogHash, Era, Kind, Offer, Server};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 
 use super::caching::Hint;
 use super::pages::{Cursor, Pages};
@@ -71,7 +73,7 @@ impl Router {
         let of = listed
             .as_ref()
             .map_or_else(|| catalog.hash(), |listed| listed.hash());
-        let view = server.as_ref().map(Server::view);
+        let view = server.as_ref().map(ServerExt::view);
         let hint = match era {
             Era::Legacy => Hint::NONE,
             Era::Modern => self.hint(&catalog, client, kind),
@@ -136,7 +138,7 @@ fn published<T>(offers: &[Offer<T>]) -> Vec<RawJson> {
 }
 
 /// A tool under the name, and with the description, that its server's view gives it.
-fn shown(item: &mainstay::Item, view: &ToolView) -> RawJson {
+fn shown(item: &mainstay::catalog::Item, view: &ToolView) -> RawJson {
     let name = view.public_name(item.key());
     let description = view.describe(item.key());
     if name == item.key() && description.is_none() {

@@ -27,8 +27,9 @@ mod unlisted;
 
 use std::sync::Arc;
 
-use mainstay::message::{Params, RawJson, RpcError};
-use mainstay::{Catalog, Era, Fleet, Kind};
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::{Params, RawJson, RpcError};
+use mainstay::{Catalog, Era, Fleet};
 
 pub(crate) use level::Level;
 pub(crate) use listen::ended;

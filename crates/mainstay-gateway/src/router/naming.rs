@@ -1,7 +1,9 @@
 //! Whose a request is: the server behind a public name or uri, and the request as that server knows it.
 
-use mainstay::message::{Object, Params, RawJson, RpcError};
-use mainstay::{Catalog, Era, Kind, Offer, Server};
+use mainstay::catalog::{Kind, Offer};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{Object, Params, RawJson, RpcError};
+use mainstay::{Catalog, Era, Server};
 
 use super::reaching::Reached;
 use super::unlisted::misspelt;

@@ -5,8 +5,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{Era, Kind};
+use mainstay::Era;
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 
 use super::caching::Hint;
 use crate::protocol::{invalid_params, text};

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mainstay::message::RpcError;
-use mainstay::{Server, TransportKind};
+use mainstay::Server;
+use mainstay::gateway::message::RpcError;
+use mainstay::server::TransportKind;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 

@@ -3,8 +3,9 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use mainstay::message::{self, Params, RawJson, RpcError};
-use mainstay::{CallError, CallOptions, Era, Reply, Server};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{self, Params, RawJson, RpcError};
+use mainstay::{CallError, CallErrorKind, CallOptions, Era, Reply, Server};
 use tokio::sync::mpsc;
 
 use super::naming::Addressed;
@@ -55,7 +56,12 @@ pub(super) async fn answer(
     server: &str,
     reply: Result<Reply, CallError>,
 ) -> Result<RawJson, RpcError> {
-    if let Err(CallError::Rpc { server, error, .. }) = &reply {
+    if let Err(CallError {
+        server: Some(server),
+        kind: CallErrorKind::Rpc(error),
+        ..
+    }) = &reply
+    {
         request.client.elicited.note_refusal(server, error);
     }
     let era = request.client.era;

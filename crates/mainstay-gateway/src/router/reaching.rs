@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use mainstay::message::RpcError;
-use mainstay::{CallOptions, Desired, Server};
+use mainstay::gateway::message::RpcError;
+use mainstay::lifecycle::Desired;
+use mainstay::{CallOptions, Server};
 
 use super::Router;
 use crate::client::Client;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use mainstay::message::RpcError;
-use mainstay::{Answer, ClientHandler, Server, ServerRequest};
+use mainstay::gateway::message::RpcError;
+use mainstay::handler::{Answer, ServerRequest};
+use mainstay::{ClientHandler, Server};
 
 use super::{Router, Subscribers};
 use crate::client::Client;

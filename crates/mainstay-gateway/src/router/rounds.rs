@@ -7,11 +7,10 @@
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{
-    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Era, Reply, Server,
-    ServerNotification, ServerRequest,
-};
+use mainstay::gateway::message::{Object, RawJson, RpcError};
+use mainstay::gateway::{ServerExt, hand_on_input_required};
+use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
+use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Era, Reply, Server};
 use tokio::sync::{mpsc, oneshot};
 
 use super::naming::Addressed;
@@ -114,10 +113,8 @@ impl Router {
             lacking: Arc::clone(&lacking),
         };
         // A retry may want progress though the first request did not.
-        let options = CallOptions::default()
-            .handler(Arc::new(asker))
-            .hand_on_input_required()
-            .progress(told);
+        let options = CallOptions::default().handler(Arc::new(asker)).progress(told);
+        let options = hand_on_input_required(options);
         let params = as_sent(request, params);
         let method = request.method.to_owned();
         let server = reached.server.clone();
@@ -206,7 +203,7 @@ impl Call {
             Ok(reply) => Object::parse(&reply.result)
                 .and_then(|result| result.get("isError")?.parse::<bool>().ok())
                 .unwrap_or(false),
-            Err(error) => matches!(error, CallError::Rpc { .. }),
+            Err(error) => matches!(error.kind(), CallErrorKind::Rpc(_)),
         };
         failed.then_some(lacking)
     }

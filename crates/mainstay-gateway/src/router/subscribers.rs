@@ -11,8 +11,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{Answer, ClientHandler, Kind, ServerNotification, ServerRequest};
+use mainstay::ClientHandler;
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::{Object, RawJson, RpcError};
+use mainstay::handler::{Answer, ServerNotification, ServerRequest};
 
 use super::Level;
 use super::levels::Levels;

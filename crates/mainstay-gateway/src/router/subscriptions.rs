@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, Fleet, Server};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::{CallError, CallErrorKind, Fleet, Server};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
@@ -259,7 +260,7 @@ impl Topic {
 impl NotMade {
     /// Whether the server refused it, and is not asked for it again.
     fn is_final(&self) -> bool {
-        matches!(self, Self::Failed(CallError::Rpc { .. }))
+        matches!(self, Self::Failed(error) if matches!(error.kind(), CallErrorKind::Rpc(_)))
     }
 }
 

@@ -10,7 +10,8 @@ mod relation;
 
 use std::time::Duration;
 
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 use mainstay::{CallOptions, Era, Server};
 use serde::Serialize;
 use serde_json::json;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mainstay::message::{Object, Params, RawJson};
-use mainstay::{NotifyError, Server};
+use mainstay::Server;
+use mainstay::gateway::message::{Object, Params, RawJson};
+use mainstay::gateway::{NotifyError, ServerExt};
 
 use super::Router;
 use crate::client::Client;

@@ -1,7 +1,8 @@
 //! Names that the published catalog does not have: of a server of which nothing is published now, or misspelt.
 
 use mainstay::config::nearest;
-use mainstay::message::RpcError;
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::RpcError;
 
 use super::naming::{Named, string};
 use super::{Request, Router};

@@ -160,7 +160,7 @@ async fn the_pattern_is_stopped_when_it_has_shown_what_there_is_and_nobody_wakes
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let pattern = gateway.fleet().server("own").unwrap();
-    let is_idle = |status: &mainstay::Status| status.reason == Some(mainstay::Reason::Idle);
+    let is_idle = |status: &mainstay::Status| status.reason == Some(mainstay::server::Reason::Idle);
     assert!(pattern.wait_until(LONG, is_idle).await.is_some());
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
     let listed = client.ask("tools/list", json!({})).await;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Body as _, Frame};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use mainstay::PlainText;
+use mainstay::gateway::PlainText;
 use tokio::time::Instant;
 
 use super::body::Body;

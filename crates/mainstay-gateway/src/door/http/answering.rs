@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use mainstay::message::{self, RpcError};
+use mainstay::gateway::message::{self, RpcError};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
-use mainstay::message::{self, Message, Params};
+use mainstay::gateway::message::{self, Message, Params};
 
 use super::answering::{Answer, Asker, Work, answer};
 use super::body::Body;

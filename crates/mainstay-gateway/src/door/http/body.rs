@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use mainstay::message::RpcError;
+use mainstay::gateway::message::RpcError;
 
 use super::access::Followed;
 use super::head_timer::{HOLD_BACK, HeadTimer};

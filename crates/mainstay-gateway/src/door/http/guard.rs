@@ -12,7 +12,7 @@ use crate::principal::TokenDigest;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use mainstay::message::RpcError;
+use mainstay::gateway::message::RpcError;
 
 /// How long a browser may remember what it was allowed: two hours, the longest that the common ones do.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
-use mainstay::message::{RawJson, RpcError};
+use mainstay::gateway::message::{RawJson, RpcError};
 
 use super::post::Asked;
 use super::refusal::Refusal;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use mainstay::message::RpcError;
+use mainstay::gateway::message::RpcError;
 
 use super::answering::{Accepts, Answer, Asker, Work, answer, events};
 use super::body::Body;

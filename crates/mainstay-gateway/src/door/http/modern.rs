@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::{Response, StatusCode};
-use mainstay::message::{RawJson, RpcError};
+use mainstay::gateway::message::{RawJson, RpcError};
 
 use super::answering::{Answer, Asker, Work, answer};
 use super::body::Body;

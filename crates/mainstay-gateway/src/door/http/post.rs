@@ -7,8 +7,8 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use mainstay::BadAnswer;
-use mainstay::message::{Message, Params, RawJson, RpcError};
+use mainstay::gateway::message::{Message, Params, RawJson, RpcError};
+use mainstay::server::BadAnswer;
 use serde::de::IgnoredAny;
 
 use super::answering::Accepts;

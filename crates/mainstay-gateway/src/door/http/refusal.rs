@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::gateway::message::{self, RawJson, RpcError};
 
 use super::access::Why;
 use super::body::Body;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode, header};
 use mainstay::Fleet;
-use mainstay::message::RpcError;
+use mainstay::gateway::message::RpcError;
 
 use super::refusal::Refusal;
 use crate::scope::Scope;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::Response;
-use mainstay::message;
+use mainstay::gateway::message;
 
 use super::answering::events;
 use super::body::Body;

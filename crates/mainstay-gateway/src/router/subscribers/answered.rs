@@ -1,6 +1,6 @@
 //! Questions that a client was sent elsewhere to answer: the client that was asked hears when one is answered.
 
-use mainstay::ServerNotification;
+use mainstay::handler::ServerNotification;
 
 use super::Subscribers;
 use crate::client::Client;

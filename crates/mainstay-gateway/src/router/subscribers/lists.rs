@@ -1,7 +1,8 @@
 //! Changes of lists: each that sees one, or listens for it, is told once, however much changed in it.
 
-use mainstay::message::RawJson;
-use mainstay::{Catalog, Item, Kind, Offer};
+use mainstay::Catalog;
+use mainstay::catalog::{Item, Kind, Offer};
+use mainstay::gateway::message::RawJson;
 
 use super::{News, SubscriberEntry, Subscribers};
 use crate::isolation::Isolated;

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
-use mainstay::message::{self, RawJson};
+use mainstay::gateway::message::{self, RawJson};
 
 use super::{SubscriberEntry, Way, labelled, unlabelled};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mainstay::Kind;
-use mainstay::message::RawJson;
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::RawJson;
 
 use super::{News, SubscriberEntry, Subscribers, resource};
 use crate::isolation::OwnServers;

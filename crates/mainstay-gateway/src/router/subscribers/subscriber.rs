@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mainstay::Kind;
-use mainstay::message::RpcError;
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::RpcError;
 
 use super::super::reaching::Reached;
 use super::super::subscriptions::{MAX_URIS, Subscription, Topic};

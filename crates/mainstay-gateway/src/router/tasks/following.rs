@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mainstay::message::RpcError;
+use mainstay::gateway::message::RpcError;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::reaching::Reached;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mainstay::ServerNotification;
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::gateway::message::{Object, RawJson, RpcError};
+use mainstay::handler::ServerNotification;
 use ring::hmac;
 use ring::rand::SystemRandom;
 

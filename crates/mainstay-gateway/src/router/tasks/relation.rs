@@ -1,6 +1,6 @@
 //! Messages that belong to a task, and name it in their `_meta`.
 
-use mainstay::message::{Object, RawJson};
+use mainstay::gateway::message::{Object, RawJson};
 
 use crate::protocol::text;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use mainstay::Fleet;
-use mainstay::message::RawJson;
+use mainstay::gateway::message::RawJson;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
@@ -224,7 +224,7 @@ fn asking(
     let work = Box::pin(async move {
         let _reachable = client.reachable(&line);
         going.await.unwrap();
-        let question = mainstay::ServerRequest {
+        let question = mainstay::handler::ServerRequest {
             server: "a".into(),
             generation: mainstay::Generation(1),
             method: "elicitation/create".to_owned(),
