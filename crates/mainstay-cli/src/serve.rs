@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use mainstay::fleet::StartupError;
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::{CallError, Fleet};
-use mainstay_gateway::{Arrival, Gateway, GatewayBuilder, HttpDoor, Scope};
+use mainstay_gateway::{ClientInput, Gateway, GatewayBuilder, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -178,9 +178,9 @@ async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
     match meets {
         Meets::Gateway { .. } => Some((input, None)),
         Meets::Client(_) => {
-            let arrival = Arrival::wait(input).await?;
-            let introduction = arrival.introduction().cloned();
-            Some((Box::new(arrival), introduction))
+            let client = ClientInput::wait_for_request(input).await?;
+            let introduction = client.introduction().cloned();
+            Some((Box::new(client), introduction))
         }
     }
 }

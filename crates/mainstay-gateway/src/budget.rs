@@ -72,6 +72,8 @@ pub(crate) struct Account {
 struct Table {
     held: usize,
     of: HashMap<Principal, usize>,
+    /// Payloads that several principals may hold at once, by their address: how often each principal holds them.
+    shared: HashMap<usize, HashMap<Principal, usize>>,
 }
 
 /// Why bytes cannot be held.
@@ -127,23 +129,64 @@ impl Budget {
     }
 
     fn try_add(&self, principal: Principal, bytes: usize) -> Result<(), Spent> {
-        let Limits { all, .. } = self.limits;
-        let share = self.limits.share();
         let mut table = self.table();
-        let of = table.of.get(&principal).copied().unwrap_or(0);
-        if of.saturating_add(bytes) > share {
+        let share = self.limits.share();
+        if table.of(principal).saturating_add(bytes) > share {
             return Err(Spent::Share { share });
         }
-        if table.held.saturating_add(bytes) > all {
-            return Err(Spent::All { all });
-        }
+        self.check_all(&table, bytes)?;
         table.add(principal, bytes);
         Ok(())
     }
 
+    /// The same for a payload that others may hold too: it counts once for all of them, and once for each.
+    fn try_add_shared(&self, principal: Principal, payload: &Bytes) -> Result<(), Spent> {
+        let (address, bytes) = (payload.as_ptr().addr(), payload.len());
+        let mut table = self.table();
+        let holders = table.shared.get(&address);
+        let is_new = holders.is_none();
+        let is_new_to_it = holders.is_none_or(|holders| !holders.contains_key(&principal));
+        // A list may be larger than a share, and must still reach a client that holds little else.
+        let (share, of) = (self.limits.share(), table.of(principal));
+        if is_new_to_it && of > share / 2 && of.saturating_add(bytes) > share {
+            return Err(Spent::Share { share });
+        }
+        if is_new {
+            self.check_all(&table, bytes)?;
+            table.held += bytes;
+        }
+        if is_new_to_it {
+            *table.of.entry(principal).or_default() += bytes;
+        }
+        *table
+            .shared
+            .entry(address)
+            .or_default()
+            .entry(principal)
+            .or_default() += 1;
+        Ok(())
+    }
+
+    fn check_all(&self, table: &Table, bytes: usize) -> Result<(), Spent> {
+        let Limits { all, .. } = self.limits;
+        match table.held.saturating_add(bytes) > all {
+            true => Err(Spent::All { all }),
+            false => Ok(()),
+        }
+    }
+
     /// Adds bytes if they fit, or fit once something older was given up.
     fn add(&self, principal: Principal, bytes: usize) -> Result<(), Spent> {
-        let spent = match self.try_add(principal, bytes) {
+        self.add_by(principal, bytes, || self.try_add(principal, bytes))
+    }
+
+    fn add_by(
+        &self,
+        principal: Principal,
+        bytes: usize,
+        try_add: impl Fn() -> Result<(), Spent>,
+    ) -> Result<(), Spent> {
+        let spent = match try_add() {
             Ok(()) => return Ok(()),
             Err(spent) => spent,
         };
@@ -159,7 +202,7 @@ impl Budget {
         for keeper in keepers.iter().filter_map(Weak::upgrade) {
             keeper.reclaim(of, bytes);
         }
-        self.try_add(principal, bytes)
+        try_add()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -189,6 +232,18 @@ impl Account {
         Ok(held.attach(bytes))
     }
 
+    /// The same for a payload of which others may hold the very same bytes, such as a list. However many hold it, it counts once
+    /// against the whole; and it counts once against the share of each of them, however often that one holds it.
+    pub(crate) fn charge_shared(&self, payload: Bytes) -> Result<Bytes, Spent> {
+        let Self { budget, principal } = self;
+        let try_add = || budget.try_add_shared(*principal, &payload);
+        budget.add_by(*principal, payload.len(), try_add)?;
+        Ok(Bytes::from_owner(SharedCharge {
+            account: self.clone(),
+            payload,
+        }))
+    }
+
     /// The same, without that anything else is given up for it: for what a client can miss. It waits for no other lock.
     pub(crate) fn charge_if_room(&self, bytes: Bytes) -> Result<Bytes, Spent> {
         self.budget.try_add(self.principal, bytes.len())?;
@@ -210,6 +265,10 @@ impl Account {
 }
 
 impl Table {
+    fn of(&self, principal: Principal) -> usize {
+        self.of.get(&principal).copied().unwrap_or(0)
+    }
+
     fn add(&mut self, principal: Principal, bytes: usize) {
         self.held += bytes;
         *self.of.entry(principal).or_default() += bytes;
@@ -217,12 +276,34 @@ impl Table {
 
     fn give_back(&mut self, principal: Principal, bytes: usize) {
         self.held -= bytes;
+        self.give_back_share(principal, bytes);
+    }
+
+    fn give_back_share(&mut self, principal: Principal, bytes: usize) {
         if let Some(of) = self.of.get_mut(&principal) {
             *of -= bytes;
             if *of == 0 {
                 self.of.remove(&principal);
             }
         }
+    }
+
+    fn give_back_shared(&mut self, principal: Principal, payload: &Bytes) {
+        let address = payload.as_ptr().addr();
+        let Some(holders) = self.shared.get_mut(&address) else {
+            return;
+        };
+        let times = holders.entry(principal).or_default();
+        *times -= 1;
+        if *times > 0 {
+            return;
+        }
+        holders.remove(&principal);
+        if holders.is_empty() {
+            self.shared.remove(&address);
+            self.held -= payload.len();
+        }
+        self.give_back_share(principal, payload.len());
     }
 }
 
@@ -250,6 +331,26 @@ impl Drop for Held {
     fn drop(&mut self) {
         let Account { budget, principal } = &self.account;
         budget.table().give_back(*principal, self.bytes);
+    }
+}
+
+/// A payload that several principals may hold, held for one of them.
+struct SharedCharge {
+    account: Account,
+    payload: Bytes,
+}
+
+impl AsRef<[u8]> for SharedCharge {
+    fn as_ref(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
+impl Drop for SharedCharge {
+    /// The payload is still there, so that no other can have its address.
+    fn drop(&mut self) {
+        let Account { budget, principal } = &self.account;
+        budget.table().give_back_shared(*principal, &self.payload);
     }
 }
 
@@ -311,6 +412,46 @@ mod tests {
         assert_eq!(budget.held(), 8, "the part keeps the whole");
         drop(part);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn a_payload_of_several_holders_counts_once_for_all_and_once_for_each() {
+        let budget = budget(10, 6);
+        let [one, two, three] = [ONE, TWO, THREE].map(|principal| budget.account(principal));
+        let list = bytes(5);
+        let held = [&one, &one, &two].map(|account| account.charge_shared(list.clone()).unwrap());
+        assert!(held.iter().all(|held| held.as_ptr() == list.as_ptr()));
+        assert_eq!(budget.held(), 5, "there is one copy");
+        assert_eq!(one.hold(2).err(), Some(Spent::Share { share: 6 }));
+        // The list changes, and its first version is still unread: now there are two copies.
+        let changed = bytes(5);
+        assert_eq!(
+            one.charge_shared(changed.clone()).err(),
+            Some(Spent::Share { share: 6 })
+        );
+        let another = three.charge_shared(changed.clone()).unwrap();
+        assert_eq!(budget.held(), 10);
+        let again = bytes(1);
+        assert_eq!(
+            two.charge_shared(again).err(),
+            Some(Spent::All { all: 10 }),
+            "of a third version nothing fits"
+        );
+        let [first, second, of_two] = held;
+        drop(first);
+        assert_eq!(
+            one.hold(2).err(),
+            Some(Spent::Share { share: 6 }),
+            "it holds the other"
+        );
+        drop(second);
+        assert_eq!(budget.held(), 10, "another holds the same");
+        drop(of_two);
+        assert_eq!(budget.held(), 5);
+        drop(another);
+        assert_eq!(budget.held(), 0);
+        let table = budget.table();
+        assert!(table.of.is_empty() && table.shared.is_empty(), "nothing is left");
     }
 
     #[test]

@@ -69,9 +69,7 @@ async fn running_requests_take_a_client_s_share_and_no_other_s_until_they_end() 
     assert_eq!(greedy.tell(&cancel).await.status, 202);
     let fits = async {
         loop {
-            let answer = greedy
-                .call(13, "echo", json!({ "a": "x".repeat(3 * MIB / 4) }))
-                .await;
+            let answer = greedy.call(13, "echo", json!({ "a": "x".repeat(MIB / 2) })).await;
             if answer.status == 200 {
                 return;
             }

@@ -171,7 +171,7 @@ async fn a_limit_is_said_once() {
     for _ in 0..20 {
         world.session("/mcp").await;
     }
-    let lines = log.lines("door::http::sessions");
+    let lines = log.lines("door::http::session");
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("the longest idle gives way"), "{lines:?}");
+    assert!(lines[0].contains("the longest idle one was ended"), "{lines:?}");
 }

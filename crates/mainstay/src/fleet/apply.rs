@@ -6,7 +6,8 @@ use std::sync::Arc;
 use mainstay_lifecycle::Desired;
 use tokio::sync::oneshot;
 
-use super::{Fleet, Leaving, Stopping, builder};
+use super::builder::NewServer;
+use super::{Fleet, Leaving, Stopping};
 use crate::config::ServerConfig;
 use crate::keeper::Command;
 use crate::server::Server;
@@ -57,7 +58,7 @@ impl Fleet {
         if self.server(&name).is_some() {
             return Err(AddError::NameTaken(name.to_string()));
         }
-        let added = self.start_server(&mut leaving, &name, &config).await;
+        let added = self.start_server(&mut leaving, &name, config).await;
         added.ok_or_else(|| AddError::FleetClosed(name.to_string()))
     }
 
@@ -103,7 +104,7 @@ impl Fleet {
                 change(&server, config, &mut changes).await;
                 continue;
             }
-            if self.start_server(&mut leaving, &name, &config).await.is_none() {
+            if self.start_server(&mut leaving, &name, config).await.is_none() {
                 break;
             }
             changes.added.push(name.to_string());
@@ -126,7 +127,7 @@ impl Fleet {
         &self,
         leaving: &mut Leaving,
         name: &Arc<str>,
-        config: &ServerConfig,
+        config: ServerConfig,
     ) -> Option<Server> {
         let shutdown_deadline = &self.0.shared.shutdown_deadline;
         forget_stopped(leaving);
@@ -139,10 +140,12 @@ impl Fleet {
             }
             leaving.remove(name);
         }
+        let new = NewServer::new(&self.0.shared, config);
+        let stored = new.load_stored().await;
         if shutdown_deadline.at().is_some() {
             return None;
         }
-        let server = builder::keep(&self.0.shared, config);
+        let server = new.keep(stored);
         let mut servers = BTreeMap::clone(&self.0.servers.load());
         servers.insert(name.clone(), server.clone());
         self.0.servers.store(Arc::new(servers));

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
-use super::caught::Panicked;
 use super::inbox::Report;
+use super::process_tree::ProcessTree;
 use super::recovery;
-use super::signs::Signs;
-use super::tree::Tree;
-use super::turns::{self, Turn, Waiter};
+use super::start_queue::{self, QueuedStart, StartPermit};
+use super::startup_activity::StartupActivity;
+use super::tasks::Panicked;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
@@ -132,7 +133,7 @@ impl DialError {
         }
     }
 
-    pub(crate) fn lesson(&self) -> DialectHint {
+    pub(crate) fn dialect_hint(&self) -> DialectHint {
         match self {
             Self::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
                 DialectHint::Try(Dialect::Legacy)
@@ -253,8 +254,10 @@ impl DialError {
 pub(crate) struct Dial {
     pub(crate) slot: Arc<Slot>,
     pub(crate) generation: Generation,
-    /// Its place among those that want to start, where it starts a process.
-    pub(crate) place: Option<Waiter>,
+    /// Its place in the start queue, where it starts a process.
+    pub(crate) queued: Option<QueuedStart>,
+    /// The permit for the server's only process tree.
+    pub(crate) process_permit: Arc<Semaphore>,
     pub(crate) clock: Clock,
     /// What an earlier connection found out.
     pub(crate) dialect: Option<Dialect>,
@@ -262,22 +265,22 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    /// Opens the connection. The process is in `tree` from the moment it is on its way, so that whoever drops this future
-    /// still owns what it started.
-    pub(crate) async fn open(&mut self, tree: &mut Tree) -> Result<Connection, DialError> {
-        let mut turn = match self.place.take() {
-            Some(place) => place.turn().await,
+    /// Opens the connection. The process belongs to `tree` from the moment its start begins, so that dropping this future
+    /// loses no process.
+    pub(crate) async fn open(&mut self, tree: &mut ProcessTree) -> Result<Connection, DialError> {
+        let mut permit = match self.queued.take() {
+            Some(queued) => queued.permit().await,
             None => None,
         };
         self.slot.inbox.report(Report::Begun(self.generation));
         let span = tracing::debug_span!("dial", server = %self.slot.name, generation = %self.generation);
-        self.open_begun(tree, &mut turn).instrument(span).await
+        self.open_begun(tree, &mut permit).instrument(span).await
     }
 
     async fn open_begun(
         &mut self,
-        tree: &mut Tree,
-        turn: &mut Option<Turn>,
+        tree: &mut ProcessTree,
+        permit: &mut Option<StartPermit>,
     ) -> Result<Connection, DialError> {
         let settings = self.slot.settings.load_full();
         let way = Way {
@@ -286,7 +289,7 @@ impl Dial {
             sse: false,
         };
         match settings.target() {
-            Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree, turn).await,
+            Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree, permit).await,
             Target::Http(http) => self.open_http(http, &way, tree).await,
         }
     }
@@ -332,7 +335,7 @@ impl Dial {
         &self,
         target: &HttpTarget,
         way: &Way<'_>,
-        tree: &mut Tree,
+        tree: &mut ProcessTree,
     ) -> Result<Connection, DialError> {
         // A certificate that was renewed is shown from the next connection on.
         let endpoint = way.settings.endpoint(target).map_err(DialError::Config)?;
@@ -360,17 +363,18 @@ impl Dial {
         }
     }
 
-    /// Opens one transport and shakes hands. The turn to start, where there is one, is given back when that is done, or sooner.
+    /// Opens one transport and shakes hands. The permit to start, where there is one, is given back when that is done, or
+    /// sooner.
     async fn greeted(
         &self,
         way: &Way<'_>,
-        tree: &mut Tree,
-        turn: &mut Option<Turn>,
+        tree: &mut ProcessTree,
+        permit: &mut Option<StartPermit>,
     ) -> Result<Connection, DialError> {
         let settings = way.settings;
         let hard_limit = settings.policy().limits.open;
         let started = Instant::now();
-        let (transport, input) = turns::holding(turn, self.transport(way, tree)).await?;
+        let (transport, input) = start_queue::holding(permit, self.transport(way, tree)).await?;
         let reception = Arc::new(Reception::new(self.slot.clone(), self.generation));
         let peer = Peer::start(transport, Arc::new(FrontDesk(reception.clone())));
         let hanging_up = HangUp(Some(peer.clone()));
@@ -393,17 +397,17 @@ impl Dial {
             far,
             last + Duration::from_secs(1),
         );
-        let mut signs = Signs::new(self, settings, tree.process(), input.clone(), turn.take());
+        let mut activity = StartupActivity::new(self, settings, tree.process(), input.clone(), permit.take());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
-            () = signs.cease() => None,
+            () = activity.ceases() => None,
         };
         let greeting = match greeting {
             Some(Ok(greeting)) => greeting?,
-            Some(Err(_)) => return Err(TooSlow::new(hard_limit, signs.program()).into()),
+            Some(Err(_)) => return Err(TooSlow::new(hard_limit, activity.program()).into()),
             None => return Err(DialError::Silent(settings.startup_timeout())),
         };
-        drop(signs);
+        drop(activity);
         let pid = tree.process().map(Process::pid);
         let dialect = if way.sse {
             Dialect::LegacySse
@@ -425,7 +429,7 @@ impl Dial {
     async fn transport(
         &self,
         way: &Way<'_>,
-        tree: &mut Tree,
+        tree: &mut ProcessTree,
     ) -> Result<(Box<dyn Transport>, Option<InputGauge>), DialError> {
         match way.settings.target() {
             Target::Stdio(stdio) => {

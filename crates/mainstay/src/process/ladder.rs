@@ -22,7 +22,7 @@ pub(crate) struct Ladder {
     pub(crate) kill_grace: Duration,
 }
 
-/// What [`Process::last_words`](super::Process::last_words) and dropping a process take at most.
+/// What [`Process::drain_stderr`](super::Process::drain_stderr) and the last look at the tree take at most.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 impl Ladder {

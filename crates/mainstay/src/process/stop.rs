@@ -73,8 +73,10 @@ impl Process {
                 "processes survive their stop"
             );
         }
-        self.last_words().await;
-        self.cleared = survivors == 0;
+        self.drain_stderr().await;
+        if survivors == 0 {
+            self.note_gone();
+        }
         Stopped {
             exit,
             by,

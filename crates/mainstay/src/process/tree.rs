@@ -15,9 +15,9 @@ pub(super) struct Tree {
     pub(super) marker: Marker,
 }
 
-/// How often [`Tree::kill_now`] looks again, and how long it waits between: at most some 50 ms, for it blocks a thread.
-const KILL_NOW_ROUNDS: u32 = 25;
-const KILL_NOW_PAUSE: Duration = Duration::from_millis(2);
+/// How often [`Tree::kill_now`] looks again, and how long it waits between.
+const KILL_NOW_LIMIT: u32 = 25;
+const KILL_NOW_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Tree {
     /// Every process of the tree that runs, but for the leader: who carries the marker, and who is in the group.
@@ -44,16 +44,16 @@ impl Tree {
         }
     }
 
-    /// Kills the whole tree and waits a moment for it to be gone, blocking the thread.
+    /// Kills the whole tree and waits a moment for it to be gone. Blocks the thread, which is never one of the runtime.
     pub(super) fn kill_now(&self) {
-        for _ in 0..KILL_NOW_ROUNDS {
+        for _ in 0..KILL_NOW_LIMIT {
             self.leader.signal_group(Signal::KILL);
             let others = self.others(&sightings::look_now());
             self.signal_escaped(&others, Signal::KILL);
             if others.is_empty() && self.leader.exit().is_some() {
                 return;
             }
-            std::thread::sleep(KILL_NOW_PAUSE);
+            std::thread::sleep(KILL_NOW_INTERVAL);
         }
     }
 

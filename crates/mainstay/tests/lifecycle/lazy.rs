@@ -154,3 +154,24 @@ async fn probes_and_listings_are_no_use_of_a_server() {
     assert!(began.elapsed() < Duration::from_secs(62), "{:?}", began.elapsed());
     assert!(memory.last().count("ping") > 0 && memory.last().count("tools/list") > 1);
 }
+
+/// The tool is hinted neither read-only nor idempotent: a call that may have run would fail and not be repeated.
+#[tokio::test(start_paused = true)]
+async fn a_call_at_the_moment_of_an_idle_stop_is_answered_by_this_connection_or_the_next() {
+    let idle = Duration::from_secs(60);
+    let mut answered_by = Vec::new();
+    for turns in 0..32 {
+        let memory = InMemory::playing(Script::new());
+        let (_fleet, server) = keep(memory.config("idle").policy(stopping_after(idle)));
+        let first = connected(&server).await;
+        echo(&server, CallOptions::default()).await.expect("answered");
+        sleep(idle).await;
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        let reply = server.call("append", &json!({})).await;
+        let reply = reply.unwrap_or_else(|error| panic!("after {turns} turns: {error:?}"));
+        answered_by.push(reply.generation.0 > first);
+    }
+    assert!(answered_by.contains(&true), "no call came after the stop");
+}
