@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use mainstay::message::RpcError;
+use mainstay::gateway::message::RpcError;
 
 use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;

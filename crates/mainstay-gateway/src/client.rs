@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use mainstay::message::{self, Object, RawJson, RpcError};
-use mainstay::{
-    Answer, ClientCapabilities, ClientHandler, Era, Introduction, ServerNotification, ServerRequest,
-};
+use mainstay::gateway::Introduction;
+use mainstay::gateway::message::{self, Object, RawJson, RpcError};
+use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
+use mainstay::{ClientHandler, Era};
 
 use crate::budget::Held;
 use crate::door::Caller;

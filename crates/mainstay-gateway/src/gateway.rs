@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::config::ServerConfig;
-use mainstay::{Changes, ClientCapabilities, CloseReport, Fleet, FleetBuilder};
+use mainstay::fleet::{Changes, CloseReport};
+use mainstay::handler::ClientCapabilities;
+use mainstay::{Fleet, FleetBuilder};
 
 use crate::budget::Limits;
 use crate::isolation::{Isolated, IsolationLimits};

@@ -1,7 +1,7 @@
 //! What a client says of itself: with `initialize`, or with each modern request. The gateway introduces it so to a server of its own.
 
-use mainstay::Introduction;
-use mainstay::message::{Params, RawJson, RpcError};
+use mainstay::gateway::Introduction;
+use mainstay::gateway::message::{Params, RawJson, RpcError};
 
 use crate::protocol::{LEGACY_VERSIONS, RequestMeta, invalid_params};
 

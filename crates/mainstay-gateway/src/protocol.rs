@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mainstay::Era;
-use mainstay::message::{self, Object, Params, RawJson, RpcError};
+use mainstay::gateway::message::{self, Object, Params, RawJson, RpcError};
 use serde_json::json;
 
 use crate::router::Level;

@@ -1,7 +1,7 @@
 //! Messages to a client. A large payload is sent from where it lies: a list that several clients are sent is not copied.
 
 use bytes::Bytes;
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::gateway::message::{self, RawJson, RpcError};
 
 use crate::budget::{Account, Spent};
 

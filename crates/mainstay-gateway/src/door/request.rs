@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mainstay::message::{Params, RawJson};
+use mainstay::gateway::message::{Params, RawJson};
 
 use super::outgoing::RequestAnswer;
 use crate::client::{Client, Outbox, Run};

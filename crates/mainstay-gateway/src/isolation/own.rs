@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{
-    Answer, Catalog, CatalogReader, ClientHandler, Fleet, Introduction, Kind, Server, ServerNotification,
-    ServerRequest, Status,
-};
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::gateway::{Introduction, catalog_of, introduced_as};
+use mainstay::handler::{Answer, ServerNotification, ServerRequest};
+use mainstay::{Catalog, CatalogReader, ClientHandler, Fleet, Server, Status};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -143,7 +143,7 @@ impl OwnServers {
         let builder = self.isolated.builder.clone();
         let fleet = builder.handler(Arc::new(handler)).capabilities(everything());
         let fleet = match introduction {
-            Some(introduction) => fleet.introduced_as(introduction),
+            Some(introduction) => introduced_as(fleet, introduction),
             None => fleet,
         };
         let fleet = fleet.start([config]);
@@ -176,7 +176,7 @@ impl OwnServers {
         let others = shared.servers().filter(|server| !is_own(server));
         let others = others.map(|server| (server, &*shared));
         let mine = own.iter().map(|(name, catalog)| (&**name, &**catalog));
-        let catalog = Arc::new(Catalog::of(others.chain(mine)));
+        let catalog = Arc::new(catalog_of(others.chain(mine)));
         *joined = Some(JoinedCatalog {
             shared: shared.clone(),
             own,

@@ -10,8 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mainstay::message::{Object, Params, RawJson, RpcError};
-use mainstay::{Answer, ClientHandler, NotifyError, Server, ServerRequest};
+use mainstay::gateway::NotifyError;
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{Object, Params, RawJson, RpcError};
+use mainstay::handler::{Answer, ServerRequest};
+use mainstay::{ClientHandler, Server};
 
 use super::{Router, Subscribers};
 use crate::client::Client;

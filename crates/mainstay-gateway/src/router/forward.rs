@@ -7,11 +7,10 @@
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use mainstay::message::{self, Object, RawJson, RpcError};
-use mainstay::{
-    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Era, Reply, Server,
-    ServerNotification, ServerRequest,
-};
+use mainstay::gateway::message::{self, Object, RawJson, RpcError};
+use mainstay::gateway::{ServerExt, hand_on_input_required};
+use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
+use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Era, Reply, Server};
 use tokio::sync::{mpsc, oneshot};
 
 use super::parked::{NoParkedCall, PendingReply};
@@ -125,9 +124,8 @@ impl Router {
             Era::Modern => {
                 self.raise_level(&upstream, request).await;
                 let (handler, questions) = QuestionHandler::new(request.client);
-                let options = CallOptions::default()
-                    .handler(Arc::new(handler))
-                    .hand_on_input_required();
+                let options = CallOptions::default().handler(Arc::new(handler));
+                let options = hand_on_input_required(options);
                 (without_client(forwarded.params), options, Some(questions))
             }
         };
@@ -256,7 +254,12 @@ impl Call {
             }
             Err(error) => error,
         };
-        if let CallError::Rpc { server, error, .. } = &error {
+        if let CallError {
+            server: Some(server),
+            kind: CallErrorKind::Rpc(error),
+            ..
+        } = &error
+        {
             request.client.elicited.note_refusal(server, error);
             if let Some(capability) = missing {
                 return Err(missing_capability(capability));

@@ -7,8 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{About, Era};
+use mainstay::Era;
+use mainstay::catalog::About;
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 use serde_json::{Map, Value, json};
 
 use super::resolve::removed;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mainstay::message::{self, Object, Params, RawJson, RpcError};
+use mainstay::gateway::message::{self, Object, Params, RawJson, RpcError};
 use serde::Deserialize;
 use serde_json::json;
 

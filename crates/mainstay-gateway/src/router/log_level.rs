@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 use mainstay::{Era, Server};
 use tokio::task::JoinSet;
 use tokio::time::timeout;

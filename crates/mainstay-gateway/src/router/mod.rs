@@ -21,8 +21,9 @@ pub(crate) mod tasks;
 
 use std::sync::Arc;
 
-use mainstay::message::{Params, RawJson, RpcError};
-use mainstay::{Catalog, Era, Fleet, Kind};
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::{Params, RawJson, RpcError};
+use mainstay::{Catalog, Era, Fleet};
 
 pub(crate) use listen::ended;
 pub(crate) use lists::is_shared;

@@ -9,8 +9,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, Reply, Server, TransportKind};
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::server::TransportKind;
+use mainstay::{CallError, Reply, Server};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};

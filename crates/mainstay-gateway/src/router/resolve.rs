@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 
+use mainstay::catalog::{Kind, Offer};
 use mainstay::config::nearest;
-use mainstay::message::{Object, Params, RawJson, RpcError};
-use mainstay::{CallOptions, Catalog, Desired, Era, Kind, Offer, Server};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{Object, Params, RawJson, RpcError};
+use mainstay::lifecycle::Desired;
+use mainstay::{CallOptions, Catalog, Era, Server};
 
 use super::tasks::TaskReply;
 use super::{Request, Router};

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mainstay::message::{RawJson, RpcError, process_payload};
+use mainstay::gateway::message::{RawJson, RpcError, process_payload};
 use ring::digest;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};

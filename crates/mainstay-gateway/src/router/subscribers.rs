@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use mainstay::message::{self, Object, RawJson, RpcError};
-use mainstay::{Answer, ClientHandler, Kind, ServerNotification, ServerRequest};
+use mainstay::ClientHandler;
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::{self, Object, RawJson, RpcError};
+use mainstay::handler::{Answer, ServerNotification, ServerRequest};
 
 use super::Level;
 use super::log_level::ServerLevels;

@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, Fleet, Server};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::{CallError, CallErrorKind, Fleet, Server};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
@@ -256,7 +257,7 @@ impl Topic {
 impl SubscribeError {
     /// Whether the server refused, so that the library does not ask again.
     fn is_final(&self) -> bool {
-        matches!(self, Self::Call(CallError::Rpc { .. }))
+        matches!(self, Self::Call(error) if matches!(error.kind(), CallErrorKind::Rpc(_)))
     }
 }
 

@@ -9,7 +9,8 @@ mod ids;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mainstay::message::{self, Object, RawJson, RpcError};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{self, Object, RawJson, RpcError};
 use mainstay::{CallOptions, Era, Server};
 use serde::Serialize;
 use serde_json::json;

@@ -9,8 +9,8 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
-use mainstay::BadAnswer;
-use mainstay::message::{self, Message, RpcError};
+use mainstay::gateway::message::{self, Message, RpcError};
+use mainstay::server::BadAnswer;
 use serde::de::IgnoredAny;
 
 use super::answer::{HttpAnswer, PendingAnswer, RequestOwner, respond};

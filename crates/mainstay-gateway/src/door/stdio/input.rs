@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use mainstay::message::{Message, Params};
+use mainstay::Era;
+use mainstay::gateway::Introduction;
+use mainstay::gateway::message::{Message, Params};
 use mainstay::transport::{Limits, Turn};
-use mainstay::{Era, Introduction};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::introduction::ClientIntroduction;

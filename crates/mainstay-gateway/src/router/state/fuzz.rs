@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use mainstay::message::RawJson;
+use mainstay::gateway::message::RawJson;
 use serde_json::Value;
 
 use super::{CheckedState, Purpose, StateSigner, UncheckedState, canonical_member};

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mainstay::ServerNotification;
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::gateway::message::{Object, RawJson, RpcError};
+use mainstay::handler::ServerNotification;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
@@ -388,7 +388,7 @@ mod tests {
             RawJson::from_text(text).unwrap()
         };
         assert!(own.shown("s", message("mine", 1)).is_some());
-        for members in [1, 2 * mainstay::message::MAX_MEMBERS] {
+        for members in [1, 2 * mainstay::gateway::message::MAX_MEMBERS] {
             assert!(own.shown("s", message("theirs", members)).is_none(), "{members}");
         }
         let quoted = RawJson::from_text(format!(r#"{{"data":"{RELATED}"}}"#)).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::header;
 use mainstay::Fleet;
-use mainstay::message::{Params, RawJson};
+use mainstay::gateway::message::{Params, RawJson};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
@@ -238,7 +238,7 @@ fn asking(
     let work = Box::pin(async move {
         let _reachable = client.reachable(&line);
         going.await.unwrap();
-        let question = mainstay::ServerRequest {
+        let question = mainstay::handler::ServerRequest {
             server: "a".into(),
             generation: mainstay::Generation(1),
             method: "elicitation/create".to_owned(),
