@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainstay::config::ServerConfig;
 use mainstay::{Changes, ClientCapabilities, CloseReport, Fleet, FleetBuilder};
 
-use crate::budget::Limits;
+use crate::budget::BudgetLimits;
 use crate::isolation::{Isolated, IsolationLimits};
 use crate::router::{Router, Subscribers};
 
@@ -19,7 +19,7 @@ pub struct Gateway(pub(crate) Arc<Router>);
 pub struct GatewayBuilder {
     fleet: FleetBuilder,
     isolated: IsolationLimits,
-    held: Limits,
+    held: BudgetLimits,
     has_one_client: bool,
 }
 
@@ -29,7 +29,7 @@ impl Gateway {
         GatewayBuilder {
             fleet,
             isolated: IsolationLimits::default(),
-            held: Limits::default(),
+            held: BudgetLimits::default(),
             has_one_client: false,
         }
     }
