@@ -1,4 +1,4 @@
-//! What the gateway holds for clients: a budget for all, a share for each, and nobody else notices where one has spent its own.
+//! The budget of bytes: one for all clients, and a share for each. A client that has spent its share affects no other.
 
 use mainstay::{Fleet, ServerConfig};
 use mainstay_gateway::{Gateway, HttpDoor};
@@ -144,7 +144,7 @@ async fn unread(world: &World, ask: &Ask) -> tokio::net::TcpStream {
 }
 
 #[tokio::test]
-async fn answers_that_wait_to_be_read_take_the_client_s_share_and_it_is_told_how_to_mend_it() {
+async fn unread_answers_take_the_client_s_share_and_the_refusal_says_so() {
     let world = world(64 * MIB, 20 * MIB).await;
     let (lazy, other) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
     // Larger than what the system takes off the gateway's hands.
@@ -155,12 +155,14 @@ async fn answers_that_wait_to_be_read_take_the_client_s_share_and_it_is_told_how
     let waiting = Reply::read(BufReader::new(unread(&world, &call(1)).await)).await;
     assert_eq!(waiting.status, 200);
     let refused = async {
-        loop {
-            let answer = world.send(call(2)).await;
+        // Each with an id of its own: on a busy machine the one before may still run.
+        for id in 2.. {
+            let answer = world.send(call(id)).await;
             if answer.status != 200 {
                 return answer;
             }
         }
+        unreachable!("ids do not run out");
     };
     let refused = tokio::time::timeout(LONG, refused).await.expect("a bound");
     assert_eq!(refused.refusal().await, (429, -32000));
@@ -168,7 +170,10 @@ async fn answers_that_wait_to_be_read_take_the_client_s_share_and_it_is_told_how
     let (body, _) = waiting.body().await;
     assert!(body.len() > 12 * MIB, "what waits is there");
     let fits = async {
-        while world.send(call(3)).await.status != 200 {
+        for id in 1_000_000.. {
+            if world.send(call(id)).await.status == 200 {
+                return;
+            }
             tokio::task::yield_now().await;
         }
     };
@@ -178,7 +183,7 @@ async fn answers_that_wait_to_be_read_take_the_client_s_share_and_it_is_told_how
 }
 
 #[tokio::test]
-async fn a_client_that_says_too_much_of_itself_gets_no_session() {
+async fn a_client_with_a_too_long_introduction_gets_no_session() {
     let world = world(8 * MIB, 3 * MIB).await;
     let capabilities = json!({ "experimental": { "padding": "x".repeat(MIB) } });
     let refused = world.send(Ask::post("/mcp", &initialize(capabilities))).await;

@@ -218,7 +218,7 @@ async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
     assert!(response.body_mut().frame().await.is_none());
 }
 
-/// The work of a request whose server asks the client something once it is told to, and where its answer is found.
+/// A request whose server asks its client something when the test says so, and the outcome of that question.
 fn asking(
     session: &SessionUse,
     stream: &Arc<ClientStream>,

@@ -53,21 +53,21 @@ const BANNERS: [&str; 8] = [
     "press ctrl",
 ];
 
-/// The last line that says what is wrong; without one, the last that says anything at all. Banners, frames, stack frames and
-/// the notices of package managers say nothing.
-pub(super) fn telling(lines: &[String]) -> Option<&str> {
-    let telling = || {
+/// The last line that names an error; without one, the last with any content. Banners, frames, stack frames and the notices
+/// of package managers have none.
+pub(super) fn most_telling(lines: &[String]) -> Option<&str> {
+    let candidates = || {
         lines
             .iter()
             .rev()
             .map(|line| line.trim())
-            .filter(|line| says_something(line))
+            .filter(|line| has_content(line))
     };
-    let wrong = telling().find(|line| has_any(without_prefix(line), &ERROR_WORDS));
-    wrong.or_else(|| telling().find(|line| !has_any(line, &BANNERS)))
+    let error = candidates().find(|line| has_any(without_prefix(line), &ERROR_WORDS));
+    error.or_else(|| candidates().find(|line| !has_any(line, &BANNERS)))
 }
 
-fn says_something(line: &str) -> bool {
+fn has_content(line: &str) -> bool {
     let text = without_prefix(line);
     let letters = text.chars().filter(|c| c.is_alphanumeric()).count();
     let is_framed = text.contains(|c| matches!(c, '\u{2500}'..='\u{259f}'));
@@ -91,11 +91,11 @@ fn has_any(line: &str, words: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::telling;
+    use super::most_telling;
 
     fn of(stderr: &str) -> Option<String> {
         let lines: Vec<String> = stderr.lines().map(str::to_owned).collect();
-        telling(&lines).map(str::to_owned)
+        most_telling(&lines).map(str::to_owned)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Enable and disable: the latest wish wins, whatever is under way.
+//! Enable and disable: the latest command wins, whatever is under way.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_burst_of_wishes_ends_as_the_last_one_says_with_nothing_running() {
+async fn a_burst_of_commands_ends_as_the_last_one_says_with_nothing_running() {
     let ledger = Ledger::temporary();
     let (_fleet, server) = keep(stdio("burst", &FaultyServer::new().ledger(&ledger)));
     connected(&server).await;
@@ -68,7 +68,7 @@ async fn a_disable_while_it_starts_cuts_the_start_short() {
 #[tokio::test]
 async fn an_enable_during_disabling_ends_connected_once_the_old_process_is_gone() {
     let ledger = Ledger::temporary();
-    // It ends when it is told to by SIGTERM, which is not before this test has had its turn.
+    // It ends by SIGTERM, which comes later than the next steps of this test.
     let slow_to_end = FaultyServer::new().ledger(&ledger).on(Step::Eof, Fault::Hang);
     let (fleet, server) = keep(stdio("slow", &slow_to_end));
     let old = connected_pid(&server).await;
@@ -93,18 +93,18 @@ async fn an_enable_during_disabling_ends_connected_once_the_old_process_is_gone(
 }
 
 #[tokio::test]
-async fn no_wish_brings_a_server_back_that_is_leaving_the_fleet() {
+async fn no_command_brings_a_server_back_that_is_leaving_the_fleet() {
     let ledger = Ledger::temporary();
     let slow_to_end = FaultyServer::new()
         .ledger(&ledger)
         .on(Step::Eof, Fault::Delay { ms: 500 });
     let (fleet, server) = keep(stdio("leaving", &slow_to_end));
     connected(&server).await;
-    let wishing = async {
+    let commands = async {
         reaches(&server, StateKind::Disabling).await;
         (server.enable().await, server.restart().await)
     };
-    let (report, (enabled, restarted)) = tokio::join!(fleet.close(SOON), wishing);
+    let (report, (enabled, restarted)) = tokio::join!(fleet.close(SOON), commands);
     assert!(matches!(enabled, Err(CommandError::Gone(_))), "{enabled:?}");
     assert!(matches!(restarted, Err(CommandError::Gone(_))), "{restarted:?}");
     assert!(matches!(server.disable().await, Err(CommandError::Gone(_))));
