@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mainstay::message::{Params, RawJson};
+use mainstay::gateway::message::{Params, RawJson};
 
 use super::outgoing::RequestAnswer;
 use crate::client::{Client, Outbox, Run};
@@ -49,7 +49,7 @@ impl ClientRequest {
         } = self;
         let request = Request {
             client,
-            line: outbox,
+            outbox,
             run,
             method: &method,
             params,

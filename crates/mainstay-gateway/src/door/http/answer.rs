@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
 use mainstay::Era;
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::gateway::message::{self, RawJson, RpcError};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 

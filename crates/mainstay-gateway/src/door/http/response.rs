@@ -15,8 +15,8 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use mainstay::PlainText;
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::gateway::PlainText;
+use mainstay::gateway::message::{self, RawJson, RpcError};
 use tokio::time::Instant;
 
 use super::stream::EventReader;
@@ -240,7 +240,7 @@ impl From<Spent> for HttpRefusal {
     fn from(spent: Spent) -> Self {
         let status = match spent {
             Spent::Share { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Spent::All { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Spent::Address { .. } | Spent::All { .. } => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::with(status, spent.into()).retry_after(SPENT_RETRY_DELAY)
     }
