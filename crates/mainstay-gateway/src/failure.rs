@@ -3,27 +3,29 @@
 
 use std::time::Duration;
 
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, NotConnected, Outcome, PlainText, Reason, StateKind, Status, TimeoutKind};
+use mainstay::gateway::PlainText;
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::server::{NotConnected, Reason, TimeoutKind};
+use mainstay::{CallError, CallErrorKind, Outcome, StateKind, Status};
 use serde_json::{Value, json};
 
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
 
 /// The answer to a failed call. A server's own error passes as it came.
 pub(crate) fn answer(error: &CallError) -> RpcError {
-    match error {
-        CallError::Rpc { error, .. } => error.clone(),
-        CallError::Hidden { .. } | CallError::NotFound { .. } | CallError::BadArguments(_) => {
+    match error.kind() {
+        CallErrorKind::Rpc(error) => error.clone(),
+        CallErrorKind::Hidden { .. } | CallErrorKind::NotFound { .. } | CallErrorKind::BadArguments(_) => {
             invalid_params(error.to_string())
         }
-        other => with_facts(&words(other), other),
+        _other => with_facts(&words(error), error),
     }
 }
 
 /// The answer to a failed call of a tool. Where the server did not answer, it is a result, since that is what reaches the model.
 pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
     let answered = answer(error);
-    if answered.code() != SERVER_UNAVAILABLE || matches!(error, CallError::Rpc { .. }) {
+    if answered.code() != SERVER_UNAVAILABLE || matches!(error.kind(), CallErrorKind::Rpc(_)) {
         return Err(answered);
     }
     let result = json!({
@@ -36,15 +38,15 @@ pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
 
 /// The answer to a list or an `initialize` while its server is not up.
 pub(crate) fn not_up(error: &CallError) -> RpcError {
-    let words = match error {
-        CallError::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now)),
-        CallError::WaitTimedOut { waited, now } => format!(
+    let words = match error.kind() {
+        CallErrorKind::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now)),
+        CallErrorKind::WaitTimedOut { waited, now } => format!(
             "{}. The request waited {} for it. {}",
             how_it_starts(now),
             seconds(*waited),
             remedy(now)
         ),
-        other => words(other),
+        _other => words(error),
     };
     with_facts(&words, error)
 }
@@ -77,78 +79,59 @@ fn with_facts(words: &str, error: &CallError) -> RpcError {
 }
 
 fn words(error: &CallError) -> String {
-    match error {
-        CallError::NotConnected(now) => format!("{}. The call did not run. {}", how(now), advice(now)),
-        CallError::WaitTimedOut { waited, now } => format!(
+    let server = error.server().unwrap_or_default();
+    let outcome = error.outcome();
+    match error.kind() {
+        CallErrorKind::NotConnected(now) => format!("{}. The call did not run. {}", how(now), advice(now)),
+        CallErrorKind::WaitTimedOut { waited, now } => format!(
             "{}. The call waited {} for it and did not run. {}",
             how(now),
             seconds(*waited),
             advice(now)
         ),
-        CallError::TooManyWaiting { limit, now } => format!(
+        CallErrorKind::TooManyWaiting { limit, now } => format!(
             "{}. {limit} calls wait for it already, and this one did not run. {}",
             how(now),
             advice(now)
         ),
-        CallError::TimedOut {
-            server,
-            kind,
-            outcome,
-            noise,
-            ..
-        } => format!(
+        CallErrorKind::TimedOut { timeout, noise } => format!(
             "Server {server} did not answer in time ({}). {}{}",
-            late(*kind),
-            ran(*outcome),
+            late(*timeout),
+            ran(outcome),
             misplaced(noise.as_deref())
         ),
-        CallError::Lost {
-            server,
-            reason,
-            failure,
-            outcome,
-            ..
-        } => {
+        CallErrorKind::Lost { reason, failure } => {
             let why = failure
                 .as_ref()
                 .map_or_else(|| reason.clone(), ToString::to_string);
             format!(
                 "The connection to server {server} was lost ({why}), and it is being restarted. {}",
-                ran(*outcome)
+                ran(outcome)
             )
         }
-        CallError::NotCarried {
-            server,
-            reason,
-            outcome,
-            ..
-        } => format!(
+        CallErrorKind::NotCarried { reason } => format!(
             "The call could not be carried to server {server} ({reason}). {}",
-            ran(*outcome)
+            ran(outcome)
         ),
-        CallError::AuthRequired {
-            server, challenge, ..
-        } => {
+        CallErrorKind::AuthRequired { challenge } => {
             let scopes = scopes(&challenge.scopes);
             let ran = refused(error);
             format!("Server {server} asks for a login{scopes}. {ran} {LOGIN}")
         }
-        CallError::Throttled {
-            server, retry_after, ..
-        } => {
+        CallErrorKind::Throttled { retry_after } => {
             let when =
                 retry_after.map_or_else(|| "later".to_owned(), |pause| format!("in {}", seconds(pause)));
             let ran = refused(error);
             format!("Server {server} has too much to do. {ran} Call it again {when}.")
         }
-        CallError::BadAnswer { server, what, .. } => format!(
+        CallErrorKind::BadAnswer(what) => format!(
             "Server {server} answered with something that cannot be used ({what}). The call has run: check its effects \
              before you call it again."
         ),
-        CallError::KeeperFailed { server } => {
+        CallErrorKind::KeeperFailed => {
             format!("Server {server} is being restarted. The call did not run. Call it again in a moment.")
         }
-        other => format!("{other}."),
+        _other => format!("{error}."),
     }
 }
 
@@ -325,21 +308,21 @@ fn refused(error: &CallError) -> &'static str {
 /// The same for programs.
 fn facts(error: &CallError) -> Value {
     let mut facts = json!({ "outcome": outcome(error.outcome()) });
-    if let Some(server) = server(error) {
+    if let Some(server) = error.server() {
         facts["server"] = json!(server);
     }
     if let Some(pause) = error.retry_after() {
         facts["retryAfterMs"] = json!(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
     }
     let mut challenge = None;
-    if let Some(now) = not_connected(error) {
+    if let Some(now) = error.not_connected() {
         facts["state"] = json!(now.state.to_string());
         facts["attempt"] = json!(now.attempt);
         facts["reason"] = json!(now.reason.map(Reason::as_str));
         let asked = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
         challenge = asked.filter(|_| now.reason == Some(Reason::AuthRequired));
     }
-    if let CallError::AuthRequired { challenge: asked, .. } = error {
+    if let CallErrorKind::AuthRequired { challenge: asked } = error.kind() {
         challenge = Some(asked);
     }
     if let Some(challenge) = challenge {
@@ -350,34 +333,6 @@ fn facts(error: &CallError) -> Value {
         });
     }
     facts
-}
-
-fn not_connected(error: &CallError) -> Option<&NotConnected> {
-    match error {
-        CallError::NotConnected(now)
-        | CallError::WaitTimedOut { now, .. }
-        | CallError::TooManyWaiting { now, .. } => Some(now),
-        _other => None,
-    }
-}
-
-fn server(error: &CallError) -> Option<&str> {
-    match error {
-        CallError::NotConnected(now)
-        | CallError::WaitTimedOut { now, .. }
-        | CallError::TooManyWaiting { now, .. } => Some(&now.server),
-        CallError::TimedOut { server, .. }
-        | CallError::Lost { server, .. }
-        | CallError::NotCarried { server, .. }
-        | CallError::AuthRequired { server, .. }
-        | CallError::Throttled { server, .. }
-        | CallError::Rpc { server, .. }
-        | CallError::BadAnswer { server, .. }
-        | CallError::Hidden { server, .. }
-        | CallError::KeeperFailed { server }
-        | CallError::TooManySubscriptions { server, .. } => Some(server),
-        _of_no_server => None,
-    }
 }
 
 const fn outcome(outcome: Outcome) -> &'static str {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mainstay::Fleet;
 use mainstay::config::ServerConfig;
-use mainstay::message::{self, Message, Object, RawJson, RpcError};
+use mainstay::gateway::message::{self, Message, Object, RawJson, RpcError};
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, WriteHalf};
 use tokio::runtime;
@@ -350,8 +350,13 @@ mod tests {
         let ask = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"a__ask",{modern}}}}}"#
         );
-        let result = mainstay::message::RawJson::from_text(r#"{"requestState":"s"}"#).unwrap();
-        let retry = super::retry(ask.as_bytes(), &mainstay::message::RawJson::from(1), &result).unwrap();
+        let result = mainstay::gateway::message::RawJson::from_text(r#"{"requestState":"s"}"#).unwrap();
+        let retry = super::retry(
+            ask.as_bytes(),
+            &mainstay::gateway::message::RawJson::from(1),
+            &result,
+        )
+        .unwrap();
         let retry = String::from_utf8(retry).unwrap();
         assert!(
             retry.contains(r#""requestState":"s""#) && retry.contains("inputResponses"),

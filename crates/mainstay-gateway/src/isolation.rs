@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use mainstay::config::Isolation;
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{Catalog, ClosedServer, Era, Fleet, FleetBuilder, ServerConfig};
+use mainstay::fleet::ClosedServer;
+use mainstay::gateway::catalog_of;
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::{Catalog, Era, Fleet, FleetBuilder, ServerConfig};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -152,7 +154,7 @@ impl Isolated {
             return without.clone();
         }
         let others = shared.servers().filter(|server| !self.holds(server));
-        let without = Arc::new(Catalog::of(others.map(|server| (server, &*shared))));
+        let without = Arc::new(catalog_of(others.map(|server| (server, &*shared))));
         *last = Some((shared, without.clone()));
         without
     }

@@ -2,9 +2,13 @@
 
 mod stderr_line;
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::SystemTime;
 
+use futures_core::Stream;
 use mainstay_lifecycle::{Cause, Generation, Recovery, StateKind};
 use tokio::sync::broadcast;
 
@@ -183,9 +187,17 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// A reader of a fleet's events, from the moment of its making.
-#[derive(Debug)]
-pub struct Events(broadcast::Receiver<Event>);
+/// A reader of a fleet's events, from the moment of its making. It is a [`Stream`], and has [`next`](Self::next).
+pub struct Events(Option<Receiving>);
+
+/// The receiver of a reader. It is inside the future while the reader waits.
+enum Receiving {
+    Idle(broadcast::Receiver<Event>),
+    Waiting(Pin<Box<dyn Future<Output = Received> + Send + Sync>>),
+}
+
+/// What a wait for the next event ends with: the event, and the receiver back.
+type Received = (Option<EventOrLag>, broadcast::Receiver<Event>);
 
 /// What a reader of events gets.
 #[derive(Clone, Debug)]
@@ -201,11 +213,47 @@ impl Events {
     ///
     /// Cancel safety: dropping it loses no event.
     pub async fn next(&mut self) -> Option<EventOrLag> {
-        match self.0.recv().await {
-            Ok(event) => Some(EventOrLag::Event(Box::new(event))),
-            Err(broadcast::error::RecvError::Lagged(lost)) => Some(EventOrLag::Lagged(lost)),
-            Err(broadcast::error::RecvError::Closed) => None,
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl Stream for Events {
+    type Item = EventOrLag;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<EventOrLag>> {
+        loop {
+            match self.0.take() {
+                None => return Poll::Ready(None),
+                Some(Receiving::Idle(mut receiver)) => {
+                    self.0 = Some(Receiving::Waiting(Box::pin(async move {
+                        let event = received(receiver.recv().await);
+                        (event, receiver)
+                    })));
+                }
+                Some(Receiving::Waiting(mut waiting)) => {
+                    let Poll::Ready((event, receiver)) = waiting.as_mut().poll(context) else {
+                        self.0 = Some(Receiving::Waiting(waiting));
+                        return Poll::Pending;
+                    };
+                    self.0 = Some(Receiving::Idle(receiver));
+                    return Poll::Ready(event);
+                }
+            }
         }
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+fn received(received: Result<Event, broadcast::error::RecvError>) -> Option<EventOrLag> {
+    match received {
+        Ok(event) => Some(EventOrLag::Event(Box::new(event))),
+        Err(broadcast::error::RecvError::Lagged(lost)) => Some(EventOrLag::Lagged(lost)),
+        Err(broadcast::error::RecvError::Closed) => None,
     }
 }
 
@@ -235,12 +283,7 @@ impl EventLog {
     }
 
     pub(crate) fn subscribe(&self) -> Events {
-        Events(
-            self.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .sender
-                .subscribe(),
-        )
+        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Events(Some(Receiving::Idle(log.sender.subscribe())))
     }
 }

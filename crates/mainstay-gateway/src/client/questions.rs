@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mainstay::message::{self, Object, RawJson, RpcError};
-use mainstay::{Generation, ServerRequest};
+use mainstay::Generation;
+use mainstay::gateway::message::{self, Object, RawJson, RpcError};
+use mainstay::handler::ServerRequest;
 use serde_json::json;
 use tokio::sync::oneshot;
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 use serde::Deserialize;
 
 /// The notification that such a question was answered.

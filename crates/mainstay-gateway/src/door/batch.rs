@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::gateway::message::{self, RawJson, RpcError};
 
 use crate::protocol::NoId;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstay::Era;
-use mainstay::message::{self, Message, RpcError};
+use mainstay::gateway::message::{self, Message, RpcError};
 use mainstay::transport::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, Permit};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{
-    Answer, Catalog, CatalogReader, ClientHandler, Fleet, Introduction, Kind, Server, ServerNotification,
-    ServerRequest, Status,
-};
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::gateway::{Introduction, catalog_of, introduced_as};
+use mainstay::handler::{Answer, ServerNotification, ServerRequest};
+use mainstay::{Catalog, CatalogReader, ClientHandler, Fleet, Server, Status};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -48,11 +48,11 @@ struct OwnServer {
     server: Server,
     /// Notifies the session of changed lists.
     _watching: JoinSet<()>,
-    _place: Place,
+    _place: OwnServerPlace,
 }
 
 /// A place among all own servers, given back when nothing is left of the server.
-struct Place {
+struct OwnServerPlace {
     isolated: Arc<Isolated>,
     number: u64,
 }
@@ -128,7 +128,7 @@ impl OwnServers {
         name: &str,
         shared: &Catalog,
         introduction: Option<Introduction>,
-    ) -> Result<(Fleet, Place), IsolationError> {
+    ) -> Result<(Fleet, OwnServerPlace), IsolationError> {
         let Some(config) = self.isolated.config(name, shared) else {
             let server = name.to_owned();
             return Err(IsolationError::Ended { server });
@@ -143,7 +143,7 @@ impl OwnServers {
         let builder = self.isolated.builder.clone();
         let fleet = builder.handler(Arc::new(handler)).capabilities(everything());
         let fleet = match introduction {
-            Some(introduction) => fleet.introduced_as(introduction),
+            Some(introduction) => introduced_as(fleet, introduction),
             None => fleet,
         };
         let fleet = fleet.start([config]);
@@ -151,7 +151,7 @@ impl OwnServers {
         let number = live.last;
         live.fleets.insert(number, (fleet.clone(), self.principal));
         let isolated = self.isolated.clone();
-        Ok((fleet, Place { isolated, number }))
+        Ok((fleet, OwnServerPlace { isolated, number }))
     }
 
     /// The catalog as the session sees it: with the lists of its own servers, as soon as they were listed.
@@ -176,7 +176,7 @@ impl OwnServers {
         let others = shared.servers().filter(|server| !is_own(server));
         let others = others.map(|server| (server, &*shared));
         let mine = own.iter().map(|(name, catalog)| (&**name, &**catalog));
-        let catalog = Arc::new(Catalog::of(others.chain(mine)));
+        let catalog = Arc::new(catalog_of(others.chain(mine)));
         *joined = Some(JoinedCatalog {
             shared: shared.clone(),
             own,
@@ -282,7 +282,7 @@ impl JoinedCatalog {
     }
 }
 
-impl Drop for Place {
+impl Drop for OwnServerPlace {
     fn drop(&mut self) {
         self.isolated.live().fleets.remove(&self.number);
     }

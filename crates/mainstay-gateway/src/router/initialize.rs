@@ -7,12 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{About, Era};
+use mainstay::Era;
+use mainstay::catalog::About;
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 use serde_json::{Map, Value, json};
 
 use super::resolve::removed;
-use super::{Request, Router, tasks};
+use super::{RoutedRequest, Router, tasks};
 use crate::client::Client;
 use crate::failure;
 use crate::introduction::ClientIntroduction;
@@ -24,7 +26,7 @@ use crate::scope::Scope;
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 impl Router {
-    pub(super) async fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn initialize(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let introduction = ClientIntroduction::of_initialize(&request.params)?;
         let account = self.budget.account(request.client.principal);
         request

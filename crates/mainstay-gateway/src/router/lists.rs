@@ -7,13 +7,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mainstay::catalog::{CatalogHash, Item, Kind, Offer, ServerCatalog};
 use mainstay::config::ToolView;
-use mainstay::message::{INLINE_LIMIT, Object, RawJson, RpcError, process_payload};
-use mainstay::{Catalog, CatalogHash, Era, Item, Kind, Offer, Server, ServerCatalog};
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::{INLINE_LIMIT, Object, RawJson, RpcError, process_payload};
+use mainstay::{Catalog, Era};
 
 use super::pages::{CacheHint, Cursor, Pages};
 use super::resolve::removed;
-use super::{Request, Router};
+use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::protocol::text;
 use crate::scope::Scope;
@@ -59,7 +61,7 @@ enum ListSource {
 }
 
 impl Router {
-    pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
+    pub(super) async fn list(&self, request: &RoutedRequest<'_>, kind: Kind) -> Result<RawJson, RpcError> {
         let cursor = Cursor::read(request.params.get("cursor"))?;
         match &request.client.scope {
             Scope::Union => self.any_listed(request.client).await,
@@ -90,7 +92,7 @@ impl Router {
             content: listed
                 .as_ref()
                 .map_or_else(|| catalog.hash(), |listed| listed.hash()),
-            view: server.as_ref().map(Server::view),
+            view: server.as_ref().map(ServerExt::view),
             hint: match era {
                 Era::Legacy => CacheHint::NONE,
                 Era::Modern => self.cache_hint(&catalog, client, kind),

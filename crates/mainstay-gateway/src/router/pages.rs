@@ -10,8 +10,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
-use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{CacheScope, Caching, Catalog, Era, Kind, StateKind, Status};
+use mainstay::catalog::{CacheScope, Caching, Kind};
+use mainstay::gateway::message::{Object, RawJson, RpcError};
+use mainstay::{Catalog, Era, StateKind, Status};
 
 use super::Router;
 use crate::client::Client;

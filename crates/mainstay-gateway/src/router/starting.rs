@@ -4,7 +4,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use mainstay::message::RpcError;
+use mainstay::gateway::ServerExt;
+use mainstay::gateway::message::RpcError;
+use mainstay::server::NotConnected;
 use mainstay::{CallError, Server, StateKind, Status};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -65,7 +67,7 @@ impl Router {
         }
         match server.status() {
             failed if failed.state == StateKind::PermanentlyFailed => {
-                let error = CallError::NotConnected(Box::new((&failed).into()));
+                let error = CallError::from(NotConnected::from(&failed));
                 Err(failure::not_up(&error))
             }
             _published_or_disabled => Ok(()),

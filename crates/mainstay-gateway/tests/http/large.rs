@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use mainstay::Fleet;
-use mainstay::message::INLINE_LIMIT;
+use mainstay::gateway::message::INLINE_LIMIT;
 use mainstay_gateway::{Gateway, HttpDoor, Scope};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};

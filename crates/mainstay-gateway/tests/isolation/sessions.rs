@@ -160,7 +160,7 @@ async fn the_template_server_is_stopped_after_its_listing_and_stays_stopped() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let template = gateway.fleet().server("own").unwrap();
-    let is_idle = |status: &mainstay::Status| status.reason == Some(mainstay::Reason::Idle);
+    let is_idle = |status: &mainstay::Status| status.reason == Some(mainstay::server::Reason::Idle);
     assert!(template.wait_until(LONG, is_idle).await.is_some());
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
     let listed = client.ask("tools/list", json!({})).await;

@@ -12,7 +12,7 @@ use crate::memory::Memory;
 use crate::{gateway, one};
 
 /// More than the runtime's own thread takes apart.
-const LARGE: usize = 2 * mainstay::message::INLINE_LIMIT;
+const LARGE: usize = 2 * mainstay::gateway::message::INLINE_LIMIT;
 
 /// How long the one thread that may block is kept busy, to see that large payloads wait for it.
 const BUSY_TIME: Duration = Duration::from_millis(300);

@@ -1,10 +1,13 @@
 //! The one writer of the published catalog, and its readers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
+use futures_core::Stream;
 use tokio::sync::watch;
 
 use super::union::{Input, PreparedOffers};
@@ -20,12 +23,14 @@ pub(crate) struct Publisher {
     revision: watch::Sender<u64>,
 }
 
-/// Reads the published catalog. Clones are cheap and independent of each other.
-#[derive(Clone, Debug)]
+/// Reads the published catalog. Clones are cheap and independent of each other. As a [`Stream`] it yields each change, as
+/// [`changed`](Self::changed) does.
 pub struct CatalogReader {
     current: Arc<ArcSwap<Catalog>>,
     revision: watch::Receiver<u64>,
     seen: u64,
+    /// The wait for the next revision, while the reader waits as a stream.
+    waiting: Option<Pin<Box<dyn Future<Output = bool> + Send + Sync>>>,
 }
 
 impl Publisher {
@@ -44,6 +49,7 @@ impl Publisher {
             current: Arc::clone(&self.current),
             revision: self.revision.subscribe(),
             seen: self.current.load().revision(),
+            waiting: None,
         }
     }
 
@@ -134,6 +140,53 @@ impl CatalogReader {
                 return Some(catalog);
             }
         }
+    }
+}
+
+impl Stream for CatalogReader {
+    type Item = Arc<Catalog>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Arc<Catalog>>> {
+        loop {
+            let waiting = match &mut self.waiting {
+                Some(waiting) => waiting,
+                None => {
+                    let mut revision = self.revision.clone();
+                    let changed = async move { revision.changed().await.is_ok() };
+                    self.waiting.insert(Box::pin(changed))
+                }
+            };
+            let is_published = ready!(waiting.as_mut().poll(context));
+            self.waiting = None;
+            if !is_published {
+                return Poll::Ready(None);
+            }
+            self.revision.mark_unchanged();
+            let catalog = self.load();
+            if catalog.revision() > self.seen {
+                self.seen = catalog.revision();
+                return Poll::Ready(Some(catalog));
+            }
+        }
+    }
+}
+
+impl Clone for CatalogReader {
+    fn clone(&self) -> Self {
+        Self {
+            current: Arc::clone(&self.current),
+            revision: self.revision.clone(),
+            seen: self.seen,
+            waiting: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for CatalogReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CatalogReader")
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
     }
 }
 

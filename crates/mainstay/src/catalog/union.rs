@@ -85,9 +85,8 @@ impl Catalog {
         Self::join(servers.collect(), previous)
     }
 
-    /// What these servers offer together, each as the catalog beside its name has it; a server that its catalog does not
-    /// have is left out. For whoever shows one caller other servers than the next. Its revision says nothing.
-    pub fn of<'a>(parts: impl IntoIterator<Item = (&'a str, &'a Self)>) -> Self {
+    /// See [`crate::gateway::catalog_of`].
+    pub(crate) fn of<'a>(parts: impl IntoIterator<Item = (&'a str, &'a Self)>) -> Self {
         let listed = parts.into_iter().filter_map(|(server, of)| of.listed(server));
         let servers = listed.map(|(name, listed)| (Arc::clone(name), listed.clone()));
         Self::join(servers.collect(), &Self::empty())

@@ -73,11 +73,8 @@ impl FleetBuilder {
         self
     }
 
-    /// Introduces another client to the servers than the fleet would by itself: the one that it speaks for. Counts more than
-    /// [`capabilities`](Self::capabilities) and [`client`](Self::client). What such clients are shown is kept on disk for each of
-    /// them, by its name and capabilities.
-    #[must_use]
-    pub fn introduced_as(mut self, introduction: Introduction) -> Self {
+    /// See [`crate::gateway::introduced_as`].
+    pub(crate) fn introduced_as(mut self, introduction: Introduction) -> Self {
         self.introduction = Some(introduction);
         self
     }

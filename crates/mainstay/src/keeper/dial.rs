@@ -9,6 +9,7 @@ use std::time::Duration;
 use mainstay_lifecycle::Generation;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Instrument;
 
 use super::inbox::Report;
 use super::process_tree::ProcessTree;
@@ -272,6 +273,15 @@ impl Dial {
             None => None,
         };
         self.slot.inbox.report(Report::Begun(self.generation));
+        let span = tracing::debug_span!("dial", server = %self.slot.name, generation = %self.generation);
+        self.open_begun(tree, &mut permit).instrument(span).await
+    }
+
+    async fn open_begun(
+        &mut self,
+        tree: &mut ProcessTree,
+        permit: &mut Option<StartPermit>,
+    ) -> Result<Connection, DialError> {
         let settings = self.slot.settings.load_full();
         let plan = DialPlan {
             settings: &settings,
@@ -279,7 +289,7 @@ impl Dial {
             sse: false,
         };
         match settings.target() {
-            Target::Stdio(_) | Target::Custom(_) => self.greeted(&plan, tree, &mut permit).await,
+            Target::Stdio(_) | Target::Custom(_) => self.greeted(&plan, tree, permit).await,
             Target::Http(http) => self.open_http(http, &plan, tree).await,
         }
     }

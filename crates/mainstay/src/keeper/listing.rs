@@ -11,13 +11,12 @@ use super::recovery;
 use super::tasks::Panicked;
 use crate::catalog::{About, Kind, Listing, PageError, Pager, PreparedOffers, ServerCatalog, Step};
 use crate::config::Target;
-use crate::connection::{Asking, Connection};
-use crate::handler::METHOD_NOT_FOUND;
+use crate::connection::Connection;
 use crate::large;
 use crate::protocol::{Era, Greeting};
-use crate::server::Slot;
+use crate::server::{CallOptions, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
-use crate::wire::{RawJson, RequestError};
+use crate::wire::{RawJson, RequestError, RpcError};
 
 /// How long one page may take.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -123,14 +122,11 @@ async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Re
         let params = pager
             .cursor()
             .and_then(|cursor| RawJson::from_value(&json!({ "cursor": cursor })).ok());
-        let asking = Asking {
-            deadline: Some(deadline.min(Instant::now() + PAGE_TIMEOUT)),
-            ..Asking::default()
-        };
-        let page = match connection.ask(method, &params.into(), asking).await {
+        let options = CallOptions::until(deadline.min(Instant::now() + PAGE_TIMEOUT));
+        let page = match connection.ask(method, &params.into(), &options).await {
             Ok(page) => page,
             // A server may declare resources and know nothing of templates.
-            Err(RequestError::Rpc(error)) if error.code() == METHOD_NOT_FOUND => {
+            Err(RequestError::Rpc(error)) if error.code() == RpcError::METHOD_NOT_FOUND => {
                 return Ok(Listing::empty(kind));
             }
             Err(RequestError::Rpc(error)) => {

@@ -14,10 +14,10 @@ use super::tasks::TaskKind;
 use super::{Command, Report};
 use crate::catalog::{About, Kind, Listing, PreparedOffers, ServerCatalog};
 use crate::config::ServerConfig;
-use crate::connection::{Asking, Connection};
+use crate::connection::Connection;
 use crate::event::{EventOrLag, Events, Failure};
 use crate::fleet::Fleet;
-use crate::server::{CallError, CallOptions, Server, Status};
+use crate::server::{CallError, CallErrorKind, CallOptions, Server, Status};
 use crate::wire::{Outcome, RawJson, RequestError};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -60,7 +60,12 @@ async fn a_keeper_that_panics_is_back_with_its_old_process_reaped_and_its_calls_
     let old = connected(&server).await;
     let caller = server.clone();
     let options = CallOptions::default().replay(crate::config::Replay::Never);
-    let slow = tokio::spawn(async move { caller.call("sleep_ms", &json!({ "ms": 60_000 }), options).await });
+    let slow = tokio::spawn(async move {
+        caller
+            .call("sleep_ms", &json!({ "ms": 60_000 }))
+            .options(options)
+            .await
+    });
     assert!(
         ledger
             .wait_for_async(|ledger| ledger.count("call") == 1, SOON)
@@ -70,7 +75,16 @@ async fn a_keeper_that_panics_is_back_with_its_old_process_reaped_and_its_calls_
 
     server.0.inbox.command(Command::Panic);
     let lost = slow.await.expect("no panic reaches a caller");
-    assert!(matches!(lost, Err(CallError::Lost { .. })), "{lost:?}");
+    assert!(
+        matches!(
+            lost,
+            Err(CallError {
+                kind: CallErrorKind::Lost { .. },
+                ..
+            })
+        ),
+        "{lost:?}"
+    );
     let failed = event(&mut events, Cause::KeeperFailed).await;
     assert_eq!(
         (failed.from, failed.to),
@@ -97,12 +111,7 @@ async fn a_keeper_that_panics_is_back_with_its_old_process_reaped_and_its_calls_
     );
     let new = connected(&server).await;
     assert!(new.generation > old.generation);
-    assert!(
-        server
-            .call("echo", &json!({}), CallOptions::default())
-            .await
-            .is_ok()
-    );
+    assert!(server.call("echo", &json!({})).await.is_ok());
 }
 
 #[tokio::test]
@@ -113,7 +122,12 @@ async fn a_panic_in_the_task_of_a_live_connection_is_a_loss_at_once_and_the_proc
     let old = connected(&server).await;
     let caller = server.clone();
     let options = CallOptions::default().replay(crate::config::Replay::Never);
-    let slow = tokio::spawn(async move { caller.call("sleep_ms", &json!({ "ms": 60_000 }), options).await });
+    let slow = tokio::spawn(async move {
+        caller
+            .call("sleep_ms", &json!({ "ms": 60_000 }))
+            .options(options)
+            .await
+    });
     assert!(
         ledger
             .wait_for_async(|ledger| ledger.count("call") == 1, SOON)
@@ -130,7 +144,16 @@ async fn a_panic_in_the_task_of_a_live_connection_is_a_loss_at_once_and_the_proc
     let error = lost.error.expect("it says why").message.clone();
     assert!(error.contains("panicked: asked to"), "{error}");
     let failed = slow.await.expect("no panic reaches a caller");
-    assert!(matches!(failed, Err(CallError::Lost { .. })), "{failed:?}");
+    assert!(
+        matches!(
+            failed,
+            Err(CallError {
+                kind: CallErrorKind::Lost { .. },
+                ..
+            })
+        ),
+        "{failed:?}"
+    );
     let is_started_again = |ledger: &Ledger| ledger.pids().len() == 2;
     assert!(ledger.wait_for_async(is_started_again, SOON).await);
     assert!(
@@ -167,15 +190,33 @@ async fn a_panic_in_a_watch_is_reported_at_once_and_changes_no_state() {
 async fn callers_that_wait_for_a_keeper_that_panics_fail_at_once() {
     let (_fleet, server) = keep(&FaultyServer::new().on(Step::Initialize, Fault::NoAnswer));
     let (caller, waiter) = (server.clone(), server.clone());
-    let call = tokio::spawn(async move { caller.call("echo", &json!({}), CallOptions::default()).await });
+    let call = tokio::spawn(async move { caller.call("echo", &json!({})).await });
     let wait = tokio::spawn(async move { waiter.wait_connected(SOON).await });
     while server.0.waiting.load(std::sync::atomic::Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
     server.0.inbox.command(Command::Panic);
     let (call, wait) = (call.await.expect("no panic"), wait.await.expect("no panic"));
-    assert!(matches!(call, Err(CallError::KeeperFailed { .. })), "{call:?}");
-    assert!(matches!(wait, Err(CallError::KeeperFailed { .. })), "{wait:?}");
+    assert!(
+        matches!(
+            call,
+            Err(CallError {
+                kind: CallErrorKind::KeeperFailed,
+                ..
+            })
+        ),
+        "{call:?}"
+    );
+    assert!(
+        matches!(
+            wait,
+            Err(CallError {
+                kind: CallErrorKind::KeeperFailed,
+                ..
+            })
+        ),
+        "{wait:?}"
+    );
 }
 
 #[tokio::test]
@@ -221,7 +262,8 @@ async fn a_call_that_comes_to_a_connection_that_drains_is_not_sent_there() {
     let running = tokio::spawn(async move {
         let options = CallOptions::default();
         caller
-            .call("slow_then_answer", &json!({ "ms": 3_000 }), options)
+            .call("slow_then_answer", &json!({ "ms": 3_000 }))
+            .options(options)
             .await
     });
     while !old.vitals().busy {
@@ -234,7 +276,11 @@ async fn a_call_that_comes_to_a_connection_that_drains_is_not_sent_there() {
 
     // It leased the connection just before, and comes just after.
     let late = old
-        .request("tools/call", &crate::wire::Params::new(None), Asking::default())
+        .request(
+            "tools/call",
+            &crate::wire::Params::new(None),
+            &CallOptions::default(),
+        )
         .await
         .expect_err("the gate is closed");
     assert_eq!(late.outcome(), Outcome::NotSent);
@@ -308,9 +354,6 @@ async fn late_reports_of_an_old_generation_change_nothing_but_the_stale_count() 
     assert!(after.last_error.is_none());
     assert!(Arc::ptr_eq(&catalog, &server.catalog().expect("still there")));
     assert!(fleet.catalog().tool("kept__late").is_none());
-    let reply = server
-        .call("echo", &json!({}), CallOptions::default())
-        .await
-        .expect("answered");
+    let reply = server.call("echo", &json!({})).await.expect("answered");
     assert_eq!(reply.generation, new.generation);
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::support::{LONG, Memory, connected, fleet_of};
 
 /// More than is taken apart where it comes.
-const LARGE: usize = 2 * mainstay::message::INLINE_LIMIT;
+const LARGE: usize = 2 * mainstay::gateway::message::INLINE_LIMIT;
 
 /// How long the one thread that may block is kept busy, to see that what needs it waits for it.
 const KEPT_BUSY: Duration = Duration::from_millis(300);
@@ -44,7 +44,7 @@ impl Busy {
 
 async fn call(server: &Server, tool: &str, arguments: &Value) -> bool {
     let options = CallOptions::default().timeout(LONG);
-    server.call(tool, arguments, options).await.is_ok()
+    server.call(tool, arguments).options(options).await.is_ok()
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay::config::ServerBuilder;
-use mainstay::{CallOptions, Fleet, Introduction, Server, ServerConfig, StateKind};
+use mainstay::gateway::{Introduction, introduced_as};
+use mainstay::{CallOptions, Fleet, Server, ServerConfig, StateKind};
 use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
 use tempfile::TempDir;
@@ -55,7 +56,7 @@ async fn a_fresh_start_serves_the_catalog_from_disk_before_any_server_is_up() {
     let calling = fleet.clone();
     let call = tokio::spawn(async move {
         let options = CallOptions::default().timeout(LONG);
-        calling.call("s__t", &json!({}), options).await
+        calling.call("s__t", &json!({})).options(options).await
     });
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!call.is_finished(), "the call waits for the server");
@@ -131,7 +132,7 @@ async fn what_a_server_shows_one_client_is_not_served_from_disk_to_another() {
     let client = |name: &str, capabilities: &str| {
         let info = raw(&format!(r#"{{"name":"{name}","version":"1"}}"#));
         let introduction = Introduction::new(raw(capabilities)).client_info(info);
-        Fleet::builder().store(store.path()).introduced_as(introduction)
+        introduced_as(Fleet::builder().store(store.path()), introduction)
     };
     let (fleet, server) = fleet_with(client("one", "{}"), memory.config("s"));
     connected(&server).await;

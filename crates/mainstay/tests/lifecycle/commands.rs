@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mainstay::{Cause, CommandError, Policy, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::server::CommandError;
+use mainstay::{Policy, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step};

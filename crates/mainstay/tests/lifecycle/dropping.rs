@@ -84,7 +84,13 @@ async fn a_call_that_leaves_gives_its_place_among_the_waiting_back() {
     let error = echo(&server, CallOptions::default().timeout(Duration::from_secs(1))).await;
     let waited = matches!(
         error,
-        Err(mainstay::CallError::WaitTimedOut { .. } | mainstay::CallError::NotConnected(_))
+        Err(mainstay::CallError {
+            kind: mainstay::CallErrorKind::WaitTimedOut { .. },
+            ..
+        } | mainstay::CallError {
+            kind: mainstay::CallErrorKind::NotConnected(_),
+            ..
+        })
     );
     assert!(waited, "no place was left: {error:?}");
 }
@@ -100,7 +106,7 @@ async fn a_call_that_leaves_keeps_its_server_from_no_idle_stop() {
     connected(&server).await;
     let a_second = json!({ "ms": 1000 });
     for turns in 0..TURNS {
-        dropped_after(turns, server.call("sleep_ms", &a_second, CallOptions::default())).await;
+        dropped_after(turns, server.call("sleep_ms", &a_second).into_future()).await;
     }
     reaches(&server, StateKind::Disconnected).await;
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Cause, EventOrLag, Fleet, Policy, StateKind};
+use mainstay::event::EventOrLag;
+use mainstay::lifecycle::Cause;
+use mainstay::{CallOptions, Fleet, Policy, StateKind};
 use mainstay_testkit::{Fault, Script, Step};
 
 use crate::support::{InMemory, LONG, built, connected, echo, fleet, keep, next_event, reaches};

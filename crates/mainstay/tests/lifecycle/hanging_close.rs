@@ -79,7 +79,7 @@ async fn a_server_that_will_not_end_is_disabled_at_once_and_gone_by_the_deadline
         .await
         .expect_err("no caller waits for a close");
     assert!(
-        matches!(refused, mainstay::CallError::NotConnected(_)),
+        matches!(refused.kind, mainstay::CallErrorKind::NotConnected(_)),
         "{refused}"
     );
     reaches(&server, StateKind::Disabled).await;

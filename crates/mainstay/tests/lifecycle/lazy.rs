@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Cause, Fleet, Policy, Reason, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::server::Reason;
+use mainstay::{CallOptions, Fleet, Policy, StateKind};
 use mainstay_testkit::Script;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -50,10 +52,7 @@ async fn a_lazy_server_offers_its_tools_from_disk_and_is_started_by_its_first_us
     sleep(LONG).await;
     assert_eq!(memory.attempts(), 1);
 
-    fleet
-        .call("lazy__echo", &json!({}), CallOptions::default())
-        .await
-        .expect("answered");
+    fleet.call("lazy__echo", &json!({})).await.expect("answered");
     assert_eq!(memory.attempts(), 2);
     let demanded = next_event(&mut events, |_| true).await;
     assert_eq!(
@@ -130,7 +129,8 @@ async fn a_server_at_work_is_not_idle() {
     connected(&server).await;
     let options = CallOptions::default().idle_timeout(Duration::from_secs(3600));
     let reply = server
-        .call("sleep_ms", &json!({ "ms": 1_200_000 }), options)
+        .call("sleep_ms", &json!({ "ms": 1_200_000 }))
+        .options(options)
         .await;
     assert!(reply.is_ok(), "{reply:?}");
     assert_eq!(memory.attempts(), 1);
@@ -169,7 +169,7 @@ async fn a_call_at_the_moment_of_an_idle_stop_is_answered_by_this_connection_or_
         for _ in 0..turns {
             tokio::task::yield_now().await;
         }
-        let reply = server.call("append", &json!({}), CallOptions::default()).await;
+        let reply = server.call("append", &json!({})).await;
         let reply = reply.unwrap_or_else(|error| panic!("after {turns} turns: {error:?}"));
         answered_by.push(reply.generation.0 > first);
     }

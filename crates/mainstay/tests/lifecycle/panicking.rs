@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mainstay::lifecycle::Cause;
 use mainstay::transport::{Connecting, Connector, Frame, Inbound, NotQueued, Outbound, Sending, Transport};
-use mainstay::{Cause, ServerConfig, StateKind};
+use mainstay::{ServerConfig, StateKind};
 use mainstay_testkit::Script;
 use tokio::time::Instant;
 

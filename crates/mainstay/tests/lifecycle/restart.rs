@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mainstay::{CommandError, Fleet, Policy, Reason, Server, StateKind};
+use mainstay::server::{CommandError, Reason};
+use mainstay::{Fleet, Policy, Server, StateKind};
 use mainstay_lifecycle::{Backoff, WhenSpent};
 use mainstay_testkit::{Fault, Script, Step};
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, ServerConfig, StateKind};
+use mainstay::{CallError, CallErrorKind, CallOptions, ServerConfig, StateKind};
 use mainstay_testkit::{Fault, FaultyServer, Script, Step};
 use tokio::time::Instant;
 
@@ -51,7 +51,11 @@ async fn the_failures_of_required_servers_alone_are_reported_and_together() {
         "{text}"
     );
     for (_, error) in &error.0 {
-        let CallError::NotConnected(now) = error else {
+        let CallError {
+            kind: CallErrorKind::NotConnected(now),
+            ..
+        } = error
+        else {
             panic!("{error}")
         };
         assert_eq!(now.state, StateKind::PermanentlyFailed);
@@ -85,7 +89,16 @@ async fn a_required_server_that_does_not_come_up_in_time_fails_the_start_up_with
         .wait_required(Duration::from_secs(2))
         .await
         .expect_err("it is absent");
-    let [(name, CallError::WaitTimedOut { waited, now })] = &error.0[..] else {
+    let [
+        (
+            name,
+            CallError {
+                kind: CallErrorKind::WaitTimedOut { waited, now },
+                ..
+            },
+        ),
+    ] = &error.0[..]
+    else {
         panic!("{error}")
     };
     assert_eq!((name.as_str(), &*now.server), ("absent", "absent"));
@@ -99,7 +112,16 @@ async fn a_wait_for_a_connection_fails_at_once_where_none_will_come() {
     let memory = InMemory::playing(Script::new());
     let (_fleet, server) = keep(memory.config("off").enabled(false));
     let waited = server.wait_connected(LONG).await;
-    assert!(matches!(waited, Err(CallError::NotConnected(_))), "{waited:?}");
+    assert!(
+        matches!(
+            waited,
+            Err(CallError {
+                kind: CallErrorKind::NotConnected(_),
+                ..
+            })
+        ),
+        "{waited:?}"
+    );
 
     server.enable().await.expect("taken");
     let connected = server.wait_connected(LONG).await.expect("connected");
@@ -111,7 +133,16 @@ async fn a_wait_for_a_connection_fails_at_once_where_none_will_come() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         server.disable().await.expect("taken");
     });
-    assert!(matches!(waited, Err(CallError::NotConnected(_))), "{waited:?}");
+    assert!(
+        matches!(
+            waited,
+            Err(CallError {
+                kind: CallErrorKind::NotConnected(_),
+                ..
+            })
+        ),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

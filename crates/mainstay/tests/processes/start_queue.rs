@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet, FleetBuilder, Server, StartStage, StateKind, Status};
+use mainstay::server::StartStage;
+use mainstay::{Fleet, FleetBuilder, Server, StateKind, Status};
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Step, Work};
 use serde_json::json;
 
@@ -120,7 +121,7 @@ async fn a_server_that_a_call_waits_for_starts_before_those_that_came_first() {
     let fleet = starting(1).start([first].into_iter().chain(queued));
     let wanted = fleet.server("e").unwrap();
     waiting(&wanted).await;
-    let reply = wanted.call("echo", &json!({}), CallOptions::default()).await;
+    let reply = wanted.call("echo", &json!({})).await;
     reply.expect("it is answered");
     let others: Vec<_> = ["b", "c", "d"]
         .map(|name| fleet.server(name).unwrap().status())

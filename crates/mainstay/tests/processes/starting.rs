@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use mainstay::{Fleet, Policy, StartStage, StateKind};
+use mainstay::server::StartStage;
+use mainstay::{Fleet, Policy, StateKind};
 use mainstay_lifecycle::WhenSpent;
 use mainstay_testkit::{Fault, FaultyServer, Step, Work};
 

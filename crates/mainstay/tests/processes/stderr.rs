@@ -28,7 +28,8 @@ async fn a_server_that_fills_stderr_is_never_blocked_by_it() {
     for key in ["one", "two"] {
         let options = CallOptions::default().timeout(LONG);
         let reply = server
-            .call("echo", &json!({ "key": key }), options)
+            .call("echo", &json!({ "key": key }))
+            .options(options)
             .await
             .unwrap();
         assert!(reply.result.as_str().contains(key));

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderName};
-use mainstay::message::{RawJson, RpcError};
+use mainstay::gateway::message::{RawJson, RpcError};
 
 use super::response::HttpRefusal;
 use crate::door::request::ClientRequest;

@@ -15,8 +15,8 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use mainstay::PlainText;
-use mainstay::message::{self, RawJson, RpcError};
+use mainstay::gateway::PlainText;
+use mainstay::gateway::message::{self, RawJson, RpcError};
 use tokio::time::Instant;
 
 use super::stream::EventReader;

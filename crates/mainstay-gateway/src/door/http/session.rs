@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::StatusCode;
-use mainstay::message::RpcError;
+use mainstay::gateway::message::RpcError;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 

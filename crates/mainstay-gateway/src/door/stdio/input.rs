@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use mainstay::message::{Message, Params};
+use mainstay::Era;
+use mainstay::gateway::Introduction;
+use mainstay::gateway::message::{Message, Params};
 use mainstay::transport::{Limits, Turn};
-use mainstay::{Era, Introduction};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::introduction::ClientIntroduction;
-use crate::protocol::RequestMeta;
+use crate::protocol::ClientMeta;
 
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
@@ -186,7 +187,7 @@ impl FirstRequest {
         match Message::read_any(line).await {
             Message::Request { method, params, .. } => {
                 let params = Params::read(params).await;
-                let meta = RequestMeta::read(&params);
+                let meta = ClientMeta::read(&params);
                 let said = match (meta.era(), &*method) {
                     (Era::Modern, _) => meta.check().ok().map(|()| ClientIntroduction::of_request(&meta)),
                     (Era::Legacy, "initialize") => ClientIntroduction::of_initialize(&params).ok(),

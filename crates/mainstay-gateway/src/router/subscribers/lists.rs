@@ -1,7 +1,8 @@
 //! Changes of lists: every subscriber that has seen a list, or listens for it, gets one notification, however much changed in it.
 
-use mainstay::message::RawJson;
-use mainstay::{Catalog, Item, Kind, Offer};
+use mainstay::Catalog;
+use mainstay::catalog::{Item, Kind, Offer};
+use mainstay::gateway::message::RawJson;
 
 use super::{Broadcast, SubscriberEntry, Subscribers};
 use crate::isolation::Isolated;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{Kind, ServerNotification};
+use mainstay::catalog::Kind;
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::handler::ServerNotification;
 
 use super::super::resolve::Upstream;
 use super::super::subscriptions::{RESOURCE_LIMIT, Subscription, Topic};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mainstay::message::{Object, RawJson};
+use mainstay::gateway::message::{Object, RawJson};
 use serde::Deserialize;
 
 use super::super::subscriptions::Topic;

@@ -1,4 +1,4 @@
-use mainstay::message::RawJson;
+use mainstay::gateway::message::RawJson;
 use tokio::io::{AsyncWriteExt, duplex};
 
 use super::*;
