@@ -45,15 +45,15 @@ impl Flaw {
 /// Everything wrong with a server.
 pub(super) fn server(config: &ServerConfig) -> Vec<Flaw> {
     let mut flaws = Vec::new();
-    name(&config.name, &mut flaws);
+    name(&config.settings.name, &mut flaws);
     match &config.target {
         Target::Stdio(target) => stdio(target, &mut flaws),
-        Target::Http(target) => http::check(target, config.era, &mut flaws),
+        Target::Http(target) => http::check(target, config.settings.era, &mut flaws),
         Target::Custom(_) => {}
     }
     durations(config, &mut flaws);
     usefulness(config, &mut flaws);
-    config.tools.check(&mut flaws);
+    config.settings.tools.check(&mut flaws);
     flaws
 }
 
@@ -152,17 +152,17 @@ fn exists(program: &str, target: &StdioTarget) -> bool {
 
 fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
     let settings = [
-        ("startup_timeout", config.startup_timeout),
-        ("call_timeout", config.call_timeout),
-        ("call_idle_timeout", config.call_idle_timeout),
-        ("wait_timeout", config.wait_timeout),
+        ("startup_timeout", config.settings.startup_timeout),
+        ("call_timeout", config.settings.call_timeout),
+        ("call_idle_timeout", config.settings.call_idle_timeout),
+        ("wait_timeout", config.settings.wait_timeout),
     ];
     let of_target = match &config.target {
         Target::Http(target) => http::durations(target),
         Target::Stdio(_) | Target::Custom(_) => Vec::new(),
     };
     let all = settings.into_iter().chain(of_target);
-    for (key, duration) in all.chain(policy_durations(&config.policy)) {
+    for (key, duration) in all.chain(policy_durations(&config.settings.policy)) {
         if duration.is_zero() {
             flaws.push(Flaw::error(key, "must be longer than zero"));
         } else if duration > LONGEST {
@@ -202,7 +202,8 @@ fn policy_durations(policy: &Policy) -> Vec<(&'static str, Duration)> {
 
 /// Settings that contradict each other without harm.
 fn usefulness(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
-    if config.call_idle_timeout > config.call_timeout && config.call_idle_timeout != DEFAULT_CALL_IDLE_TIMEOUT
+    if config.settings.call_idle_timeout > config.settings.call_timeout
+        && config.settings.call_idle_timeout != DEFAULT_CALL_IDLE_TIMEOUT
     {
         let fault = Fault::new(
             "has no effect, since call_timeout is shorter",
@@ -210,13 +211,13 @@ fn usefulness(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
         );
         flaws.push(Flaw::warning("call_idle_timeout", fault));
     }
-    if config.required && !config.enabled {
+    if config.settings.required && !config.settings.enabled {
         let fault = Fault::new(
             "has no effect, since the server is disabled",
             "enable it, or remove this",
         );
         flaws.push(Flaw::warning("required", fault));
-    } else if config.required && config.lazy {
+    } else if config.settings.required && config.settings.lazy {
         let fault = Fault::new("has no effect, since the server is lazy", "remove one of the two");
         flaws.push(Flaw::warning("required", fault));
     }

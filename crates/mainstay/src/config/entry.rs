@@ -7,6 +7,7 @@ mod program;
 
 use std::path::Path;
 
+use super::builder::ServerBuilder;
 use super::document::Value;
 use super::expand::{self, Remark, Variables};
 use super::fields::{Field, Fields, Keys, unknown};
@@ -21,7 +22,7 @@ use super::problem::quoted;
 use super::report::{Fault, Report};
 use super::server::ServerConfig;
 use super::settings::settings;
-use super::target::{HttpKind, Text};
+use super::target::{HttpKind, Target, Text};
 
 /// What only a program has.
 const OF_PROGRAMS: [&str; 5] = ["args", "env", "environment", "env_file", "cwd"];
@@ -233,10 +234,11 @@ pub(super) fn read(
         report.is_disabled();
     }
     let url = ADDRESSES.iter().find_map(|key| fields.get(key));
-    let server = match transport(url, &fields, report)? {
+    match transport(url, &fields, report)? {
         Transport::Stdio => {
             without_effect(&fields, &OF_ADDRESSES, "this server is a program", report);
-            program::read(name, entry, &fields, scope, report)
+            let server = program::read(name, entry, &fields, scope, report);
+            with_settings(name, server, entry, &fields, scope, report)
         }
         Transport::Http(kind) => {
             without_effect(
@@ -245,20 +247,32 @@ pub(super) fn read(
                 "this server is reached by its address",
                 report,
             );
-            http::read(name, url, kind, entry, &fields, scope, report)
+            let server = http::read(name, url, kind, entry, &fields, scope, report);
+            with_settings(name, server, entry, &fields, scope, report)
         }
-    };
-    let server = limits(server, &fields, scope.host(), report);
-    let tools = filters::tools(name, &fields, scope, report);
-    let mut server = settings(server.tools(tools), &fields, report);
+    }
+}
+
+/// Reads what all kinds of servers have in common, and finishes the server.
+fn with_settings<T: Into<Target>>(
+    name: &str,
+    server: ServerBuilder<T>,
+    entry: &Field<'_>,
+    fields: &Fields<'_>,
+    scope: &Scope<'_>,
+    report: &mut Report<'_>,
+) -> Option<ServerConfig> {
+    let server = limits(server, fields, scope.host(), report);
+    let tools = filters::tools(name, fields, scope, report);
+    let mut server = settings(server.tools(tools), fields, report);
     if let Some(why) = scope.layout.switched_off(name) {
         entry.note(report, format!("disabled, since {why}"));
         server = server.enabled(false);
     }
-    if let Some(value) = report.lacking() {
-        server = server.lacking(value);
-    }
-    let (config, flaws) = server.finish();
+    let (config, flaws) = match report.lacking() {
+        Some(value) => server.lacking(value).finish(),
+        None => server.finish(),
+    };
     for flaw in flaws {
         report.flaw(flaw);
     }

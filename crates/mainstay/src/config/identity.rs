@@ -125,19 +125,20 @@ impl Canonical {
 
 #[cfg(test)]
 mod tests {
+    use crate::config::ServerConfig;
     use crate::config::builder::ServerBuilder;
-    use crate::config::{HttpKind, ServerConfig};
+    use crate::config::target::{HttpKind, HttpTarget, StdioTarget, Target};
     use crate::protocol::Era;
     use std::time::Duration;
 
-    fn base() -> ServerBuilder {
+    fn base() -> ServerBuilder<StdioTarget> {
         ServerConfig::stdio("files", "run")
             .args(["a", "b"])
             .env("K", "v")
             .cwd("/srv")
     }
 
-    fn identity(builder: ServerBuilder) -> String {
+    fn identity(builder: ServerBuilder<impl Into<Target>>) -> String {
         builder.build().unwrap().identity().to_string()
     }
 
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(identity(base()), identity(other));
     }
 
-    fn web() -> ServerBuilder {
+    fn web() -> ServerBuilder<HttpTarget> {
         ServerConfig::http("web", "https://mcp.example/mcp").header("X-Key", "v")
     }
 
@@ -199,9 +200,9 @@ mod tests {
             web().http_kind(HttpKind::Streamable),
             web().unix_socket("/run/a.sock"),
             web().unix_socket("/run/b.sock"),
-            ServerConfig::stdio("web", "https://mcp.example/mcp"),
         ];
-        let mut seen = vec![identity(web())];
+        let same_text = ServerConfig::stdio("web", "https://mcp.example/mcp");
+        let mut seen = vec![identity(web()), identity(same_text)];
         for builder in changed {
             let new = identity(builder);
             assert!(!seen.contains(&new));

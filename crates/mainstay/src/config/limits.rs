@@ -7,6 +7,7 @@ use super::document::Value;
 use super::fields::{Field, Fields, Keys};
 use super::host::Host;
 use super::report::{Fault, Report};
+use super::target::Target;
 
 const SECOND: f64 = 1.0;
 const MILLISECOND: f64 = 0.001;
@@ -18,12 +19,12 @@ const OF_OPENCODE: Keys = Keys::only(&["startup", "request"]);
 const SHORTEST_OF_CLAUDE_CODE: Duration = Duration::from_secs(1);
 
 /// Puts the limits of an entry on its server.
-pub(super) fn limits(
-    mut server: ServerBuilder,
+pub(super) fn limits<T: Into<Target>>(
+    mut server: ServerBuilder<T>,
     fields: &Fields<'_>,
     host: Host,
     report: &mut Report<'_>,
-) -> ServerBuilder {
+) -> ServerBuilder<T> {
     let startup = [
         ("startup_timeout_ms", MILLISECOND),
         ("connection_timeout", MILLISECOND),
@@ -65,7 +66,11 @@ pub(super) fn limits(
 }
 
 /// A limit of calls, with and without progress: other programs know no difference.
-fn calls(server: ServerBuilder, limit: Duration, fields: &Fields<'_>) -> ServerBuilder {
+fn calls<T: Into<Target>>(
+    server: ServerBuilder<T>,
+    limit: Duration,
+    fields: &Fields<'_>,
+) -> ServerBuilder<T> {
     // What is written for Mainstay counts.
     if fields.get("call_timeout").is_some() || fields.get("call_idle_timeout").is_some() {
         return server;
@@ -74,12 +79,12 @@ fn calls(server: ServerBuilder, limit: Duration, fields: &Fields<'_>) -> ServerB
 }
 
 /// A number bounds the listing of tools; an object has a limit for the start and one for requests.
-fn opencode(
-    mut server: ServerBuilder,
+fn opencode<T: Into<Target>>(
+    mut server: ServerBuilder<T>,
     field: &Field<'_>,
     fields: &Fields<'_>,
     report: &mut Report<'_>,
-) -> ServerBuilder {
+) -> ServerBuilder<T> {
     let Value::Object(object) = field.value() else {
         let fault = Fault::from("opencode's limit for listing tools; Mainstay has a limit of its own");
         field.note(report, fault);

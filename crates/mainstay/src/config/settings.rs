@@ -7,17 +7,18 @@ use super::problem::quoted;
 use super::report::{Fault, Report};
 use super::restart;
 use super::server::{Isolation, Replay};
+use super::target::Target;
 use super::view::ToolView;
 use crate::protocol::Era;
 
 const TOOLS: Keys = Keys::only(&["include", "exclude", "rename", "describe"]);
 
 /// Puts the settings of an entry on its server.
-pub(super) fn settings(
-    mut server: ServerBuilder,
+pub(super) fn settings<T: Into<Target>>(
+    mut server: ServerBuilder<T>,
     fields: &Fields<'_>,
     report: &mut Report<'_>,
-) -> ServerBuilder {
+) -> ServerBuilder<T> {
     server = server
         .policy(restart::policy(fields, report))
         .enabled(enabled(fields, report));

@@ -73,7 +73,34 @@ pub struct Text {
     shown: Option<String>,
 }
 
+impl From<StdioTarget> for Target {
+    fn from(target: StdioTarget) -> Self {
+        Self::Stdio(target)
+    }
+}
+
+impl From<HttpTarget> for Target {
+    fn from(target: HttpTarget) -> Self {
+        Self::Http(target)
+    }
+}
+
+impl From<CustomTarget> for Target {
+    fn from(target: CustomTarget) -> Self {
+        Self::Custom(target)
+    }
+}
+
 impl StdioTarget {
+    pub(super) fn new(command: Text) -> Self {
+        Self {
+            command,
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+        }
+    }
+
     /// The program to run: a name looked up in `PATH`, or a path.
     pub fn command(&self) -> &Text {
         &self.command

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::{CallError, CallOptions, Outcome, Replay, Server, ServerConfig};
 use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Rule, Script, Signal, Step};
 use serde_json::json;
 
 use crate::support::{LONG, Memory, connected, fleet_of};
 
-fn process(server: &FaultyServer) -> ServerBuilder {
+fn process(server: &FaultyServer) -> ServerBuilder<StdioTarget> {
     ServerConfig::stdio("s", server.command()).args(server.args())
 }
 

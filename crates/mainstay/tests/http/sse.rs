@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use mainstay::config::{HttpKind, ServerBuilder};
+use mainstay::config::{HttpKind, HttpTarget, ServerBuilder};
 use mainstay::transport::http::BearerToken;
 use mainstay::{CallOptions, Cause, Fleet, Outcome, Reason, Replay, StateKind};
 use mainstay_testkit::http::{
@@ -22,7 +22,7 @@ fn sse() -> HttpScript {
     HttpScript::new().serves(Serves::Sse)
 }
 
-fn at(far: &FaultyHttpServer, kind: HttpKind) -> ServerBuilder {
+fn at(far: &FaultyHttpServer, kind: HttpKind) -> ServerBuilder<HttpTarget> {
     web("web", &far.url("/sse")).http_kind(kind)
 }
 

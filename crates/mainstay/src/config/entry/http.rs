@@ -8,7 +8,7 @@ use crate::config::fields::{Field, Fields, Keys};
 use crate::config::host::Host;
 use crate::config::report::{Fault, Report};
 use crate::config::server::ServerConfig;
-use crate::config::target::{FilePath, HttpKind, Text};
+use crate::config::target::{FilePath, HttpKind, HttpTarget, Text};
 
 const TLS: Keys = Keys::only(&["ca", "cert", "key"]);
 
@@ -30,7 +30,7 @@ pub(super) fn read(
     fields: &Fields<'_>,
     scope: &Scope<'_>,
     report: &mut Report<'_>,
-) -> ServerBuilder {
+) -> ServerBuilder<HttpTarget> {
     let address = match url {
         Some(field) => {
             // Whatever the key is called, the checks call it so.
@@ -67,7 +67,7 @@ pub(super) fn read(
         .get("unix_socket")
         .and_then(|field| file(field, scope, report))
     {
-        server = server.socket(path);
+        server = server.unix_socket_file(path);
     }
     if let Some(limit) = fields
         .get("connect_timeout")
@@ -85,11 +85,11 @@ pub(super) fn read(
 }
 
 fn headers(
-    mut server: ServerBuilder,
+    mut server: ServerBuilder<HttpTarget>,
     fields: &Fields<'_>,
     scope: &Scope<'_>,
     report: &mut Report<'_>,
-) -> ServerBuilder {
+) -> ServerBuilder<HttpTarget> {
     let own = of_extension(fields, scope, report);
     let lookup = |name: &str| own.get(name).cloned().or_else(|| (scope.variables.lookup)(name));
     let mut variables = scope.variables;
@@ -186,11 +186,11 @@ fn from_variable(
 }
 
 fn tls(
-    mut server: ServerBuilder,
+    mut server: ServerBuilder<HttpTarget>,
     fields: &Fields<'_>,
     scope: &Scope<'_>,
     report: &mut Report<'_>,
-) -> ServerBuilder {
+) -> ServerBuilder<HttpTarget> {
     let Some(field) = fields.get("tls") else {
         return server;
     };
@@ -205,14 +205,16 @@ fn tls(
     };
     let (ca, certificate, key) = (read("ca"), read("cert"), read("key"));
     if let Some((_, Some(path))) = ca {
-        server = server.roots(path);
+        server = server.root_certificates_file(path);
     }
     match (certificate, key) {
-        (Some((_, Some(certificate))), Some((_, Some(key)))) => server.shows(certificate, key),
+        (Some((_, Some(certificate))), Some((_, Some(key)))) => {
+            server.client_certificate_files(certificate, key)
+        }
         // Many files hold both.
         (Some((field, Some(certificate))), None) => {
             report.saw("tls.key", &field.shown, field.at);
-            server.shows(certificate.clone(), certificate)
+            server.client_certificate_files(certificate.clone(), certificate)
         }
         (None, Some((field, _))) => {
             let fault = Fault::new(

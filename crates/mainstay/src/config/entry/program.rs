@@ -12,7 +12,7 @@ use crate::config::paths;
 use crate::config::problem::quoted;
 use crate::config::report::{Fault, Report};
 use crate::config::server::ServerConfig;
-use crate::config::target::Text;
+use crate::config::target::{StdioTarget, Text};
 
 /// The older form of Zed's `command`.
 const COMMAND: Keys = Keys::only(&["path", "args", "env"]);
@@ -40,7 +40,7 @@ pub(super) fn read(
     fields: &Fields<'_>,
     scope: &Scope<'_>,
     report: &mut Report<'_>,
-) -> ServerBuilder {
+) -> ServerBuilder<StdioTarget> {
     let cwd = fields
         .get("cwd")
         .and_then(|field| directory(field, scope, report));
