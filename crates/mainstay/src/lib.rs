@@ -58,7 +58,9 @@ pub use catalog::{
     About, CacheScope, Caching, Catalog, CatalogHash, CatalogReader, Diagnostic, Fault, Freshness, Hints,
     Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog, public_name,
 };
-pub use config::{Configuration, Replay, ServerConfig};
+#[cfg(feature = "config-file")]
+pub use config::Configuration;
+pub use config::{Replay, ServerConfig};
 pub use event::{Event, EventOrLag, Events, Failure};
 pub use fleet::{Changes, CloseReport, ClosedServer, DuplicateName, Fleet, FleetBuilder, StartupError};
 pub use handler::{Answer, ClientCapabilities, ClientHandler, ServerNotification, ServerRequest};

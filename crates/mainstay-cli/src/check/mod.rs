@@ -1,7 +1,7 @@
 //! `mainstay check`: starts every server, shows what each offers and what is wrong with the rest.
 
 mod configured;
-mod mend;
+mod fix;
 mod report;
 mod show;
 

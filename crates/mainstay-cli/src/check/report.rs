@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay::{Catalog, Fleet, ServerConfig, Status};
 use serde::Deserialize;
 
-use super::mend::{Mend, mend};
+use super::fix::{Fix, fix};
 use crate::load::Setup;
 use crate::reach;
 use crate::startup::{Standing, Startup};
@@ -39,7 +39,7 @@ pub(crate) struct ServerReport {
     /// What it has written to stderr so far, while it is still starting.
     pub(crate) stderr: Vec<String>,
     /// What a person can do about it.
-    pub(crate) mend: Option<Mend>,
+    pub(crate) fix: Option<Fix>,
 }
 
 /// What a server offers, by the names and uris it uses itself.
@@ -72,7 +72,7 @@ impl Report {
                 offers: Offers::of(&catalog, &status.server),
                 set_aside: set_aside(&catalog, &status.server),
                 stderr: stderr_so_far(fleet, &status),
-                mend: config.and_then(|config| mend(&status, config, setup.file())),
+                fix: config.and_then(|config| fix(&status, config, setup.file())),
                 status,
             }
         };

@@ -106,10 +106,10 @@ impl Page {
                 text.push(self.prose("next try", Ink::None, text!("in {}", span(pause))));
             }
         }
-        if let Some(mend) = &server.mend {
-            text.push(self.prose("remedy", Ink::None, &mend.advice));
+        if let Some(fix) = &server.fix {
+            text.push(self.prose("remedy", Ink::None, &fix.advice));
             // Not wrapped: it is to be copied.
-            text.push(self.verbatim("", mend.command.as_slice()));
+            text.push(self.verbatim("", fix.command.as_slice()));
         }
         text
     }

@@ -32,7 +32,7 @@ struct Checked {
     templates: Vec<String>,
     set_aside: Vec<String>,
     stderr: Vec<String>,
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 impl Check {
@@ -106,7 +106,7 @@ impl Checked {
             templates: offers.templates.clone(),
             set_aside: report.set_aside.clone(),
             stderr: report.stderr.clone(),
-            mend: report.mend.as_ref().map(ToString::to_string),
+            fix: report.fix.as_ref().map(ToString::to_string),
         }
     }
 }

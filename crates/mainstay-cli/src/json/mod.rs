@@ -10,7 +10,7 @@ mod tools;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mainstay::Status;
-use mainstay::config::Origin;
+use mainstay::config::ConfigOrigin;
 use serde::Serialize;
 
 pub(crate) use answer::{Answer, Asked};
@@ -48,7 +48,7 @@ struct Problem {
     line: Option<usize>,
     column: Option<usize>,
     message: String,
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 /// Where a server is in its life.
@@ -125,11 +125,11 @@ impl Configuration {
     }
 }
 
-fn word(how: Origin) -> &'static str {
+fn word(how: ConfigOrigin) -> &'static str {
     match how {
-        Origin::Flag => "flag",
-        Origin::Env => "env",
-        Origin::User => "user",
+        ConfigOrigin::Flag => "flag",
+        ConfigOrigin::Env => "env",
+        ConfigOrigin::User => "user",
         _ => "other",
     }
 }
@@ -141,10 +141,10 @@ impl Problem {
             server: problem.server.clone(),
             key: problem.key.clone(),
             file: problem.file.as_ref().map(|file| file.display().to_string()),
-            line: problem.place.map(|place| place.line),
-            column: problem.place.map(|place| place.column),
+            line: problem.position.map(|position| position.line),
+            column: problem.position.map(|position| position.column),
             message: problem.message.clone(),
-            mend: problem.mend.clone(),
+            fix: problem.fix.clone(),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Ping {
     median_ms: Option<f64>,
     max_ms: Option<f64>,
     pings: Vec<Asked>,
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 /// One question: how long its answer took, or why there is none.
@@ -47,7 +47,7 @@ impl Ping {
             median_ms: figures.map(|figures| fine_ms(figures.median)),
             max_ms: figures.map(|figures| fine_ms(figures.max)),
             pings: measured.pings.iter().map(Asked::of).collect(),
-            mend: report.mend.as_ref().map(ToString::to_string),
+            fix: report.fix.as_ref().map(ToString::to_string),
         }
     }
 }

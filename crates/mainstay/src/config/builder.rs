@@ -1,26 +1,22 @@
 //! Configures a server from Rust. The file reader uses these builders too, so both pass the same checks.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::{Limits, Policy};
 
-use super::check::{self, Flaw};
+use super::check;
 use super::plain_secret;
-use super::problem::{Problem, Severity, dotted};
-use super::report::Fault;
-use super::secret::Secret;
+use super::problem::{Problem, ProblemText, SettingProblem, Severity, dotted};
 use super::server::{CommonSettings, Isolation, PACKAGE_RUNNER_OPEN_LIMIT, Replay, ServerConfig};
 use super::target::{
-    ClientCertificate, CustomTarget, FilePath, HttpKind, HttpTarget, Provider, StdioTarget, Target, Text,
+    ClientCertificate, ConfigText, FilePath, HttpKind, HttpTarget, Provider, Secret, StdioTarget, Target,
 };
-use super::view::ToolView;
+use super::tool_view::ToolView;
 use crate::protocol::Era;
 use crate::transport::http::Credentials;
-use crate::transport::{Connecting, Connector};
 
 /// A server being configured; `build` checks it. Values are used verbatim: only files expand variables.
 ///
@@ -49,8 +45,8 @@ use crate::transport::{Connecting, Connector};
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct ServerBuilder<T> {
-    target: T,
-    settings: CommonSettings,
+    pub(super) target: T,
+    pub(super) settings: CommonSettings,
 }
 
 /// A server that cannot be configured so, with everything that is wrong with it.
@@ -62,18 +58,18 @@ pub struct InvalidServer {
 /// The settings of a program that Mainstay starts.
 impl ServerBuilder<StdioTarget> {
     /// Adds an argument.
-    pub fn arg(mut self, arg: impl Into<Text>) -> Self {
+    pub fn arg(mut self, arg: impl Into<ConfigText>) -> Self {
         self.target.args.push(arg.into());
         self
     }
 
     /// Adds an argument that no output shows.
     pub fn secret_arg(self, arg: impl Into<String>) -> Self {
-        self.arg(Text::hidden(arg, "***"))
+        self.arg(ConfigText::hidden(arg, "***"))
     }
 
     /// Adds arguments.
-    pub fn args<A: Into<Text>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+    pub fn args<A: Into<ConfigText>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.target.args.extend(args.into_iter().map(Into::into));
         self
     }
@@ -85,7 +81,7 @@ impl ServerBuilder<StdioTarget> {
     }
 
     /// Sets the directory it runs in (default: the working directory of this process).
-    pub fn cwd(mut self, cwd: impl Into<Text>) -> Self {
+    pub fn cwd(mut self, cwd: impl Into<ConfigText>) -> Self {
         self.target.cwd = Some(cwd.into());
         self
     }
@@ -255,22 +251,25 @@ impl<T: Into<Target>> ServerBuilder<T> {
 
     /// The finished server, or everything that is wrong with it.
     pub fn build(self) -> Result<ServerConfig, InvalidServer> {
-        let (config, flaws) = self.finish();
-        let name = dotted("", &config.settings.name);
-        let problem = |flaw: Flaw| Problem {
-            severity: flaw.severity,
-            server: Some(config.settings.name.clone()),
-            key: Some(match flaw.key.as_str() {
-                "" => name.clone(),
-                key => format!("{name}.{key}"),
-            }),
-            place: None,
-            file: None,
-            message: flaw.fault.message,
-            mend: flaw.fault.mend,
-        };
-        let errors = flaws.into_iter().filter(|flaw| flaw.severity == Severity::Error);
-        let problems: Vec<Problem> = errors.map(problem).collect();
+        let (config, problems) = self.finish();
+        let name = dotted("", config.name());
+        let errors = problems
+            .into_iter()
+            .filter(|problem| problem.severity == Severity::Error);
+        let problems: Vec<Problem> = errors
+            .map(|problem| Problem {
+                severity: problem.severity,
+                server: Some(config.name().to_owned()),
+                key: Some(match problem.key.as_str() {
+                    "" => name.clone(),
+                    key => format!("{name}.{key}"),
+                }),
+                position: None,
+                file: None,
+                message: problem.text.message,
+                fix: problem.text.fix,
+            })
+            .collect();
         if problems.is_empty() {
             Ok(config)
         } else {
@@ -278,16 +277,16 @@ impl<T: Into<Target>> ServerBuilder<T> {
         }
     }
 
-    /// The server with all its flaws. It may be used only when none of them is an error.
-    pub(super) fn finish(self) -> (ServerConfig, Vec<Flaw>) {
+    /// The server, and everything that is wrong with it. It may be used only when none of them is an error.
+    pub(super) fn finish(self) -> (ServerConfig, Vec<SettingProblem>) {
         let mut config = ServerConfig {
             target: self.target.into(),
             settings: self.settings,
             expected_era: None,
         };
-        let mut flaws = check::server(&config);
+        let mut problems = check::server(&config);
         if let Target::Stdio(program) = &mut config.target {
-            flaws.extend(
+            problems.extend(
                 plain_secret::hide_in_args(&mut program.args)
                     .into_iter()
                     .map(in_plain_text),
@@ -303,37 +302,17 @@ impl<T: Into<Target>> ServerBuilder<T> {
         }
         // A server that may be silent for so long may also take so long to start.
         *open_limit = (*open_limit).max(settings.startup_timeout);
-        (config, flaws)
-    }
-
-    /// The same server without a value that it needs. If it is enabled, its start fails and names that value.
-    pub(super) fn lacking(self, value: &str) -> ServerBuilder<CustomTarget> {
-        let identity = format!("lacking: {value}");
-        let connector = Arc::new(Lacking(value.to_owned()));
-        ServerBuilder {
-            target: CustomTarget { identity, connector },
-            settings: self.settings,
-        }
-    }
-}
-
-/// Fails every connection, because a value is missing.
-struct Lacking(String);
-
-impl Connector for Lacking {
-    fn connect(&self) -> Connecting<'_> {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, self.0.clone());
-        Box::pin(std::future::ready(Err(error)))
+        (config, problems)
     }
 }
 
 /// The warning for an argument that holds a secret.
-fn in_plain_text(place: usize) -> Flaw {
-    let fault = Fault::new(
+fn in_plain_text(index: usize) -> SettingProblem {
+    let problem = ProblemText::new(
         "this argument holds a secret in plain text",
         "put the secret into a variable, and write ${NAME} in its place",
     );
-    Flaw::warning(format!("args[{place}]"), fault)
+    SettingProblem::warning(format!("args[{index}]"), problem)
 }
 
 impl InvalidServer {

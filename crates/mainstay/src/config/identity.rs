@@ -17,9 +17,9 @@ const ENCODING: &[u8] = b"mainstay identity 1";
 /// SHA-256 over how a server is reached: command, arguments, environment and working directory, or address, transport,
 /// headers, token, certificates and socket. Prints as hex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity([u8; 32]);
+pub struct ServerIdentity([u8; 32]);
 
-impl Identity {
+impl ServerIdentity {
     pub(super) fn of(target: &Target) -> Self {
         let mut hash = Canonical(Sha256::new());
         hash.bytes(ENCODING);
@@ -46,15 +46,15 @@ impl Identity {
     }
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for ServerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for ServerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({self})")
+        write!(f, "ServerIdentity({self})")
     }
 }
 

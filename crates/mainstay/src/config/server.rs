@@ -6,10 +6,10 @@ use std::time::Duration;
 use mainstay_lifecycle::Policy;
 
 use super::builder::ServerBuilder;
-use super::identity::Identity;
+use super::identity::ServerIdentity;
 use super::runner;
-use super::target::{CustomTarget, HttpTarget, StdioTarget, Target, Text};
-use super::view::ToolView;
+use super::target::{ConfigText, CustomTarget, HttpTarget, StdioTarget, Target};
+use super::tool_view::ToolView;
 use crate::protocol::Era;
 use crate::transport::Connector;
 
@@ -116,12 +116,12 @@ pub enum Isolation {
 
 impl ServerConfig {
     /// Starts the configuration of a program that speaks MCP on its standard input and output.
-    pub fn stdio(name: impl Into<String>, command: impl Into<Text>) -> ServerBuilder<StdioTarget> {
+    pub fn stdio(name: impl Into<String>, command: impl Into<ConfigText>) -> ServerBuilder<StdioTarget> {
         ServerBuilder::new(name.into(), StdioTarget::new(command.into()))
     }
 
     /// Starts the configuration of a server that is reached by an address. Its transport and era are detected.
-    pub fn http(name: impl Into<String>, url: impl Into<Text>) -> ServerBuilder<HttpTarget> {
+    pub fn http(name: impl Into<String>, url: impl Into<ConfigText>) -> ServerBuilder<HttpTarget> {
         ServerBuilder::new(name.into(), HttpTarget::new(url.into()))
     }
 
@@ -247,7 +247,7 @@ impl ServerConfig {
     }
 
     /// Which server this is: changes exactly when a running connection would no longer be the right one.
-    pub fn identity(&self) -> Identity {
-        Identity::of(&self.target)
+    pub fn identity(&self) -> ServerIdentity {
+        ServerIdentity::of(&self.target)
     }
 }
