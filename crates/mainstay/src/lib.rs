@@ -55,8 +55,9 @@ pub mod unsupervised;
 mod wire;
 
 pub use catalog::{
-    About, CacheScope, Caching, Catalog, CatalogHash, CatalogReader, Diagnostic, Fault, Freshness, Hints,
-    Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog, public_name,
+    About, CacheScope, Caching, Catalog, CatalogFault, CatalogHash, CatalogReader, Diagnostic, Freshness,
+    Hints, Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog,
+    public_name,
 };
 #[cfg(feature = "config-file")]
 pub use config::Configuration;

@@ -7,15 +7,16 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::union::Input;
-use super::{Catalog, Fault, Freshness, ServerCatalog, View};
+use super::union::UnionInput;
+use super::{Catalog, CatalogFault, Freshness, ServerCatalog};
+use crate::config::ToolView;
 
 /// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
 ///
 /// The methods that change something answer whether the content changed, in which case readers are told, once.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    inputs: BTreeMap<Arc<str>, Input>,
+    inputs: BTreeMap<Arc<str>, UnionInput>,
     current: Arc<ArcSwap<Catalog>>,
     revision: watch::Sender<u64>,
 }
@@ -52,7 +53,7 @@ impl Publisher {
         &mut self,
         server: &str,
         catalog: Arc<ServerCatalog>,
-        view: Arc<dyn View>,
+        view: Arc<ToolView>,
         freshness: Freshness,
     ) -> bool {
         let name: Arc<str> = server.into();
@@ -62,7 +63,7 @@ impl Publisher {
                 *input.freshness_mut() = freshness;
             }
             None => {
-                let input = Input::new(&name, catalog, view, freshness);
+                let input = UnionInput::new(&name, catalog, view, freshness);
                 self.inputs.insert(name, input);
             }
         }
@@ -70,7 +71,7 @@ impl Publisher {
     }
 
     /// Shows what `server` offers through another view. Does nothing when nothing of it is published.
-    pub(crate) fn set_view(&mut self, server: &str, view: Arc<dyn View>) -> bool {
+    pub(crate) fn set_view(&mut self, server: &str, view: Arc<ToolView>) -> bool {
         let Some(input) = self.inputs.get_mut(server) else {
             return false;
         };
@@ -124,7 +125,7 @@ impl Publisher {
 fn warn_of_overlaps(next: &Catalog, current: &Catalog) {
     let overlaps = |catalog: &Catalog| -> BTreeSet<String> {
         let found = catalog.diagnostics().iter();
-        let found = found.filter(|diagnostic| diagnostic.fault == Fault::Overlap);
+        let found = found.filter(|diagnostic| diagnostic.fault == CatalogFault::Overlap);
         found.map(ToString::to_string).collect()
     };
     for overlap in overlaps(next).difference(&overlaps(current)) {

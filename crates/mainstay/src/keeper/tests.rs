@@ -11,7 +11,7 @@ use serde_json::json;
 use super::dial::DialError;
 use super::listing::ListError;
 use super::{Command, Report};
-use crate::catalog::{About, Kind, Listing, ServerCatalog};
+use crate::catalog::{About, ItemList, Kind, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Asking, Connection};
 use crate::event::{EventOrLag, Events, Failure};
@@ -202,9 +202,9 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     let listings = Kind::ALL.map(|kind| {
         let items = catalog.listed(kind).map(|item| item.raw().clone());
         let late = (kind == Kind::Tool).then(|| late.clone());
-        Listing {
+        ItemList {
             items: items.chain(late).collect(),
-            ..Listing::empty(kind)
+            ..ItemList::empty(kind)
         }
     });
     let listed = ServerCatalog::new("kept", About::default(), listings);

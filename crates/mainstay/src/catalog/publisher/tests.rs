@@ -7,7 +7,8 @@ use tokio::time::timeout;
 
 use super::{CatalogReader, Publisher};
 use crate::catalog::fixtures::{catalog, raw, tool};
-use crate::catalog::{Freshness, Kind, ServerCatalog, View};
+use crate::catalog::{Freshness, Kind, ServerCatalog};
+use crate::config::ToolView;
 
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -26,8 +27,8 @@ fn offers(names: &[&str]) -> Arc<ServerCatalog> {
     Arc::new(catalog("s", &tools))
 }
 
-fn plain() -> Arc<dyn View> {
-    Arc::new(())
+fn plain() -> Arc<ToolView> {
+    Arc::default()
 }
 
 /// The revision the reader is told of; `None` when there will be no more.
@@ -36,21 +37,6 @@ async fn told(reader: &mut CatalogReader) -> Option<u64> {
     answer
         .expect("the reader was not told")
         .map(|catalog| catalog.revision())
-}
-
-#[derive(Debug)]
-struct HideAll;
-
-impl View for HideAll {
-    fn admits(&self, _: &str) -> bool {
-        false
-    }
-    fn public_name<'a>(&'a self, tool: &'a str) -> &'a str {
-        tool
-    }
-    fn describe(&self, _: &str) -> Option<&str> {
-        None
-    }
 }
 
 #[test]
@@ -87,7 +73,7 @@ fn another_view_changes_what_is_published_without_a_new_listing() {
     let mut publisher = Publisher::new();
     let reader = publisher.reader();
     publisher.set("s", offers(&["a"]), plain(), listed(1));
-    assert!(publisher.set_view("s", Arc::new(HideAll)));
+    assert!(publisher.set_view("s", Arc::new(ToolView::default().exclude("*"))));
     assert_eq!(reader.load().tools().len(), 0);
     assert!(publisher.set_view("s", plain()));
     assert_eq!((reader.load().tools().len(), reader.load().revision()), (1, 3));

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{MAX_FILE_BYTES, Store, StoreError, Stored};
 use crate::catalog::fixtures::{ODD_TOOL, catalog, listings, prompt, raw, resource, template, tool};
-use crate::catalog::{About, CacheScope, Caching, Freshness, Item, Kind, Listing, Publisher, ServerCatalog};
+use crate::catalog::{About, CacheScope, Caching, Freshness, Item, ItemList, Kind, Publisher, ServerCatalog};
 
 const IDENTITY: &str = "0123456789abcdef";
 
@@ -172,12 +172,12 @@ fn a_file_that_is_too_large_is_ignored() {
 }
 
 fn private() -> Stored {
-    let listing = Listing {
+    let listing = ItemList {
         caching: Some(Caching {
             scope: Some(CacheScope::Private),
             ..Caching::default()
         }),
-        ..Listing::empty(Kind::Tool)
+        ..ItemList::empty(Kind::Tool)
     };
     stored(ServerCatalog::new("s", About::default(), [listing]))
 }
