@@ -80,9 +80,9 @@ fn a_catalog_comes_back_byte_for_byte_and_is_published_as_before() {
         stale_since: Some(after.listed_at),
         generation: None,
     };
-    assert!(publisher.set("s", Arc::new(after.catalog), Arc::new(()), freshness));
+    assert!(publisher.set("s", Arc::new(after.catalog), Arc::default(), freshness));
     assert!(
-        !publisher.set("s", Arc::new(before.catalog), Arc::new(()), freshness),
+        !publisher.set("s", Arc::new(before.catalog), Arc::default(), freshness),
         "the live one is no change"
     );
     let published = publisher.reader().load();
