@@ -115,7 +115,8 @@ fn holds_arguments(target: &StdioTarget) -> bool {
     (is_name || exists(program, target)) && !exists(command, target)
 }
 
-/// Whether there is a file of this name: in the directories of `PATH`, or where the path leads.
+/// Whether there is a file of this name: in the directories of `PATH`, or where the path leads. The crate `which` would also
+/// ask for the right to execute it; here a file without that right is still the file that was meant.
 fn exists(program: &str, target: &StdioTarget) -> bool {
     if program.contains(is_separator) {
         return Path::new(program).is_file();
