@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mainstay::CallError;
+use mainstay::{CallError, CallErrorKind};
 
 /// What a command comes to.
 pub(crate) type Done = Result<Exit, CommandFailure>;
@@ -49,10 +49,10 @@ impl Exit {
 
     /// How a call that failed ends the program.
     pub(crate) fn of_call(error: &CallError) -> Self {
-        match error {
+        match error.kind() {
             // The server says itself what became of it.
-            CallError::Rpc { .. } => Self::Failed,
-            error if error.may_have_run() => Self::MayHaveRun,
+            CallErrorKind::Rpc(_) => Self::Failed,
+            _other if error.may_have_run() => Self::MayHaveRun,
             _ => Self::DidNotRun,
         }
     }

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));
-    if let Err(error) = mainstay::raise_descriptor_limit() {
+    if let Err(error) = mainstay::process::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files is not raised");
     }
     let done = match &arguments.command {

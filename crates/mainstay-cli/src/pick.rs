@@ -1,8 +1,9 @@
 //! What a person means by the words behind `call`, `describe`, `read` and `prompt`: which server, and which of its offers.
 
 use anyhow::anyhow;
+use mainstay::ServerConfig;
+use mainstay::catalog::public_name;
 use mainstay::config::nearest;
-use mainstay::{ServerConfig, public_name};
 
 use crate::exit::CommandFailure;
 use crate::load::{Setup, Source};
@@ -124,11 +125,11 @@ impl Setup {
 
 /// The offer that was meant, of one kind: by its public name, or by the server's own for it.
 pub(crate) fn find<'c, T>(
-    offers: &'c [mainstay::Offer<T>],
+    offers: &'c [mainstay::catalog::Offer<T>],
     name: &str,
     sought: Sought,
     listing: &str,
-) -> anyhow::Result<&'c mainstay::Offer<T>> {
+) -> anyhow::Result<&'c mainstay::catalog::Offer<T>> {
     let public = offers.iter().find(|offer| offer.name() == name);
     if let Some(offer) = public.or_else(|| offers.iter().find(|offer| offer.original() == name)) {
         return Ok(offer);

@@ -37,7 +37,8 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallAr
     let prompt = asking.find(catalog.prompts())?;
     let arguments = arguments.all_text().map_err(CommandFailure::usage)?;
     let answered = server
-        .prompt(prompt.original(), &arguments, asking.options())
+        .prompt(prompt.original(), &arguments)
+        .options(asking.options())
         .await;
     asking.answered(&server, answered, text).await
 }

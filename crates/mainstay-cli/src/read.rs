@@ -26,7 +26,7 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, uri: &str) -> Done {
     if let Err(error) = asking.connected(fleet, &server).await {
         return asking.failed(&server, &error).await;
     }
-    let answered = server.read_resource(uri, asking.options()).await;
+    let answered = server.read_resource(uri).options(asking.options()).await;
     asking.answered(&server, answered, text).await
 }
 

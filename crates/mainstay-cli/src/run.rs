@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use mainstay::{CloseReport, Fleet};
+use mainstay::Fleet;
+use mainstay::fleet::CloseReport;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{CommandFailure, Done, Exit};

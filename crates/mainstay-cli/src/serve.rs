@@ -8,8 +8,10 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
-use mainstay::{CallError, Fleet, Introduction, StartupError};
-use mainstay_gateway::{Arrival, Gateway, GatewayBuilder, HttpDoor, Scope};
+use mainstay::fleet::StartupError;
+use mainstay::gateway::{Introduction, introduced_as};
+use mainstay::{CallError, Fleet};
+use mainstay_gateway::{ClientInput, Gateway, GatewayBuilder, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -176,9 +178,9 @@ async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
     match meets {
         Meets::Gateway { .. } => Some((input, None)),
         Meets::Client(_) => {
-            let arrival = Arrival::wait(input).await?;
-            let introduction = arrival.introduction().cloned();
-            Some((Box::new(arrival), introduction))
+            let client = ClientInput::wait_for_request(input).await?;
+            let introduction = client.introduction().cloned();
+            Some((Box::new(client), introduction))
         }
     }
 }
@@ -256,14 +258,12 @@ fn not_up(error: &StartupError) -> CommandFailure {
 
 /// Why a server did not come up. The wait for it is no news.
 fn reason(error: &CallError) -> String {
-    match error {
-        CallError::NotConnected(now)
-        | CallError::WaitTimedOut { now, .. }
-        | CallError::TooManyWaiting { now, .. } => match &now.last_error {
+    match error.not_connected() {
+        Some(now) => match &now.last_error {
             Some(failure) => failure.to_string(),
             None => format!("still {} when the time was over", now.state),
         },
-        other => other.to_string(),
+        None => error.to_string(),
     }
 }
 
@@ -289,7 +289,7 @@ fn bytes(mib: NonZeroUsize) -> usize {
 fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>) -> GatewayBuilder {
     let mut builder = Fleet::builder();
     if let Some(introduction) = introduction {
-        builder = builder.introduced_as(introduction);
+        builder = introduced_as(builder, introduction);
     }
     if let Some(store) = &setup.store {
         builder = builder.store(store);

@@ -8,7 +8,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use mainstay::{Followed, Server, StderrFollower, StderrLine};
+use mainstay::Server;
+use mainstay::process::{Followed, StderrFollower, StderrLine};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 

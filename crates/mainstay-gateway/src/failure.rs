@@ -1,30 +1,31 @@
-//! A server's failure, in words that a model can act on: which server, how it is, whether the call may have run, and
-//! what to do, in this order. The same stands for programs in `_meta.mainstay`, or in the data of an error.
+//! A server's failure, in words that a model can act on: which server, its state, whether the call may have run, and what to do, in
+//! this order. Programs find the same in `_meta.mainstay`, or in the data of an error.
 
 use std::time::Duration;
 
-use mainstay::message::{RawJson, RpcError};
-use mainstay::{CallError, NotConnected, Outcome, PlainText, Reason, StateKind, Status, TimeoutKind};
+use mainstay::gateway::PlainText;
+use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::server::{NotConnected, Reason, TimeoutKind};
+use mainstay::{CallError, CallErrorKind, Outcome, StateKind, Status};
 use serde_json::{Value, json};
 
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
 
-/// What a failed call is answered with. What a server itself said is passed on as it came.
+/// The answer to a failed call. A server's own error passes as it came.
 pub(crate) fn answer(error: &CallError) -> RpcError {
-    match error {
-        CallError::Rpc { error, .. } => error.clone(),
-        CallError::Hidden { .. } | CallError::NotFound { .. } | CallError::BadArguments(_) => {
+    match error.kind() {
+        CallErrorKind::Rpc(error) => error.clone(),
+        CallErrorKind::Hidden { .. } | CallErrorKind::NotFound { .. } | CallErrorKind::BadArguments(_) => {
             invalid_params(error.to_string())
         }
-        other => with_facts(&words(other), other),
+        _other => with_facts(&words(error), error),
     }
 }
 
-/// What a failed call of a tool is answered with, where it was not the server that answered: a result that says so, since
-/// that is what reaches the model.
+/// The answer to a failed call of a tool. Where the server did not answer, it is a result, since that is what reaches the model.
 pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
     let answered = answer(error);
-    if answered.code() != SERVER_UNAVAILABLE || matches!(error, CallError::Rpc { .. }) {
+    if answered.code() != SERVER_UNAVAILABLE || matches!(error.kind(), CallErrorKind::Rpc(_)) {
         return Err(answered);
     }
     let result = json!({
@@ -35,29 +36,29 @@ pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
     RawJson::from_value(&result).map_err(|_| answered)
 }
 
-/// What a list or an introduction is answered with while its server is not up.
+/// The answer to a list or an `initialize` while its server is not up.
 pub(crate) fn not_up(error: &CallError) -> RpcError {
-    let words = match error {
-        CallError::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now)),
-        CallError::WaitTimedOut { waited, now } => format!(
+    let words = match error.kind() {
+        CallErrorKind::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now)),
+        CallErrorKind::WaitTimedOut { waited, now } => format!(
             "{}. The request waited {} for it. {}",
             how_it_starts(now),
             seconds(*waited),
             remedy(now)
         ),
-        other => words(other),
+        _other => words(error),
     };
     with_facts(&words, error)
 }
 
-/// Why a server is not up, and what to do; `None` while it is starting, and where a person or its configuration wants it so.
+/// Why a server is not up, and what to do; `None` while it is starting, and where a person or the configuration wants it so.
 pub(crate) fn why_not_up(status: &Status) -> Option<String> {
     let now = NotConnected::from(status);
     let is_wanted_so = match (now.state, now.reason) {
         (StateKind::Connected | StateKind::Disabled | StateKind::Disabling, _)
         | (StateKind::Disconnected, Some(Reason::Idle)) => true,
-        // One that has failed is named also while its next attempt runs: it may fail again. A first attempt that was only
-        // made in the wrong way says nothing yet.
+        // A server that has failed is named also while its next attempt runs, which may fail too. A first attempt in the wrong
+        // era says nothing yet.
         (StateKind::Connecting | StateKind::Reconnecting, _) => {
             let failed = now.last_error.as_ref();
             failed.is_none_or(|error| error.tried_otherwise && now.attempt <= 1)
@@ -68,7 +69,7 @@ pub(crate) fn why_not_up(status: &Status) -> Option<String> {
     Some(PlainText::lines(&words).to_string())
 }
 
-/// What a server wrote is quoted in these words, and a model reads them.
+/// The words may quote what a server wrote, and a model reads them: they are cleaned.
 fn with_facts(words: &str, error: &CallError) -> RpcError {
     let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(words));
     match RawJson::from_value(&json!({ "mainstay": facts(error) })) {
@@ -78,84 +79,65 @@ fn with_facts(words: &str, error: &CallError) -> RpcError {
 }
 
 fn words(error: &CallError) -> String {
-    match error {
-        CallError::NotConnected(now) => format!("{}. The call did not run. {}", how(now), advice(now)),
-        CallError::WaitTimedOut { waited, now } => format!(
+    let server = error.server().unwrap_or_default();
+    let outcome = error.outcome();
+    match error.kind() {
+        CallErrorKind::NotConnected(now) => format!("{}. The call did not run. {}", how(now), advice(now)),
+        CallErrorKind::WaitTimedOut { waited, now } => format!(
             "{}. The call waited {} for it and did not run. {}",
             how(now),
             seconds(*waited),
             advice(now)
         ),
-        CallError::TooManyWaiting { limit, now } => format!(
+        CallErrorKind::TooManyWaiting { limit, now } => format!(
             "{}. {limit} calls wait for it already, and this one did not run. {}",
             how(now),
             advice(now)
         ),
-        CallError::TimedOut {
-            server,
-            kind,
-            outcome,
-            noise,
-            ..
-        } => format!(
+        CallErrorKind::TimedOut { timeout, noise } => format!(
             "Server {server} did not answer in time ({}). {}{}",
-            late(*kind),
-            ran(*outcome),
+            late(*timeout),
+            ran(outcome),
             misplaced(noise.as_deref())
         ),
-        CallError::Lost {
-            server,
-            reason,
-            failure,
-            outcome,
-            ..
-        } => {
+        CallErrorKind::Lost { reason, failure } => {
             let why = failure
                 .as_ref()
                 .map_or_else(|| reason.clone(), ToString::to_string);
             format!(
                 "The connection to server {server} was lost ({why}), and it is being restarted. {}",
-                ran(*outcome)
+                ran(outcome)
             )
         }
-        CallError::NotCarried {
-            server,
-            reason,
-            outcome,
-            ..
-        } => format!(
+        CallErrorKind::NotCarried { reason } => format!(
             "The call could not be carried to server {server} ({reason}). {}",
-            ran(*outcome)
+            ran(outcome)
         ),
-        CallError::AuthRequired {
-            server, challenge, ..
-        } => {
+        CallErrorKind::AuthRequired { challenge } => {
             let scopes = scopes(&challenge.scopes);
             let ran = refused(error);
             format!("Server {server} asks for a login{scopes}. {ran} {LOGIN}")
         }
-        CallError::Throttled {
-            server, retry_after, ..
-        } => {
+        CallErrorKind::Throttled { retry_after } => {
             let when =
                 retry_after.map_or_else(|| "later".to_owned(), |pause| format!("in {}", seconds(pause)));
             let ran = refused(error);
             format!("Server {server} has too much to do. {ran} Call it again {when}.")
         }
-        CallError::BadAnswer { server, what, .. } => format!(
+        CallErrorKind::BadAnswer(what) => format!(
             "Server {server} answered with something that cannot be used ({what}). The call has run: check its effects \
              before you call it again."
         ),
-        CallError::KeeperFailed { server } => {
+        CallErrorKind::KeeperFailed => {
             format!("Server {server} is being restarted. The call did not run. Call it again in a moment.")
         }
-        other => format!("{other}."),
+        _other => format!("{error}."),
     }
 }
 
 const LOGIN: &str = "A person must log in to the server; until then it cannot be called.";
 
-/// How a server is that is not connected.
+/// The state of a server that is not connected.
 fn how(now: &NotConnected) -> String {
     let server = &now.server;
     let failure = || {
@@ -176,7 +158,7 @@ fn how(now: &NotConnected) -> String {
             )
         }
         (StateKind::Disconnected, Some(Reason::Idle)) => {
-            format!("Server {server} was stopped since nobody used it (disconnected)")
+            format!("Server {server} was stopped because it was idle (disconnected)")
         }
         (StateKind::Disconnected, Some(Reason::Lost)) => {
             format!(
@@ -203,7 +185,7 @@ fn how(now: &NotConnected) -> String {
     }
 }
 
-/// How a server is that was never up.
+/// The state of a server that was never up.
 fn how_it_starts(now: &NotConnected) -> String {
     match (now.state, &now.last_error) {
         (StateKind::Connecting | StateKind::Reconnecting, Some(error)) => {
@@ -287,7 +269,7 @@ fn advice(now: &NotConnected) -> String {
     }
 }
 
-/// Text of the server where only messages may be.
+/// Text that the server wrote to stdout, where only messages may be.
 fn misplaced(noise: Option<&str>) -> String {
     noise.map_or_else(String::new, |example| {
         format!(
@@ -326,21 +308,21 @@ fn refused(error: &CallError) -> &'static str {
 /// The same for programs.
 fn facts(error: &CallError) -> Value {
     let mut facts = json!({ "outcome": outcome(error.outcome()) });
-    if let Some(server) = server(error) {
+    if let Some(server) = error.server() {
         facts["server"] = json!(server);
     }
     if let Some(pause) = error.retry_after() {
         facts["retryAfterMs"] = json!(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
     }
     let mut challenge = None;
-    if let Some(now) = not_connected(error) {
+    if let Some(now) = error.not_connected() {
         facts["state"] = json!(now.state.to_string());
         facts["attempt"] = json!(now.attempt);
         facts["reason"] = json!(now.reason.map(Reason::as_str));
         let asked = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
         challenge = asked.filter(|_| now.reason == Some(Reason::AuthRequired));
     }
-    if let CallError::AuthRequired { challenge: asked, .. } = error {
+    if let CallErrorKind::AuthRequired { challenge: asked } = error.kind() {
         challenge = Some(asked);
     }
     if let Some(challenge) = challenge {
@@ -351,34 +333,6 @@ fn facts(error: &CallError) -> Value {
         });
     }
     facts
-}
-
-fn not_connected(error: &CallError) -> Option<&NotConnected> {
-    match error {
-        CallError::NotConnected(now)
-        | CallError::WaitTimedOut { now, .. }
-        | CallError::TooManyWaiting { now, .. } => Some(now),
-        _other => None,
-    }
-}
-
-fn server(error: &CallError) -> Option<&str> {
-    match error {
-        CallError::NotConnected(now)
-        | CallError::WaitTimedOut { now, .. }
-        | CallError::TooManyWaiting { now, .. } => Some(&now.server),
-        CallError::TimedOut { server, .. }
-        | CallError::Lost { server, .. }
-        | CallError::NotCarried { server, .. }
-        | CallError::AuthRequired { server, .. }
-        | CallError::Throttled { server, .. }
-        | CallError::Rpc { server, .. }
-        | CallError::BadAnswer { server, .. }
-        | CallError::Hidden { server, .. }
-        | CallError::KeeperFailed { server }
-        | CallError::TooManySubscriptions { server, .. } => Some(server),
-        _of_no_server => None,
-    }
 }
 
 const fn outcome(outcome: Outcome) -> &'static str {

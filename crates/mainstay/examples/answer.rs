@@ -6,10 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{
-    Answer, CallOptions, ClientCapabilities, ClientHandler, Fleet, RawJson, RpcError, ServerConfig,
-    ServerRequest,
-};
+use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
+use mainstay::{CallOptions, ClientHandler, Fleet, RawJson, RpcError, ServerConfig};
 use mainstay_testkit::FaultyServer;
 use serde_json::json;
 
@@ -52,7 +50,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for name in ["Ada", "Grace"] {
         let options = CallOptions::default().handler(Arc::new(Agent(name)));
         let reply = server
-            .call("ask", &json!({ "kind": "elicitation" }), options)
+            .call("ask", &json!({ "kind": "elicitation" }))
+            .options(options)
             .await?;
         println!("{}", reply.result);
     }

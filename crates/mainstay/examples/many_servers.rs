@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if sizes.is_empty() {
         sizes = SIZES.to_vec();
     }
-    mainstay::raise_descriptor_limit()?;
+    mainstay::process::raise_descriptor_limit()?;
     println!("servers  start (s)  own processor time (s)  stop (s)  own processor time (s)  killed");
     let runtime = tokio::runtime::Runtime::new()?;
     for size in sizes {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet, ServerConfig};
+use mainstay::{Fleet, ServerConfig};
 use mainstay_testkit::FaultyServer;
 use serde_json::json;
 
@@ -18,9 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fleet = Fleet::builder().start([config.build()?]);
     let server = fleet.server("demo").ok_or("just configured")?;
 
-    let first = server
-        .call("echo", &json!({ "text": "one" }), CallOptions::default())
-        .await?;
+    let first = server.call("echo", &json!({ "text": "one" })).await?;
     println!("generation {} answered {}", first.generation, first.result);
 
     let pid = server.status().pid.ok_or("a live server has a process")?;
@@ -30,9 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("killed process {pid}");
 
     // The same handle: the call waits for the new connection, inside its own deadline.
-    let second = server
-        .call("echo", &json!({ "text": "two" }), CallOptions::default())
-        .await?;
+    let second = server.call("echo", &json!({ "text": "two" })).await?;
     println!("generation {} answered {}", second.generation, second.result);
 
     fleet.close(Duration::from_secs(10)).await;

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use mainstay::{Event, EventOrLag, Fleet, ServerConfig};
+use mainstay::event::EventOrLag;
+use mainstay::{Event, Fleet, ServerConfig};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,79 +1,80 @@
 //! Keeps MCP servers connected.
 //!
 //! A [`Fleet`] owns the connections to many MCP servers, each kept by a task of its own. Servers crash, hang, restart and
-//! change their tools; a [`Server`] handle obtained once works for ever, the published [`Catalog`] stays readable
-//! whatever happens, and every call ends inside its deadline with an answer or with an error that says whether it may
-//! have run.
+//! change their tools. A [`Server`] handle obtained once keeps working, the published [`Catalog`] stays readable, and every
+//! call ends inside its deadline with a reply or with an error that says whether it may have run.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
-//! use mainstay::{CallOptions, Fleet, ServerConfig};
+//! use mainstay::{Fleet, ServerConfig};
+//! use serde_json::json;
 //!
 //! let files = ServerConfig::stdio("files", "npx").args(["-y", "@modelcontextprotocol/server-filesystem", "."]).build()?;
 //! let fleet = Fleet::builder().start([files]);
+//! fleet.wait_settled(Duration::from_secs(60)).await;
 //!
-//! let server = fleet.server("files").expect("just configured");
-//! server.wait_connected(Duration::from_secs(60)).await?;
-//! for tool in fleet.catalog().tools() {
-//!     println!("{}", tool.name()); // files__read_file, …
-//! }
-//! let reply = server.call("list_directory", &serde_json::json!({ "path": "." }), CallOptions::default()).await?;
-//! println!("{}", reply.result); // the result, byte for byte as the server sent it
+//! let tool = fleet.tool("files__list_directory").ok_or("the server is not up")?;
+//! let reply = tool.call(&json!({ "path": "." })).timeout(Duration::from_secs(30)).await?;
+//! println!("{}", reply.text());
 //!
 //! fleet.close(Duration::from_secs(10)).await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The walk of a call: `fleet` → `server` → `connection` → `wire` → `transport`, and back. Only what changes a server's
-//! life goes through its `keeper`, which asks the pure machine of [`mainstay_lifecycle`] what to do.
+//! The names here are what an embedder needs. Each module holds the rest of its room: [`config`] what a person writes,
+//! [`catalog`] what servers offer, [`fleet`] and [`server`] their reports and errors, [`event`] the changes of state,
+//! [`handler`] what servers ask of their client, [`process`] what a child process says and how it ends, [`transport`] how
+//! messages travel, [`lifecycle`] the machine that decides, [`gateway`] what only a gateway needs.
+//!
+//! A call takes the path `fleet` → `server` → `connection` → `wire` → `transport`, and back. Only what changes a server's
+//! state goes through its keeper, which asks the pure machine of [`lifecycle`] what to do.
 
-mod catalog;
+pub mod catalog;
 pub mod config;
 mod connection;
 mod deadline;
-mod event;
-mod fleet;
+pub mod event;
+pub mod fleet;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod handler;
+pub mod gateway;
+pub mod handler;
+mod json;
 mod keeper;
 mod lack;
 mod large;
-pub mod message;
 mod plain_text;
-mod process;
+pub mod process;
 mod protocol;
 mod redaction;
-mod server;
+pub mod server;
 pub mod transport;
 mod turn;
 #[doc(hidden)]
 pub mod unsupervised;
 mod wire;
 
-pub use catalog::{
-    About, CacheScope, Caching, Catalog, CatalogFault, CatalogHash, CatalogReader, Diagnostic, Freshness,
-    Hints, Item, Kind, Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog,
-    public_name,
-};
+#[doc(inline)]
+pub use catalog::{Catalog, CatalogReader};
+#[doc(inline)]
 #[cfg(feature = "config-file")]
 pub use config::Configuration;
-pub use config::{Replay, ServerConfig};
-pub use event::{Event, EventOrLag, Events, Failure};
-pub use fleet::{Changes, CloseReport, ClosedServer, DuplicateName, Fleet, FleetBuilder, StartupError};
-pub use handler::{Answer, ClientCapabilities, ClientHandler, ServerNotification, ServerRequest};
-pub use lack::Lack;
+#[doc(inline)]
+pub use config::ServerConfig;
+#[doc(inline)]
+pub use event::{Event, Events, Failure};
+#[doc(inline)]
+pub use fleet::{Fleet, FleetBuilder, Tool};
+#[doc(inline)]
+pub use handler::ClientHandler;
 /// The pure machine, and every part of its [`Policy`].
 pub use mainstay_lifecycle as lifecycle;
-pub use mainstay_lifecycle::{Cause, Desired, Generation, Policy, StateKind};
-pub use plain_text::PlainText;
-pub use process::{Exit, Followed, StderrFollower, StderrLine, raise_descriptor_limit};
-pub use protocol::{Era, Introduction};
-pub use server::{
-    CallError, CallOptions, CommandError, NotConnected, NotifyError, Pong, Reason, RefreshError, Reply,
-    Server, StartProgress, StartStage, Status, TransportKind, Waiting, WishError,
-};
-pub use wire::{BadAnswer, Outcome, RawJson, RpcError, TimeoutKind};
+pub use mainstay_lifecycle::{Generation, Policy, StateKind};
+pub(crate) use plain_text::PlainText;
+pub use protocol::Era;
+#[doc(inline)]
+pub use server::{Call, CallError, CallErrorKind, CallOptions, Reply, Server, Status};
+pub use wire::{Outcome, RawJson, RpcError};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::transport::HttpFailure;
-use mainstay::{CallOptions, Fleet, ServerConfig, Status};
+use mainstay::{Fleet, ServerConfig, Status};
 use mainstay_testkit::Script;
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -146,7 +146,7 @@ async fn an_authority_of_ones_own_is_trusted_when_it_is_named_and_only_then() {
     let server = fleet.server("s").unwrap();
     server.wait_connected(LONG).await.unwrap();
     let arguments = json!({ "text": "x" });
-    let reply = server.call("echo", &arguments, CallOptions::default()).await;
+    let reply = server.call("echo", &arguments).await;
     reply.expect("an answer");
     fleet.close(LONG).await;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallError, Failure, Outcome, PlainText, Server};
+use mainstay::gateway::PlainText;
+use mainstay::{CallError, CallErrorKind, Failure, Outcome, Server};
 
 use super::Asking;
 use crate::exit::{Done, Exit};
@@ -26,7 +27,7 @@ impl Asking<'_> {
         }
         self.screen.error(message(error));
         if let Some(failure) = failure {
-            if matches!(error, CallError::Lost { failure: None, .. }) {
+            if matches!(error.kind(), CallErrorKind::Lost { failure: None, .. }) {
                 self.screen.say(text!("  {}", plain(&failure.message)));
             }
             for line in &failure.stderr {
@@ -65,8 +66,8 @@ impl Asking<'_> {
 
 /// The error, without what is said beside it: stderr has its own lines, and the verdict too.
 fn message(error: &CallError) -> Text {
-    match error {
-        CallError::NotConnected(now) => {
+    match error.kind() {
+        CallErrorKind::NotConnected(now) => {
             let mut said = text!("server {} is {}", plain(&now.server), now.state);
             if let Some(reason) = now.reason {
                 said.push(text!(" ({})", reason.as_str()));
@@ -76,12 +77,8 @@ fn message(error: &CallError) -> Text {
             }
             said
         }
-        CallError::Lost {
-            server,
-            reason,
-            failure,
-            ..
-        } => {
+        CallErrorKind::Lost { reason, failure } => {
+            let server = error.server().unwrap_or_default();
             let why = failure.as_ref().map_or(reason, |failure| &failure.message);
             text!(
                 "the connection to server {} was lost: {}",
@@ -89,20 +86,19 @@ fn message(error: &CallError) -> Text {
                 plain(why)
             )
         }
-        other => Text::lines(&other.to_string()),
+        _other => Text::lines(&error.to_string()),
     }
 }
 
 /// What is known of the server's own failure; when a connection was lost, its process may be a moment from ending.
 async fn failure(server: &Server, error: &CallError) -> Option<Arc<Failure>> {
-    match error {
-        CallError::Lost { generation, .. } => {
-            let moved_on = |status: &mainstay::Status| status.generation != Some(*generation);
+    match error.kind() {
+        CallErrorKind::Lost { .. } => {
+            let moved_on = |status: &mainstay::Status| status.generation != error.generation();
             let status = server.wait_until(HINDSIGHT_TIMEOUT, moved_on).await;
             status.and_then(|status| status.last_error)
         }
-        CallError::NotConnected(now) | CallError::WaitTimedOut { now, .. } => now.last_error.clone(),
-        _ => None,
+        _other => error.not_connected()?.last_error.clone(),
     }
 }
 
@@ -111,10 +107,10 @@ const MAY_HAVE_RUN: &str = "the call may have run: find out before you repeat it
 
 /// What a person must know before trying again.
 fn verdict(error: &CallError) -> &'static str {
-    match (error.outcome(), error) {
+    match (error.outcome(), error.kind()) {
         (Outcome::NotSent, _) => NOT_SENT,
         (Outcome::Refused, _) => "the call was refused: it did not run",
-        (Outcome::Answered, CallError::Rpc { .. }) => "the call was answered: the server says why it failed",
+        (Outcome::Answered, CallErrorKind::Rpc(_)) => "the call was answered: the server says why it failed",
         (Outcome::Answered, _) => {
             "the call has run, and its answer is lost: check its effects before you repeat it"
         }

@@ -6,7 +6,7 @@ use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use mainstay::{CallError, CallOptions, Catalog, Fleet, Reply, Server};
+use mainstay::{CallError, CallErrorKind, CallOptions, Catalog, Fleet, Reply, Server};
 use tokio::time::Instant;
 
 use crate::args::RequestArgs;
@@ -71,8 +71,8 @@ impl<'a> Asking<'a> {
     /// The offer that was asked for, of one kind.
     pub(crate) fn find<'c, T>(
         &self,
-        offers: &'c [mainstay::Offer<T>],
-    ) -> Result<&'c mainstay::Offer<T>, CommandFailure> {
+        offers: &'c [mainstay::catalog::Offer<T>],
+    ) -> Result<&'c mainstay::catalog::Offer<T>, CommandFailure> {
         find(offers, self.name, self.sought, &self.listing).map_err(CommandFailure::usage)
     }
 
@@ -145,8 +145,10 @@ impl<'a> Asking<'a> {
         match server.wait_connected(Duration::ZERO).await {
             Ok(_) => Ok(()),
             // How long it was waited for is no news to the person who waited.
-            Err(CallError::WaitTimedOut { now, .. }) => Err(CallError::NotConnected(now)),
-            Err(error) => Err(error),
+            Err(error) => match error.kind() {
+                CallErrorKind::WaitTimedOut { now, .. } => Err((**now).clone().into()),
+                _other => Err(error),
+            },
         }
     }
 

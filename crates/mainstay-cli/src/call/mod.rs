@@ -6,7 +6,8 @@ mod progress;
 
 use std::io;
 
-use mainstay::{Fleet, PublicTool, Reply};
+use mainstay::catalog::PublicTool;
+use mainstay::{Fleet, Reply};
 use serde::Deserialize;
 
 use crate::args::{CallArgs, Common};
@@ -48,7 +49,7 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallAr
         .fit(schema(tool).as_ref())
         .map_err(CommandFailure::usage)?;
     let (progress, options) = progress::shown(asking.screen, asking.options());
-    let answered = server.call(tool.original(), &arguments, options).await;
+    let answered = server.call(tool.original(), &arguments).options(options).await;
     progress.ended().await;
     match answered {
         Ok(reply) => report(asking, &reply),

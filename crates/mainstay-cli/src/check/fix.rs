@@ -6,7 +6,8 @@ use std::fmt;
 use std::path::Path;
 
 use mainstay::config::Target;
-use mainstay::{Reason, ServerConfig, StartStage, StateKind, Status};
+use mainstay::server::{Reason, StartStage};
+use mainstay::{ServerConfig, StateKind, Status};
 
 use crate::reach::command_line;
 use crate::startup::Standing;

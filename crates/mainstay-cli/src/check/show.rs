@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use mainstay::PlainText;
+use mainstay::gateway::PlainText;
 use mainstay::transport::http::Challenge;
 
 use super::report::{CheckReport, ServerReport};

@@ -2,7 +2,9 @@
 
 mod schema;
 
-use mainstay::{Fleet, PlainText, PublicTool};
+use mainstay::Fleet;
+use mainstay::catalog::PublicTool;
+use mainstay::gateway::PlainText;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
 
 /// A value as JSON, cut.
 fn value(value: &Value) -> Text {
-    let shown = mainstay::PlainText::line(&value.to_string()).cut(MAX_VALUE_CHARS);
+    let shown = mainstay::gateway::PlainText::line(&value.to_string()).cut(MAX_VALUE_CHARS);
     shown.into()
 }
 

@@ -1,6 +1,6 @@
 //! The document of `mainstay call --json`, `read --json` and `prompt --json`.
 
-use mainstay::{CallError, Outcome, RawJson, Reply, RpcError};
+use mainstay::{CallError, CallErrorKind, Outcome, RawJson, Reply, RpcError};
 use serde::Serialize;
 
 use super::{FailureReport, VERSION};
@@ -73,8 +73,8 @@ impl<'a> AnswerDocument<'a> {
         error: &CallError,
         failure: Option<&mainstay::Failure>,
     ) -> Self {
-        let rpc = match error {
-            CallError::Rpc { error, .. } => Some(RpcError::raw(error).clone()),
+        let rpc = match error.kind() {
+            CallErrorKind::Rpc(error) => Some(RpcError::raw(error).clone()),
             _ => None,
         };
         Self::without_result(

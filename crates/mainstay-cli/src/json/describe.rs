@@ -1,6 +1,6 @@
 //! The document of `mainstay describe --json`.
 
-use mainstay::PublicTool;
+use mainstay::catalog::PublicTool;
 use serde::Serialize;
 
 use super::VERSION;

@@ -156,7 +156,7 @@ impl ServerDocument {
             server: status.server.to_string(),
             state: status.state.as_str(),
             up,
-            reason: status.reason.map(mainstay::Reason::as_str),
+            reason: status.reason.map(mainstay::server::Reason::as_str),
             generation: status.generation.map(|generation| generation.0),
             attempt: status.attempt,
             budget: status.budget,
@@ -164,7 +164,7 @@ impl ServerDocument {
             start: status.start.as_ref().map(Start::of),
             protocol_version: status.protocol.as_ref().map(|(_, version)| version.to_string()),
             era: status.protocol.as_ref().map(|(era, _)| era.as_str()),
-            transport: status.transport.map(mainstay::TransportKind::as_str),
+            transport: status.transport.map(mainstay::server::TransportKind::as_str),
             listed_at_ms: status.listed_at.map(unix_ms),
             stale: status.stale_since.is_some(),
             // The library remembers what went wrong before a recovery; a script asks what is wrong now.
@@ -178,7 +178,7 @@ impl ServerDocument {
 }
 
 impl Start {
-    fn of(start: &mainstay::StartProgress) -> Self {
+    fn of(start: &mainstay::server::StartProgress) -> Self {
         Self {
             stage: start.stage.as_str(),
             program: start.program.as_deref().map(str::to_owned),

@@ -1,6 +1,7 @@
 //! The document of `mainstay tools --json`.
 
-use mainstay::{Catalog, Hints, PublicTool, RawJson, Status};
+use mainstay::catalog::{Hints, PublicTool};
+use mainstay::{Catalog, RawJson, Status};
 use serde::Serialize;
 
 use super::{ConfigurationDocument, ServerDocument, VERSION};
@@ -90,7 +91,7 @@ impl ToolDocument {
 }
 
 impl OfferDocument {
-    fn of<T>(offer: &mainstay::Offer<T>, stale: bool) -> Self {
+    fn of<T>(offer: &mainstay::catalog::Offer<T>, stale: bool) -> Self {
         Self {
             name: offer.name().to_owned(),
             server: offer.server().to_owned(),

@@ -1,6 +1,6 @@
 //! Rows of cells in aligned columns.
 
-use mainstay::PlainText;
+use mainstay::gateway::PlainText;
 
 use super::paint::{Ink, Paint};
 use super::text::{Text, width};

@@ -8,7 +8,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mainstay::{PlainText, StateKind, TransportKind};
+use mainstay::StateKind;
+use mainstay::gateway::PlainText;
+use mainstay::server::TransportKind;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 

@@ -5,7 +5,7 @@ mod measured;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use mainstay::{CallError, Fleet, Server};
+use mainstay::{CallError, CallErrorKind, Fleet, Server};
 use tokio::time::sleep;
 
 use crate::args::{AdHoc, Common, PingArgs};
@@ -180,10 +180,10 @@ impl Pinging<'_> {
 
 /// Why there was no answer. A question is no call: that it may have run is of no interest.
 fn no_answer(error: &CallError, limit: Duration) -> String {
-    match error {
-        CallError::TimedOut { .. } => format!("no answer within {}", span(limit)),
-        CallError::Lost { reason, .. } => format!("the connection was lost: {reason}"),
-        CallError::NotCarried { reason, .. } => reason.clone(),
-        other => other.to_string(),
+    match error.kind() {
+        CallErrorKind::TimedOut { .. } => format!("no answer within {}", span(limit)),
+        CallErrorKind::Lost { reason, .. } => format!("the connection was lost: {reason}"),
+        CallErrorKind::NotCarried { reason } => reason.clone(),
+        _other => error.to_string(),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{Desired, StateKind, Status};
+use mainstay::lifecycle::Desired;
+use mainstay::{StateKind, Status};
 
 use super::Standing;
 use crate::output::{Cell, Ink, Paint, Text, plain, span, table};

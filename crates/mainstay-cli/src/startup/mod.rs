@@ -6,7 +6,9 @@ mod progress;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mainstay::{Desired, Fleet, Reason, Server, StateKind, Status};
+use mainstay::lifecycle::Desired;
+use mainstay::server::Reason;
+use mainstay::{Fleet, Server, StateKind, Status};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};

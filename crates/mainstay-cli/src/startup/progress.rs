@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{Fleet, StartStage, StateKind, Status};
+use mainstay::server::StartStage;
+use mainstay::{Fleet, StateKind, Status};
 use tokio::time::Instant;
 
 use super::board::{Row, board, state};

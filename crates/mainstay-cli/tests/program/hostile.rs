@@ -1,6 +1,6 @@
 //! What a server says never drives a terminal, hides or passes for something else, wherever it says it.
 
-use mainstay::PlainText;
+use mainstay::gateway::PlainText;
 use mainstay_testkit::{HARMLESS_TEXT, HOSTILE_TEXT, hostile, hostile_on_stderr};
 use serde_json::json;
 

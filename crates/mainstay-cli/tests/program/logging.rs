@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::time::{Duration, Instant};
 
-use mainstay::PlainText;
+use mainstay::gateway::PlainText;
 use mainstay_testkit::{Fault, FaultyServer, Garbage, Ledger, Step, hostile, hostile_on_stderr};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};

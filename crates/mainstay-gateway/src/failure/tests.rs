@@ -1,7 +1,9 @@
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use mainstay::config::ServerConfig;
-use mainstay::{BadAnswer, Fleet, Generation};
+use mainstay::server::BadAnswer;
+use mainstay::{Fleet, Generation};
 
 use super::*;
 
@@ -36,7 +38,7 @@ fn in_state(
     now
 }
 
-fn told(error: &CallError) -> (String, Value) {
+fn described(error: &CallError) -> (String, Value) {
     let result: Value = tool_result(error).unwrap().parse().unwrap();
     assert_eq!(result["isError"], true);
     let text = result["content"][0]["text"].as_str().unwrap().to_owned();
@@ -49,7 +51,7 @@ fn told(error: &CallError) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
+async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_to_do() {
     let now = not_connected().await;
     let with_login = {
         let mut asked = in_state(&now, StateKind::Disconnected, Some(Reason::AuthRequired), 1, None);
@@ -88,7 +90,7 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
         ),
         (
             state(StateKind::Disconnected, Some(Reason::Idle), 0, None),
-            "Server files was stopped since nobody used it (disconnected). The call did not run. Call it again in a \
+            "Server files was stopped because it was idle (disconnected). The call did not run. Call it again in a \
              moment.",
             "disconnected",
         ),
@@ -113,7 +115,7 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
     ] {
         let retries = now.next_retry.is_some();
         let wants_login = now.reason == Some(Reason::AuthRequired);
-        let (said, facts) = told(&CallError::NotConnected(Box::new(now)));
+        let (said, facts) = described(&CallError::from(now));
         assert_eq!(said, text);
         assert_eq!(
             (&facts["server"], &facts["outcome"]),
@@ -124,20 +126,21 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
         let login = json!({ "scopes": ["read", "write"], "resourceMetadata": "https://example.com/meta", "error": null });
         assert_eq!(facts.get("login"), wants_login.then_some(&login), "{facts}");
     }
-    let waited = CallError::WaitTimedOut {
+    let not_sent = |kind| CallError::new(Arc::from("files"), None, Outcome::NotSent, kind);
+    let waited = not_sent(CallErrorKind::WaitTimedOut {
         waited: Duration::from_secs(30),
         now: Box::new(state(StateKind::Connecting, None, 0, None)),
-    };
+    });
     assert_eq!(
-        told(&waited).0,
+        described(&waited).0,
         "Server files is starting (connecting). The call waited 30.0 s for it and did not run. Call it again in a moment."
     );
-    let many = CallError::TooManyWaiting {
+    let many = not_sent(CallErrorKind::TooManyWaiting {
         limit: 1000,
         now: Box::new(state(StateKind::Connecting, None, 0, None)),
-    };
+    });
     assert_eq!(
-        told(&many).0,
+        described(&many).0,
         "Server files is starting (connecting). 1000 calls wait for it already, and this one did not run. Call it again in \
          a moment."
     );
@@ -145,13 +148,16 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
 
 #[test]
 fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
-    let (server, generation) = (std::sync::Arc::<str>::from("files"), Generation(7));
-    let lost = |outcome| CallError::Lost {
-        server: server.clone(),
-        generation,
-        reason: "the stream ended".to_owned(),
-        failure: None,
-        outcome,
+    let failed = |outcome, kind| CallError::new(Arc::from("files"), Some(Generation(7)), outcome, kind);
+    let lost = |outcome| {
+        let reason = "the stream ended".to_owned();
+        failed(
+            outcome,
+            CallErrorKind::Lost {
+                reason,
+                failure: None,
+            },
+        )
     };
     let mut challenge = mainstay::transport::http::Challenge::default();
     challenge.scopes = vec!["admin".to_owned()];
@@ -169,91 +175,85 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
             "not_sent",
         ),
         (
-            CallError::TimedOut {
-                server: server.clone(),
-                generation,
-                kind: TimeoutKind::Idle,
-                outcome: Outcome::Unknown,
-                noise: None,
-            },
+            failed(
+                Outcome::Unknown,
+                CallErrorKind::TimedOut {
+                    timeout: TimeoutKind::Idle,
+                    noise: None,
+                },
+            ),
             "Server files did not answer in time (neither an answer nor progress). The call may have run: check its effects \
              before you call it again.",
             "unknown",
         ),
         (
-            CallError::TimedOut {
-                server: server.clone(),
-                generation,
-                kind: TimeoutKind::Idle,
-                outcome: Outcome::Unknown,
-                noise: Some("loading".into()),
-            },
+            failed(
+                Outcome::Unknown,
+                CallErrorKind::TimedOut {
+                    timeout: TimeoutKind::Idle,
+                    noise: Some("loading".into()),
+                },
+            ),
             "Server files did not answer in time (neither an answer nor progress). The call may have run: check its effects \
              before you call it again. Meanwhile the server wrote text to stdout that is no JSON-RPC message (\"loading\"); \
              it must write it to stderr.",
             "unknown",
         ),
         (
-            CallError::NotCarried {
-                server: server.clone(),
-                generation,
-                reason: "status 413".to_owned(),
-                outcome: Outcome::Refused,
-            },
+            failed(
+                Outcome::Refused,
+                CallErrorKind::NotCarried {
+                    reason: "status 413".to_owned(),
+                },
+            ),
             "The call could not be carried to server files (status 413). The call did not run. Call it again in a \
              moment.",
             "refused",
         ),
         (
-            CallError::AuthRequired {
-                server: server.clone(),
-                generation,
-                challenge: Box::new(challenge),
-                outcome: Outcome::Refused,
-            },
+            failed(
+                Outcome::Refused,
+                CallErrorKind::AuthRequired {
+                    challenge: Box::new(challenge),
+                },
+            ),
             "Server files asks for a login with the scopes admin. The call did not run. A person must log in to the \
              server; until then it cannot be called.",
             "refused",
         ),
         (
-            CallError::Throttled {
-                server: server.clone(),
-                generation,
-                retry_after: Some(Duration::from_secs(12)),
-                outcome: Outcome::Refused,
-            },
+            failed(
+                Outcome::Refused,
+                CallErrorKind::Throttled {
+                    retry_after: Some(Duration::from_secs(12)),
+                },
+            ),
             "Server files has too much to do. The call did not run. Call it again in 12.0 s.",
             "refused",
         ),
         (
-            CallError::Throttled {
-                server: server.clone(),
-                generation,
-                retry_after: Some(Duration::from_secs(12)),
-                outcome: Outcome::Unknown,
-            },
+            failed(
+                Outcome::Unknown,
+                CallErrorKind::Throttled {
+                    retry_after: Some(Duration::from_secs(12)),
+                },
+            ),
             "Server files has too much to do. The call may have run in part: check its effects. Call it again in 12.0 s.",
             "unknown",
         ),
         (
-            CallError::BadAnswer {
-                server: server.clone(),
-                generation,
-                what: BadAnswer::Malformed,
-            },
+            failed(Outcome::Answered, CallErrorKind::BadAnswer(BadAnswer::Malformed)),
             "Server files answered with something that cannot be used (not a valid message). The call has run: check \
              its effects before you call it again.",
             "answered",
         ),
         (
-            CallError::KeeperFailed {
-                server: server.clone(),
-            },
+            failed(Outcome::NotSent, CallErrorKind::KeeperFailed),
             "Server files is being restarted. The call did not run. Call it again in a moment.",
             "not_sent",
         ),
     ] {
-        let (said, facts) = told(&error);
+        let (said, facts) = described(&error);
         assert_eq!(said, text);
         assert_eq!(
             (&facts["server"], &facts["outcome"]),
@@ -264,10 +264,10 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
 
 #[test]
 fn what_no_server_can_mend_is_an_error_of_the_request_and_what_a_server_said_passes_as_it_is() {
-    let hidden = CallError::Hidden {
-        server: "files".into(),
+    let hidden = CallErrorKind::Hidden {
         tool: "rm".to_owned(),
     };
+    let hidden = CallError::new(Arc::from("files"), None, Outcome::NotSent, hidden);
     let told = tool_result(&hidden).unwrap_err();
     assert_eq!(told.code(), RpcError::INVALID_PARAMS);
     assert_eq!(
@@ -275,10 +275,7 @@ fn what_no_server_can_mend_is_an_error_of_the_request_and_what_a_server_said_pas
         "server files has no tool rm that the configuration shows"
     );
     let said = RpcError::new(SERVER_UNAVAILABLE, "my own words");
-    let passed = CallError::Rpc {
-        server: "files".into(),
-        generation: Generation(1),
-        error: said.clone(),
-    };
+    let passed = CallErrorKind::Rpc(said.clone());
+    let passed = CallError::new(Arc::from("files"), Some(Generation(1)), Outcome::Answered, passed);
     assert_eq!(tool_result(&passed).unwrap_err(), said);
 }

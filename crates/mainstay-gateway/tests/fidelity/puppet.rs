@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use mainstay::Era;
-use mainstay::message::{Message, Object, RawJson};
+use mainstay::gateway::message::{Message, Object, RawJson};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::odd::{CAPABILITIES, ERROR, INFO, ODD, PROMPT, QUESTION, RESOURCE, REST, RESULT, TEMPLATE, TOOL};

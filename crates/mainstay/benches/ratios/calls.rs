@@ -77,7 +77,11 @@ impl Supervised {
 
     async fn call(&self) {
         let options = CallOptions::default();
-        let called = self.fleet.call(&self.tool, &self.arguments, options).await;
+        let called = self
+            .fleet
+            .call(&self.tool, &self.arguments)
+            .options(options)
+            .await;
         called.expect("it is answered");
     }
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mainstay::{CallOptions, Fleet, Server, ServerConfig};
+use mainstay::{Fleet, Server, ServerConfig};
 use memchr::memmem;
 use serde_json::json;
 use tokio::time::sleep;
@@ -91,7 +91,7 @@ async fn beside(kind: Kind, calls: usize) -> Fallible<Vec<Row>> {
     // A flood of interim answers ends with its call, so there is always another.
     let calling = tokio::spawn(async move {
         loop {
-            let _ = flooding.call(TOOL, &json!({}), CallOptions::default()).await;
+            let _ = flooding.call(TOOL, &json!({})).await;
         }
     });
     sleep(UNDER_WAY).await;
@@ -120,7 +120,7 @@ async fn timed(server: &Server, calls: usize) -> Fallible<Vec<f64>> {
     let mut took = Vec::with_capacity(calls);
     for _ in 0..calls {
         let began = Instant::now();
-        server.call(TOOL, &json!({}), CallOptions::default()).await?;
+        server.call(TOOL, &json!({})).await?;
         took.push(nanoseconds(began.elapsed()));
     }
     took.sort_by(f64::total_cmp);

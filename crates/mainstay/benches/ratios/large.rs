@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet};
+use mainstay::Fleet;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -56,7 +56,7 @@ async fn side_by_side(length: usize, rounds: usize) -> Fallible<Pair> {
         1,
         async || pipe.read().await.expect("it writes"),
         async || {
-            let reply = server.call(TOOL, &arguments, CallOptions::default()).await;
+            let reply = server.call(TOOL, &arguments).await;
             let result = reply.expect("it is answered").result;
             assert!(result.as_bytes().len() > length);
         },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet};
+use mainstay::Fleet;
 use serde_json::json;
 
 use crate::bare::Bare;
@@ -89,7 +89,7 @@ async fn fleet(prefix: &str, count: usize) -> Fallible<Fleet> {
     let fleet = Fleet::builder().start(servers?);
     for server in fleet.servers() {
         server.wait_connected(Duration::from_secs(60)).await?;
-        server.call(TOOL, &json!({}), CallOptions::default()).await?;
+        server.call(TOOL, &json!({})).await?;
     }
     Ok(fleet)
 }

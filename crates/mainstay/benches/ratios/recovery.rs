@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use mainstay::{CallOptions, Fleet, Policy, Server};
+use mainstay::{Fleet, Policy, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -79,6 +79,6 @@ async fn recover(server: &Server) -> Fallible<Duration> {
 }
 
 async fn call(server: &Server) -> Fallible {
-    server.call(TOOL, &json!({}), CallOptions::default()).await?;
+    server.call(TOOL, &json!({})).await?;
     Ok(())
 }

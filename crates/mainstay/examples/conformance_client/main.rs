@@ -12,7 +12,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet, Kind, Server, ServerConfig};
+use mainstay::catalog::Kind;
+use mainstay::{CallOptions, Fleet, Server, ServerConfig};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -91,16 +92,21 @@ async fn use_all(server: &Server) -> Done {
     for tool in catalog.items(Kind::Tool) {
         let (server, name) = (server.clone(), tool.key().to_owned());
         let schema = tool.raw().parse::<Value>()?["inputSchema"].take();
-        calls.spawn(async move { server.call(&name, &sample::object(&schema), options()).await });
+        calls.spawn(async move {
+            server
+                .call(&name, &sample::object(&schema))
+                .options(options())
+                .await
+        });
     }
     while let Some(called) = calls.join_next().await {
         called??;
     }
     for prompt in catalog.items(Kind::Prompt) {
-        server.prompt(prompt.key(), &json!({}), options()).await?;
+        server.prompt(prompt.key(), &json!({})).options(options()).await?;
     }
     for resource in catalog.items(Kind::Resource) {
-        server.read_resource(resource.key(), options()).await?;
+        server.read_resource(resource.key()).options(options()).await?;
     }
     Ok(())
 }
@@ -118,7 +124,10 @@ async fn call_as_told(server: &Server) -> Done {
     }
     let told: Told = serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT")?)?;
     for call in told.tool_calls {
-        server.call(&call.name, &call.arguments, options()).await?;
+        server
+            .call(&call.name, &call.arguments)
+            .options(options())
+            .await?;
     }
     Ok(())
 }
@@ -128,7 +137,8 @@ async fn send_schema_back(server: &Server) -> Done {
     let tool = catalog.item(Kind::Tool, "json_schema_2020_12_tool");
     let schema = tool.ok_or("the tool is not offered")?.raw().parse::<Value>()?["inputSchema"].take();
     server
-        .call("json_schema_echo", &json!({ "schema": schema }), options())
+        .call("json_schema_echo", &json!({ "schema": schema }))
+        .options(options())
         .await?;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Answers what servers ask, as an agreeable person would.
 
-use mainstay::{Answer, ClientCapabilities, ClientHandler, RawJson, RpcError, ServerRequest};
+use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
+use mainstay::{ClientHandler, RawJson, RpcError};
 use serde_json::{Value, json};
 
 use crate::sample;

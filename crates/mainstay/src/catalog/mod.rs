@@ -44,3 +44,4 @@ pub use self::server::{About, ServerCatalog};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::store::fuzz;
 pub(crate) use self::store::{STORE_TARGET, Store, Stored};
+pub(crate) use self::union::PreparedOffers;

@@ -11,7 +11,7 @@ use super::names::public_name;
 use super::object::renamed;
 use super::{Hints, Item, Kind, ServerCatalog};
 use crate::config::ToolView;
-use crate::wire::RawJson;
+use crate::wire::{Object, RawJson};
 
 /// A published tool.
 pub type PublicTool = Offer<rmcp::model::Tool>;
@@ -108,6 +108,26 @@ impl<T> Offer<T> {
 }
 
 impl Offer<rmcp::model::Tool> {
+    /// What the tool is for, in the words of its server or of the configuration.
+    pub fn description(&self) -> Option<String> {
+        self.member("description")?.parse().ok()
+    }
+
+    /// The JSON Schema of the tool's arguments.
+    pub fn input_schema(&self) -> RawJson {
+        self.member("inputSchema").unwrap_or(RawJson::EMPTY_OBJECT)
+    }
+
+    /// What the server says of the tool's behaviour, as it sent it. [`hints`](Self::hints) reads it with caution.
+    pub fn annotations(&self) -> Option<RawJson> {
+        self.member("annotations")
+    }
+
+    fn member(&self, name: &str) -> Option<RawJson> {
+        let [member] = Object::find(&self.published, [name])?;
+        member
+    }
+
     /// What the tool says of its effects.
     pub fn hints(&self) -> Hints {
         self.item.hints()

@@ -1,15 +1,17 @@
 //! The one writer of the published catalog, and its readers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
+use futures_core::Stream;
 use tokio::sync::watch;
 
-use super::union::UnionInput;
-use super::{Catalog, CatalogFault, Freshness, ServerCatalog};
-use crate::config::ToolView;
+use super::union::{PreparedOffers, UnionInput};
+use super::{Catalog, CatalogFault, Freshness};
 
 /// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
 ///
@@ -21,12 +23,14 @@ pub(crate) struct Publisher {
     revision: watch::Sender<u64>,
 }
 
-/// Reads the published catalog. Clones are cheap and independent of each other.
-#[derive(Clone, Debug)]
+/// Reads the published catalog. Clones are cheap and independent of each other. As a [`Stream`] it yields each change, as
+/// [`changed`](Self::changed) does.
 pub struct CatalogReader {
     current: Arc<ArcSwap<Catalog>>,
     revision: watch::Receiver<u64>,
     seen: u64,
+    /// The wait for the next revision, while the reader waits as a stream.
+    waiting: Option<Pin<Box<dyn Future<Output = bool> + Send + Sync>>>,
 }
 
 impl Publisher {
@@ -45,38 +49,14 @@ impl Publisher {
             current: Arc::clone(&self.current),
             revision: self.revision.subscribe(),
             seen: self.current.load().revision(),
+            waiting: None,
         }
     }
 
     /// Publishes what `server` offers, in place of what it offered before.
-    pub(crate) fn set(
-        &mut self,
-        server: &str,
-        catalog: Arc<ServerCatalog>,
-        view: Arc<ToolView>,
-        freshness: Freshness,
-    ) -> bool {
-        let name: Arc<str> = server.into();
-        match self.inputs.get_mut(server) {
-            Some(input) => {
-                input.update(&name, catalog, view);
-                *input.freshness_mut() = freshness;
-            }
-            None => {
-                let input = UnionInput::new(&name, catalog, view, freshness);
-                self.inputs.insert(name, input);
-            }
-        }
-        self.publish_union()
-    }
-
-    /// Shows what `server` offers through another view. Does nothing when nothing of it is published.
-    pub(crate) fn set_view(&mut self, server: &str, view: Arc<ToolView>) -> bool {
-        let Some(input) = self.inputs.get_mut(server) else {
-            return false;
-        };
-        let catalog = Arc::clone(input.catalog());
-        input.update(&server.into(), catalog, view);
+    pub(crate) fn set(&mut self, server: &str, offers: PreparedOffers, freshness: Freshness) -> bool {
+        self.inputs
+            .insert(server.into(), UnionInput { offers, freshness });
         self.publish_union()
     }
 
@@ -86,7 +66,7 @@ impl Publisher {
         let Some(input) = self.inputs.get_mut(server) else {
             return false;
         };
-        let freshness = input.freshness_mut();
+        let freshness = &mut input.freshness;
         if freshness.stale_since.is_none() {
             freshness.stale_since = Some(at);
             let next = self.current.load().with_freshness(server, *freshness);
@@ -161,6 +141,53 @@ impl CatalogReader {
                 return Some(catalog);
             }
         }
+    }
+}
+
+impl Stream for CatalogReader {
+    type Item = Arc<Catalog>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Arc<Catalog>>> {
+        loop {
+            let waiting = match &mut self.waiting {
+                Some(waiting) => waiting,
+                None => {
+                    let mut revision = self.revision.clone();
+                    let changed = async move { revision.changed().await.is_ok() };
+                    self.waiting.insert(Box::pin(changed))
+                }
+            };
+            let is_published = ready!(waiting.as_mut().poll(context));
+            self.waiting = None;
+            if !is_published {
+                return Poll::Ready(None);
+            }
+            self.revision.mark_unchanged();
+            let catalog = self.load();
+            if catalog.revision() > self.seen {
+                self.seen = catalog.revision();
+                return Poll::Ready(Some(catalog));
+            }
+        }
+    }
+}
+
+impl Clone for CatalogReader {
+    fn clone(&self) -> Self {
+        Self {
+            current: Arc::clone(&self.current),
+            revision: self.revision.clone(),
+            seen: self.seen,
+            waiting: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for CatalogReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CatalogReader")
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
     }
 }
 

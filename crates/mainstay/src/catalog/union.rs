@@ -2,7 +2,7 @@
 //!
 //! Servers are taken in the order of their names and items in the order of theirs, so the same inputs give the same
 //! catalog, collisions included. The costly part (names, rewritten bytes, hashes) is done once for each server, when
-//! its [`UnionInput`] is made; joining only copies handles.
+//! its [`PreparedOffers`] are made; joining only copies handles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,55 +14,71 @@ use super::published::{CatalogContent, Freshness, OfferTable, PublishedServer};
 use super::{Catalog, Kind, ServerCatalog, addresses};
 use crate::config::ToolView;
 
-/// One server's part of the union.
-#[derive(Debug)]
-pub(crate) struct UnionInput {
+/// What one server offers as callers see it: its catalog through its view.
+///
+/// Making it takes the time (names, rewritten bytes, hashes), so a large one is made on a thread that may block.
+#[derive(Clone, Debug)]
+pub(crate) struct PreparedOffers {
     catalog: Arc<ServerCatalog>,
     view: Arc<ToolView>,
-    freshness: Freshness,
     section: Arc<ServerSection>,
 }
 
-impl UnionInput {
-    pub(crate) fn new(
-        server: &Arc<str>,
-        catalog: Arc<ServerCatalog>,
-        view: Arc<ToolView>,
-        freshness: Freshness,
-    ) -> Self {
+impl PreparedOffers {
+    pub(crate) fn new(server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<ToolView>) -> Self {
         Self {
             section: Arc::new(ServerSection::new(server, &catalog, &view)),
             catalog,
             view,
-            freshness,
         }
     }
 
-    /// Takes a newer catalog and view; what is published of them is worked out anew only if one of them changed.
-    pub(super) fn update(&mut self, server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<ToolView>) {
-        if self.catalog != catalog || !Arc::ptr_eq(&self.view, &view) {
-            self.section = Arc::new(ServerSection::new(server, &catalog, &view));
+    /// The successor of `previous`. It shares the work of `previous` where content and view are the same.
+    pub(crate) fn after(
+        previous: Option<&Self>,
+        server: &Arc<str>,
+        catalog: Arc<ServerCatalog>,
+        view: Arc<ToolView>,
+    ) -> Self {
+        match previous {
+            Some(previous) if *previous.catalog == *catalog && previous.is_through(&view) => Self {
+                section: Arc::clone(&previous.section),
+                catalog,
+                view,
+            },
+            Some(_) | None => Self::new(server, catalog, view),
         }
-        self.catalog = catalog;
-        self.view = view;
     }
 
-    pub(super) fn catalog(&self) -> &Arc<ServerCatalog> {
+    /// The same offers, with a catalog of the same content.
+    pub(crate) fn with_catalog(self, catalog: Arc<ServerCatalog>) -> Self {
+        Self { catalog, ..self }
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<ServerCatalog> {
         &self.catalog
     }
 
-    pub(super) fn freshness_mut(&mut self) -> &mut Freshness {
-        &mut self.freshness
+    /// Whether this is how `view` shows the catalog.
+    pub(crate) fn is_through(&self, view: &Arc<ToolView>) -> bool {
+        Arc::ptr_eq(&self.view, view)
     }
+}
+
+/// One server's part of the union.
+#[derive(Debug)]
+pub(crate) struct UnionInput {
+    pub(super) offers: PreparedOffers,
+    pub(super) freshness: Freshness,
 }
 
 impl Catalog {
     /// The union of all inputs, as the successor of `previous`.
     pub(crate) fn union(inputs: &BTreeMap<Arc<str>, UnionInput>, previous: &Self) -> Self {
         let listed = |input: &UnionInput| PublishedServer {
-            catalog: Arc::clone(&input.catalog),
+            catalog: Arc::clone(&input.offers.catalog),
             freshness: input.freshness,
-            section: Arc::clone(&input.section),
+            section: Arc::clone(&input.offers.section),
         };
         let servers = inputs
             .iter()
@@ -70,9 +86,8 @@ impl Catalog {
         Self::join(servers.collect(), previous)
     }
 
-    /// What these servers offer together, each as the catalog beside its name has it; a server that its catalog does not
-    /// have is left out. For whoever shows one caller other servers than the next. Its revision says nothing.
-    pub fn of<'a>(parts: impl IntoIterator<Item = (&'a str, &'a Self)>) -> Self {
+    /// See [`crate::gateway::catalog_of`].
+    pub(crate) fn of<'a>(parts: impl IntoIterator<Item = (&'a str, &'a Self)>) -> Self {
         let listed = parts.into_iter().filter_map(|(server, of)| of.listed(server));
         let servers = listed.map(|(name, listed)| (Arc::clone(name), listed.clone()));
         Self::join(servers.collect(), &Self::empty())

@@ -8,11 +8,12 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use tokio::time::timeout_at;
 
-use super::{Asking, Connection};
+use super::Connection;
 use crate::handler::{ServerRequest, decline};
 use crate::large;
 use crate::protocol::{LOG_LEVEL_KEY, RequestMeta};
-use crate::wire::{Object, Params, RawJson, RequestError, RpcError, TimeoutKind};
+use crate::server::CallOptions;
+use crate::wire::{Object, Params, RawJson, RequestError, RequestOptions, RpcError, TimeoutKind};
 
 /// Rounds of input before a server is deemed to ask for ever.
 const MAX_ROUNDS: usize = 10;
@@ -29,13 +30,14 @@ impl Connection {
         meta: &RequestMeta,
         method: &str,
         params: &Params,
-        asking: &Asking,
+        call: &CallOptions,
+        options: RequestOptions,
     ) -> Result<RawJson, RequestError> {
-        let capabilities = asking
+        let capabilities = call
             .handler
             .as_ref()
             .map(|handler| handler.capabilities().to_json());
-        let own_level = asking.handler.as_ref().and_then(|handler| handler.log_level());
+        let own_level = call.handler.as_ref().and_then(|handler| handler.log_level());
         let level = match own_level {
             Some(level) => RawJson::from_value(level).ok(),
             None => self.reception.log_level(),
@@ -50,14 +52,14 @@ impl Connection {
         let meta = meta.of_request(capabilities.as_ref(), level);
         let mut next_round: Option<Params> = None;
         for round in 0..MAX_ROUNDS {
-            let options = self.options(asking).meta(meta.clone());
+            let options = options.clone().meta(meta.clone());
             let params = next_round.as_ref().unwrap_or(params);
             let result = self.peer.request_with(method, params, options).await;
             let result = match round {
                 0 => result?,
                 _later => result.map_err(RequestError::after_a_round)?,
             };
-            if asking.hand_on_input {
+            if call.hand_on_input {
                 return Ok(result);
             }
             let Some(needed) = InputRequired::look_for(method, &result).await else {
@@ -69,7 +71,7 @@ impl Connection {
             };
             // Each round stands for itself: what the last one carried and this one does not must go.
             match needed.input_requests {
-                Some(requests) => again.set("inputResponses", self.answer_in_time(requests, asking).await?),
+                Some(requests) => again.set("inputResponses", self.answer_in_time(requests, call).await?),
                 None => drop(again.remove("inputResponses")),
             }
             match needed.request_state {
@@ -89,10 +91,10 @@ impl Connection {
     async fn answer_in_time(
         &self,
         requests: BTreeMap<String, InputRequest>,
-        asking: &Asking,
+        call: &CallOptions,
     ) -> Result<RawJson, RequestError> {
-        let answers = self.answer_all(requests, asking);
-        let Some(deadline) = asking.deadline else {
+        let answers = self.answer_all(requests, call);
+        let Some(deadline) = call.deadline else {
             return answers.await;
         };
         let run_out = RequestError::TimedOut {
@@ -105,11 +107,11 @@ impl Connection {
     async fn answer_all(
         &self,
         requests: BTreeMap<String, InputRequest>,
-        asking: &Asking,
+        call: &CallOptions,
     ) -> Result<RawJson, RequestError> {
         let mut answers = BTreeMap::new();
         for (key, request) in requests.into_iter().take(MAX_INPUTS) {
-            let handler = asking.handler.as_ref().unwrap_or(self.reception.fleet_handler());
+            let handler = call.handler.as_ref().unwrap_or(self.reception.fleet_handler());
             let request = ServerRequest {
                 server: self.reception.server(),
                 generation: self.generation,

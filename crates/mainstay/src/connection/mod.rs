@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mainstay_lifecycle::{Generation, Moment, Vitals};
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use crate::deadline;
-use crate::handler::ClientHandler;
 use crate::process::is_stopped;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
+use crate::server::CallOptions;
 use crate::transport::{End, HttpFailure, SendFailure};
 use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
 
@@ -60,19 +60,6 @@ pub(crate) struct Connection {
 /// The keeper's time: moments since an origin, by tokio's clock, which tests can pause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
-
-/// How long one request may take, and who made it.
-#[derive(Default)]
-pub(crate) struct Asking {
-    pub(crate) idle: Option<Duration>,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) progress: Option<mpsc::Sender<RawJson>>,
-    pub(crate) handler: Option<Arc<dyn ClientHandler>>,
-    /// Whether a wish for input is the caller's own affair.
-    pub(crate) hand_on_input: bool,
-    /// Stops the idle time while the client answers what this request made the server ask.
-    pub(crate) hold: Option<Arc<Hold>>,
-}
 
 /// A request that nobody bounded still ends.
 const LONGEST_REQUEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -114,17 +101,16 @@ impl Connection {
         &self,
         method: &str,
         params: &Params,
-        asking: Asking,
+        options: &CallOptions,
     ) -> Result<RawJson, RequestError> {
-        let Some(present) = self.reception.callers.enter(asking.handler.clone()) else {
+        let Some(present) = self.reception.callers.enter(options.handler.clone()) else {
             return Err(RequestError::Lost {
                 outcome: Outcome::NotSent,
                 end: End::Closed,
             });
         };
         let in_use = InUse(self);
-        let hold = Some(present.hold());
-        let answer = self.ask(method, params, Asking { hold, ..asking }).await;
+        let answer = self.send(method, params, options, Some(present.hold())).await;
         drop(in_use);
         match answer
             .as_ref()
@@ -136,40 +122,48 @@ impl Connection {
         answer
     }
 
-    /// Makes one request and, on a modern connection, answers what the server needs to know before it can complete it.
-    /// On Mainstay's own behalf, it is no use of the server and keeps it from no idle stop.
+    /// Makes one request on Mainstay's own behalf. It does not count as use of the server, which may be stopped for
+    /// idleness.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
     pub(crate) async fn ask(
         &self,
         method: &str,
         params: &Params,
-        asking: Asking,
+        options: &CallOptions,
     ) -> Result<RawJson, RequestError> {
+        self.send(method, params, options, None).await
+    }
+
+    /// Makes one request and, on a modern connection, answers what the server needs to know before it can complete it.
+    /// `hold` stops the idle timeout while the client answers what this request made the server ask.
+    async fn send(
+        &self,
+        method: &str,
+        params: &Params,
+        options: &CallOptions,
+        hold: Option<Arc<Hold>>,
+    ) -> Result<RawJson, RequestError> {
+        let wire_options = self.wire_options(options, hold);
         match &self.meta {
-            None => {
-                let options = self.options(&asking);
-                self.peer.request_with(method, params, options).await
+            None => self.peer.request_with(method, params, wire_options).await,
+            Some(meta) => {
+                let rounds = self.request_in_rounds(meta, method, params, options, wire_options);
+                rounds.await
             }
-            Some(meta) => self.request_in_rounds(meta, method, params, &asking).await,
         }
     }
 
-    fn options(&self, asking: &Asking) -> RequestOptions {
-        let deadline = asking
-            .deadline
-            .unwrap_or_else(|| Instant::now() + LONGEST_REQUEST);
+    /// The part of the options that the wire acts on.
+    fn wire_options(&self, call: &CallOptions, hold: Option<Arc<Hold>>) -> RequestOptions {
+        let deadline = call.deadline.unwrap_or_else(|| Instant::now() + LONGEST_REQUEST);
         let mut options = RequestOptions::until(deadline);
-        if let Some(idle) = asking.idle {
-            options = options.idle(idle);
-        }
-        if let Some(hold) = &asking.hold {
-            options = options.hold(hold.clone());
-        }
-        match asking.progress.clone() {
+        options.idle = call.idle_timeout;
+        options.hold = hold;
+        match call.progress.clone() {
             None => options.progress_counts(),
             Some(listener) => {
-                let caller = asking.handler.as_ref().map(Arc::downgrade);
+                let caller = call.handler.as_ref().map(Arc::downgrade);
                 // Weak: what is kept of an answered call keeps neither the connection, nor the listener waiting for more.
                 let (reception, listener) = (Arc::downgrade(&self.reception), listener.downgrade());
                 options.progress(Arc::new(move |params| {

@@ -16,8 +16,7 @@ use tokio::time::sleep;
 
 use super::reception::Reception;
 use super::subscriptions::Interests;
-use crate::handler::METHOD_NOT_FOUND;
-use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
+use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
 
 /// How long a server may take to grant one wish.
 const WISH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -241,7 +240,7 @@ impl Restoring {
 /// A server that does not know a method need not be told by it again.
 fn unless_unknown(told: Result<(), RequestError>) -> Result<(), RequestError> {
     match told {
-        Err(RequestError::Rpc(error)) if error.code() == METHOD_NOT_FOUND => Ok(()),
+        Err(RequestError::Rpc(error)) if error.code() == RpcError::METHOD_NOT_FOUND => Ok(()),
         told => told,
     }
 }

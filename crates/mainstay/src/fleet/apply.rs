@@ -1,4 +1,4 @@
-//! A changed configuration touches only what it changes.
+//! Adding, removing and changing servers. A changed configuration touches only what it changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use mainstay_lifecycle::Desired;
 use tokio::sync::oneshot;
 
-use super::{Fleet, Stopping, builder};
+use super::builder::NewServer;
+use super::{Fleet, Leaving, Stopping};
 use crate::config::ServerConfig;
 use crate::keeper::Command;
 use crate::server::Server;
@@ -34,7 +35,46 @@ pub struct Changes {
     pub unchanged: Vec<String>,
 }
 
+/// Why a server was not added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddError {
+    /// The fleet has a server of this name.
+    #[error("the fleet has a server {0:?} already")]
+    NameTaken(String),
+    /// The fleet is being closed, or was.
+    #[error("the fleet is closed, and server {0:?} was not added")]
+    FleetClosed(String),
+}
+
 impl Fleet {
+    /// Adds a server, and returns its handle. It starts in its own time. If a server of this name was removed and still
+    /// stops, the new one waits for its end.
+    ///
+    /// Cancel safety: dropped, the server is either added or not.
+    pub async fn add(&self, config: ServerConfig) -> Result<Server, AddError> {
+        let mut leaving = self.0.leaving.lock().await;
+        let name: Arc<str> = config.name().into();
+        if self.server(&name).is_some() {
+            return Err(AddError::NameTaken(name.to_string()));
+        }
+        let added = self.start_server(&mut leaving, &name, config).await;
+        added.ok_or_else(|| AddError::FleetClosed(name.to_string()))
+    }
+
+    /// Removes a server, and returns whether there was one. The fleet no longer has it when this returns. Its keeper then
+    /// withdraws its catalog and stops its process.
+    ///
+    /// Cancel safety: dropped, the server is either removed or not.
+    pub async fn remove(&self, name: &str) -> bool {
+        let mut leaving = self.0.leaving.lock().await;
+        let server = self.server(name);
+        if let Some(server) = &server {
+            self.stop_server(&mut leaving, server);
+        }
+        server.is_some()
+    }
+
     /// Makes the fleet what the configuration says, and returns what that changed. Servers whose identity stayed the
     /// same keep their connections. Configurations are applied one after another. A fleet that is being closed, or was,
     /// gets no new servers.
@@ -43,9 +83,6 @@ impl Fleet {
     /// again completes it.
     pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
         let mut leaving = self.0.leaving.lock().await;
-        let shutdown_deadline = &self.0.shared.shutdown_deadline;
-        leaving
-            .retain(|_, parting| matches!(parting.end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
         let mut wanted: BTreeMap<Arc<str>, ServerConfig> = BTreeMap::new();
         for config in servers {
             wanted.entry(config.name().into()).or_insert(config);
@@ -54,11 +91,11 @@ impl Fleet {
         for (name, server) in &**self.0.servers.load() {
             if !wanted.contains_key(name) {
                 changes.removed.push(name.to_string());
-                leaving.insert(name.clone(), Stopping::begin(server.clone()));
-                self.put(name, None);
+                self.stop_server(&mut leaving, server);
             }
         }
-        // Those whose predecessor is still leaving come last: they wait, and nobody waits for them.
+        // Servers whose predecessor still stops come last, so that no other server waits for them.
+        forget_stopped(&mut leaving);
         let (later, now): (Vec<_>, Vec<_>) = wanted
             .into_iter()
             .partition(|(name, _)| leaving.contains_key(name));
@@ -67,34 +104,58 @@ impl Fleet {
                 change(&server, config, &mut changes).await;
                 continue;
             }
-            if let Some(parting) = leaving.get_mut(&name) {
-                tokio::select! {
-                    // Its own close has a deadline, so this wait has one.
-                    _ = &mut parting.end => {}
-                    // It is left for whoever closes the fleet.
-                    () = shutdown_deadline.called() => break,
-                }
-                leaving.remove(&name);
-            }
-            if shutdown_deadline.at().is_some() {
+            if self.start_server(&mut leaving, &name, config).await.is_none() {
                 break;
             }
             changes.added.push(name.to_string());
-            self.put(&name, Some(builder::keep(&self.0.shared, &config)));
         }
         changes.added.sort();
         changes
     }
 
-    /// Puts a server in its place, or takes it out. Only whoever holds `leaving` may, so no change is lost.
-    fn put(&self, name: &Arc<str>, server: Option<Server>) {
+    /// Takes a server out of the fleet, and begins to stop it.
+    fn stop_server(&self, leaving: &mut Leaving, server: &Server) {
+        let name = server.0.name.clone();
         let mut servers = BTreeMap::clone(&self.0.servers.load());
-        match server {
-            Some(server) => servers.insert(name.clone(), server),
-            None => servers.remove(name),
-        };
+        servers.remove(&name);
         self.0.servers.store(Arc::new(servers));
+        leaving.insert(name, Stopping::begin(server.clone()));
     }
+
+    /// Puts a new server into the fleet, once its predecessor has ended. `None` if the fleet is being closed.
+    async fn start_server(
+        &self,
+        leaving: &mut Leaving,
+        name: &Arc<str>,
+        config: ServerConfig,
+    ) -> Option<Server> {
+        let shutdown_deadline = &self.0.shared.shutdown_deadline;
+        forget_stopped(leaving);
+        if let Some(stopping) = leaving.get_mut(name) {
+            tokio::select! {
+                // The predecessor's close has a deadline, so this wait has one.
+                _ = &mut stopping.end => {}
+                // `close` waits for the predecessor then.
+                () = shutdown_deadline.called() => return None,
+            }
+            leaving.remove(name);
+        }
+        let new = NewServer::new(&self.0.shared, config);
+        let stored = new.load_stored().await;
+        if shutdown_deadline.at().is_some() {
+            return None;
+        }
+        let server = new.keep(stored);
+        let mut servers = BTreeMap::clone(&self.0.servers.load());
+        servers.insert(name.clone(), server.clone());
+        self.0.servers.store(Arc::new(servers));
+        Some(server)
+    }
+}
+
+/// Drops the servers that have ended.
+fn forget_stopped(leaving: &mut Leaving) {
+    leaving.retain(|_, stopping| matches!(stopping.end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
 }
 
 async fn change(server: &Server, config: ServerConfig, changes: &mut Changes) {
@@ -114,9 +175,9 @@ async fn change(server: &Server, config: ServerConfig, changes: &mut Changes) {
         (true, true) | (false, false) => {}
     }
     let is_wanted = config.enabled();
-    // A keeper that is gone belongs to a fleet that is closed: nothing is left to change.
+    // The keeper is gone only if the fleet is closed; then nothing is left to change.
     let _ = server
-        .command(|taken| Command::Configure(Box::new(config), taken))
+        .command(|ack| Command::Configure(Box::new(config), ack))
         .await;
     if is_wanted && server.status().desired == Desired::Disabled {
         changes.still_disabled.push(server.name().to_owned());

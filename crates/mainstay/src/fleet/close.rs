@@ -61,30 +61,30 @@ impl Fleet {
         let mut leaving = self.0.leaving.lock().await;
         let servers = self.0.servers.swap(std::sync::Arc::default());
         // All of them stop at the same time; waiting for one after the other adds nothing.
-        let mut partings = std::mem::take(&mut *leaving);
+        let mut stopping_servers = std::mem::take(&mut *leaving);
         for (name, server) in &*servers {
-            partings.insert(name.clone(), Stopping::begin(server.clone()));
+            stopping_servers.insert(name.clone(), Stopping::begin(server.clone()));
         }
         let mut report = CloseReport::default();
         let mut overdue = Vec::new();
-        for mut parting in partings.into_values() {
+        for mut stopping in stopping_servers.into_values() {
             tokio::select! {
                 biased;
-                ending = &mut parting.end => {
+                ending = &mut stopping.end => {
                     let ending = ending.unwrap_or_default();
-                    report.servers.push(closed(&parting.server, &ending, false));
+                    report.servers.push(closed(&stopping.server, &ending, false));
                 }
                 () = shutdown_deadline.over() => {
-                    parting.server.0.inbox.command(Command::Abort);
-                    overdue.push(parting);
+                    stopping.server.0.inbox.command(Command::Abort);
+                    overdue.push(stopping);
                 }
             }
         }
         let killed_by = Instant::now() + KILL_TIME;
-        for parting in overdue {
-            let ending = timeout_at(killed_by, parting.end).await;
+        for stopping in overdue {
+            let ending = timeout_at(killed_by, stopping.end).await;
             let ending = ending.ok().and_then(Result::ok).unwrap_or_default();
-            report.servers.push(closed(&parting.server, &ending, true));
+            report.servers.push(closed(&stopping.server, &ending, true));
         }
         report.servers.sort_by(|one, other| one.server.cmp(&other.server));
         report

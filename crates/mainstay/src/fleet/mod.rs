@@ -5,6 +5,7 @@ mod builder;
 mod close;
 mod shared;
 mod startup;
+mod tool;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +14,18 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-pub use apply::Changes;
+pub use apply::{AddError, Changes};
 pub use builder::{DuplicateName, FleetBuilder};
 pub use close::{CloseReport, ClosedServer};
 pub(crate) use shared::Shared;
-pub use startup::StartupError;
+pub use startup::{Settled, StartupError};
+pub use tool::Tool;
 
 use crate::catalog::{Catalog, CatalogReader};
 use crate::event::Events;
 use crate::keeper::{Command, Ending};
-use crate::server::{CallError, CallOptions, Reply, Server};
+use crate::server::{Call, CallError, CallErrorKind, Server};
+use crate::wire::Outcome;
 
 /// The servers of one process, each kept by a task of its own. Clones are handles of the same fleet.
 #[derive(Clone)]
@@ -91,25 +94,22 @@ impl Fleet {
     }
 
     /// Calls a tool by its public name, such as `server__tool`.
-    ///
-    /// Cancel safety: dropping it cancels the call at the server.
-    pub async fn call(
-        &self,
-        tool: &str,
-        arguments: &impl Serialize,
-        options: CallOptions,
-    ) -> Result<Reply, CallError> {
-        let not_found = || CallError::NotFound {
-            name: format!("tool {tool}"),
-        };
+    pub fn call(&self, tool: &str, arguments: &impl Serialize) -> Call {
         let catalog = self.catalog();
-        let found = catalog.tool(tool).ok_or_else(not_found)?;
-        let server = self.server(found.server()).ok_or_else(not_found)?;
-        server.call_original(found.original(), arguments, options).await
+        let found = catalog.tool(tool);
+        match found.and_then(|found| Some((self.server(found.server())?, found.original()))) {
+            Some((server, original)) => server.call_original(original, arguments),
+            None => {
+                let kind = CallErrorKind::NotFound {
+                    name: format!("tool {tool}"),
+                };
+                Call::failed(CallError::new(None, None, Outcome::NotSent, kind))
+            }
+        }
     }
 }
 
-/// A fleet that nobody holds any more stops its servers. Handles of servers do not keep it alive.
+/// The last handle of a fleet stops its servers when it is dropped. Handles of servers and tools do not keep it alive.
 impl Drop for Inner {
     fn drop(&mut self) {
         for server in self.servers.load().values() {

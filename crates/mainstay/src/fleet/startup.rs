@@ -1,12 +1,14 @@
-//! Start-up as a whole: only a server marked required can fail it, and all such failures are reported together.
+//! Start-up of the whole fleet. Only a server marked required can fail it, and all such failures are reported together.
 
 use std::time::Duration;
 
 use mainstay_lifecycle::{Desired, StateKind};
 use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
 use super::Fleet;
-use crate::server::{CallError, Reason, Status};
+use crate::deadline;
+use crate::server::{CallError, NotConnected, Reason, Server, Status};
 
 /// Required servers that did not come up.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +18,38 @@ pub struct StartupError(
     pub Vec<(String, CallError)>,
 );
 
+/// The servers of a fleet once each of them is up or has failed to come up. Disabled ones are in neither list.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Settled {
+    /// The servers that are connected, and those that the first call starts.
+    pub up: Vec<Server>,
+    /// The servers that are not, each with its state and reason.
+    pub down: Vec<NotConnected>,
+}
+
 impl Fleet {
+    /// Waits until each server is up, or its first attempt has failed, or the time is over. The result says why the others
+    /// are not up.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub async fn wait_settled(&self, within: Duration) -> Settled {
+        let deadline = deadline::within(within);
+        let mut settled = Settled::default();
+        // One after another: they start at the same time, and the deadline is the same for all.
+        for server in self.servers() {
+            let mut status = server.watch();
+            let _ = timeout_at(deadline, status.wait_for(|status| has_settled(status))).await;
+            let status = server.status();
+            if is_up(&status) {
+                settled.up.push(server);
+            } else if status.desired == Desired::Enabled {
+                settled.down.push(NotConnected::from(&status));
+            }
+        }
+        settled
+    }
+
     /// Waits until every required server is connected, or has failed. Servers that are not required delay nothing.
     ///
     /// Cancel safety: dropping it changes nothing.
@@ -24,7 +57,7 @@ impl Fleet {
         let mut waits = JoinSet::new();
         for server in self.servers() {
             let settings = server.0.settings.load();
-            // Nobody wants a disabled server, and nobody wants a lazy one yet.
+            // A disabled server is not wanted, and a lazy one not yet.
             if settings.required() && settings.enabled() && !settings.lazy() {
                 let server = server.clone();
                 waits.spawn(async move { (server.name().to_owned(), server.wait_connected(within).await) });
@@ -60,6 +93,20 @@ impl Fleet {
         } else {
             wanted().all(|(_, status)| status.state != StateKind::Connecting)
         }
+    }
+}
+
+/// Whether the server's first attempt has ended. One that is repeated at once in another protocol era has not.
+fn has_settled(status: &Status) -> bool {
+    match status.state {
+        StateKind::Connecting => false,
+        StateKind::Reconnecting => {
+            let last = status.last_error.as_ref();
+            !last.is_some_and(|failure| failure.tried_otherwise)
+        }
+        // A new server is shown as disabled until its keeper runs.
+        StateKind::Disabled | StateKind::Disabling => status.desired == Desired::Disabled,
+        StateKind::Connected | StateKind::Disconnected | StateKind::PermanentlyFailed => true,
     }
 }
 

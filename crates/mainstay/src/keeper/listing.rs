@@ -4,22 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::caught::{Panicked, caught};
 use super::inbox::Report;
 use super::recovery;
-use crate::catalog::{About, ItemList, Kind, PageError, PageStep, Pager, ServerCatalog};
+use super::tasks::Panicked;
+use crate::catalog::{About, ItemList, Kind, PageError, PageStep, Pager, PreparedOffers, ServerCatalog};
 use crate::config::Target;
-use crate::connection::{Asking, Connection};
-use crate::deadline;
-use crate::handler::METHOD_NOT_FOUND;
+use crate::connection::Connection;
 use crate::large;
 use crate::protocol::{Era, Greeting};
-use crate::server::Slot;
+use crate::server::{CallOptions, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
-use crate::wire::{RawJson, RequestError};
+use crate::wire::{RawJson, RequestError, RpcError};
 
 /// How long one page may take.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,21 +53,19 @@ impl ListError {
     }
 }
 
-/// Lists in a task of its own, which ends with a report. It ends no later than the machine stops to wait for it, so that
-/// it is never taken for a later one.
-pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle {
-    connection.listing_starts();
-    let deadline = deadline::within(slot.settings.load().policy().limits.list);
-    let task = tokio::spawn(async move {
-        let generation = connection.generation;
-        let listed = caught(list_all(&slot, &connection, deadline)).await;
-        let report = match listed.unwrap_or_else(|panicked| Err(panicked.into())) {
-            Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
-            Err(error) => Report::ListFailed(generation, error),
-        };
-        slot.inbox.report(report);
-    });
-    task.abort_handle()
+/// Lists everything. It ends no later than the machine stops to wait for it, so that its report is never taken for that of a
+/// later listing. `previous` is what was published before: an equal catalog shares its work.
+pub(super) async fn list(
+    slot: Arc<Slot>,
+    connection: Arc<Connection>,
+    previous: Option<PreparedOffers>,
+    deadline: Instant,
+) -> Report {
+    let generation = connection.generation;
+    match list_all(&slot, &connection, previous, deadline).await {
+        Ok(offers) => Report::Listed(generation, offers),
+        Err(error) => Report::ListFailed(generation, error),
+    }
 }
 
 /// What is kept of a server's introduction for as long as the server is known.
@@ -86,8 +81,9 @@ pub(super) fn about(greeting: &Greeting) -> About {
 async fn list_all(
     slot: &Slot,
     connection: &Connection,
+    previous: Option<PreparedOffers>,
     deadline: Instant,
-) -> Result<ServerCatalog, ListError> {
+) -> Result<PreparedOffers, ListError> {
     let greeting = &connection.greeting;
     let about = about(greeting);
     let mut listings = Vec::new();
@@ -105,11 +101,16 @@ async fn list_all(
         listings.push(listing);
     }
     let length = listings.iter().map(ItemList::length).sum();
-    let over_http = matches!(slot.settings.load().target(), Target::Http(_));
-    let (name, era) = (slot.name.clone(), greeting.era);
-    let digest = move || match era {
-        Era::Modern if over_http => ServerCatalog::over_http(&name, about, listings),
-        Era::Modern | Era::Legacy => ServerCatalog::new(&name, about, listings),
+    let settings = slot.settings.load();
+    let over_http = matches!(settings.target(), Target::Http(_));
+    let (name, era, view) = (slot.name.clone(), greeting.era, settings.view.clone());
+    drop(settings);
+    let digest = move || {
+        let catalog = match era {
+            Era::Modern if over_http => ServerCatalog::over_http(&name, about, listings),
+            Era::Modern | Era::Legacy => ServerCatalog::new(&name, about, listings),
+        };
+        PreparedOffers::after(previous.as_ref(), &name, Arc::new(catalog), view)
     };
     Ok(large::process(length, digest).await)
 }
@@ -121,14 +122,11 @@ async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Re
         let params = pager
             .cursor()
             .and_then(|cursor| RawJson::from_value(&json!({ "cursor": cursor })).ok());
-        let asking = Asking {
-            deadline: Some(deadline.min(Instant::now() + PAGE_TIMEOUT)),
-            ..Asking::default()
-        };
-        let page = match connection.ask(method, &params.into(), asking).await {
+        let options = CallOptions::until(deadline.min(Instant::now() + PAGE_TIMEOUT));
+        let page = match connection.ask(method, &params.into(), &options).await {
             Ok(page) => page,
             // A server may declare resources and know nothing of templates.
-            Err(RequestError::Rpc(error)) if error.code() == METHOD_NOT_FOUND => {
+            Err(RequestError::Rpc(error)) if error.code() == RpcError::METHOD_NOT_FOUND => {
                 return Ok(ItemList::empty(kind));
             }
             Err(RequestError::Rpc(error)) => {

@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::greeting::{Era, Greeting, Offers};
 use super::introduction::Introduction;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
-use crate::handler::METHOD_NOT_FOUND;
 use crate::transport::http::Step;
 use crate::transport::{End, HttpFailure, SendFailure};
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
@@ -431,7 +430,7 @@ fn is_only_modern(error: &RpcError) -> bool {
 
 /// Whether this is how a server of the modern era refuses `initialize`.
 fn is_of_modern(refusal: &RpcError) -> bool {
-    matches!(refusal.code(), UNSUPPORTED_VERSION | METHOD_NOT_FOUND)
+    matches!(refusal.code(), UNSUPPORTED_VERSION | RpcError::METHOD_NOT_FOUND)
 }
 
 /// The protocol forbids to cancel `initialize`, and nobody waits for an abandoned probe.

@@ -1,109 +1,55 @@
-//! What can be asked of a server: tools, prompts, resources, completions, and any other method.
+//! What can be asked of a server: tools, prompts, resources, completions, any other method, and lasting interests.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::json;
 
 use super::Server;
-use super::call::{Call, Repeatable, Reply, named};
-use super::error::CallError;
-use super::options::CallOptions;
+use super::call::{Call, Repeatable, Request};
+use super::error::{CallError, CallErrorKind};
 use crate::connection::MAX_SUBSCRIPTIONS;
 use crate::protocol::{Capability, Era};
-use crate::wire::{Params, RawJson, RequestError};
-
-/// A resource subscription or a log level could not be set.
-pub type WishError = CallError;
+use crate::wire::{Outcome, RawJson, RequestError};
 
 impl Server {
     /// Calls a tool by the name that the server gave it, or that the configuration gave it instead.
-    ///
-    /// Cancel safety: dropping it cancels the call at the server.
-    pub async fn call(
-        &self,
-        tool: &str,
-        arguments: &impl Serialize,
-        options: CallOptions,
-    ) -> Result<Reply, CallError> {
+    pub fn call(&self, tool: &str, arguments: &impl Serialize) -> Call {
         let view = self.0.settings.load().view.clone();
-        self.call_original(view.original_name(tool), arguments, options)
-            .await
+        self.call_original(view.original_name(tool), arguments)
     }
 
     /// Calls a tool by the name that the server gave it.
-    ///
-    /// Cancel safety: dropping it cancels the call at the server.
-    pub(crate) async fn call_original(
-        &self,
-        tool: &str,
-        arguments: &impl Serialize,
-        options: CallOptions,
-    ) -> Result<Reply, CallError> {
+    pub(crate) fn call_original(&self, tool: &str, arguments: &impl Serialize) -> Call {
         if !self.0.settings.load().view.admits(tool) {
-            return Err(CallError::Hidden {
-                server: self.0.name.clone(),
-                tool: tool.to_owned(),
-            });
+            let tool = tool.to_owned();
+            return Call::failed(CallError::not_sent(&self.0.name, CallErrorKind::Hidden { tool }));
         }
-        let params = Named {
+        let params = NamedParams {
             name: tool,
             arguments,
         };
-        let params = RawJson::from_value(&params).map_err(|error| bad_arguments(&error))?;
-        self.0
-            .call(
-                Call {
-                    method: "tools/call",
-                    params: Some(params).into(),
-                    repeatable: Repeatable::AsHinted(tool),
-                    needs: None,
-                },
-                &options,
-            )
-            .await
+        self.build("tools/call", &params, Repeatable::AsHinted, None)
     }
 
-    /// Gets a prompt. Prompts only read, so a lost connection is answered by one replay. A server that says that it has none is
-    /// not asked.
-    ///
-    /// Cancel safety: dropping it cancels the request at the server.
-    pub async fn prompt(
-        &self,
-        prompt: &str,
-        arguments: &impl Serialize,
-        options: CallOptions,
-    ) -> Result<Reply, CallError> {
-        let params = Named {
+    /// Gets a prompt. It only reads, so a lost connection leads to one replay. A server that declares no prompts is not
+    /// asked.
+    pub fn prompt(&self, prompt: &str, arguments: &impl Serialize) -> Call {
+        let params = NamedParams {
             name: prompt,
             arguments,
         };
-        self.read("prompts/get", Capability::Prompts, &params, options)
-            .await
+        self.read("prompts/get", Capability::Prompts, &params)
     }
 
-    /// Reads a resource. Reading only reads, so a lost connection is answered by one replay. A server that says that it has
-    /// none is not asked.
-    ///
-    /// Cancel safety: dropping it cancels the request at the server.
-    pub async fn read_resource(&self, uri: &str, options: CallOptions) -> Result<Reply, CallError> {
-        self.read(
-            "resources/read",
-            Capability::Resources,
-            &json!({ "uri": uri }),
-            options,
-        )
-        .await
+    /// Reads a resource. A lost connection leads to one replay. A server that declares no resources is not asked.
+    pub fn read_resource(&self, uri: &str) -> Call {
+        self.read("resources/read", Capability::Resources, &json!({ "uri": uri }))
     }
 
-    /// Completes an argument of a prompt or of a resource template; `reference` and `argument` as the protocol has them. A server
-    /// that says that it does not complete is not asked.
-    ///
-    /// Cancel safety: dropping it cancels the request at the server.
-    pub async fn complete(
-        &self,
-        reference: &impl Serialize,
-        argument: &impl Serialize,
-        options: CallOptions,
-    ) -> Result<Reply, CallError> {
+    /// Completes an argument of a prompt or of a resource template; `reference` and `argument` as the protocol has them. A
+    /// server that declares no completions is not asked.
+    pub fn complete(&self, reference: &impl Serialize, argument: &impl Serialize) -> Call {
         #[derive(Serialize)]
         struct Params<'a, R, A> {
             r#ref: &'a R,
@@ -113,113 +59,46 @@ impl Server {
             r#ref: reference,
             argument,
         };
-        self.read("completion/complete", Capability::Completions, &params, options)
-            .await
+        self.read("completion/complete", Capability::Completions, &params)
     }
 
     /// Makes any request; its parameters pass as they are. It is never replayed if it may have run.
-    ///
-    /// Cancel safety: dropping it cancels the request at the server.
-    pub async fn request(
-        &self,
-        method: &str,
-        params: Option<RawJson>,
-        options: CallOptions,
-    ) -> Result<Reply, CallError> {
-        self.0
-            .call(
-                Call {
-                    method,
-                    params: params.into(),
-                    repeatable: Repeatable::Never,
-                    needs: None,
-                },
-                &options,
-            )
-            .await
-    }
-
-    /// Passes a request on as it is, names and all, whatever the server says that it can. Its method tells whether it may
-    /// be made again when it may have run: what only lists, gets, reads or completes may; a tool may as it hints; nothing
-    /// else.
-    ///
-    /// Parameters that were read on the way are not read again, and what was edited of them is put together as they are
-    /// written.
-    ///
-    /// Cancel safety: dropping it cancels the request at the server.
-    pub async fn forward(
-        &self,
-        method: &str,
-        params: impl Into<Params>,
-        options: CallOptions,
-    ) -> Result<Reply, CallError> {
-        let params = params.into();
-        if method == "tools/call" {
-            self.check_shown(&params)?;
-        }
-        let repeatable = match method {
-            "tools/call" => Repeatable::AsNamedHints,
-            "tools/list"
-            | "prompts/list"
-            | "resources/list"
-            | "resources/templates/list"
-            | "prompts/get"
-            | "resources/read"
-            | "completion/complete"
-            | "tasks/get"
-            | "tasks/list"
-            | "ping" => Repeatable::Always,
-            _other => Repeatable::Never,
-        };
-        let call = Call {
-            method,
-            params,
-            repeatable,
+    pub fn request(&self, method: &str, params: Option<RawJson>) -> Call {
+        let request = Request {
+            method: Cow::Owned(method.to_owned()),
+            params: params.into(),
+            repeatable: Repeatable::Never,
             needs: None,
         };
-        self.0.call(call, &options).await
+        Call::new(self, Ok(request))
     }
 
-    /// Refuses a call of a tool that is hidden. Where none is, nobody looks at the name.
-    fn check_shown(&self, params: &Params) -> Result<(), CallError> {
-        let settings = self.0.settings.load();
-        if !settings.view.hides() {
-            return Ok(());
-        }
-        let tool = named(params);
-        if settings.view.admits(&tool) {
-            return Ok(());
-        }
-        let server = self.0.name.clone();
-        Err(CallError::Hidden { server, tool })
+    fn read(&self, method: &'static str, needs: Capability, params: &impl Serialize) -> Call {
+        self.build(method, params, Repeatable::Always, Some(needs))
     }
 
-    async fn read(
+    fn build(
         &self,
-        method: &str,
-        needs: Capability,
+        method: &'static str,
         params: &impl Serialize,
-        options: CallOptions,
-    ) -> Result<Reply, CallError> {
-        let params = RawJson::from_value(params).map_err(|error| bad_arguments(&error))?;
-        self.0
-            .call(
-                Call {
-                    method,
-                    params: Some(params).into(),
-                    repeatable: Repeatable::Always,
-                    needs: Some(needs),
-                },
-                &options,
-            )
-            .await
+        repeatable: Repeatable,
+        needs: Option<Capability>,
+    ) -> Call {
+        let request = RawJson::from_value(params).map(|params| Request {
+            method: Cow::Borrowed(method),
+            params: Some(params).into(),
+            repeatable,
+            needs,
+        });
+        Call::new(self, request.map_err(|error| bad_arguments(&error)))
     }
 
     /// Subscribes to changes of a resource, on this connection and on every one after it. The changes go to the fleet's
-    /// handler. While the server is not connected the wish is kept for when it is. One that the server refuses is not kept.
+    /// handler. While the server is not connected, the subscription waits for the next connection. Mainstay drops a
+    /// subscription that the server refuses.
     ///
-    /// Cancel safety: dropped, the wish is kept.
-    pub async fn subscribe(&self, uri: &str) -> Result<(), WishError> {
+    /// Cancel safety: dropped, the subscription stays.
+    pub async fn subscribe(&self, uri: &str) -> Result<(), CallError> {
         let is_kept = self.0.change_interests(|interests| {
             if interests.resources.len() < MAX_SUBSCRIPTIONS {
                 interests.resources.insert(uri.to_owned());
@@ -227,72 +106,71 @@ impl Server {
             interests.resources.contains(uri)
         });
         if !is_kept {
-            return Err(CallError::TooManySubscriptions {
-                server: self.0.name.clone(),
+            let kind = CallErrorKind::TooManySubscriptions {
                 limit: MAX_SUBSCRIPTIONS,
-            });
+            };
+            return Err(CallError::not_sent(&self.0.name, kind));
         }
         let Some(connection) = self.0.current.load_full() else {
             return Ok(());
         };
-        let told = match connection.greeting.era {
+        let sent = match connection.greeting.era {
             Era::Legacy => {
-                let told = connection.subscribe(uri).await;
-                if let Err(RequestError::Rpc(_)) = &told {
-                    // What the server refuses today it is not asked for again tomorrow.
+                let sent = connection.subscribe(uri).await;
+                if let Err(RequestError::Rpc(_)) = &sent {
                     self.0.change_interests(|interests| {
                         interests.resources.remove(uri);
                     });
                 }
-                told
+                sent
             }
             Era::Modern => {
                 connection.listen();
                 Ok(())
             }
         };
-        self.wish_told(&connection, told)
+        self.refusal_of(&connection, sent)
     }
 
     /// Ends a subscription.
     ///
-    /// Cancel safety: dropped, the wish is forgotten all the same.
-    pub async fn unsubscribe(&self, uri: &str) -> Result<(), WishError> {
+    /// Cancel safety: dropped, the subscription ends all the same, at the latest with the connection.
+    pub async fn unsubscribe(&self, uri: &str) -> Result<(), CallError> {
         self.0.change_interests(|interests| {
             interests.resources.remove(uri);
         });
         let Some(connection) = self.0.current.load_full() else {
             return Ok(());
         };
-        let told = match connection.greeting.era {
+        let sent = match connection.greeting.era {
             Era::Legacy => connection.unsubscribe(uri).await,
             Era::Modern => {
                 connection.listen();
                 Ok(())
             }
         };
-        self.wish_told(&connection, told)
+        self.refusal_of(&connection, sent)
     }
 
     /// Sets how much the server logs, on this connection and on every one after it.
     ///
-    /// Cancel safety: dropped, the wish is kept.
-    pub async fn set_log_level(&self, level: &str) -> Result<(), WishError> {
+    /// Cancel safety: dropped, the level stays.
+    pub async fn set_log_level(&self, level: &str) -> Result<(), CallError> {
         let level = RawJson::from_value(level).map_err(|error| bad_arguments(&error))?;
         self.0
             .change_interests(|interests| interests.log_level = Some(level.clone()));
         let Some(connection) = self.0.current.load_full() else {
             return Ok(());
         };
-        let told = match connection.greeting.era {
+        let sent = match connection.greeting.era {
             Era::Legacy => connection.set_log_level(&level).await,
-            // It travels with each request.
+            // The level travels with each request.
             Era::Modern => Ok(()),
         };
-        self.wish_told(&connection, told)
+        self.refusal_of(&connection, sent)
     }
 
-    /// Tells the server, if it is connected, that the roots of its client changed; it asks for them again.
+    /// Notifies the server, if it is connected, that the client's roots changed. The server asks for them again.
     pub fn roots_changed(&self) {
         if let Some(connection) = self.0.current.load_full() {
             connection
@@ -301,31 +179,30 @@ impl Server {
         }
     }
 
-    /// A wish that met a dying connection is restored on the next one; only a refusal is the caller's concern.
-    fn wish_told(
+    /// Only a refusal is the caller's concern: the next connection restores what a lost one was not sent.
+    fn refusal_of(
         &self,
         connection: &crate::connection::Connection,
-        told: Result<(), RequestError>,
-    ) -> Result<(), WishError> {
-        match told {
+        sent: Result<(), RequestError>,
+    ) -> Result<(), CallError> {
+        match sent {
             Ok(()) | Err(RequestError::Lost { .. }) => Ok(()),
-            Err(error) => Err(CallError::of(
-                error,
-                self.0.name.clone(),
-                connection.generation,
-                None,
-            )),
+            Err(error) => {
+                let server = self.0.name.clone();
+                Err(CallError::of(error, server, connection.generation, None))
+            }
         }
     }
 }
 
-/// The parameters of what is called by a name. Written as they come: a value type in between would respell numbers.
+/// The parameters of what is called by a name. They are written directly: a value type in between would respell numbers.
 #[derive(Serialize)]
-struct Named<'a, A> {
+struct NamedParams<'a, A> {
     name: &'a str,
     arguments: &'a A,
 }
 
 fn bad_arguments(error: &serde_json::Error) -> CallError {
-    CallError::BadArguments(error.to_string())
+    let kind = CallErrorKind::BadArguments(error.to_string());
+    CallError::new(None, None, Outcome::NotSent, kind)
 }

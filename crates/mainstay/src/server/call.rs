@@ -1,38 +1,150 @@
-//! One call, from its caller to its server and back.
-//!
-//! A call is made once. It is made a second time, inside its own deadline, only if it did not leave, or if running it
-//! twice is the same as running it once.
+//! A call that a caller builds and awaits, and its reply.
 
+use std::borrow::Cow;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::{Generation, Recovery};
+use mainstay_lifecycle::Generation;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::mpsc;
 
+use super::Server;
 use super::error::CallError;
 use super::options::CallOptions;
-use super::slot::Slot;
-use crate::catalog::Kind;
 use crate::config::Replay;
-use crate::connection::{Asking, Connection};
-use crate::deadline;
-use crate::event::Failure;
-use crate::keeper::{Consequence, Report, recovery};
+use crate::handler::ClientHandler;
 use crate::protocol::Capability;
-use crate::transport::HttpFailure;
-use crate::wire::{Outcome, Params, RawJson, RequestError, with_meta};
+use crate::wire::{Object, Params, RawJson};
 
-/// How long a call that lost its connection waits to learn why.
-const LAST_WORDS: Duration = Duration::from_millis(75);
+/// A call that is made when it is awaited. Without further settings it follows the server's configuration.
+///
+/// Cancel safety: dropping the future cancels the call at the server.
+#[must_use = "a call is made when it is awaited"]
+pub struct Call {
+    request: Result<(Server, Request<'static>), CallError>,
+    options: CallOptions,
+}
 
-/// How long a call whose headers did not match waits to learn which ones would.
-const RELISTING: Duration = Duration::from_secs(10);
+/// The future of a [`Call`].
+pub type CallFuture = Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>;
 
-/// What a modern server answers when the headers of a call are not those that its tool wants: nothing of it has run.
-const HEADER_MISMATCH: i64 = -32020;
+/// What is sent, and whether sending it twice is harmless.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: Cow<'a, str>,
+    pub(crate) params: Params,
+    pub(crate) repeatable: Repeatable,
+    /// The capability that the server must have declared. A request that is passed on needs none: its server decides.
+    pub(crate) needs: Option<Capability>,
+}
 
-/// What a call yields: the result as the server sent it, and the connection that it came from.
+/// Whether a call that may have run can be made again without harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeatable {
+    /// It only reads.
+    Always,
+    /// Nothing is known of it.
+    Never,
+    /// If the tool that its parameters name is hinted so. The hint is looked up when it is needed: a call may come
+    /// before the first listing.
+    AsHinted,
+}
+
+impl Call {
+    pub(super) fn new(server: &Server, request: Result<Request<'static>, CallError>) -> Self {
+        Self {
+            request: request.map(|request| (server.clone(), request)),
+            options: CallOptions::default(),
+        }
+    }
+
+    /// A call that cannot be made: awaiting it returns this error.
+    pub(crate) fn failed(error: CallError) -> Self {
+        Self {
+            request: Err(error),
+            options: CallOptions::default(),
+        }
+    }
+
+    /// Replaces all options.
+    pub fn options(mut self, options: CallOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// See [`CallOptions::timeout`].
+    pub fn timeout(self, limit: Duration) -> Self {
+        self.change(|options| options.timeout(limit))
+    }
+
+    /// See [`CallOptions::idle_timeout`].
+    pub fn idle_timeout(self, limit: Duration) -> Self {
+        self.change(|options| options.idle_timeout(limit))
+    }
+
+    /// See [`CallOptions::wait_timeout`].
+    pub fn wait_timeout(self, limit: Duration) -> Self {
+        self.change(|options| options.wait_timeout(limit))
+    }
+
+    /// See [`CallOptions::fail_fast`].
+    pub fn fail_fast(self) -> Self {
+        self.change(CallOptions::fail_fast)
+    }
+
+    /// See [`CallOptions::replay`].
+    pub fn replay(self, replay: Replay) -> Self {
+        self.change(|options| options.replay(replay))
+    }
+
+    /// See [`CallOptions::progress`].
+    pub fn progress(self, to: mpsc::Sender<RawJson>) -> Self {
+        self.change(|options| options.progress(to))
+    }
+
+    /// See [`CallOptions::meta`].
+    pub fn meta(self, key: impl Into<String>, value: RawJson) -> Self {
+        self.change(|options| options.meta(key, value))
+    }
+
+    /// See [`CallOptions::handler`].
+    pub fn handler(self, handler: Arc<dyn ClientHandler>) -> Self {
+        self.change(|options| options.handler(handler))
+    }
+
+    fn change(self, change: impl FnOnce(CallOptions) -> CallOptions) -> Self {
+        Self {
+            options: change(self.options),
+            ..self
+        }
+    }
+}
+
+impl IntoFuture for Call {
+    type Output = Result<Reply, CallError>;
+    type IntoFuture = CallFuture;
+
+    fn into_future(self) -> CallFuture {
+        Box::pin(async move {
+            let (server, request) = self.request?;
+            server.0.call(request, self.options).await
+        })
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call")
+            .field("request", &self.request)
+            .field("options", &self.options)
+            .finish()
+    }
+}
+
+/// The reply to a call: the result as the server sent it, and the connection that it came from.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Reply {
@@ -43,7 +155,41 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The result as a type of the embedder's, or of the SDK's. It knows fewer fields than the server may have sent.
+    /// Whether the tool says that it failed (`isError`).
+    pub fn is_error(&self) -> bool {
+        self.member("isError")
+            .is_some_and(|value| value.as_str() == "true")
+    }
+
+    /// The text of the tool's result: its text blocks, joined by newlines. Empty where it has none.
+    pub fn text(&self) -> String {
+        #[derive(Deserialize)]
+        struct TextBlock {
+            r#type: String,
+            text: String,
+        }
+        let blocks = self.member("content").and_then(|content| content.parse().ok());
+        let blocks: Vec<RawJson> = blocks.unwrap_or_default();
+        let texts = blocks.iter().filter_map(|block| block.parse::<TextBlock>().ok());
+        let texts: Vec<String> = texts
+            .filter(|block| block.r#type == "text")
+            .map(|block| block.text)
+            .collect();
+        texts.join("\n")
+    }
+
+    /// The tool's structured result (`structuredContent`), where it gives one.
+    pub fn structured(&self) -> Option<RawJson> {
+        self.member("structuredContent")
+            .filter(|value| *value != RawJson::NULL)
+    }
+
+    fn member(&self, name: &str) -> Option<RawJson> {
+        let [member] = Object::find(&self.result, [name])?;
+        member
+    }
+
+    /// The result as a type of the embedder's or of the SDK's, which may know fewer fields than the server sent.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         self.result.parse()
     }
@@ -69,316 +215,35 @@ impl Reply {
     }
 }
 
-/// What is sent, and whether sending it twice is harmless.
-pub(super) struct Call<'a> {
-    pub(super) method: &'a str,
-    pub(super) params: Params,
-    pub(super) repeatable: Repeatable<'a>,
-    /// What the server must have said that it can. A request that is passed on needs nothing: its server decides.
-    pub(super) needs: Option<Capability>,
-}
-
-/// Whether a call that may have run can be made again without harm.
-pub(super) enum Repeatable<'a> {
-    /// It only reads.
-    Always,
-    /// Nothing is known of it.
-    Never,
-    /// If this tool's hints say so. They are looked up when they are needed: a call may come before the first listing.
-    AsHinted(&'a str),
-    /// The same for the tool that the parameters name, which nobody has looked at yet.
-    AsNamedHints,
-}
-
-impl Slot {
-    pub(super) async fn call(&self, call: Call<'_>, options: &CallOptions) -> Result<Reply, CallError> {
-        let settings = self.settings.load_full();
-        let deadline = deadline::within(options.total_timeout.unwrap_or(settings.call_timeout()));
-        let idle = options.idle_timeout.unwrap_or(settings.call_idle_timeout());
-        let replay = options.replay.unwrap_or(settings.replay());
-        let making = Making {
-            slot: self,
-            method: call.method,
-            params: stamped(call.params, options),
-            idle,
-            wait: options.wait_timeout.unwrap_or(settings.wait_timeout()),
-            deadline,
-            options,
-        };
-        let connection = making.lease(None).await?;
-        if let Some(capability) = call.needs.filter(|needed| connection.greeting.lacks(*needed)) {
-            return Err(CallError::NotOffered {
-                server: self.name.clone(),
-                method: call.method.to_owned(),
-                capability: capability.as_str(),
-            });
-        }
-        let first = match making.attempt(&connection).await {
-            Ok(reply) => return Ok(reply),
-            Err(missed) => missed,
-        };
-        if is_header_mismatch(&first.error) && self.listed_anew(connection.generation, deadline).await {
-            let again = Box::pin(making.attempt(&connection)).await;
-            return again.map_err(|missed| missed.error);
-        }
-        let again = matches!(first.error, CallError::Lost { .. })
-            && match first.error.outcome() {
-                Outcome::NotSent | Outcome::Refused => true,
-                Outcome::Unknown => {
-                    replay == Replay::Safe && self.is_repeatable(&call.repeatable, &making.params)
-                }
-                Outcome::Answered => false,
-            };
-        if !again {
-            return Err(first.error);
-        }
-        // Boxed, so that the many calls that are made once carry no room for more.
-        Box::pin(making.once_more(first, connection.generation)).await
-    }
-
-    /// Tells the keeper what a failed call means for its connection.
-    pub(super) fn judge(&self, connection: &Connection, error: &RequestError) {
-        let generation = connection.generation;
-        match recovery::of_call(error) {
-            // The server answered, if not what the caller hoped for: the connection is as good as ever.
-            Consequence::Nothing if error.outcome() == Outcome::Answered => self.answered(connection),
-            Consequence::Nothing | Consequence::Seen => {}
-            Consequence::Counts(recovery) => {
-                let failure = self.failure_with(generation, error);
-                connection.calls.failed(|| {
-                    self.inbox
-                        .report(Report::CallFailed(generation, recovery, failure));
-                });
-            }
-            Consequence::Doubt => {
-                let failure = self.failure_with(generation, error);
-                connection.calls.failed(|| {
-                    self.inbox
-                        .report(Report::CallFailed(generation, Recovery::Retry, failure));
-                });
-                self.inbox.report(Report::ProbeNow(generation));
-            }
-        }
-    }
-
-    fn failure_with(&self, generation: Generation, error: &RequestError) -> Arc<Failure> {
-        let failure = Failure::new(self, Some(generation), error.to_string());
-        Arc::new(
-            failure
-                .asking_for(recovery::challenge(error))
-                .over_http(self, recovery::http(error)),
-        )
-    }
-
-    /// What ended a connection: its owner knows a moment after its calls do, and a caller is glad of the exit status. A
-    /// connection that was ended on purpose has no failure, whatever went wrong before.
-    async fn failure_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Failure>> {
-        let until = deadline.min(Instant::now() + LAST_WORDS);
-        let mut status = self.status.subscribe();
-        let known = status.wait_for(|status| status.generation != Some(generation));
-        let status = timeout_at(until, known).await.ok()?.ok()?;
-        let ended = status
-            .ended
-            .as_ref()
-            .filter(|ended| ended.generation == generation);
-        ended?.failure.clone()
-    }
-
-    /// Lists anew what the server offers, and says whether that was done in time.
-    async fn listed_anew(&self, generation: Generation, deadline: Instant) -> bool {
-        let mut status = self.status.subscribe();
-        let before = status.borrow().listed_at;
-        self.inbox.report(Report::ListChanged(generation));
-        let listed = status.wait_for(|status| status.listed_at != before);
-        let until = deadline.min(Instant::now() + RELISTING);
-        matches!(timeout_at(until, listed).await, Ok(Ok(_)))
-    }
-
-    fn is_repeatable(&self, call: &Repeatable<'_>, params: &Params) -> bool {
-        match call {
-            Repeatable::Always => true,
-            Repeatable::Never => false,
-            Repeatable::AsHinted(tool) => self.is_hinted(tool),
-            Repeatable::AsNamedHints => self.is_hinted(&named(params)),
-        }
-    }
-
-    /// Whether this tool says of itself that to run it twice is to run it once.
-    fn is_hinted(&self, tool: &str) -> bool {
-        let catalog = self.catalog.load();
-        let item = catalog
-            .as_ref()
-            .and_then(|catalog| catalog.item(Kind::Tool, tool));
-        item.is_some_and(|tool| tool.hints().repeatable())
-    }
-
-    fn answered(&self, connection: &Connection) {
-        if connection.calls.answered_matters() {
-            self.inbox.report(Report::CallAnswered(connection.generation));
-        }
-    }
-}
-
-/// The name in the parameters of a call; nothing has the empty one.
-pub(super) fn named(params: &Params) -> String {
-    let name = params.get("name").and_then(|name| name.parse().ok());
-    name.unwrap_or_default()
-}
-
-/// A call that is being made.
-struct Making<'a> {
-    slot: &'a Slot,
-    method: &'a str,
-    params: Params,
-    idle: Duration,
-    /// How long each wait for a connection may be.
-    wait: Duration,
-    deadline: Instant,
-    options: &'a CallOptions,
-}
-
-/// An attempt that failed.
-struct Missed {
-    error: CallError,
-    /// Its answer broke, and perhaps nothing else.
-    broke: bool,
-}
-
-impl Making<'_> {
-    async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
-        let until = deadline::within(self.wait).min(self.deadline);
-        self.slot.lease(self.options.waiting, after, until).await
-    }
-
-    async fn attempt(&self, connection: &Arc<Connection>) -> Result<Reply, Missed> {
-        let (slot, options) = (self.slot, self.options);
-        let asking = Asking {
-            idle: Some(self.idle),
-            deadline: Some(self.deadline),
-            progress: options.progress.clone(),
-            handler: options.handler.clone(),
-            hand_on_input: options.hand_on_input,
-            hold: None,
-        };
-        let generation = connection.generation;
-        let began = Instant::now();
-        let error = match connection.request(self.method, &self.params, asking).await {
-            Ok(result) => {
-                slot.note_success();
-                slot.answered(connection);
-                return Ok(Reply { generation, result });
-            }
-            Err(error) => error,
-        };
-        slot.judge(connection, &error);
-        let failure = match &error {
-            RequestError::Lost { .. } => slot.failure_of(generation, self.deadline).await,
-            RequestError::Rpc(_)
-            | RequestError::BadAnswer(_)
-            | RequestError::TimedOut { .. }
-            | RequestError::Send(_) => None,
-        };
-        let broke = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
-        let error = CallError::of(error, slot.name.clone(), generation, failure)
-            .amid(slot.noise.since(generation, began));
-        Err(Missed { error, broke })
-    }
-
-    /// Makes it a second time, after its first attempt on this generation; and a third time only where the second met a
-    /// server that was gone, or knew nothing of the session any more, and so did not run.
-    async fn once_more(&self, first: Missed, generation: Generation) -> Result<Reply, CallError> {
-        // Where one answer broke, the next may come as if nothing had happened; else only a new connection helps.
-        let after = (!first.broke).then_some(generation);
-        // What the first attempt met says more than a vain wait for a second.
-        let Ok(connection) = self.lease(after).await else {
-            return Err(first.error);
-        };
-        let same = connection.generation == generation;
-        let server = &self.slot.name;
-        tracing::debug!(%server, generation = %connection.generation, error = %first.error, "replayed");
-        let second = match self.attempt(&connection).await {
-            Ok(reply) => return Ok(reply),
-            Err(missed) => missed.error,
-        };
-        let gone = same && matches!(second, CallError::Lost { .. }) && did_not_run(&second);
-        let known = of_both(first.error, second);
-        if !gone {
-            return Err(known);
-        }
-        let Ok(connection) = self.lease(Some(generation)).await else {
-            return Err(known);
-        };
-        let third = self.attempt(&connection).await;
-        third.map_err(|missed| of_both(known, missed.error))
-    }
-}
-
-/// Whether the server wants to see other arguments in headers than the tools that it listed last did.
-fn is_header_mismatch(error: &CallError) -> bool {
-    matches!(error, CallError::Rpc { error, .. } if error.code() == HEADER_MISMATCH)
-}
-
-fn did_not_run(error: &CallError) -> bool {
-    match error.outcome() {
-        Outcome::NotSent | Outcome::Refused => true,
-        Outcome::Unknown | Outcome::Answered => false,
-    }
-}
-
-/// What is known of a call whose two attempts failed.
-fn of_both(first: CallError, second: CallError) -> CallError {
-    match (first.outcome(), second.outcome()) {
-        // Where the second did not run, the first may still have.
-        (Outcome::Unknown, Outcome::NotSent | Outcome::Refused) => first,
-        (Outcome::Unknown, Outcome::Unknown | Outcome::Answered)
-        | (Outcome::NotSent | Outcome::Refused | Outcome::Answered, _) => second,
-    }
-}
-
-/// The parameters with the caller's own `_meta` entries.
-fn stamped(params: Params, options: &CallOptions) -> Params {
-    if options.meta.is_empty() {
-        return params;
-    }
-    let entries: Vec<_> = options
-        .meta
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.clone()))
-        .collect();
-    Params::new(Some(with_meta(params.to_raw().as_ref(), &entries)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lost(outcome: Outcome) -> CallError {
-        CallError::Lost {
-            server: "one".into(),
+    fn reply(result: &str) -> Reply {
+        Reply {
             generation: Generation(1),
-            reason: String::new(),
-            failure: None,
-            outcome,
+            result: RawJson::from_text(result).expect("JSON"),
         }
     }
 
     #[test]
-    fn a_call_that_may_have_run_once_is_never_said_not_to_have_run() {
-        use Outcome::{Answered, NotSent, Refused, Unknown};
-        for (first, second, told) in [
-            (Unknown, NotSent, Unknown),
-            (Unknown, Refused, Unknown),
-            (Unknown, Unknown, Unknown),
-            (Unknown, Answered, Answered),
-            (NotSent, NotSent, NotSent),
-            (NotSent, Unknown, Unknown),
-            (Refused, Answered, Answered),
+    fn a_reply_shows_its_error_flag_its_text_and_its_structured_content() {
+        let full = reply(
+            r#"{"content":[{"type":"text","text":"a"},{"type":"image","data":"","text":"no"},7,{"type":"text","text":"b"}],
+                "structuredContent":{"n":1.0},"isError":true}"#,
+        );
+        assert!(full.is_error());
+        assert_eq!(full.text(), "a\nb");
+        assert_eq!(full.structured().expect("it is there").as_str(), r#"{"n":1.0}"#);
+        for bare in [
+            "{}",
+            "3",
+            r#"{"isError":"true","structuredContent":null,"content":{}}"#,
         ] {
-            assert_eq!(
-                of_both(lost(first), lost(second)).outcome(),
-                told,
-                "{first:?}, then {second:?}"
-            );
+            let bare = reply(bare);
+            assert!(!bare.is_error());
+            assert_eq!(bare.text(), "");
+            assert_eq!(bare.structured(), None);
         }
     }
 }

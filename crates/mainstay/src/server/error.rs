@@ -1,4 +1,4 @@
-//! How a call fails, and what is known of it then.
+//! How a call fails. Every error says whether the call may have run.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,162 +12,103 @@ use crate::transport::http::Challenge;
 use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{BadAnswer, Outcome, RequestError, RpcError, TimeoutKind};
 
-/// Why a call failed. [`CallError::outcome`] says whether it may have run.
-#[derive(Clone, Debug, thiserror::Error)]
+/// Why a call failed, and what is known of it.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum CallError {
-    /// The server is not connected, and the call did not wait: it may not, the server is not coming, or its next attempt
-    /// starts only after the wait would be over.
-    #[error("{0}")]
+pub struct CallError {
+    /// The server that was called. `None` where the fleet found none, or the arguments could not be written.
+    pub server: Option<Arc<str>>,
+    /// The connection that the call was made on, where there was one.
+    pub generation: Option<Generation>,
+    /// Whether the call may have run.
+    pub outcome: Outcome,
+    /// What went wrong.
+    pub kind: CallErrorKind,
+}
+
+/// What went wrong with a call.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum CallErrorKind {
+    /// The server is not connected, and the call did not wait. Either it chose not to, or the server is not coming, or the
+    /// next attempt starts only after the wait would have ended.
     NotConnected(Box<NotConnected>),
     /// The call waited for its server as long as it may: its `wait_timeout`, or what was left of its deadline.
-    #[error("the call waited {waited:?} for its server and was not sent: {now}")]
     WaitTimedOut {
         /// How long it waited.
         waited: Duration,
-        /// How the server was then.
+        /// The server's state at the end.
         now: Box<NotConnected>,
     },
     /// Too many calls wait for the server already.
-    #[error("{limit} calls wait already, and this one was not sent: {now}")]
     TooManyWaiting {
-        /// The bound.
+        /// The limit.
         limit: usize,
-        /// How the server is.
+        /// The server's state.
         now: Box<NotConnected>,
     },
-    /// The server did not answer in time. It was told to cancel, and the connection is kept.
-    #[error("server {server} did not answer in time ({kind}); the call {}{}", may_have_run(*.outcome), noise::say(.noise.as_deref()))]
+    /// The server did not answer in time. Mainstay cancelled the request and keeps the connection.
     TimedOut {
-        /// Which server.
-        server: Arc<str>,
-        /// On which connection.
-        generation: Generation,
-        /// Which of the limits.
-        kind: TimeoutKind,
-        /// Whether it may have run.
-        outcome: Outcome,
-        /// What the server wrote to stdout meanwhile that is no message: cleaned, shortened, one line of it.
+        /// The timeout that expired.
+        timeout: TimeoutKind,
+        /// One line that the server wrote to stdout meanwhile and that is no message, cleaned and shortened.
         noise: Option<Arc<str>>,
     },
     /// The connection was lost while the call was pending. Over HTTP that may be the call's own connection alone.
-    #[error("the connection to server {server} was lost ({}); the call {}", why(.reason, .failure.as_deref()), may_have_run(*.outcome))]
     Lost {
-        /// Which server.
-        server: Arc<str>,
-        /// Which connection.
-        generation: Generation,
         /// Why it was lost.
         reason: String,
         /// What went wrong with the server, where that is known already.
         failure: Option<Arc<Failure>>,
-        /// Whether it may have run.
-        outcome: Outcome,
     },
-    /// The transport could not carry the call, though the connection lives on. It is not made again: what refused it once
-    /// would refuse it twice.
-    #[error("the call to server {server} could not be carried ({reason}); it {}", may_have_run(*.outcome))]
+    /// The transport could not carry the call, but the connection lives on. The call is not replayed: the transport would
+    /// fail again.
     NotCarried {
-        /// Which server.
-        server: Arc<str>,
-        /// On which connection.
-        generation: Generation,
         /// Why.
         reason: String,
-        /// Whether it may have run.
-        outcome: Outcome,
     },
-    /// The server lets in only who has logged in, or who may do more.
-    #[error("server {server} asks for a login{}; the call {}", scopes(.challenge), may_have_run(*.outcome))]
+    /// The server requires a login, or more rights. An earlier round of the call may have been accepted.
     AuthRequired {
-        /// Which server.
-        server: Arc<str>,
-        /// On which connection.
-        generation: Generation,
         /// What a login needs.
         challenge: Box<Challenge>,
-        /// Whether it may have run: an earlier round of it may have been let in.
-        outcome: Outcome,
     },
-    /// The server has too much to do.
-    #[error("server {server} asks to be left alone{}; the call {}", pause(*.retry_after), may_have_run(*.outcome))]
+    /// The server is overloaded. An earlier round of the call may have been accepted.
     Throttled {
-        /// Which server.
-        server: Arc<str>,
-        /// On which connection.
-        generation: Generation,
-        /// For how long, where it says so.
+        /// How long to wait, where the server says so.
         retry_after: Option<Duration>,
-        /// Whether it may have run: an earlier round of it may have been let in.
-        outcome: Outcome,
     },
     /// The server answered with an error.
-    #[error("server {server} answered with an error: {error}")]
-    Rpc {
-        /// Which server.
-        server: Arc<str>,
-        /// On which connection.
-        generation: Generation,
-        /// The error, as it came.
-        error: RpcError,
-    },
+    Rpc(RpcError),
     /// The server answered with something that cannot be used. The call has run.
-    #[error("the answer of server {server} cannot be used: {what}; the call has run")]
-    BadAnswer {
-        /// Which server.
-        server: Arc<str>,
-        /// On which connection.
-        generation: Generation,
-        /// What is wrong with it.
-        what: BadAnswer,
-    },
+    BadAnswer(BadAnswer),
     /// The configuration does not show this tool.
-    #[error("server {server} has no tool {tool} that the configuration shows")]
     Hidden {
-        /// Which server.
-        server: Arc<str>,
-        /// Which tool.
+        /// The tool.
         tool: String,
     },
-    /// The server said that it cannot answer this, and was not asked.
-    #[error("server {server} declares no {capability}, and was not asked for {method}")]
+    /// The server does not declare the capability for this method. Mainstay sent nothing.
     NotOffered {
-        /// Which server.
-        server: Arc<str>,
-        /// What was to be asked.
+        /// The method.
         method: String,
-        /// The capability that it does not declare.
+        /// The missing capability.
         capability: &'static str,
     },
-    /// The server was removed from the fleet, or the fleet was closed. One that was added again under this name is found in
-    /// the fleet.
-    #[error("server {server} is gone from the fleet; the call was not sent")]
-    Gone {
-        /// Which server.
-        server: Arc<str>,
-    },
-    /// No server of the fleet has this.
-    #[error("the fleet has no {name}")]
+    /// The server was removed from the fleet, or the fleet was closed. A server that was added again under this name has
+    /// a new handle.
+    Gone,
+    /// No server of the fleet offers this.
     NotFound {
         /// What was asked for.
         name: String,
     },
-    /// The task that owns the server failed while the call waited; it is being started again.
-    #[error("the task that keeps server {server} failed; it begins again, and the call was not sent")]
-    KeeperFailed {
-        /// Which server.
-        server: Arc<str>,
-    },
+    /// The server's keeper failed while the call waited. It restarts.
+    KeeperFailed,
     /// The server has as many subscriptions as it may have.
-    #[error("server {server} has {limit} subscriptions already")]
     TooManySubscriptions {
-        /// Which server.
-        server: Arc<str>,
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
     /// The arguments could not be written as JSON.
-    #[error("the arguments cannot be written as JSON: {0}")]
     BadArguments(String),
 }
 
@@ -175,9 +116,9 @@ pub enum CallError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NotConnected {
-    /// Which server.
+    /// The server.
     pub server: Arc<str>,
-    /// Where it is in its life.
+    /// Its state.
     pub state: StateKind,
     /// Why it is disconnected, where it is.
     pub reason: Option<Reason>,
@@ -189,70 +130,101 @@ pub struct NotConnected {
     pub last_error: Option<Arc<Failure>>,
 }
 
-/// The errors of JSON-RPC for a request that was not begun: parse error, invalid request, method not found, invalid
-/// parameters.
-const NEVER_BEGAN: [i64; 4] = [-32700, -32600, -32601, -32602];
+/// The JSON-RPC errors of a request that never began: parse error, invalid request, method not found, invalid parameters.
+const NEVER_BEGAN: [i64; 4] = [
+    RpcError::PARSE_ERROR,
+    RpcError::INVALID_REQUEST,
+    RpcError::METHOD_NOT_FOUND,
+    RpcError::INVALID_PARAMS,
+];
 
 impl CallError {
-    /// What is known of the call.
-    pub fn outcome(&self) -> Outcome {
-        match self {
-            Self::NotConnected(_)
-            | Self::WaitTimedOut { .. }
-            | Self::TooManyWaiting { .. }
-            | Self::Hidden { .. }
-            | Self::NotOffered { .. }
-            | Self::Gone { .. }
-            | Self::NotFound { .. }
-            | Self::KeeperFailed { .. }
-            | Self::TooManySubscriptions { .. }
-            | Self::BadArguments(_) => Outcome::NotSent,
-            Self::TimedOut { outcome, .. }
-            | Self::Lost { outcome, .. }
-            | Self::NotCarried { outcome, .. }
-            | Self::AuthRequired { outcome, .. }
-            | Self::Throttled { outcome, .. } => *outcome,
-            Self::Rpc { .. } | Self::BadAnswer { .. } => Outcome::Answered,
+    /// The error of a call to this server. Mainstay makes its errors itself; a program that stands in for a server, or tests
+    /// how it shows errors, can make one here.
+    pub fn new(
+        server: impl Into<Option<Arc<str>>>,
+        generation: Option<Generation>,
+        outcome: Outcome,
+        kind: CallErrorKind,
+    ) -> Self {
+        Self {
+            server: server.into(),
+            generation,
+            outcome,
+            kind,
         }
     }
 
-    /// Whether the call may have had effects at the server. An answered one has run, unless the server answered with an error
-    /// that says that it never began: the request was not understood, its method is not known, or its parameters are wrong.
+    /// The error of a call that was not sent.
+    pub(crate) fn not_sent(server: &Arc<str>, kind: CallErrorKind) -> Self {
+        Self::new(server.clone(), None, Outcome::NotSent, kind)
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &CallErrorKind {
+        &self.kind
+    }
+
+    /// Whether the call may have run, as far as Mainstay knows.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The server that was called.
+    pub fn server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// The connection that the call was made on.
+    pub fn generation(&self) -> Option<Generation> {
+        self.generation
+    }
+
+    /// Whether the call may have had effects at the server. An answered call has run, unless the server's error says that it
+    /// never began: the request was not understood, its method is unknown, or its parameters are wrong.
     pub fn may_have_run(&self) -> bool {
-        match (self.outcome(), self) {
+        match (self.outcome, &self.kind) {
             (Outcome::NotSent | Outcome::Refused, _) => false,
-            (Outcome::Answered, Self::Rpc { error, .. }) => !NEVER_BEGAN.contains(&error.code()),
+            (Outcome::Answered, CallErrorKind::Rpc(error)) => !NEVER_BEGAN.contains(&error.code()),
             (Outcome::Unknown | Outcome::Answered, _) => true,
         }
     }
 
-    /// When it is worth to try again, where that is known.
+    /// How long to wait before the next try, where that is known.
     pub fn retry_after(&self) -> Option<Duration> {
-        let at = match self {
-            Self::NotConnected(now) | Self::WaitTimedOut { now, .. } | Self::TooManyWaiting { now, .. } => {
-                now.next_retry?
-            }
-            Self::Throttled { retry_after, .. } => return *retry_after,
-            Self::TimedOut { .. }
-            | Self::Lost { .. }
-            | Self::NotCarried { .. }
-            | Self::AuthRequired { .. }
-            | Self::Rpc { .. }
-            | Self::BadAnswer { .. }
-            | Self::Hidden { .. }
-            | Self::NotOffered { .. }
-            | Self::Gone { .. }
-            | Self::NotFound { .. }
-            | Self::KeeperFailed { .. }
-            | Self::TooManySubscriptions { .. }
-            | Self::BadArguments(_) => return None,
-        };
+        if let CallErrorKind::Throttled { retry_after } = &self.kind {
+            return *retry_after;
+        }
+        let at = self.not_connected()?.next_retry?;
         Some(at.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
-    /// The same failure of a call during which the server wrote this to its output.
-    pub(super) fn amid(mut self, heard: Option<Arc<str>>) -> Self {
-        if let Self::TimedOut { noise, .. } = &mut self {
+    /// The state of a server that was not connected, where that is why the call failed.
+    pub fn not_connected(&self) -> Option<&NotConnected> {
+        match &self.kind {
+            CallErrorKind::NotConnected(now)
+            | CallErrorKind::WaitTimedOut { now, .. }
+            | CallErrorKind::TooManyWaiting { now, .. } => Some(now),
+            CallErrorKind::TimedOut { .. }
+            | CallErrorKind::Lost { .. }
+            | CallErrorKind::NotCarried { .. }
+            | CallErrorKind::AuthRequired { .. }
+            | CallErrorKind::Throttled { .. }
+            | CallErrorKind::Rpc(_)
+            | CallErrorKind::BadAnswer(_)
+            | CallErrorKind::Hidden { .. }
+            | CallErrorKind::NotOffered { .. }
+            | CallErrorKind::Gone
+            | CallErrorKind::NotFound { .. }
+            | CallErrorKind::KeeperFailed
+            | CallErrorKind::TooManySubscriptions { .. }
+            | CallErrorKind::BadArguments(_) => None,
+        }
+    }
+
+    /// The same error, with what the server wrote to stdout while the call ran.
+    pub(super) fn with_noise(mut self, heard: Option<Arc<str>>) -> Self {
+        if let CallErrorKind::TimedOut { noise, .. } = &mut self.kind {
             *noise = heard;
         }
         self
@@ -265,80 +237,136 @@ impl CallError {
         failure: Option<Arc<Failure>>,
     ) -> Self {
         let outcome = error.outcome();
-        match error {
-            RequestError::Rpc(error) => Self::Rpc {
-                server,
-                generation,
-                error,
-            },
-            RequestError::BadAnswer(what) => Self::BadAnswer {
-                server,
-                generation,
-                what,
-            },
-            RequestError::TimedOut { kind, .. } => Self::TimedOut {
-                server,
-                generation,
-                kind,
-                outcome,
+        let kind = match error {
+            RequestError::Rpc(error) => CallErrorKind::Rpc(error),
+            RequestError::BadAnswer(what) => CallErrorKind::BadAnswer(what),
+            RequestError::TimedOut { kind, .. } => CallErrorKind::TimedOut {
+                timeout: kind,
                 noise: None,
             },
-            RequestError::Send(unsent) => Self::of_send(&unsent, server, generation, failure),
-            RequestError::Lost { end, .. } => Self::Lost {
-                server,
-                generation,
+            RequestError::Send(unsent) => kind_of_send(&unsent, failure),
+            RequestError::Lost { end, .. } => CallErrorKind::Lost {
                 reason: plain(&end),
                 failure,
-                outcome,
             },
-        }
+        };
+        Self::new(server, Some(generation), outcome, kind)
     }
 }
 
-impl CallError {
-    fn of_send(
-        unsent: &SendFailure,
-        server: Arc<str>,
-        generation: Generation,
-        failure: Option<Arc<Failure>>,
-    ) -> Self {
-        match unsent.error().downcast_ref() {
-            // Another connection may carry it.
-            Some(
-                HttpFailure::SessionLost { .. }
-                | HttpFailure::ConnectFailed { .. }
-                | HttpFailure::LocalLack { .. }
-                | HttpFailure::Broken { .. },
-            ) => Self::Lost {
-                server,
-                generation,
-                reason: plain(unsent),
-                failure,
-                outcome: unsent.outcome(),
-            },
-            Some(HttpFailure::AuthRequired { challenge, .. }) => Self::AuthRequired {
-                server,
-                generation,
-                challenge: Box::new(challenge.clone()),
-                outcome: unsent.outcome(),
-            },
-            Some(HttpFailure::Throttled { retry_after, .. }) => Self::Throttled {
-                server,
-                generation,
-                retry_after: *retry_after,
-                outcome: unsent.outcome(),
-            },
-            Some(HttpFailure::BodyTooLarge { limit }) => Self::BadAnswer {
-                server,
-                generation,
-                what: BadAnswer::LongerThan { limit: *limit },
-            },
-            Some(_) | None => Self::NotCarried {
-                server,
-                generation,
-                reason: plain(unsent),
-                outcome: unsent.outcome(),
-            },
+fn kind_of_send(unsent: &SendFailure, failure: Option<Arc<Failure>>) -> CallErrorKind {
+    match unsent.error().downcast_ref() {
+        // Another connection may carry it.
+        Some(
+            HttpFailure::SessionLost { .. }
+            | HttpFailure::ConnectFailed { .. }
+            | HttpFailure::LocalLack { .. }
+            | HttpFailure::Broken { .. },
+        ) => CallErrorKind::Lost {
+            reason: plain(unsent),
+            failure,
+        },
+        Some(HttpFailure::AuthRequired { challenge, .. }) => CallErrorKind::AuthRequired {
+            challenge: Box::new(challenge.clone()),
+        },
+        Some(HttpFailure::Throttled { retry_after, .. }) => CallErrorKind::Throttled {
+            retry_after: *retry_after,
+        },
+        Some(HttpFailure::BodyTooLarge { limit }) => {
+            CallErrorKind::BadAnswer(BadAnswer::LongerThan { limit: *limit })
+        }
+        Some(_) | None => CallErrorKind::NotCarried {
+            reason: plain(unsent),
+        },
+    }
+}
+
+/// A call that failed because its server is not connected was not sent.
+impl From<NotConnected> for CallError {
+    fn from(now: NotConnected) -> Self {
+        let server = now.server.clone();
+        Self::not_sent(&server, CallErrorKind::NotConnected(Box::new(now)))
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let server = self.server.as_deref().unwrap_or_default();
+        let ran = may_have_run(self.outcome);
+        match &self.kind {
+            CallErrorKind::NotConnected(now) => write!(f, "{now}"),
+            CallErrorKind::WaitTimedOut { waited, now } => {
+                write!(
+                    f,
+                    "the call waited {waited:?} for its server and was not sent: {now}"
+                )
+            }
+            CallErrorKind::TooManyWaiting { limit, now } => {
+                write!(f, "{limit} calls wait already, and this one was not sent: {now}")
+            }
+            CallErrorKind::TimedOut { timeout, noise } => {
+                let noise = noise::say(noise.as_deref());
+                write!(
+                    f,
+                    "server {server} did not answer in time ({timeout}); the call {ran}{noise}"
+                )
+            }
+            CallErrorKind::Lost { reason, failure } => {
+                let why = why(reason, failure.as_deref());
+                write!(
+                    f,
+                    "the connection to server {server} was lost ({why}); the call {ran}"
+                )
+            }
+            CallErrorKind::NotCarried { reason } => {
+                write!(
+                    f,
+                    "the call to server {server} could not be carried ({reason}); it {ran}"
+                )
+            }
+            CallErrorKind::AuthRequired { challenge } => {
+                let scopes = scopes(challenge);
+                write!(f, "server {server} asks for a login{scopes}; the call {ran}")
+            }
+            CallErrorKind::Throttled { retry_after } => {
+                let pause = pause(*retry_after);
+                write!(f, "server {server} asks to be left alone{pause}; the call {ran}")
+            }
+            CallErrorKind::Rpc(error) => write!(f, "server {server} answered with an error: {error}"),
+            CallErrorKind::BadAnswer(what) => {
+                write!(
+                    f,
+                    "the answer of server {server} cannot be used: {what}; the call has run"
+                )
+            }
+            CallErrorKind::Hidden { tool } => {
+                write!(
+                    f,
+                    "server {server} has no tool {tool} that the configuration shows"
+                )
+            }
+            CallErrorKind::NotOffered { method, capability } => {
+                write!(
+                    f,
+                    "server {server} declares no {capability}, and was not asked for {method}"
+                )
+            }
+            CallErrorKind::Gone => write!(f, "server {server} is gone from the fleet; the call was not sent"),
+            CallErrorKind::NotFound { name } => write!(f, "the fleet has no {name}"),
+            CallErrorKind::KeeperFailed => {
+                write!(
+                    f,
+                    "the keeper of server {server} failed and restarts; the call was not sent"
+                )
+            }
+            CallErrorKind::TooManySubscriptions { limit } => {
+                write!(f, "server {server} has {limit} subscriptions already")
+            }
+            CallErrorKind::BadArguments(error) => {
+                write!(f, "the arguments cannot be written as JSON: {error}")
+            }
         }
     }
 }

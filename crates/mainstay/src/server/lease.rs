@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{CallError, NotConnected};
+use super::error::{CallError, CallErrorKind, NotConnected};
 use super::options::Waiting;
 use super::slot::Slot;
 use super::{Reason, Status};
@@ -32,23 +32,17 @@ impl Slot {
             return Err(self.gone());
         }
         match waiting {
-            Waiting::FailFast => Err(CallError::NotConnected(Box::new(self.not_connected()))),
+            Waiting::FailFast => Err(self.not_connected().into()),
             Waiting::Wait => {
                 let limit = self.settings.load().waiters() as usize;
-                let _place = Place::take(&self.waiting, limit).ok_or_else(|| CallError::TooManyWaiting {
-                    limit,
-                    now: Box::new(self.not_connected()),
-                })?;
+                let too_many = || {
+                    let now = Box::new(self.not_connected());
+                    CallError::not_sent(&self.name, CallErrorKind::TooManyWaiting { limit, now })
+                };
+                let _place = WaitingPlace::take(&self.waiting, limit).ok_or_else(too_many)?;
                 let began = Instant::now();
-                timeout_at(deadline, self.wait(after, deadline))
-                    .await
-                    .unwrap_or_else(|_| {
-                        let now = Box::new(self.not_connected());
-                        Err(CallError::WaitTimedOut {
-                            waited: began.elapsed(),
-                            now,
-                        })
-                    })
+                let waited = timeout_at(deadline, self.wait(after, deadline)).await;
+                waited.unwrap_or_else(|_| Err(self.wait_timed_out(began)))
             }
         }
     }
@@ -64,7 +58,7 @@ impl Slot {
             }
             wait.is_worth_it(&seen)?;
             if !seen.may_come_by(deadline) {
-                return Err(CallError::NotConnected(Box::new(NotConnected::from(&*seen))));
+                return Err(NotConnected::from(&*seen).into());
             }
             self.wake_if_resting(&seen);
             // Once for each generation: what the keeper makes of it is a change of the status, too.
@@ -79,7 +73,7 @@ impl Slot {
     }
 
     /// A server that rests is started by the first call that waits for it.
-    pub(super) fn wake_if_resting(&self, seen: &Status) {
+    pub(crate) fn wake_if_resting(&self, seen: &Status) {
         if seen.is_resting() {
             self.inbox.command(Command::Demand);
         }
@@ -95,22 +89,32 @@ impl Slot {
     fn unless_held(&self, connection: Arc<Connection>) -> Result<Arc<Connection>, CallError> {
         match connection.held_for() {
             None => Ok(connection),
-            Some(pause) => Err(CallError::Throttled {
-                server: self.name.clone(),
-                generation: connection.generation,
-                retry_after: Some(pause),
-                outcome: Outcome::NotSent,
-            }),
+            Some(pause) => {
+                let retry_after = Some(pause);
+                let generation = Some(connection.generation);
+                let kind = CallErrorKind::Throttled { retry_after };
+                Err(CallError::new(
+                    self.name.clone(),
+                    generation,
+                    Outcome::NotSent,
+                    kind,
+                ))
+            }
         }
     }
 
     fn gone(&self) -> CallError {
-        CallError::Gone {
-            server: self.name.clone(),
-        }
+        CallError::not_sent(&self.name, CallErrorKind::Gone)
     }
 
-    pub(super) fn not_connected(&self) -> NotConnected {
+    /// The error of a wait for this server that began then and found no connection in time.
+    pub(crate) fn wait_timed_out(&self, began: Instant) -> CallError {
+        let waited = began.elapsed();
+        let now = Box::new(self.not_connected());
+        CallError::not_sent(&self.name, CallErrorKind::WaitTimedOut { waited, now })
+    }
+
+    pub(crate) fn not_connected(&self) -> NotConnected {
         NotConnected::from(&**self.status.borrow())
     }
 }
@@ -154,23 +158,23 @@ pub(super) enum Unavailing {
 impl From<Unavailing> for CallError {
     fn from(wait: Unavailing) -> Self {
         match wait {
-            Unavailing::KeeperFailed(server) => Self::KeeperFailed { server },
-            Unavailing::NotComing(now) => Self::NotConnected(now),
+            Unavailing::KeeperFailed(server) => Self::not_sent(&server, CallErrorKind::KeeperFailed),
+            Unavailing::NotComing(now) => (*now).into(),
         }
     }
 }
 
 /// A place among those that wait, given back when dropped.
-struct Place<'a>(&'a AtomicUsize);
+struct WaitingPlace<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
+impl<'a> WaitingPlace<'a> {
     fn take(waiting: &'a AtomicUsize, limit: usize) -> Option<Self> {
         let place = Self(waiting);
         (waiting.fetch_add(1, Ordering::Relaxed) < limit).then_some(place)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingPlace<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

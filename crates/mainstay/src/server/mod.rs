@@ -4,18 +4,16 @@
 //! life is a request to its keeper.
 
 mod ask;
+mod attempt;
 mod call;
 mod error;
-mod following;
 mod lease;
 pub(crate) mod noise;
-mod notify;
 mod options;
 mod ping;
 mod refresh;
 mod settings;
 mod slot;
-mod starting;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -27,11 +25,11 @@ use mainstay_lifecycle::StateKind;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-pub use ask::WishError;
-pub use call::Reply;
-pub use error::{CallError, NotConnected};
+pub(crate) use attempt::tool_name;
+pub use call::{Call, CallFuture, Reply};
+pub(crate) use call::{Repeatable, Request};
+pub use error::{CallError, CallErrorKind, NotConnected};
 use lease::Wait;
-pub use notify::NotifyError;
 pub use options::{CallOptions, Waiting};
 pub use ping::Pong;
 pub use refresh::RefreshError;
@@ -40,10 +38,12 @@ pub(crate) use slot::Slot;
 pub(crate) use status::Ended;
 pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
+pub use crate::lack::Lack;
+pub use crate::wire::{BadAnswer, TimeoutKind};
+
 use crate::catalog::{About, ServerCatalog};
-use crate::config::ToolView;
 use crate::deadline;
-use crate::keeper::{Command, Refusal, Taken};
+use crate::keeper::{Ack, Command, Refusal};
 use crate::process::{StderrFollower, StderrLine};
 
 /// A server of a fleet. Clones are handles of the same server.
@@ -61,7 +61,7 @@ pub enum CommandError {
     #[error("server {0} is gone from the fleet")]
     Gone(Arc<str>),
     /// The task that owns the server failed before it took the command; it begins again.
-    #[error("the task that keeps server {0} failed; it begins again, and the command was not taken")]
+    #[error("the keeper of server {0} failed and restarts; the command was not taken")]
     KeeperFailed(Arc<str>),
 }
 
@@ -98,16 +98,6 @@ impl Server {
         self.0.catalog.load_full()
     }
 
-    /// How the configuration shows the server's tools.
-    pub fn view(&self) -> Arc<ToolView> {
-        self.0.settings.load().view.clone()
-    }
-
-    /// How long a call waits for the server's connection, where the call does not say otherwise.
-    pub fn wait_timeout(&self) -> Duration {
-        self.0.settings.load().wait_timeout()
-    }
-
     /// The last lines that the server wrote to stderr, oldest first.
     pub fn stderr_tail(&self, lines: usize) -> Vec<StderrLine> {
         self.0.stderr.tail(lines)
@@ -141,11 +131,7 @@ impl Server {
             self.0.wake_if_resting(&seen);
             let waited = timeout_at(deadline::after(began, within), status.changed()).await;
             if !matches!(waited, Ok(Ok(()))) {
-                let now = Box::new(NotConnected::from(&**status.borrow()));
-                return Err(CallError::WaitTimedOut {
-                    waited: began.elapsed(),
-                    now,
-                });
+                return Err(self.0.wait_timed_out(began));
             }
         }
     }
@@ -195,7 +181,7 @@ impl Server {
         }
     }
 
-    pub(crate) async fn command(&self, command: impl FnOnce(Taken) -> Command) -> Result<(), CommandError> {
+    pub(crate) async fn command(&self, command: impl FnOnce(Ack) -> Command) -> Result<(), CommandError> {
         let (taken, answer) = oneshot::channel();
         self.0.inbox.command(command(taken));
         let name = self.0.name.clone();

@@ -1,11 +1,15 @@
-//! How a caller wants its call made.
+//! How a caller wants its call made. The same options travel from the caller to the connection: the server fills in
+//! what the caller left open, once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
+use super::Settings;
 use crate::config::Replay;
+use crate::deadline;
 use crate::handler::ClientHandler;
 use crate::wire::RawJson;
 
@@ -20,28 +24,31 @@ pub struct CallOptions {
     pub(crate) progress: Option<mpsc::Sender<RawJson>>,
     pub(crate) meta: Vec<(String, RawJson)>,
     pub(crate) handler: Option<Arc<dyn ClientHandler>>,
+    /// Whether the caller itself answers a modern server's request for input.
     pub(crate) hand_on_input: bool,
+    /// The end of `total_timeout`, known once the call begins.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// What a call does while its server is not connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// Waits for the server: at most [`CallOptions::wait_timeout`], inside the call's own deadline.
+    /// It waits for the server: at most [`CallOptions::wait_timeout`], inside the call's own deadline.
     #[default]
     Wait,
-    /// Fails at once.
+    /// It fails at once.
     FailFast,
 }
 
 impl CallOptions {
-    /// Fail at once if the server is not connected.
+    /// Fails at once if the server is not connected.
     #[must_use]
     pub fn fail_fast(mut self) -> Self {
         self.waiting = Waiting::FailFast;
         self
     }
 
-    /// The longest silence: progress starts it anew.
+    /// The longest silence. Progress restarts it.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = Some(limit);
@@ -55,15 +62,15 @@ impl CallOptions {
         self
     }
 
-    /// The longest wait for a connection, inside the call's own deadline. Where the server's next attempt is known to come
-    /// later than that, the call fails at once.
+    /// The longest wait for a connection, inside the call's own deadline. If the server's next attempt is known to come
+    /// later, the call fails at once.
     #[must_use]
     pub fn wait_timeout(mut self, limit: Duration) -> Self {
         self.wait_timeout = Some(limit);
         self
     }
 
-    /// Whether the call may be made once more when it may have run.
+    /// Whether a call that may have run can be made a second time.
     #[must_use]
     pub fn replay(mut self, replay: Replay) -> Self {
         self.replay = Some(replay);
@@ -84,19 +91,29 @@ impl CallOptions {
         self
     }
 
-    /// Hands a modern server's wish for input on to the caller, as the result that it is, instead of having it answered.
-    /// The caller makes the request again with the input.
-    #[must_use]
-    pub fn hand_on_input_required(mut self) -> Self {
-        self.hand_on_input = true;
-        self
-    }
-
-    /// Who answers what the server asks because of this call.
+    /// The handler of what the server asks because of this call.
     #[must_use]
     pub fn handler(mut self, handler: Arc<dyn ClientHandler>) -> Self {
         self.handler = Some(handler);
         self
+    }
+
+    /// Options with this deadline, for requests that Mainstay makes itself.
+    pub(crate) fn until(deadline: Instant) -> Self {
+        Self {
+            deadline: Some(deadline),
+            ..Self::default()
+        }
+    }
+
+    /// Starts the clock, and fills in the timeouts that the caller left open. Returns the deadline.
+    pub(super) fn begin(&mut self, settings: &Settings) -> Instant {
+        let deadline = deadline::within(self.total_timeout.unwrap_or(settings.call_timeout()));
+        self.deadline = Some(deadline);
+        self.idle_timeout.get_or_insert(settings.call_idle_timeout());
+        self.wait_timeout.get_or_insert(settings.wait_timeout());
+        self.replay.get_or_insert(settings.replay());
+        deadline
     }
 }
 

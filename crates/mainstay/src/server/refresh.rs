@@ -37,7 +37,7 @@ pub enum RefreshError {
         now: Box<NotConnected>,
     },
     /// The task that owns the server failed; it begins again.
-    #[error("the task that keeps server {server} failed; it begins again")]
+    #[error("the keeper of server {server} failed and restarts")]
     KeeperFailed {
         /// Which server.
         server: Arc<str>,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Generation, StateKind};
 
-use super::{CallError, NotConnected};
+use super::{CallError, CallErrorKind, NotConnected};
 use crate::transport::http::{Challenge, HttpFailure};
 use crate::transport::{End, SendFailure};
 use crate::wire::{BadAnswer, Outcome, RequestError, RpcError, TimeoutKind};
@@ -30,118 +30,85 @@ fn down() -> Box<NotConnected> {
 
 /// Every error, with each outcome that it can have.
 fn every_error() -> Vec<CallError> {
-    let (server, generation): (Arc<str>, _) = ("s".into(), Generation(1));
-    let mut errors = vec![
-        CallError::NotConnected(down()),
-        CallError::WaitTimedOut {
+    let server: Arc<str> = "s".into();
+    let generation = Some(Generation(1));
+    let not_sent = [
+        CallErrorKind::NotConnected(down()),
+        CallErrorKind::WaitTimedOut {
             waited: Duration::from_secs(15),
             now: down(),
         },
-        CallError::TooManyWaiting {
+        CallErrorKind::TooManyWaiting {
             limit: 1,
             now: down(),
         },
-        CallError::Rpc {
-            server: server.clone(),
-            generation,
-            error: RpcError::new(-32603, "broke half way"),
-        },
-        CallError::Rpc {
-            server: server.clone(),
-            generation,
-            error: RpcError::new(-32602, "no such tool"),
-        },
-        CallError::BadAnswer {
-            server: server.clone(),
-            generation,
-            what: BadAnswer::Malformed,
-        },
-        CallError::Hidden {
-            server: server.clone(),
-            tool: "t".to_owned(),
-        },
-        CallError::NotOffered {
-            server: server.clone(),
+        CallErrorKind::Hidden { tool: "t".to_owned() },
+        CallErrorKind::NotOffered {
             method: "prompts/get".to_owned(),
             capability: "prompts",
         },
-        CallError::Gone {
-            server: server.clone(),
-        },
-        CallError::NotFound {
+        CallErrorKind::Gone,
+        CallErrorKind::NotFound {
             name: "tool t".to_owned(),
         },
-        CallError::KeeperFailed {
-            server: server.clone(),
-        },
-        CallError::TooManySubscriptions {
-            server: server.clone(),
-            limit: 1,
-        },
-        CallError::BadArguments("a key is no text".to_owned()),
+        CallErrorKind::KeeperFailed,
+        CallErrorKind::TooManySubscriptions { limit: 1 },
+        CallErrorKind::BadArguments("a key is no text".to_owned()),
     ];
+    let answered = [
+        CallErrorKind::Rpc(RpcError::new(-32603, "broke half way")),
+        CallErrorKind::Rpc(RpcError::new(-32602, "no such tool")),
+        CallErrorKind::BadAnswer(BadAnswer::Malformed),
+    ];
+    let any = [
+        CallErrorKind::TimedOut {
+            timeout: TimeoutKind::Total,
+            noise: None,
+        },
+        CallErrorKind::Lost {
+            reason: "end of stream".to_owned(),
+            failure: None,
+        },
+        CallErrorKind::NotCarried {
+            reason: "status 500".to_owned(),
+        },
+        CallErrorKind::AuthRequired {
+            challenge: Box::default(),
+        },
+        CallErrorKind::Throttled { retry_after: None },
+    ];
+    let with = |generation, outcome, kind| CallError::new(server.clone(), generation, outcome, kind);
+    let mut errors: Vec<_> = not_sent.map(|kind| with(None, Outcome::NotSent, kind)).into();
+    errors.extend(answered.map(|kind| with(generation, Outcome::Answered, kind)));
     for outcome in ALL {
-        errors.extend([
-            CallError::TimedOut {
-                server: server.clone(),
-                generation,
-                kind: TimeoutKind::Total,
-                outcome,
-                noise: None,
-            },
-            CallError::Lost {
-                server: server.clone(),
-                generation,
-                reason: "end of stream".to_owned(),
-                failure: None,
-                outcome,
-            },
-            CallError::NotCarried {
-                server: server.clone(),
-                generation,
-                reason: "status 500".to_owned(),
-                outcome,
-            },
-            CallError::AuthRequired {
-                server: server.clone(),
-                generation,
-                challenge: Box::default(),
-                outcome,
-            },
-            CallError::Throttled {
-                server: server.clone(),
-                generation,
-                retry_after: None,
-                outcome,
-            },
-        ]);
+        errors.extend(any.clone().map(|kind| with(generation, outcome, kind)));
     }
     errors
 }
 
-/// A variant that is new must be put into the table above, and its truth into this one.
+/// A new kind must be put into the table above, and its truth into this one.
 fn surely_did_not_run(error: &CallError) -> bool {
-    match error {
-        CallError::NotConnected(_)
-        | CallError::WaitTimedOut { .. }
-        | CallError::TooManyWaiting { .. }
-        | CallError::Hidden { .. }
-        | CallError::NotOffered { .. }
-        | CallError::Gone { .. }
-        | CallError::NotFound { .. }
-        | CallError::KeeperFailed { .. }
-        | CallError::TooManySubscriptions { .. }
-        | CallError::BadArguments(_) => true,
-        CallError::TimedOut { outcome, .. }
-        | CallError::Lost { outcome, .. }
-        | CallError::NotCarried { outcome, .. }
-        | CallError::AuthRequired { outcome, .. }
-        | CallError::Throttled { outcome, .. } => match outcome {
+    match &error.kind {
+        CallErrorKind::NotConnected(_)
+        | CallErrorKind::WaitTimedOut { .. }
+        | CallErrorKind::TooManyWaiting { .. }
+        | CallErrorKind::Hidden { .. }
+        | CallErrorKind::NotOffered { .. }
+        | CallErrorKind::Gone
+        | CallErrorKind::NotFound { .. }
+        | CallErrorKind::KeeperFailed
+        | CallErrorKind::TooManySubscriptions { .. }
+        | CallErrorKind::BadArguments(_) => true,
+        CallErrorKind::TimedOut { .. }
+        | CallErrorKind::Lost { .. }
+        | CallErrorKind::NotCarried { .. }
+        | CallErrorKind::AuthRequired { .. }
+        | CallErrorKind::Throttled { .. } => match error.outcome {
             Outcome::NotSent | Outcome::Refused => true,
             Outcome::Unknown | Outcome::Answered => false,
         },
-        CallError::Rpc { error, .. } => error.code() == -32602,
-        CallError::BadAnswer { .. } => false,
+        CallErrorKind::Rpc(error) => error.code() == -32602,
+        CallErrorKind::BadAnswer(_) => false,
     }
 }
 
@@ -172,7 +139,7 @@ fn an_answer_past_the_bound_is_an_answer_whichever_transport_met_it() {
     let over_http = RequestError::Send(SendFailure::new(Outcome::Answered, failure));
     for error in [over_stdio, over_http] {
         let error = CallError::of(error, "s".into(), Generation(1), None);
-        assert!(matches!(error, CallError::BadAnswer { .. }), "{error:?}");
+        assert!(matches!(error.kind, CallErrorKind::BadAnswer(_)), "{error:?}");
         assert_eq!((error.outcome(), error.may_have_run()), (Outcome::Answered, true));
     }
 }

@@ -78,11 +78,6 @@ impl RequestOptions {
         self
     }
 
-    pub(crate) fn hold(mut self, hold: Arc<Hold>) -> Self {
-        self.hold = Some(hold);
-        self
-    }
-
     pub(crate) fn progress(mut self, sink: ProgressSink) -> Self {
         self.progress = Progress::Heard(sink);
         self

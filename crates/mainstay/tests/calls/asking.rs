@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallOptions, ClientCapabilities, Fleet, FleetBuilder, Server};
+use mainstay::handler::ClientCapabilities;
+use mainstay::{CallOptions, Fleet, FleetBuilder, Server};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
 use serde_json::{Value, json};
@@ -26,7 +27,10 @@ async fn stage(builder: FleetBuilder) -> (Fleet, Server, FarSide) {
 
 /// What the server was answered when it asked because of this call.
 async fn ask(server: &Server, kind: &str, options: CallOptions) -> Value {
-    let reply = server.call("ask", &json!({ "kind": kind }), options).await;
+    let reply = server
+        .call("ask", &json!({ "kind": kind }))
+        .options(options)
+        .await;
     let result = reply.expect("the server says what it was answered").tool_result();
     result.unwrap().structured_content.unwrap()
 }
@@ -37,7 +41,7 @@ async fn busy(server: &Server, side: &FarSide, options: CallOptions) -> tokio::t
     let server = server.clone();
     let call = tokio::spawn(async move {
         let arguments = json!({ "ms": 86_400_000 });
-        let _dropped = server.call("sleep_ms", &arguments, options).await;
+        let _dropped = server.call("sleep_ms", &arguments).options(options).await;
     });
     side.wait_for("tools/call", calls + 1).await;
     call
@@ -191,7 +195,7 @@ async fn a_servers_log_reaches_the_caller_it_must_be_for_and_updates_always_the_
     let (_fleet, server, _) = stage(Fleet::builder().handler(fleets.clone())).await;
     server.subscribe("mem://one").await.unwrap();
     let call = async |tool: &str, arguments: Value| {
-        let reply = server.call(tool, &arguments, own(&callers)).await;
+        let reply = server.call(tool, &arguments).options(own(&callers)).await;
         reply.expect(tool);
     };
     call("log", json!({ "text": "for the caller" })).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mainstay::gateway::ServerExt;
 use mainstay::lifecycle::Expiry;
 use mainstay::{CallOptions, Era, Fleet, Policy, ServerConfig, StateKind};
 use mainstay_testkit::{Script, Speaks};
@@ -49,7 +50,7 @@ async fn a_server_accepts_the_longest_duration_for_each_wait_in_both_eras() {
                 .timeout(Duration::MAX)
                 .idle_timeout(Duration::MAX)
                 .wait_timeout(Duration::MAX);
-            let reply = server.call("echo", &json!({}), options).await;
+            let reply = server.call("echo", &json!({})).options(options).await;
             reply.expect("answered");
             server.ping(Duration::MAX).await.expect("alive");
             let told = server.notify("notifications/roots/list_changed", None, Duration::MAX);
@@ -75,7 +76,7 @@ async fn a_call_without_any_limit_waits_for_a_server_that_comes_back() {
         .timeout(Duration::MAX)
         .wait_timeout(Duration::MAX);
     let arguments = json!({});
-    let call = server.call("echo", &arguments, options);
+    let call = server.call("echo", &arguments).options(options);
     let reply = timeout(LONG, call).await.expect("it comes back");
     reply.expect("answered");
 }

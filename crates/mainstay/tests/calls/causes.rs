@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, Fleet, Replay, Server, StateKind};
+use mainstay::config::Replay;
+use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, StateKind};
 use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Step};
 use serde_json::json;
@@ -30,7 +31,8 @@ async fn stage() -> (Fleet, Server, FarSide, JoinHandle<CallError>) {
     let pending = tokio::spawn(async move {
         let options = CallOptions::default().replay(Replay::Never);
         let lost = caller
-            .call("sleep_ms", &json!({ "ms": 86_400_000 }), options)
+            .call("sleep_ms", &json!({ "ms": 86_400_000 }))
+            .options(options)
             .await;
         lost.expect_err("its connection ends")
     });
@@ -47,7 +49,10 @@ async fn listing_fails(server: &Server, side: &FarSide) {
 
 fn cause(error: &CallError) -> Option<String> {
     match error {
-        CallError::Lost { failure, .. } => failure.as_ref().map(|failure| failure.message.clone()),
+        CallError {
+            kind: CallErrorKind::Lost { failure, .. },
+            ..
+        } => failure.as_ref().map(|failure| failure.message.clone()),
         other => panic!("not lost: {other}"),
     }
 }

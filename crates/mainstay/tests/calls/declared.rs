@@ -1,6 +1,7 @@
 //! What a server says that it cannot answer it is not asked, unless the caller passes a request on as it is.
 
-use mainstay::{CallError, CallOptions, Outcome};
+use mainstay::gateway::ServerExt;
+use mainstay::{CallError, CallErrorKind, CallOptions, Outcome};
 use mainstay_testkit::{Script, Speaks};
 use serde_json::{Value, json};
 
@@ -23,17 +24,23 @@ async fn a_server_is_not_asked_for_what_it_does_not_declare() {
         let options = CallOptions::default;
         let (reference, argument) = (json!({ "type": "ref/prompt", "name": "greet" }), json!({}));
         let refused = [
-            ("prompts", server.prompt("greet", &json!({}), options()).await),
-            ("resources", server.read_resource("memo:a", options()).await),
+            (
+                "prompts",
+                server.prompt("greet", &json!({})).options(options()).await,
+            ),
+            (
+                "resources",
+                server.read_resource("memo:a").options(options()).await,
+            ),
             (
                 "completions",
-                server.complete(&reference, &argument, options()).await,
+                server.complete(&reference, &argument).options(options()).await,
             ),
         ];
         for (missing, refused) in refused {
             let error = refused.expect_err(missing);
             assert!(
-                matches!(&error, CallError::NotOffered { capability, .. } if *capability == missing),
+                matches!(&error.kind, CallErrorKind::NotOffered { capability, .. } if *capability == missing),
                 "{error}"
             );
             assert_eq!(error.outcome(), Outcome::NotSent);
@@ -64,10 +71,17 @@ async fn a_server_of_a_time_when_servers_did_not_declare_it_is_asked() {
         let memory = Memory::new(declaring(capabilities, version));
         let (_fleet, server) = fleet_of(memory.config("s"));
         connected(&server).await;
-        let asked = server
-            .complete(&reference, &argument, CallOptions::default())
-            .await;
-        assert!(!matches!(asked, Err(CallError::NotOffered { .. })), "{asked:?}");
+        let asked = server.complete(&reference, &argument).await;
+        assert!(
+            !matches!(
+                asked,
+                Err(CallError {
+                    kind: CallErrorKind::NotOffered { .. },
+                    ..
+                })
+            ),
+            "{asked:?}"
+        );
         assert_eq!(memory.side(1).await.count("completion/complete"), 1);
     }
 }

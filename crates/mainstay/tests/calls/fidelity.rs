@@ -31,13 +31,18 @@ async fn arguments_reach_the_server_byte_for_byte() {
         let (_fleet, server, side) = stage(Script::new().speaks(speaks)).await;
         let options = CallOptions::default;
         let exact: RawJson = raw(EXACT);
-        server.call("echo", &exact, options()).await.unwrap();
-        server.prompt("greet", &exact, options()).await.unwrap();
+        server.call("echo", &exact).options(options()).await.unwrap();
+        server.prompt("greet", &exact).options(options()).await.unwrap();
         let reference = raw(r#"{"type":"ref/prompt","name":"greet","x-new":1.0}"#);
-        server.complete(&reference, &exact, options()).await.unwrap();
+        server
+            .complete(&reference, &exact)
+            .options(options())
+            .await
+            .unwrap();
         let params = raw(&format!(r#"{{"uri":"mem://one","x-new":{EXACT}}}"#));
         server
-            .request("resources/read", Some(params), options())
+            .request("resources/read", Some(params))
+            .options(options())
             .await
             .unwrap();
         for method in [
@@ -58,10 +63,7 @@ async fn arguments_reach_the_server_byte_for_byte() {
 async fn results_reach_the_caller_with_every_field_as_it_was_sent() {
     for speaks in [Speaks::Legacy, Speaks::Modern] {
         let (fleet, server, _) = stage(Script::new().speaks(speaks).fidelity()).await;
-        let reply = server
-            .call("echo", &raw(EXACT), CallOptions::default())
-            .await
-            .unwrap();
+        let reply = server.call("echo", &raw(EXACT)).await.unwrap();
         let text = reply.result.as_str();
         for kept in [
             EXACT,
@@ -90,7 +92,11 @@ async fn the_callers_own_meta_passes_beside_that_of_the_protocol() {
             .meta("example.org/trace", raw(r#"{"id":1.0}"#))
             .meta("example.org/other", raw("null"));
         let params = raw(r#"{"name":"reflect","arguments":{},"_meta":{"example.org/own":[1]},"x-new":true}"#);
-        let reply = server.request("tools/call", Some(params), options).await.unwrap();
+        let reply = server
+            .request("tools/call", Some(params))
+            .options(options)
+            .await
+            .unwrap();
         let seen = reply.tool_result().unwrap().structured_content.unwrap();
         assert_eq!(seen["x-new"], true);
         assert_eq!(seen["_meta"]["example.org/own"], json!([1]));
@@ -105,10 +111,14 @@ async fn the_callers_own_meta_passes_beside_that_of_the_protocol() {
 async fn errors_reach_the_caller_with_code_and_message() {
     let (_fleet, server, _) = stage(Script::new()).await;
     let error = server
-        .call("refuse", &json!({ "code": -31234 }), CallOptions::default())
+        .call("refuse", &json!({ "code": -31234 }))
         .await
         .expect_err("refused");
-    let mainstay::CallError::Rpc { error, .. } = error else {
+    let mainstay::CallError {
+        kind: mainstay::CallErrorKind::Rpc(error),
+        ..
+    } = error
+    else {
         panic!("{error}")
     };
     assert_eq!((error.code(), error.message()), (-31234, "refused, as asked"));
@@ -118,20 +128,27 @@ async fn errors_reach_the_caller_with_code_and_message() {
 async fn replies_can_be_read_as_the_types_of_the_sdk() {
     let (fleet, server, _) = stage(Script::new()).await;
     let options = CallOptions::default;
-    let called = server.call("echo", &json!({ "n": 1 }), options()).await.unwrap();
+    let called = server
+        .call("echo", &json!({ "n": 1 }))
+        .options(options())
+        .await
+        .unwrap();
     let result = called.tool_result().unwrap();
     assert_eq!(result.structured_content, Some(json!({ "n": 1 })));
     assert_ne!(result.is_error, Some(true));
-    let prompt = server.prompt("greet", &json!({ "who": "Ada" }), options()).await;
+    let prompt = server
+        .prompt("greet", &json!({ "who": "Ada" }))
+        .options(options())
+        .await;
     assert_eq!(prompt.unwrap().prompt().unwrap().messages.len(), 1);
-    let read = server.read_resource("mem://one", options()).await;
+    let read = server.read_resource("mem://one").options(options()).await;
     assert_eq!(read.unwrap().resource().unwrap().contents.len(), 1);
     let completed = server
         .complete(
             &json!({ "type": "ref/prompt", "name": "greet" }),
             &json!({ "name": "who", "value": "A" }),
-            options(),
         )
+        .options(options())
         .await;
     let completion = completed.unwrap().completion().unwrap().completion;
     assert_eq!(completion.values, ["A-one", "A-two"]);

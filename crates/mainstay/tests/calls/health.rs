@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, Outcome, StateKind};
+use mainstay::{CallError, CallErrorKind, CallOptions, Outcome, StateKind};
 use mainstay_testkit::Script;
 use serde_json::json;
 
@@ -16,29 +16,41 @@ async fn errors_failures_bad_arguments_and_cancellations_never_cost_a_server_its
     let options = CallOptions::default;
     for code in [-32603, -32000, -32602, -32601, 1] {
         for _ in 0..4 {
-            let refused = server.call("refuse", &json!({ "code": code }), options()).await;
+            let refused = server
+                .call("refuse", &json!({ "code": code }))
+                .options(options())
+                .await;
             let error = refused.expect_err("refused");
             assert!(
-                matches!(&error, CallError::Rpc { error, .. } if error.code() == code),
+                matches!(&error.kind, CallErrorKind::Rpc(error) if error.code() == code),
                 "{error}"
             );
             assert_eq!(error.outcome(), Outcome::Answered);
         }
     }
     for _ in 0..10 {
-        let failed = server.call("fail", &json!({}), options()).await;
+        let failed = server.call("fail", &json!({})).options(options()).await;
         assert_eq!(
             failed.expect("an answer").tool_result().unwrap().is_error,
             Some(true)
         );
     }
     for _ in 0..10 {
-        let bad = server.prompt("no such prompt", &json!({}), options()).await;
-        assert!(matches!(bad, Err(CallError::Rpc { .. })));
+        let bad = server
+            .prompt("no such prompt", &json!({}))
+            .options(options())
+            .await;
+        assert!(matches!(
+            bad,
+            Err(CallError {
+                kind: CallErrorKind::Rpc(_),
+                ..
+            })
+        ));
     }
     for _ in 0..10 {
         let arguments = json!({ "ms": 60_000 });
-        let call = server.call("sleep_ms", &arguments, options());
+        let call = server.call("sleep_ms", &arguments).options(options());
         assert!(
             tokio::time::timeout(Duration::from_millis(10), call)
                 .await
@@ -46,8 +58,17 @@ async fn errors_failures_bad_arguments_and_cancellations_never_cost_a_server_its
         );
     }
     let unwritable = std::collections::BTreeMap::from([((1, 2), 3)]);
-    let bad = server.call("echo", &unwritable, options()).await;
-    assert!(matches!(&bad, Err(CallError::BadArguments(_))), "{bad:?}");
+    let bad = server.call("echo", &unwritable).options(options()).await;
+    assert!(
+        matches!(
+            &bad,
+            Err(CallError {
+                kind: CallErrorKind::BadArguments(_),
+                ..
+            })
+        ),
+        "{bad:?}"
+    );
 
     tokio::time::sleep(Duration::from_secs(600)).await;
     let after = server.status();
@@ -63,18 +84,30 @@ async fn answers_between_timeouts_keep_a_slow_server_alive_and_timeouts_in_a_row
     let before = connected(&server).await;
     let too_slow = async || {
         let options = CallOptions::default().idle_timeout(Duration::from_secs(1));
-        let late = server.call("sleep_ms", &json!({ "ms": 60_000 }), options).await;
-        assert!(matches!(late, Err(CallError::TimedOut { .. })), "{late:?}");
+        let late = server
+            .call("sleep_ms", &json!({ "ms": 60_000 }))
+            .options(options)
+            .await;
+        assert!(
+            matches!(
+                late,
+                Err(CallError {
+                    kind: CallErrorKind::TimedOut { .. },
+                    ..
+                })
+            ),
+            "{late:?}"
+        );
     };
     for _ in 0..5 {
         too_slow().await;
         too_slow().await;
-        let reply = server.call("echo", &json!({}), CallOptions::default()).await;
+        let reply = server.call("echo", &json!({})).await;
         assert_eq!(Some(reply.unwrap().generation), before.generation);
     }
     for _ in 0..3 {
         too_slow().await;
     }
-    let reply = server.call("echo", &json!({}), CallOptions::default()).await;
+    let reply = server.call("echo", &json!({})).await;
     assert!(Some(reply.unwrap().generation) > before.generation);
 }

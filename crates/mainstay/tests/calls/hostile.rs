@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mainstay::{BadAnswer as Unusable, CallError, CallOptions, Fleet, Server, ServerConfig, StateKind};
+use mainstay::server::BadAnswer as Unusable;
+use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, ServerConfig, StateKind};
 use mainstay_testkit::{
     BadAnswer, Fault, FaultyServer, Flood, Garbage, Ledger, Occurrence, Rule, Script, Speaks, Step,
 };
@@ -24,7 +25,7 @@ async fn call(server: &Server, tool: &str) -> Result<mainstay::Reply, CallError>
     let options = CallOptions::default()
         .idle_timeout(Duration::from_secs(20))
         .timeout(LONG);
-    server.call(tool, &json!({ "key": "k" }), options).await
+    server.call(tool, &json!({ "key": "k" })).options(options).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +61,13 @@ async fn an_unusable_answer_fails_its_own_call_at_once_and_no_other() {
         let began = tokio::time::Instant::now();
         let (spoilt, other) = tokio::join!(call(&server, "echo"), call(&server, "pid"));
         assert!(
-            matches!(&spoilt, Err(CallError::BadAnswer { .. })),
+            matches!(
+                &spoilt,
+                Err(CallError {
+                    kind: CallErrorKind::BadAnswer(_),
+                    ..
+                })
+            ),
             "{bad:?}: {spoilt:?}"
         );
         assert_eq!(began.elapsed(), Duration::ZERO, "{bad:?}");
@@ -78,7 +85,13 @@ async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
         connected(&server).await;
         let lost = call(&server, "echo").await;
         assert!(
-            matches!(lost, Err(CallError::TimedOut { .. })),
+            matches!(
+                lost,
+                Err(CallError {
+                    kind: CallErrorKind::TimedOut { .. },
+                    ..
+                })
+            ),
             "{bad:?}: {lost:?}"
         );
         if bad != BadAnswer::Unfinished {
@@ -101,7 +114,13 @@ async fn an_error_without_an_id_fails_the_only_call_at_once() {
         let began = tokio::time::Instant::now();
         let failed = call(&server, "echo").await;
         assert!(
-            matches!(failed, Err(CallError::Rpc { .. })),
+            matches!(
+                failed,
+                Err(CallError {
+                    kind: CallErrorKind::Rpc(_),
+                    ..
+                })
+            ),
             "{speaks:?}: {failed:?}"
         );
         assert_eq!(began.elapsed(), Duration::ZERO, "{speaks:?}");
@@ -171,17 +190,18 @@ async fn a_line_far_over_the_limit_fails_its_call_in_bounded_memory_and_disturbs
     });
     let patient = || CallOptions::default().timeout(10 * LONG);
     let error = wild
-        .call("echo", &json!({}), patient())
+        .call("echo", &json!({}))
+        .options(patient())
         .await
         .expect_err("too large");
     assert!(
         matches!(
-            &error,
-            CallError::BadAnswer { what: Unusable::TooLarge { length, .. }, .. } if *length > HUGE as u64
+            &error.kind,
+            CallErrorKind::BadAnswer(Unusable::TooLarge { length, .. }) if *length > HUGE as u64
         ),
         "{error}"
     );
-    let reply = wild.call("pid", &json!({}), patient()).await;
+    let reply = wild.call("pid", &json!({})).options(patient()).await;
     reply.expect("a huge notification is passed over");
     beside.await.unwrap();
     let grown = memory.grown_kb();

@@ -8,6 +8,7 @@ mod asking;
 mod boundless;
 mod causes;
 mod declared;
+mod embedding;
 mod fidelity;
 mod health;
 mod hostile;

@@ -1,6 +1,6 @@
 //! Calls over HTTP show in headers what their tool wants to be seen there.
 
-use mainstay::{CallError, CallOptions, Fleet, Server, ServerConfig};
+use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, ServerConfig};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 use serde_json::{Value, json};
@@ -45,7 +45,11 @@ fn shown(far: &FaultyHttpServer) -> Option<String> {
 
 async fn call(server: &Server, arguments: Value) {
     let options = CallOptions::default().timeout(LONG);
-    server.call("sound", &arguments, options).await.expect("answered");
+    server
+        .call("sound", &arguments)
+        .options(options)
+        .await
+        .expect("answered");
 }
 
 #[tokio::test]
@@ -110,9 +114,15 @@ async fn a_call_that_shows_the_wrong_arguments_is_made_again_with_those_that_are
 
     far.edit_http(|http| http.rules.push(HttpRule::on("tools/call", refusal)));
     let options = CallOptions::default().timeout(LONG);
-    let again = server.call("sound", &json!({}), options).await;
+    let again = server.call("sound", &json!({})).options(options).await;
     assert!(
-        matches!(again, Err(CallError::Rpc { .. })),
+        matches!(
+            again,
+            Err(CallError {
+                kind: CallErrorKind::Rpc(_),
+                ..
+            })
+        ),
         "once is enough: {again:?}"
     );
 }

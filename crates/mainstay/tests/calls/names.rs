@@ -1,7 +1,7 @@
 //! By which names things are called: those of the server, those of the configuration, those of the fleet.
 
 use mainstay::config::ToolView;
-use mainstay::{CallError, CallOptions, Fleet, Outcome, Server};
+use mainstay::{CallError, CallErrorKind, Fleet, Outcome, Server};
 use mainstay_testkit::Script;
 use serde_json::{Value, json};
 
@@ -24,14 +24,11 @@ async fn last_called(memory: &Memory) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_tool_is_called_by_its_public_name_through_the_fleet() {
     let (fleet, _, memory) = stage(ToolView::default()).await;
-    fleet
-        .call("s__a", &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    fleet.call("s__a", &json!({})).await.unwrap();
     assert_eq!(last_called(&memory).await, "a");
-    let error = fleet.call("s__nothing", &json!({}), CallOptions::default()).await;
+    let error = fleet.call("s__nothing", &json!({})).await;
     let error = error.expect_err("no such tool");
-    assert!(matches!(error, CallError::NotFound { .. }), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::NotFound { .. }), "{error}");
     assert_eq!(error.outcome(), Outcome::NotSent);
 }
 
@@ -39,12 +36,18 @@ async fn a_tool_is_called_by_its_public_name_through_the_fleet() {
 async fn a_hidden_tool_is_neither_published_nor_called() {
     let (fleet, server, memory) = stage(ToolView::default().exclude("b")).await;
     assert!(fleet.catalog().tool("s__b").is_none());
-    let through_fleet = fleet.call("s__b", &json!({}), CallOptions::default()).await;
-    assert!(matches!(through_fleet, Err(CallError::NotFound { .. })));
-    let error = server.call("b", &json!({}), CallOptions::default()).await;
+    let through_fleet = fleet.call("s__b", &json!({})).await;
+    assert!(matches!(
+        through_fleet,
+        Err(CallError {
+            kind: CallErrorKind::NotFound { .. },
+            ..
+        })
+    ));
+    let error = server.call("b", &json!({})).await;
     let error = error.expect_err("hidden");
     assert!(
-        matches!(&error, CallError::Hidden { tool, .. } if tool == "b"),
+        matches!(&error.kind, CallErrorKind::Hidden { tool, .. } if tool == "b"),
         "{error}"
     );
     assert_eq!(error.outcome(), Outcome::NotSent);
@@ -55,16 +58,10 @@ async fn a_hidden_tool_is_neither_published_nor_called() {
 async fn a_renamed_tool_is_called_by_its_new_name_and_by_its_own() {
     let (fleet, server, memory) = stage(ToolView::default().rename("a", "first")).await;
     assert!(fleet.catalog().tool("s__a").is_none());
-    fleet
-        .call("s__first", &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    fleet.call("s__first", &json!({})).await.unwrap();
     assert_eq!(last_called(&memory).await, "a");
     for name in ["first", "a"] {
-        server
-            .call(name, &json!({}), CallOptions::default())
-            .await
-            .unwrap();
+        server.call(name, &json!({})).await.unwrap();
         assert_eq!(last_called(&memory).await, "a");
     }
 }
@@ -74,15 +71,9 @@ async fn tools_that_swap_names_are_each_called_by_the_other() {
     let view = ToolView::default().rename("a", "b").rename("b", "a");
     let (fleet, server, memory) = stage(view).await;
     for (public, own) in [("a", "b"), ("b", "a"), ("c", "c")] {
-        fleet
-            .call(&format!("s__{public}"), &json!({}), CallOptions::default())
-            .await
-            .unwrap();
+        fleet.call(&format!("s__{public}"), &json!({})).await.unwrap();
         assert_eq!(last_called(&memory).await, own, "s__{public}");
-        server
-            .call(public, &json!({}), CallOptions::default())
-            .await
-            .unwrap();
+        server.call(public, &json!({})).await.unwrap();
         assert_eq!(last_called(&memory).await, own, "{public}");
     }
 }
@@ -95,12 +86,15 @@ async fn a_changed_view_is_in_force_for_the_next_call_and_reconnects_nothing() {
     let changed = memory.config("s").tools(view).build().unwrap();
     let changes = fleet.apply([changed]).await;
     assert_eq!(changes.adjusted, ["s"]);
-    let hidden = server.call("b", &json!({}), CallOptions::default()).await;
-    assert!(matches!(hidden, Err(CallError::Hidden { .. })));
-    fleet
-        .call("s__first", &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    let hidden = server.call("b", &json!({})).await;
+    assert!(matches!(
+        hidden,
+        Err(CallError {
+            kind: CallErrorKind::Hidden { .. },
+            ..
+        })
+    ));
+    fleet.call("s__first", &json!({})).await.unwrap();
     assert_eq!(server.status().generation, before.generation);
 }
 
@@ -110,26 +104,22 @@ async fn prompts_resources_templates_and_completions_are_listed_and_asked_for() 
     let catalog = fleet.catalog();
     let prompt = catalog.prompt("s__greet").expect("a prompt");
     let arguments = json!({ "who": "Ada" });
-    let reply = server
-        .prompt(prompt.original(), &arguments, CallOptions::default())
-        .await;
+    let reply = server.prompt(prompt.original(), &arguments).await;
     assert!(reply.unwrap().result.as_str().contains("Greet Ada."));
     let resource = catalog.resource("mem://one").expect("a resource");
-    let reply = server
-        .read_resource(resource.original(), CallOptions::default())
-        .await;
+    let reply = server.read_resource(resource.original()).await;
     assert!(reply.unwrap().result.as_str().contains("contents of mem://one"));
     let template = catalog.template("mem://{name}").expect("a template");
     let reference = json!({ "type": "ref/resource", "uri": template.original() });
     let argument = json!({ "name": "name", "value": "o" });
-    let reply = server
-        .complete(&reference, &argument, CallOptions::default())
-        .await;
+    let reply = server.complete(&reference, &argument).await;
     assert!(reply.unwrap().result.as_str().contains("o-one"));
-    let reply = server.read_resource("mem://o-one", CallOptions::default()).await;
+    let reply = server.read_resource("mem://o-one").await;
     assert!(reply.is_ok(), "what a template leads to can be read");
     let side = memory.side(1).await;
     assert_eq!(side.last_params("completion/complete").unwrap()["ref"], reference);
-    let unknown = server.request("x/unknown", None, CallOptions::default()).await;
-    assert!(matches!(unknown, Err(CallError::Rpc { error, .. }) if error.code() == -32601));
+    let unknown = server.request("x/unknown", None).await;
+    assert!(
+        matches!(unknown, Err(CallError { kind: CallErrorKind::Rpc(error), .. }) if error.code() == -32601)
+    );
 }

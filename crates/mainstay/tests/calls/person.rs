@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{
-    Answer, CallError, CallOptions, ClientHandler, Fleet, Outcome, Server, ServerRequest, TimeoutKind,
-};
+use mainstay::handler::{Answer, ServerRequest};
+use mainstay::server::TimeoutKind;
+use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Fleet, Outcome, Server};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
 use serde_json::{Value, json};
@@ -72,7 +72,8 @@ async fn stage() -> (Fleet, Server, FarSide) {
 
 async fn ask(server: &Server, options: CallOptions) -> Result<Value, CallError> {
     let reply = server
-        .call("ask", &json!({ "kind": "elicitation" }), options)
+        .call("ask", &json!({ "kind": "elicitation" }))
+        .options(options)
         .await?;
     Ok(reply.tool_result().unwrap().structured_content.unwrap())
 }
@@ -105,7 +106,8 @@ async fn a_server_that_is_silent_after_the_answer_is_idle_again() {
         let options = CallOptions::default().idle_timeout(3 * SECOND).handler(person);
         async move {
             server
-                .call("sleep_ms", &json!({ "ms": 86_400_000 }), options)
+                .call("sleep_ms", &json!({ "ms": 86_400_000 }))
+                .options(options)
                 .await
         }
     });
@@ -115,9 +117,9 @@ async fn a_server_that_is_silent_after_the_answer_is_idle_again() {
     let error = call.await.unwrap().expect_err("never answered");
     assert!(
         matches!(
-            error,
-            CallError::TimedOut {
-                kind: TimeoutKind::Idle,
+            error.kind,
+            CallErrorKind::TimedOut {
+                timeout: TimeoutKind::Idle,
                 ..
             }
         ),
@@ -142,13 +144,17 @@ async fn another_callers_call_stays_idle_while_a_person_answers() {
         .handler(Person::answering_after(None));
     let began = tokio::time::Instant::now();
     let idle = server
-        .call("sleep_ms", &json!({ "ms": 86_400_000 }), options)
+        .call("sleep_ms", &json!({ "ms": 86_400_000 }))
+        .options(options)
         .await;
     assert!(
         matches!(
             &idle,
-            Err(CallError::TimedOut {
-                kind: TimeoutKind::Idle,
+            Err(CallError {
+                kind: CallErrorKind::TimedOut {
+                    timeout: TimeoutKind::Idle,
+                    ..
+                },
                 ..
             })
         ),
@@ -170,9 +176,9 @@ async fn a_persons_time_counts_in_the_total_and_costs_the_server_no_health() {
         let error = ask(&server, options).await.expect_err("nobody answers");
         assert!(
             matches!(
-                error,
-                CallError::TimedOut {
-                    kind: TimeoutKind::Person,
+                error.kind,
+                CallErrorKind::TimedOut {
+                    timeout: TimeoutKind::Person,
                     ..
                 }
             ),
@@ -230,7 +236,16 @@ async fn a_lost_connection_ends_the_asking() {
     person.until(|(asked, _)| *asked == 1).await;
     side.cut();
     let lost = call.await.unwrap();
-    assert!(matches!(lost, Err(CallError::Lost { .. })), "{lost:?}");
+    assert!(
+        matches!(
+            lost,
+            Err(CallError {
+                kind: CallErrorKind::Lost { .. },
+                ..
+            })
+        ),
+        "{lost:?}"
+    );
     person.until(|state| *state == (0, 1)).await;
 }
 

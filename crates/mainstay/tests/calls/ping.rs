@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, Era, ServerConfig, StateKind, TransportKind};
+use mainstay::server::TransportKind;
+use mainstay::{CallErrorKind, Era, ServerConfig, StateKind};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpScript};
 use mainstay_testkit::{Script, Speaks};
 
@@ -45,7 +46,7 @@ async fn a_server_that_is_not_connected_gives_no_sign_of_life_and_is_not_waited_
     let (_fleet, server) = fleet_of(memory.config("s"));
     let asked = tokio::time::Instant::now();
     let error = server.ping(LONG).await.unwrap_err();
-    assert!(matches!(error, CallError::NotConnected(_)), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::NotConnected(_)), "{error:?}");
     assert_eq!(asked.elapsed(), Duration::ZERO);
 }
 
@@ -56,7 +57,7 @@ async fn a_sign_of_life_that_does_not_come_is_a_timeout_and_costs_no_connection(
     let (fleet, server) = fleet_of(ServerConfig::http("web", far.url("/mcp")));
     let before = connected(&server).await;
     let error = server.ping(Duration::from_millis(200)).await.unwrap_err();
-    assert!(matches!(error, CallError::TimedOut { .. }), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::TimedOut { .. }), "{error:?}");
     let after = server.status();
     assert_eq!(
         (after.state, after.generation),

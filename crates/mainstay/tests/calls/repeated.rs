@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use mainstay::{Answer, ClientCapabilities, ClientHandler, Fleet, ServerRequest};
+use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
+use mainstay::{ClientHandler, Fleet};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
 use serde_json::{Value, json};

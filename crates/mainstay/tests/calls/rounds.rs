@@ -4,10 +4,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{
-    Answer, CallError, CallOptions, ClientCapabilities, ClientHandler, Fleet, FleetBuilder, Outcome, Server,
-    ServerRequest, TimeoutKind,
-};
+use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
+use mainstay::server::TimeoutKind;
+use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Fleet, FleetBuilder, Outcome, Server};
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
@@ -22,7 +21,8 @@ async fn stage(builder: FleetBuilder, script: Script) -> (Fleet, Server, Arc<Mem
 
 async fn ask(server: &Server, options: CallOptions) -> Result<Value, CallError> {
     let reply = server
-        .call("ask", &json!({ "kind": "sampling" }), options)
+        .call("ask", &json!({ "kind": "sampling" }))
+        .options(options)
         .await?;
     Ok(reply.tool_result().unwrap().structured_content.unwrap())
 }
@@ -57,7 +57,7 @@ async fn input_that_a_modern_server_needs_comes_from_the_handler_and_the_call_is
 async fn each_request_offers_what_its_own_handler_answers() {
     let (_fleet, server, memory) = stage(Fleet::builder(), Script::new()).await;
     let offered = async |options: CallOptions| {
-        server.call("echo", &json!({}), options).await.unwrap();
+        server.call("echo", &json!({})).options(options).await.unwrap();
         let params = memory.side(1).await.last_params("tools/call").unwrap();
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"].clone()
     };
@@ -74,7 +74,7 @@ async fn input_that_nobody_gives_ends_the_call_and_not_the_connection() {
     for _ in 0..5 {
         let error = ask(&server, CallOptions::default()).await.expect_err("declined");
         assert!(
-            matches!(&error, CallError::Rpc { error, .. } if error.code() == -32601),
+            matches!(&error.kind, CallErrorKind::Rpc(error) if error.code() == -32601),
             "{error}"
         );
     }
@@ -106,10 +106,7 @@ async fn a_round_carries_what_the_last_answer_asked_for_and_nothing_of_an_earlie
             Rule::new(Step::Call, needs(json!({ "requestState": "three" }))).occurrence(Occurrence::Nth(3)),
         );
     let (_fleet, server, memory) = stage(Fleet::builder().handler(Notes::answering("{}")), script).await;
-    server
-        .call("echo", &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    server.call("echo", &json!({})).await.unwrap();
     let received = memory.side(1).await.received();
     let rounds: Vec<_> = received
         .iter()
@@ -144,7 +141,7 @@ async fn a_server_that_never_stops_asking_is_stopped() {
     let notes = Notes::answering("{}");
     let (_fleet, server, memory) = stage(Fleet::builder().handler(notes), script).await;
     let error = ask(&server, CallOptions::default()).await.expect_err("enough");
-    assert!(matches!(error, CallError::Rpc { .. }), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::Rpc(_)), "{error}");
     assert_eq!(memory.side(1).await.count("tools/call"), 10);
 }
 
@@ -176,9 +173,9 @@ async fn a_round_of_input_is_bound_by_the_calls_own_time_and_by_a_persons_patien
         let error = ask(&server, options).await.expect_err("nobody answers");
         assert!(
             matches!(
-                error,
-                CallError::TimedOut {
-                    kind: TimeoutKind::Person,
+                error.kind,
+                CallErrorKind::TimedOut {
+                    timeout: TimeoutKind::Person,
                     ..
                 }
             ),
@@ -194,7 +191,7 @@ async fn a_round_of_input_is_bound_by_the_calls_own_time_and_by_a_persons_patien
     let began = tokio::time::Instant::now();
     let options = CallOptions::default().handler(Arc::new(Silent));
     let error = ask(&server, options).await.expect_err("nobody answers");
-    assert!(matches!(error, CallError::Rpc { .. }), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::Rpc(_)), "{error}");
     assert!(began.elapsed() <= Duration::from_secs(11 * 60));
 }
 
@@ -234,10 +231,7 @@ async fn a_call_whose_first_round_has_run_is_never_begun_anew() {
 async fn a_result_that_only_speaks_of_input_is_no_question() {
     let (_fleet, server, memory) = stage(Fleet::builder(), Script::new()).await;
     let arguments = raw(r#"{"text":"input_required","resultType":"input_required"}"#);
-    let reply = server
-        .call("echo", &arguments, CallOptions::default())
-        .await
-        .unwrap();
+    let reply = server.call("echo", &arguments).await.unwrap();
     assert!(reply.result.as_str().contains("input_required"));
     assert_eq!(memory.side(1).await.count("tools/call"), 1);
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet, NotifyError, Server, StateKind};
+use mainstay::gateway::{NotifyError, ServerExt};
+use mainstay::{CallOptions, Fleet, Server, StateKind};
 use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::{Fault, Script, Step};
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ async fn busy(server: &Server, side: &FarSide, options: CallOptions) -> tokio::t
     let server = server.clone();
     let call = tokio::spawn(async move {
         let arguments = json!({ "ms": 86_400_000 });
-        let _dropped = server.call("sleep_ms", &arguments, options).await;
+        let _dropped = server.call("sleep_ms", &arguments).options(options).await;
     });
     side.wait_for("tools/call", calls + 1).await;
     call
@@ -46,7 +47,7 @@ async fn what_a_server_is_told_reaches_it_as_it_is_and_before_the_call_that_foll
         let told = server.notify("x-vendor/thing", Some(&raw(ODD)), LONG).await;
         assert_eq!(told.ok(), generation);
         let arguments = json!({ "n": n });
-        let called = server.call("echo", &arguments, CallOptions::default()).await;
+        let called = server.call("echo", &arguments).await;
         called.expect("an answer");
     }
     let received = side.received();
@@ -87,7 +88,7 @@ async fn a_server_that_does_not_read_is_told_so_much_and_then_nothing() {
     let memory = Memory::new(deaf);
     let (_fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;
-    let asked = server.request("ping", None, CallOptions::default());
+    let asked = server.request("ping", None);
     let asked = tokio::time::timeout(Duration::from_millis(100), asked).await;
     assert!(asked.is_err(), "it does not answer any more");
     let large = raw(&format!(r#"{{"pad":"{}"}}"#, "x".repeat(100_000)));

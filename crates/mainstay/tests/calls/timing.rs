@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, Outcome, RawJson, Server, StateKind, TimeoutKind};
+use mainstay::server::TimeoutKind;
+use mainstay::{CallErrorKind, CallOptions, Outcome, RawJson, Server, StateKind};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
 use serde_json::{Value, json};
@@ -41,14 +42,15 @@ async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late
     let before = server.status();
     let options = CallOptions::default().idle_timeout(SECOND);
     let error = server
-        .call("slow_then_answer", &json!({ "ms": 10_000 }), options)
+        .call("slow_then_answer", &json!({ "ms": 10_000 }))
+        .options(options)
         .await;
     let error = error.expect_err("too slow");
     assert!(
         matches!(
-            error,
-            CallError::TimedOut {
-                kind: TimeoutKind::Idle,
+            error.kind,
+            CallErrorKind::TimedOut {
+                timeout: TimeoutKind::Idle,
                 ..
             }
         ),
@@ -59,7 +61,7 @@ async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late
 
     // The late answer comes while another call waits, and is not taken for its answer.
     let arguments = json!({ "ms": 20_000, "key": "other" });
-    let reply = server.call("sleep_ms", &arguments, CallOptions::default()).await;
+    let reply = server.call("sleep_ms", &arguments).await;
     let text = reply.expect("its own answer").result;
     assert!(text.as_str().contains("slept"), "{text}");
     let after = server.status();
@@ -74,7 +76,7 @@ async fn progress_extends_the_idle_timeout() {
     let (_fleet, server, _) = stage().await;
     let arguments = json!({ "steps": 20, "interval_ms": 900 });
     let options = CallOptions::default().idle_timeout(SECOND).timeout(60 * SECOND);
-    let reply = server.call("progress", &arguments, options).await;
+    let reply = server.call("progress", &arguments).options(options).await;
     assert!(
         reply
             .expect("it worked all along")
@@ -90,13 +92,13 @@ async fn progress_never_extends_the_total_timeout() {
     let began = tokio::time::Instant::now();
     let arguments = json!({ "steps": 100, "interval_ms": 900 });
     let options = CallOptions::default().idle_timeout(SECOND).timeout(5 * SECOND);
-    let error = server.call("progress", &arguments, options).await;
+    let error = server.call("progress", &arguments).options(options).await;
     let error = error.expect_err("it takes too long");
     assert!(
         matches!(
-            error,
-            CallError::TimedOut {
-                kind: TimeoutKind::Total,
+            error.kind,
+            CallErrorKind::TimedOut {
+                timeout: TimeoutKind::Total,
                 ..
             }
         ),
@@ -116,7 +118,11 @@ async fn progress_reaches_the_caller_under_the_callers_own_token() {
             .progress(sender)
             .meta("progressToken", raw(token));
         let arguments = json!({ "steps": 3, "interval_ms": 10 });
-        server.call("progress", &arguments, options).await.unwrap();
+        server
+            .call("progress", &arguments)
+            .options(options)
+            .await
+            .unwrap();
         let mut heard = Vec::new();
         while let Some(progress) = receiver.recv().await {
             heard.push(progress.parse::<Value>().unwrap());
@@ -137,13 +143,13 @@ async fn dropping_a_call_cancels_it_at_the_server() {
         let server = server.clone();
         async move {
             let arguments = json!({ "ms": 60_000 });
-            server.call("sleep_ms", &arguments, CallOptions::default()).await
+            server.call("sleep_ms", &arguments).await
         }
     });
     side.wait_for("tools/call", 1).await;
     call.abort();
     assert_cancelled(&side, &last_call(&side)).await;
-    let reply = server.call("echo", &json!({}), CallOptions::default()).await;
+    let reply = server.call("echo", &json!({})).await;
     reply.expect("the connection is as good as ever");
 }
 
@@ -153,14 +159,11 @@ async fn a_call_dropped_while_it_waits_for_its_server_is_never_sent() {
     memory.set_down(true);
     let (_fleet, server) = fleet_of(memory.config("s"));
     let arguments = json!({});
-    let waiting = server.call("echo", &arguments, CallOptions::default());
+    let waiting = server.call("echo", &arguments);
     assert!(tokio::time::timeout(SECOND, waiting).await.is_err());
     memory.set_down(false);
     connected(&server).await;
     let side = memory.side(1).await;
-    server
-        .call("pid", &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    server.call("pid", &json!({})).await.unwrap();
     assert_eq!(side.count("tools/call"), 1);
 }

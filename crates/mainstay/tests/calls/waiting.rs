@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
-use mainstay::{CallError, CallOptions, Era, NotConnected, Outcome, Policy, Server, StateKind};
+use mainstay::server::NotConnected;
+use mainstay::{CallError, CallErrorKind, CallOptions, Era, Outcome, Policy, Server, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::{Fault, Script, Step};
 use serde_json::json;
@@ -36,7 +37,7 @@ fn patiently() -> CallOptions {
 }
 
 async fn echo(server: &Server, options: CallOptions) -> Result<mainstay::Reply, CallError> {
-    server.call("echo", &json!({}), options).await
+    server.call("echo", &json!({})).options(options).await
 }
 
 fn assert_tells_of_the_pause(now: &NotConnected, error: &CallError) {
@@ -86,7 +87,15 @@ async fn a_call_whose_server_is_not_back_in_its_time_says_how_the_server_is_and_
     let error = error.expect_err("it is down");
     // It ends at its deadline, or as soon as no attempt is to come before that.
     assert!(began.elapsed() < limit + Duration::from_secs(1));
-    let (CallError::NotConnected(now) | CallError::WaitTimedOut { now, .. }) = &error else {
+    let (CallError {
+        kind: CallErrorKind::NotConnected(now),
+        ..
+    }
+    | CallError {
+        kind: CallErrorKind::WaitTimedOut { now, .. },
+        ..
+    }) = &error
+    else {
         panic!("{error}")
     };
     assert!(now.attempt > 0 && now.last_error.is_some());
@@ -105,7 +114,11 @@ async fn a_call_waits_fifteen_seconds_for_a_server_that_hangs_in_its_start_and_n
     let took = began.elapsed();
     let limit = Duration::from_secs(15);
     assert!(took >= limit && took < limit + Duration::from_secs(1), "{took:?}");
-    let CallError::WaitTimedOut { now, .. } = &error else {
+    let CallError {
+        kind: CallErrorKind::WaitTimedOut { now, .. },
+        ..
+    } = &error
+    else {
         panic!("{error}")
     };
     assert_eq!(now.state, StateKind::Connecting);
@@ -125,7 +138,16 @@ async fn the_wait_for_a_connection_is_as_long_as_the_configuration_or_the_call_s
     ] {
         let began = Instant::now();
         let call = echo(&server, options).await;
-        assert!(matches!(call, Err(CallError::WaitTimedOut { .. })), "{call:?}");
+        assert!(
+            matches!(
+                call,
+                Err(CallError {
+                    kind: CallErrorKind::WaitTimedOut { .. },
+                    ..
+                })
+            ),
+            "{call:?}"
+        );
         assert_eq!(began.elapsed().as_secs(), limit);
     }
 }
@@ -153,7 +175,11 @@ async fn a_call_fails_at_once_where_the_next_attempt_is_known_to_come_after_its_
         .await
         .expect_err("it is down");
     assert_eq!(began.elapsed(), Duration::ZERO);
-    let CallError::NotConnected(now) = &error else {
+    let CallError {
+        kind: CallErrorKind::NotConnected(now),
+        ..
+    } = &error
+    else {
         panic!("{error}")
     };
     assert_tells_of_the_pause(now, &error);
@@ -166,7 +192,16 @@ async fn a_call_fails_at_once_where_the_next_attempt_is_known_to_come_after_its_
     });
     let began = Instant::now();
     let error = echo(&server, CallOptions::default().timeout(Duration::from_secs(5))).await;
-    assert!(matches!(error, Err(CallError::NotConnected(_))), "{error:?}");
+    assert!(
+        matches!(
+            error,
+            Err(CallError {
+                kind: CallErrorKind::NotConnected(_),
+                ..
+            })
+        ),
+        "{error:?}"
+    );
     assert_eq!(began.elapsed(), Duration::ZERO);
     memory.set_down(false);
     waiting.await.unwrap().expect("ten seconds are not too long");
@@ -184,7 +219,11 @@ async fn a_call_that_may_not_wait_fails_at_once_with_state_and_retry_time() {
     let error = echo(&server, CallOptions::default().fail_fast()).await;
     let error = error.expect_err("it is down");
     assert_eq!(began.elapsed(), Duration::ZERO);
-    let CallError::NotConnected(now) = &error else {
+    let CallError {
+        kind: CallErrorKind::NotConnected(now),
+        ..
+    } = &error
+    else {
         panic!("{error}")
     };
     assert_tells_of_the_pause(now, &error);
@@ -205,7 +244,11 @@ async fn only_so_many_calls_wait_and_one_more_fails_at_once_with_state_and_retry
     let mut waiting = vec![wait(), wait(), wait()];
     tokio::task::yield_now().await;
     let error = echo(&server, CallOptions::default()).await.expect_err("one more");
-    let CallError::TooManyWaiting { limit, now } = &error else {
+    let CallError {
+        kind: CallErrorKind::TooManyWaiting { limit, now },
+        ..
+    } = &error
+    else {
         panic!("{error}")
     };
     assert_eq!(*limit, 3);
@@ -233,7 +276,7 @@ async fn a_call_of_a_server_that_is_not_coming_fails_at_once() {
     disabled.await.expect("disabled");
     let error = echo(&server, CallOptions::default()).await.expect_err("disabled");
     assert!(
-        matches!(&error, CallError::NotConnected(now) if now.state == StateKind::Disabled),
+        matches!(&error.kind, CallErrorKind::NotConnected(now) if now.state == StateKind::Disabled),
         "{error}"
     );
     server.enable().await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mainstay::gateway::ServerExt;
 use mainstay::{CallOptions, Fleet, Server, StateKind, Status};
 use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::{Script, Speaks};
@@ -147,7 +148,7 @@ async fn news_of_a_task_goes_to_the_fleet_s_handler_whoever_calls_meanwhile() {
     let side = memory.side(1).await;
     let options = CallOptions::default().handler(caller.clone());
     let (calling, arguments) = (server.clone(), json!({ "ms": 600_000 }));
-    let call = tokio::spawn(async move { calling.call("sleep_ms", &arguments, options).await });
+    let call = tokio::spawn(async move { calling.call("sleep_ms", &arguments).options(options).await });
     side.wait_for("tools/call", 1).await;
     say(&side, "one", "working").await;
     notes.told(TOLD, 1).await;

@@ -1,6 +1,7 @@
 //! What a server lists, good and bad: all of it is listed, what cannot be published is set aside, and its neighbours stay.
 
-use mainstay::{CallOptions, Catalog, CatalogFault, Diagnostic, Fleet, Kind, StateKind};
+use mainstay::catalog::{CatalogFault, Diagnostic, Kind};
+use mainstay::{Catalog, Fleet, StateKind};
 use mainstay_testkit::{Cursors, Fault as Failing, Rule, Script, Step};
 use serde_json::json;
 
@@ -78,10 +79,7 @@ async fn a_malformed_or_colliding_tool_is_set_aside_and_every_other_stays() {
             .iter()
             .any(|one| one.item.as_deref() == Some("formless"))
     );
-    let reply = fleet
-        .call("s__better", &json!({ "n": 1 }), CallOptions::default())
-        .await
-        .unwrap();
+    let reply = fleet.call("s__better", &json!({ "n": 1 })).await.unwrap();
     assert_eq!(
         reply.tool_result().unwrap().structured_content,
         Some(json!({ "n": 1 }))
@@ -116,15 +114,12 @@ async fn a_tool_with_an_overlong_name_is_published_under_a_short_one_and_can_be_
     let [tool, _] = catalog.tools() else {
         panic!("{:?}", names(&catalog))
     };
-    let short = |tool: &mainstay::PublicTool| tool.original() == "short";
+    let short = |tool: &mainstay::catalog::PublicTool| tool.original() == "short";
     let tool = if short(tool) { &catalog.tools()[1] } else { tool };
     assert_eq!(tool.name().len(), 64);
     assert_eq!(tool.original(), long);
     let name = tool.name().to_owned();
-    fleet
-        .call(&name, &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    fleet.call(&name, &json!({})).await.unwrap();
     let params = memory.side(1).await.last_params("tools/call").unwrap();
     assert_eq!(params["name"], json!(long));
 }

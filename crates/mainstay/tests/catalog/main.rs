@@ -4,7 +4,8 @@
 #[path = "../support/memory.rs"]
 mod support;
 
-use mainstay::{Catalog, Offer};
+use mainstay::Catalog;
+use mainstay::catalog::Offer;
 use mainstay_testkit::Script;
 use support::Memory;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{NotConnected, Policy, Reason, RefreshError, StateKind};
+use mainstay::server::{NotConnected, Reason, RefreshError};
+use mainstay::{Policy, StateKind};
 use mainstay_lifecycle::Expiry;
 use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use tokio::time::{sleep, timeout};

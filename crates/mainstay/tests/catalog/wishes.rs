@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, Fleet, Server, StateKind, Status};
+use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, StateKind, Status};
 use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn heard_by(notes: &Arc<Notes>, memory: &Arc<Memory>) -> (Fleet, Server) {
 }
 
 async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
-    let reply = server.call(tool, &arguments, CallOptions::default()).await;
+    let reply = server.call(tool, &arguments).await;
     let result = reply.expect(tool).tool_result().unwrap();
     result.structured_content.unwrap_or_default()
 }
@@ -53,8 +53,14 @@ async fn a_crashed_legacy_server_is_subscribed_to_again_and_keeps_its_log_level(
     call(&server, "touch", json!({ "uri": URI })).await;
     notes.told(UPDATED, 1).await;
 
-    let crash = server.call("crash", &json!({}), CallOptions::default()).await;
-    assert!(matches!(crash, Err(CallError::Lost { .. })));
+    let crash = server.call("crash", &json!({})).await;
+    assert!(matches!(
+        crash,
+        Err(CallError {
+            kind: CallErrorKind::Lost { .. },
+            ..
+        })
+    ));
     let second = next_connection(&server, &first).await;
     assert_eq!(ledger.count(&format!("subscribe {URI}")), 2);
     assert_eq!(
@@ -92,7 +98,7 @@ async fn a_modern_server_is_listened_to_again_and_every_request_says_the_log_lev
     assert_eq!(meta["io.modelcontextprotocol/logLevel"], "warning");
 
     let own = CallOptions::default().meta("io.modelcontextprotocol/logLevel", raw(r#""debug""#));
-    server.call("echo", &json!({}), own).await.unwrap();
+    server.call("echo", &json!({})).options(own).await.unwrap();
     let meta = &side.last_params("tools/call").unwrap()["_meta"];
     assert_eq!(
         meta["io.modelcontextprotocol/logLevel"], "debug",
@@ -233,7 +239,7 @@ async fn a_refused_subscription_is_told_and_not_asked_for_again() {
     let first = connected(&server).await;
     let refusal = server.subscribe(URI).await;
     assert!(
-        matches!(&refusal, Err(CallError::Rpc { error, .. }) if error.code() == -32602),
+        matches!(&refusal, Err(CallError { kind: CallErrorKind::Rpc(error), .. }) if error.code() == -32602),
         "{refusal:?}"
     );
     memory.side(1).await.cut();

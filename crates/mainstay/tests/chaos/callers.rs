@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::{CallError, CallOptions, Fleet, Generation, Outcome, RawJson, Replay, Reply, StateKind};
+use mainstay::config::Replay;
+use mainstay::{
+    CallError, CallErrorKind, CallOptions, Fleet, Generation, Outcome, RawJson, Reply, StateKind,
+};
 use mainstay_testkit::chaos::{Dice, Errand};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -84,9 +87,9 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
     let call = async {
         if by_public_name {
             let tool = format!("{}__{}", name(server), errand.tool);
-            fleet.call(&tool, &errand.arguments, options).await
+            fleet.call(&tool, &errand.arguments).options(options).await
         } else {
-            handle.call(errand.tool, &errand.arguments, options).await
+            handle.call(errand.tool, &errand.arguments).options(options).await
         }
     };
     let answer = match impatient {
@@ -129,17 +132,17 @@ fn check(errand: &Errand, reply: &Reply) -> Told {
 }
 
 fn kind(error: &CallError) -> &'static str {
-    match error {
-        CallError::NotConnected(_) => "not connected",
-        CallError::WaitTimedOut { .. } => "wait timed out",
-        CallError::TooManyWaiting { .. } => "too many waiting",
-        CallError::TimedOut { .. } => "timed out",
-        CallError::Lost { .. } => "lost",
-        CallError::NotCarried { .. } => "not carried",
-        CallError::Rpc { .. } => "answered with an error",
-        CallError::BadAnswer { .. } => "bad answer",
-        CallError::NotFound { .. } => "not in the catalog",
-        CallError::KeeperFailed { .. } => "keeper failed",
+    match error.kind {
+        CallErrorKind::NotConnected(_) => "not connected",
+        CallErrorKind::WaitTimedOut { .. } => "wait timed out",
+        CallErrorKind::TooManyWaiting { .. } => "too many waiting",
+        CallErrorKind::TimedOut { .. } => "timed out",
+        CallErrorKind::Lost { .. } => "lost",
+        CallErrorKind::NotCarried { .. } => "not carried",
+        CallErrorKind::Rpc(_) => "answered with an error",
+        CallErrorKind::BadAnswer(_) => "bad answer",
+        CallErrorKind::NotFound { .. } => "not in the catalog",
+        CallErrorKind::KeeperFailed => "keeper failed",
         _ => "other",
     }
 }

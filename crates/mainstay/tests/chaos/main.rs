@@ -89,7 +89,10 @@ async fn a_fleet_keeps_its_word_in_chaos() {
     let machine_late = sleeper.worst().await;
     for server in fleet.servers() {
         let options = CallOptions::default().timeout(LONG);
-        let answer = server.call("echo", &json!({ "key": "last" }), options).await;
+        let answer = server
+            .call("echo", &json!({ "key": "last" }))
+            .options(options)
+            .await;
         assert!(answer.is_ok(), "{}: {answer:?}", server.name());
     }
     let report = fleet.close(LONG).await;

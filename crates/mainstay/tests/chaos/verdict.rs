@@ -11,7 +11,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use mainstay::{Cause, Event, Generation, Outcome, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::{Event, Generation, Outcome, StateKind};
 use mainstay_testkit::chaos::{Kind, Runs};
 
 use crate::DEADLINE;

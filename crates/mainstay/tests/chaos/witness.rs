@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{Event, EventOrLag, Fleet};
+use mainstay::event::EventOrLag;
+use mainstay::{Event, Fleet};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mainstay::message::RawJson;
-use mainstay::{Answer, CallOptions, ClientHandler, ServerRequest};
+use mainstay::gateway::message::RawJson;
+use mainstay::handler::{Answer, ServerRequest};
+use mainstay::{CallOptions, ClientHandler};
 use mainstay_testkit::http::HttpScript;
 use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
@@ -42,7 +43,7 @@ async fn a_question_on_the_stream_of_a_call_is_for_its_caller_however_many_call(
         let (server, handler) = (server.clone(), who.clone());
         async move {
             let options = CallOptions::default().timeout(SOON).handler(handler);
-            server.call(tool, &arguments, options).await
+            server.call(tool, &arguments).options(options).await
         }
     };
     let (busy, ann, bob) = (Named::new("busy"), Named::new("ann"), Named::new("bob"));

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::{CallError, CallOptions, Fleet, Outcome, Replay, StateKind};
+use mainstay::config::Replay;
+use mainstay::{CallErrorKind, CallOptions, Fleet, Outcome, StateKind};
 use mainstay_testkit::Script;
 use mainstay_testkit::http::{HttpFault, HttpScript, HttpStep, Proxy};
 use serde_json::json;
@@ -98,7 +99,8 @@ async fn nothing_of_an_old_connection_reaches_anybody() {
             let (server, options) = (server.clone(), CallOptions::default().replay(Replay::Never));
             async move {
                 server
-                    .call("slow_then_answer", &json!({ "ms": 300 }), options)
+                    .call("slow_then_answer", &json!({ "ms": 300 }))
+                    .options(options)
                     .await
             }
         });
@@ -109,7 +111,7 @@ async fn nothing_of_an_old_connection_reaches_anybody() {
         far.notify("notifications/resources/updated", &updated);
         server.restart().await.unwrap();
         let error = late.await.unwrap().expect_err("its connection is gone");
-        assert!(matches!(error, CallError::Lost { .. }), "{error:?}");
+        assert!(matches!(error.kind, CallErrorKind::Lost { .. }), "{error:?}");
         assert_eq!(error.outcome(), Outcome::Unknown);
         proxy.hold(false);
         let second = beyond(&server, first).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mainstay::CallError;
+use mainstay::CallErrorKind;
 use mainstay::transport::http::{Authorizing, Credentials};
 use mainstay_testkit::Script;
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
@@ -84,7 +84,7 @@ async fn a_credential_that_cannot_be_had_fails_the_call_before_it_leaves() {
     numbers.broken.store(1, Ordering::SeqCst);
     let error = echo(&server).await.expect_err("no credential");
     assert!(
-        matches!(&error, CallError::NotCarried { reason, .. } if reason.contains("locked")),
+        matches!(&error.kind, CallErrorKind::NotCarried { reason, .. } if reason.contains("locked")),
         "{error:?}"
     );
     assert_eq!(error.outcome(), mainstay::Outcome::NotSent);
@@ -119,7 +119,10 @@ async fn a_request_that_showed_an_old_credential_is_made_again_with_the_new_one(
     token.0.store(usize::MAX, Ordering::SeqCst);
     let before = far.traffic(|traffic| traffic.requests("POST"));
     let refused = echo(&server).await.expect_err("not let in");
-    assert!(matches!(refused, CallError::AuthRequired { .. }), "{refused:?}");
+    assert!(
+        matches!(refused.kind, CallErrorKind::AuthRequired { .. }),
+        "{refused:?}"
+    );
     let refusals = far.traffic(|traffic| traffic.requests("POST")) - before;
     assert!(refusals <= 2, "{refusals} requests");
 }

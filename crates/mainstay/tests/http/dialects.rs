@@ -1,7 +1,8 @@
 //! Every version and transport of the protocol behind one client, found out from the newest to the oldest.
 
 use mainstay::config::HttpKind;
-use mainstay::{Cause, Era, Server, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::{Era, Server, StateKind};
 use mainstay_testkit::http::{FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpRule, HttpScript, Serves};
 use mainstay_testkit::{Fault, LEGACY_VERSIONS, MODERN_VERSION, Occurrence, Script, Speaks, Step};
 

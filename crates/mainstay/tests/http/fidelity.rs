@@ -29,7 +29,11 @@ async fn what_is_sent_and_what_is_answered_passes_byte_for_byte() {
         let params = RawJson::from_text(&params).unwrap();
         let trace = RawJson::from_text(r#"{"id":1.0}"#).unwrap();
         let options = CallOptions::default().meta("example.org/trace", trace);
-        let reply = server.request("tools/call", Some(params), options).await.unwrap();
+        let reply = server
+            .request("tools/call", Some(params))
+            .options(options)
+            .await
+            .unwrap();
         let text = reply.result.as_str();
         let arguments = format!(r#""arguments":{EXACT}"#);
         let own = format!(r#""example.org/own":{EXACT}"#);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::{CallError, CallOptions, Fleet, Reply, Server};
+use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Reply, Server};
 use mainstay_testkit::http::{
     BadStream, Compression, FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep, Redirect,
 };
@@ -39,12 +39,30 @@ impl Ending {
     fn of(result: &Result<Reply, CallError>) -> Self {
         match result {
             Ok(_) => Answered,
-            Err(CallError::NotCarried { .. }) => NotCarried,
-            Err(CallError::TimedOut { .. }) => TimedOut,
-            Err(CallError::Lost { .. }) => Lost,
-            Err(CallError::AuthRequired { .. }) => AuthRequired,
-            Err(CallError::Throttled { .. }) => Throttled,
-            Err(CallError::BadAnswer { .. }) => BadAnswer,
+            Err(CallError {
+                kind: CallErrorKind::NotCarried { .. },
+                ..
+            }) => NotCarried,
+            Err(CallError {
+                kind: CallErrorKind::TimedOut { .. },
+                ..
+            }) => TimedOut,
+            Err(CallError {
+                kind: CallErrorKind::Lost { .. },
+                ..
+            }) => Lost,
+            Err(CallError {
+                kind: CallErrorKind::AuthRequired { .. },
+                ..
+            }) => AuthRequired,
+            Err(CallError {
+                kind: CallErrorKind::Throttled { .. },
+                ..
+            }) => Throttled,
+            Err(CallError {
+                kind: CallErrorKind::BadAnswer(_),
+                ..
+            }) => BadAnswer,
             Err(_) => Self::Other,
         }
     }
@@ -86,7 +104,7 @@ async fn meets(speaks: Speaks, fault: HttpFault, expected: &[Ending]) {
     let options = expected[0].options();
     let arguments = json!({ "key": "k" });
     let (met, beside) = tokio::join!(
-        stage.server.call("append", &arguments, options),
+        stage.server.call("append", &arguments).options(options),
         echo(&stage.bystander),
     );
     assert!(
@@ -247,7 +265,10 @@ async fn a_stream_that_falls_silent_or_breaks_before_its_answer_ends_the_call_in
             let (_fleet, server) = crate::support::keep(web_at(&far));
             connected(&server).await;
             far.edit_http(|http| http.rules.push(HttpRule::on("tools/call", fault.clone())));
-            let met = server.call("append", &json!({}), expected.options()).await;
+            let met = server
+                .call("append", &json!({}))
+                .options(expected.options())
+                .await;
             assert_eq!(Ending::of(&met), expected, "{speaks:?}, {fault:?}: {met:?}");
             far.edit_http(|http| http.rules.clear());
             assert!(echo(&server).await.is_ok());
@@ -290,8 +311,8 @@ async fn answers_that_the_server_gives_to_the_wrong_session_reach_nobody() {
     let options = || CallOptions::default().timeout(SOON);
     let (of_one, of_two) = (json!({ "key": "one" }), json!({ "key": "two" }));
     let (first, second) = tokio::join!(
-        one.call("append", &of_one, options()),
-        two.call("append", &of_two, options()),
+        one.call("append", &of_one).options(options()),
+        two.call("append", &of_two).options(options()),
     );
     assert_eq!(
         (Ending::of(&first), Ending::of(&second)),

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use mainstay::transport::http::{Authorizing, BearerToken, Challenge, Credentials};
-use mainstay::{CallError, CallOptions, Cause, Failure, Fleet, Outcome, Reason, Server, StateKind, Status};
+use mainstay::lifecycle::Cause;
+use mainstay::server::Reason;
+use mainstay::transport::http::{Authorizing, BearerToken, Challenge, Changing, Credentials};
+use mainstay::{CallError, CallErrorKind, Failure, Fleet, Outcome, Server, StateKind, Status};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 use reqwest::header::HeaderValue;
@@ -48,7 +50,11 @@ fn assert_names_the_login(challenge: &Challenge) {
 async fn assert_calls_fail_at_once(server: &Server, far: &FaultyHttpServer) {
     let before = far.traffic(|traffic| traffic.requests("POST"));
     let error = echo(server).await.expect_err("not logged in");
-    let CallError::NotConnected(now) = &error else {
+    let CallError {
+        kind: CallErrorKind::NotConnected(now),
+        ..
+    } = &error
+    else {
         panic!("{error:?}")
     };
     assert_eq!(now.reason, Some(Reason::AuthRequired));
@@ -81,7 +87,11 @@ async fn a_login_that_is_asked_for_at_any_request_is_waited_for_and_told_of() {
             if method == "tools/call" {
                 connected(&server).await;
                 let error = echo(&server).await.expect_err("not let in");
-                let CallError::AuthRequired { challenge, .. } = &error else {
+                let CallError {
+                    kind: CallErrorKind::AuthRequired { challenge, .. },
+                    ..
+                } = &error
+                else {
                     panic!("{error:?}")
                 };
                 assert_names_the_login(challenge);
@@ -175,6 +185,35 @@ impl Credentials for Refused {
     }
 }
 
+/// A credential that is refused, and whose watch panics.
+struct Faulty;
+
+impl Credentials for Faulty {
+    fn authorization(&self) -> Authorizing<'_> {
+        Box::pin(async { Ok(Some(HeaderValue::from_static("Bearer expired"))) })
+    }
+
+    fn changed(&self) -> Changing<'_> {
+        Box::pin(async { panic!("asked to") })
+    }
+}
+
+#[tokio::test]
+async fn a_credential_whose_watch_panics_is_reported_and_a_login_still_brings_the_server_back() {
+    let far = serve(Script::new(), HttpScript::new().bearer("good")).await;
+    let (_fleet, server) = keep(web_at(&far).credentials(Arc::new(Faulty)));
+    asks_for_login(&server).await;
+    let said = |status: &Status| {
+        let error = status.last_error.as_ref();
+        error.is_some_and(|error| error.message.contains("panicked: asked to"))
+    };
+    let status = server.wait_until(SOON, said).await.expect("reported");
+    challenge(status.last_error.as_ref());
+    far.edit_http(|http| http.bearer = Some("expired".to_owned()));
+    server.logged_in();
+    connected(&server).await;
+}
+
 #[tokio::test]
 async fn another_credential_that_comes_while_a_dial_is_under_way_is_used_when_the_dial_is_refused() {
     for speaks in ERAS {
@@ -198,9 +237,13 @@ async fn a_call_that_may_not_do_so_much_is_its_own_failure() {
         let (_fleet, server) = keep(web_at(&far));
         let generation = connected(&server).await;
         for _ in 0..5 {
-            let error = server.call("append", &json!({}), CallOptions::default()).await;
+            let error = server.call("append", &json!({})).await;
             let error = error.expect_err("not allowed");
-            let CallError::AuthRequired { challenge, .. } = &error else {
+            let CallError {
+                kind: CallErrorKind::AuthRequired { challenge, .. },
+                ..
+            } = &error
+            else {
                 panic!("{error:?}")
             };
             assert_eq!(challenge.scopes, ["admin"]);
@@ -231,7 +274,13 @@ async fn an_expired_token_keeps_the_tools_in_sight() {
     let first = connected(&server).await;
     let tools = fleet.catalog().tools().len();
     far.edit_http(|http| http.bearer = Some("better".to_owned()));
-    assert!(matches!(echo(&server).await, Err(CallError::AuthRequired { .. })));
+    assert!(matches!(
+        echo(&server).await,
+        Err(CallError {
+            kind: CallErrorKind::AuthRequired { .. },
+            ..
+        })
+    ));
     asks_for_login(&server).await;
     assert_eq!(fleet.catalog().tools().len(), tools);
     assert!(fleet.catalog().freshness("web").unwrap().stale_since.is_some());

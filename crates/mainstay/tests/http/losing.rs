@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::{Cause, Outcome, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::{Outcome, StateKind};
 use mainstay_testkit::Script;
 use mainstay_testkit::http::{FaultyHttpProcess, HttpScript};
 use serde_json::json;

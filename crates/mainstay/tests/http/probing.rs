@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Cause, StateKind};
+use mainstay::StateKind;
+use mainstay::lifecycle::Cause;
 use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpRule, HttpScript, Proxy, Traffic};
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::json;
@@ -88,9 +89,7 @@ async fn a_busy_server_is_left_alone() {
         let (_fleet, server) = keep(web_at(&far).policy(probing(500, 100, 1)));
         let generation = connected(&server).await;
         let before = sent(&far, probe_of(speaks));
-        let reply = server
-            .call("sleep_ms", &json!({ "ms": 2000 }), CallOptions::default())
-            .await;
+        let reply = server.call("sleep_ms", &json!({ "ms": 2000 })).await;
         assert_eq!(sent(&far, probe_of(speaks)), before, "not probed meanwhile");
         assert_eq!(reply.expect("answered").generation.0, generation);
     }

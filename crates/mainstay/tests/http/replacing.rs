@@ -17,7 +17,7 @@ async fn a_call_that_runs_when_a_token_is_rotated_holds_no_new_call_up() {
         let running = tokio::spawn(async move {
             let options = CallOptions::default().timeout(SOON);
             let ms = json!({ "ms": 8_000 });
-            caller.call("slow_then_answer", &ms, options).await
+            caller.call("slow_then_answer", &ms).options(options).await
         });
         assert!(far.wait_for("tools/call", 1, SOON).await);
 
@@ -40,7 +40,10 @@ async fn a_second_replacement_cuts_the_calls_that_outlived_the_first() {
     let caller = server.clone();
     let running = tokio::spawn(async move {
         let options = CallOptions::default().replay(mainstay::config::Replay::Never);
-        caller.call("sleep_ms", &json!({ "ms": 600_000 }), options).await
+        caller
+            .call("sleep_ms", &json!({ "ms": 600_000 }))
+            .options(options)
+            .await
     });
     assert!(far.wait_for("tools/call", 1, SOON).await);
     for token in ["two", "three"] {

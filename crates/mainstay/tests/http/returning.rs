@@ -4,8 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainstay::config::HttpKind;
-use mainstay::lifecycle::{Backoff, WhenSpent};
-use mainstay::{Cause, Policy, Reason, StateKind};
+use mainstay::lifecycle::{Backoff, Cause, WhenSpent};
+use mainstay::server::Reason;
+use mainstay::{Policy, StateKind};
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Port, Serves};
 use mainstay_testkit::{Script, Speaks};
 use tokio::net::{TcpListener, TcpStream, UnixListener};

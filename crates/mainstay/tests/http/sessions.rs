@@ -1,6 +1,7 @@
 //! A session that the server has forgotten: one new one for all who meet it, and no call that need not fail does.
 
-use mainstay::{CallError, Cause, Outcome, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::{CallError, CallErrorKind, Outcome, StateKind};
 use mainstay_testkit::Occurrence;
 use mainstay_testkit::Script;
 use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript, HttpStep};
@@ -67,9 +68,15 @@ async fn a_session_that_is_lost_twice_in_one_call_is_that_calls_failure() {
         let (_fleet, server) = keep(web_at(&far));
         let first = connected(&server).await;
         let error = echo(&server).await.expect_err("both times");
-        let CallError::Lost { generation, .. } = &error else {
+        let CallError {
+            generation,
+            kind: CallErrorKind::Lost { .. },
+            ..
+        } = &error
+        else {
             panic!("{error:?}")
         };
+        let generation = generation.expect("it had one");
         assert!(generation.0 > first, "met by a new session");
         assert_eq!(error.outcome(), Outcome::Refused);
         assert_eq!(sent(&far, "tools/call"), 2);
@@ -95,7 +102,10 @@ async fn a_call_that_is_refused_with_400_is_sent_once_and_harms_no_call_beside_i
         seen(&far, |traffic| traffic.noted("call append innocent") == 1).await;
         let error = call(&server, "put", json!({})).await.expect_err("it is bad");
         assert!(
-            matches!(error, CallError::NotCarried { .. } | CallError::Rpc { .. }),
+            matches!(
+                error.kind,
+                CallErrorKind::NotCarried { .. } | CallErrorKind::Rpc(_)
+            ),
             "{error:?}"
         );
         let reply = innocent.await.unwrap().expect("nothing is wrong with it");
@@ -158,7 +168,7 @@ async fn a_call_that_runs_while_its_session_is_lost_beside_it_is_not_made_again(
     assert!(put.generation.0 > first);
     let error = running.await.unwrap().expect_err("its session is gone");
     assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
-    assert!(matches!(error, CallError::Lost { .. }), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::Lost { .. }), "{error:?}");
     assert_eq!(far.traffic(|traffic| traffic.noted("call append once")), 1);
 }
 

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use mainstay::config::{HttpKind, HttpTarget, ServerBuilder};
+use mainstay::config::{HttpKind, HttpTarget, Replay, ServerBuilder};
+use mainstay::lifecycle::Cause;
+use mainstay::server::Reason;
 use mainstay::transport::http::BearerToken;
-use mainstay::{CallOptions, Cause, Fleet, Outcome, Reason, Replay, StateKind};
+use mainstay::{CallOptions, Fleet, Outcome, StateKind};
 use mainstay_testkit::http::{
     FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep, Serves,
 };
@@ -40,7 +42,12 @@ async fn a_killed_process_is_missed_by_its_stream_and_its_pending_call_fails_at_
     let options = CallOptions::default().replay(Replay::Never);
     let calling = tokio::spawn({
         let server = server.clone();
-        async move { server.call("sleep_ms", &json!({ "ms": 60_000 }), options).await }
+        async move {
+            server
+                .call("sleep_ms", &json!({ "ms": 60_000 }))
+                .options(options)
+                .await
+        }
     });
     while ledger.count("call sleep_ms") == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -151,7 +158,8 @@ async fn a_timeout_cancels_at_the_server_and_keeps_the_connection() {
     let options = CallOptions::default().idle_timeout(Duration::from_millis(200));
     assert!(
         server
-            .call("sleep_ms", &json!({ "ms": 60_000 }), options)
+            .call("sleep_ms", &json!({ "ms": 60_000 }))
+            .options(options)
             .await
             .is_err()
     );

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use mainstay::{CallError, Cause, Outcome, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::{CallError, CallErrorKind, Outcome, StateKind};
 use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 
@@ -55,7 +56,7 @@ async fn a_long_pause_is_shown_and_a_person_can_cut_it_short() {
     let error = waiting.last_error.expect("it says why").message.clone();
     assert!(error.contains("503"), "{error}");
     let error = echo(&server).await.expect_err("it is known to come too late");
-    assert!(matches!(error, CallError::NotConnected(_)), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::NotConnected(_)), "{error:?}");
     assert!(error.retry_after().is_some_and(|pause| pause <= LONGEST_PAUSE));
     assert_eq!(sent(&far, "server/discover"), 1);
 
@@ -73,7 +74,7 @@ async fn a_call_that_the_server_throttles_is_refused_once_and_costs_no_connectio
         let generation = connected(&server).await;
 
         let error = echo(&server).await.unwrap_err();
-        assert!(matches!(error, CallError::Throttled { .. }), "{error:?}");
+        assert!(matches!(error.kind, CallErrorKind::Throttled { .. }), "{error:?}");
         assert_eq!(error.outcome(), Outcome::Refused);
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
         assert_eq!(sent(&far, "tools/call"), 1, "sent once");
@@ -98,7 +99,7 @@ async fn calls_to_a_server_that_throttles_fail_at_once_until_its_time_is_over_an
             let error = echo(&server)
                 .await
                 .expect_err("the server wants to be left alone");
-            assert!(matches!(error, CallError::Throttled { .. }), "{error:?}");
+            assert!(matches!(error.kind, CallErrorKind::Throttled { .. }), "{error:?}");
             assert_eq!(error.outcome(), Outcome::NotSent);
             let pause = error.retry_after().expect("it says until when");
             assert!(
@@ -138,7 +139,13 @@ async fn calls_that_are_throttled_without_a_time_cost_no_connection() {
     let (_fleet, server) = keep(web_at(&far));
     let generation = connected(&server).await;
     for sent_so_far in 1..=5 {
-        assert!(matches!(echo(&server).await, Err(CallError::Throttled { .. })));
+        assert!(matches!(
+            echo(&server).await,
+            Err(CallError {
+                kind: CallErrorKind::Throttled { .. },
+                ..
+            })
+        ));
         assert_eq!(sent(&far, "tools/call"), sent_so_far);
     }
     far.edit_http(|http| http.rules.clear());
@@ -155,7 +162,7 @@ async fn a_first_listing_that_the_server_puts_off_is_not_waited_for() {
     assert_eq!(waiting.state, StateKind::Connecting);
     let began = Instant::now();
     let error = echo(&server).await.expect_err("it is known to come too late");
-    assert!(matches!(error, CallError::NotConnected(_)), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::NotConnected(_)), "{error:?}");
     assert!(error.to_string().contains("429"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
@@ -170,7 +177,10 @@ async fn an_error_of_the_server_is_one_calls_failure_and_three_in_a_row_are_the_
         let mut events = fleet.events();
         let fails = async || {
             let error = echo(&server).await.expect_err("a bad gateway");
-            assert!(matches!(error, CallError::NotCarried { .. }), "{error:?}");
+            assert!(
+                matches!(error.kind, CallErrorKind::NotCarried { .. }),
+                "{error:?}"
+            );
             assert_eq!(error.outcome(), Outcome::Unknown);
         };
         fails().await;

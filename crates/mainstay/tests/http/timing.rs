@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, Outcome, TimeoutKind};
+use mainstay::server::TimeoutKind;
+use mainstay::{CallErrorKind, CallOptions, Outcome};
 use mainstay_testkit::Script;
 use mainstay_testkit::Speaks;
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
@@ -50,12 +51,13 @@ async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late
         let generation = connected(&server).await;
         let options = CallOptions::default().idle_timeout(MOMENT);
         let error = server
-            .call("slow_then_answer", &json!({ "ms": 600 }), options)
+            .call("slow_then_answer", &json!({ "ms": 600 }))
+            .options(options)
             .await;
         let error = error.expect_err("too slow");
         let idle = TimeoutKind::Idle;
         assert!(
-            matches!(error, CallError::TimedOut { kind, .. } if kind == idle),
+            matches!(error.kind, CallErrorKind::TimedOut { timeout: kind, .. } if kind == idle),
             "{error:?}"
         );
         assert_eq!(error.outcome(), Outcome::Unknown);
@@ -134,7 +136,8 @@ async fn progress_extends_the_idle_timeout_and_reaches_the_caller() {
             .timeout(SOON);
         let arguments = json!({ "steps": 8, "interval_ms": 150 });
         let reply = server
-            .call("progress", &arguments, options.progress(progress))
+            .call("progress", &arguments)
+            .options(options.progress(progress))
             .await;
         assert!(
             reply
@@ -160,12 +163,13 @@ async fn progress_never_extends_the_total_timeout() {
         let options = CallOptions::default().idle_timeout(SOON).timeout(2 * MOMENT);
         let arguments = json!({ "steps": 1000, "interval_ms": 20 });
         let error = server
-            .call("progress", &arguments, options)
+            .call("progress", &arguments)
+            .options(options)
             .await
             .expect_err("too long");
         let total = TimeoutKind::Total;
         assert!(
-            matches!(error, CallError::TimedOut { kind, .. } if kind == total),
+            matches!(error.kind, CallErrorKind::TimedOut { timeout: kind, .. } if kind == total),
             "{error:?}"
         );
         assert_cancelled(&far, speaks).await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mainstay::gateway::ServerExt;
 use mainstay::{Fleet, Server};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};

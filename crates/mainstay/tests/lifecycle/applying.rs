@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mainstay::config::ToolView;
-use mainstay::{CallError, CallOptions, Cause, Policy, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::{CallError, CallErrorKind, CallOptions, Policy, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step};
 use serde_json::json;
@@ -86,10 +87,7 @@ async fn a_change_of_view_timeout_or_policy_reconnects_nothing() {
     assert_eq!(changes.adjusted, ["kept"]);
     assert!(fleet.catalog().tool("kept__say").is_some());
     assert!(fleet.catalog().tool("kept__crash").is_none());
-    let reply = fleet
-        .call("kept__say", &json!({}), CallOptions::default())
-        .await
-        .expect("answered");
+    let reply = fleet.call("kept__say", &json!({})).await.expect("answered");
     assert_eq!(reply.generation.0, generation);
     assert_eq!(ledger.pids().len(), 1);
     fleet.close(SOON).await;
@@ -130,11 +128,7 @@ async fn the_old_generation_finishes_its_calls_before_it_closes_and_its_late_new
     let (fleet, server) = keep(old.config_as("moved", "old"));
     let generation = connected(&server).await;
     let caller = server.clone();
-    let running = tokio::spawn(async move {
-        caller
-            .call("slow_then_answer", &json!({ "ms": 5000 }), CallOptions::default())
-            .await
-    });
+    let running = tokio::spawn(async move { caller.call("slow_then_answer", &json!({ "ms": 5000 })).await });
     old.last().wait_for("tools/call", 1).await;
 
     fleet.apply(built([new.config_as("moved", "new")])).await;
@@ -164,11 +158,7 @@ async fn a_call_that_outlasts_the_drain_is_cut() {
     let (fleet, server) = keep(old.config_as("moved", "old"));
     connected(&server).await;
     let caller = server.clone();
-    let running = tokio::spawn(async move {
-        caller
-            .call("append", &json!({ "ms": 1 }), CallOptions::default())
-            .await
-    });
+    let running = tokio::spawn(async move { caller.call("append", &json!({ "ms": 1 })).await });
     old.last()
         .edit(|script| *script = script.clone().on(Step::Call, Fault::NoAnswer));
     old.last().wait_for("tools/call", 1).await;
@@ -232,7 +222,7 @@ async fn a_server_removed_and_added_again_never_overlaps_with_its_old_process_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_that_is_dropped_leaves_no_server_that_nobody_knows() {
+async fn an_apply_that_is_dropped_leaves_no_server_without_an_owner() {
     for turns in 0..12 {
         let (one, two) = (InMemory::playing(Script::new()), InMemory::playing(Script::new()));
         let fleet = fleet([one.config("changed"), one.config("gone")]);
@@ -258,7 +248,7 @@ async fn an_apply_that_is_dropped_leaves_no_server_that_nobody_knows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_apply_loses_no_wish() {
+async fn a_dropped_apply_loses_no_command() {
     for turns in 0..12 {
         let memory = InMemory::playing(Script::new());
         let (fleet, server) = keep(memory.config("wanted").enabled(false));
@@ -324,7 +314,16 @@ async fn a_handle_of_a_server_that_was_removed_says_so_though_another_has_its_na
     assert!(old != new && old.status().removed && !new.status().removed);
     for options in [CallOptions::default(), CallOptions::default().fail_fast()] {
         let call = echo(&old, options).await;
-        assert!(matches!(call, Err(CallError::Gone { .. })), "{call:?}");
+        assert!(
+            matches!(
+                call,
+                Err(CallError {
+                    kind: CallErrorKind::Gone,
+                    ..
+                })
+            ),
+            "{call:?}"
+        );
     }
     echo(&new, CallOptions::default()).await.expect("answered");
 }

@@ -1,10 +1,13 @@
-//! Failures in a row, the bucket of starts, and the patience for a long outage: all in paused time.
+//! Failures in a row, the bucket of starts, and a long outage: all in paused time.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, EventOrLag, Policy, Reason, Replay, StateKind};
+use mainstay::config::Replay;
+use mainstay::event::EventOrLag;
+use mainstay::server::Reason;
+use mainstay::{CallError, CallErrorKind, CallOptions, Policy, StateKind};
 use mainstay_lifecycle::{Backoff, Bucket, WhenSpent};
 use mainstay_testkit::{Fault, Script, Step};
 use tokio::time::{Instant, sleep};
@@ -134,7 +137,7 @@ async fn a_server_that_answers_a_call_and_dies_each_time_is_back_at_once_every_t
     assert_eq!(memory.attempts(), DEATHS + 1);
     assert!(
         began.elapsed() < Duration::from_secs(1),
-        "nobody waits for a token: {:?}",
+        "there is no wait for a token: {:?}",
         began.elapsed()
     );
 }
@@ -159,7 +162,16 @@ async fn a_server_that_connects_and_dies_without_completing_a_call_is_started_no
         let generation = connected_within_a_day(&server).await;
         sleep(Duration::from_millis(20)).await;
         let call = echo(&server, CallOptions::default().replay(Replay::Never)).await;
-        assert!(matches!(call, Err(CallError::Lost { .. })), "{call:?}");
+        assert!(
+            matches!(
+                call,
+                Err(CallError {
+                    kind: CallErrorKind::Lost { .. },
+                    ..
+                })
+            ),
+            "{call:?}"
+        );
         let lost = server
             .wait_until(LONG, |status| {
                 status.generation.map(|now| now.0) != Some(generation)
@@ -226,7 +238,11 @@ async fn a_server_that_is_to_be_given_up_is_and_its_tools_are_withdrawn() {
     assert!(failed.last_error.is_some());
     assert!(fleet.catalog().tools().is_empty());
     let call = echo(&server, CallOptions::default()).await;
-    let Err(CallError::NotConnected(now)) = call else {
+    let Err(CallError {
+        kind: CallErrorKind::NotConnected(now),
+        ..
+    }) = call
+    else {
         panic!("{call:?}")
     };
     assert_eq!(now.state, StateKind::PermanentlyFailed);
@@ -235,7 +251,7 @@ async fn a_server_that_is_to_be_given_up_is_and_its_tools_are_withdrawn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_back_after_an_hour_recovers_with_nobodys_help() {
+async fn a_server_back_after_an_hour_recovers_unaided() {
     let origin = Instant::now();
     let memory = InMemory::choosing(move |attempt| {
         let away = Duration::from_secs(10)..Duration::from_secs(3610);

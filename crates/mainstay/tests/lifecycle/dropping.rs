@@ -56,9 +56,9 @@ async fn a_caller_that_leaves_at_any_await_point_leaves_nothing_half_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_whose_caller_left_is_still_taken() {
+async fn a_command_whose_caller_left_is_still_taken() {
     let memory = InMemory::playing(Script::new());
-    let (_fleet, server) = keep(memory.config("wish"));
+    let (_fleet, server) = keep(memory.config("commanded"));
     connected(&server).await;
     dropped_after(0, server.disable()).await;
     reaches(&server, StateKind::Disabled).await;
@@ -84,7 +84,13 @@ async fn a_call_that_leaves_gives_its_place_among_the_waiting_back() {
     let error = echo(&server, CallOptions::default().timeout(Duration::from_secs(1))).await;
     let waited = matches!(
         error,
-        Err(mainstay::CallError::WaitTimedOut { .. } | mainstay::CallError::NotConnected(_))
+        Err(mainstay::CallError {
+            kind: mainstay::CallErrorKind::WaitTimedOut { .. },
+            ..
+        } | mainstay::CallError {
+            kind: mainstay::CallErrorKind::NotConnected(_),
+            ..
+        })
     );
     assert!(waited, "no place was left: {error:?}");
 }
@@ -100,7 +106,7 @@ async fn a_call_that_leaves_keeps_its_server_from_no_idle_stop() {
     connected(&server).await;
     let a_second = json!({ "ms": 1000 });
     for turns in 0..TURNS {
-        dropped_after(turns, server.call("sleep_ms", &a_second, CallOptions::default())).await;
+        dropped_after(turns, server.call("sleep_ms", &a_second).into_future()).await;
     }
     reaches(&server, StateKind::Disconnected).await;
 }

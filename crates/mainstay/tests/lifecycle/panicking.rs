@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mainstay::lifecycle::Cause;
 use mainstay::transport::{Connecting, Connector, Frame, Inbound, NotQueued, Outbound, Sending, Transport};
-use mainstay::{Cause, ServerConfig, StateKind};
+use mainstay::{ServerConfig, StateKind};
 use mainstay_testkit::Script;
 use tokio::time::Instant;
 
@@ -117,6 +118,20 @@ async fn a_listing_that_panics_has_failed_at_once_and_is_made_again() {
     assert_eq!(faulty.memory.attempts(), 1, "the connection stays");
     let error = server.status().last_error.expect("it says why").message.clone();
     assert!(error.contains("panicked: asked to"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_panics_ends_the_connection_at_once() {
+    let faulty = Faulty::new(Some("\"ping\""));
+    let (fleet, server) = keep(ServerConfig::custom("panics", "panics", faulty.clone()));
+    connected(&server).await;
+    let mut events = fleet.events();
+    let lost = next_event(&mut events, |_| true).await;
+    assert_eq!((lost.to, lost.cause), (StateKind::Reconnecting, Cause::Lost));
+    let error = lost.error.expect("it says why").message.clone();
+    assert!(error.contains("panicked: asked to"), "{error}");
+    connected(&server).await;
+    assert_eq!(faulty.memory.attempts(), 2);
 }
 
 #[tokio::test(start_paused = true)]

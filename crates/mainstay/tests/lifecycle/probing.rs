@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainstay::config::Replay;
-use mainstay::{CallError, CallOptions, Cause, Policy, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::{CallErrorKind, CallOptions, Policy, StateKind};
 use mainstay_lifecycle::Probe;
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Rule, Script, Speaks, Step};
@@ -61,8 +62,8 @@ async fn a_process_that_is_stopped_during_a_call_is_replaced_and_the_call_fails(
     let mut events = fleet.events();
 
     let error = echo(&server, CallOptions::default().replay(Replay::Never)).await;
-    let error = error.expect_err("nobody answers it");
-    assert!(matches!(error, CallError::Lost { .. }), "{error:?}");
+    let error = error.expect_err("nothing answers it");
+    assert!(matches!(error.kind, CallErrorKind::Lost { .. }), "{error:?}");
     let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
     assert_eq!(
         (lost.to, lost.cause),
@@ -149,7 +150,8 @@ async fn a_busy_server_is_not_probed() {
     let options = CallOptions::default().idle_timeout(Duration::from_secs(3600));
     let ten_minutes = json!({ "ms": 600_000 });
     let reply = server
-        .call("sleep_ms", &ten_minutes, options)
+        .call("sleep_ms", &ten_minutes)
+        .options(options)
         .await
         .expect("answered");
     assert_eq!(reply.generation.0, generation);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mainstay::config::{ServerBuilder, StdioTarget};
-use mainstay::{Cause, Policy, StateKind};
+use mainstay::lifecycle::Cause;
+use mainstay::{Policy, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Rule, Step};
 

@@ -1,8 +1,8 @@
-//! Start-up: nobody waits for anybody, and only what is required can fail it.
+//! Start-up: no server waits for another, and only a required one can fail it.
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallOptions, Fleet, ServerConfig, StateKind};
+use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, ServerConfig, StateKind};
 use mainstay_testkit::{Fault, FaultyServer, Script, Step};
 use tokio::time::Instant;
 
@@ -32,7 +32,7 @@ async fn a_server_that_appears_late_is_connected_then_and_delays_no_other() {
 }
 
 #[tokio::test]
-async fn the_failures_of_required_servers_are_reported_together_and_nobody_elses() {
+async fn the_failures_of_required_servers_alone_are_reported_and_together() {
     let learnt_later = InMemory::playing(Script::new());
     let mut servers = built([
         missing("first").required(true),
@@ -52,7 +52,11 @@ async fn the_failures_of_required_servers_are_reported_together_and_nobody_elses
         "{text}"
     );
     for (_, error) in &error.0 {
-        let CallError::NotConnected(now) = error else {
+        let CallError {
+            kind: CallErrorKind::NotConnected(now),
+            ..
+        } = error
+        else {
             panic!("{error}")
         };
         assert_eq!(now.state, StateKind::PermanentlyFailed);
@@ -86,7 +90,16 @@ async fn a_required_server_that_does_not_come_up_in_time_fails_the_start_up_with
         .wait_required(Duration::from_secs(2))
         .await
         .expect_err("it is absent");
-    let [(name, CallError::WaitTimedOut { waited, now })] = &error.0[..] else {
+    let [
+        (
+            name,
+            CallError {
+                kind: CallErrorKind::WaitTimedOut { waited, now },
+                ..
+            },
+        ),
+    ] = &error.0[..]
+    else {
         panic!("{error}")
     };
     assert_eq!((name.as_str(), &*now.server), ("absent", "absent"));
@@ -96,11 +109,20 @@ async fn a_required_server_that_does_not_come_up_in_time_fails_the_start_up_with
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_connection_is_told_at_once_when_that_is_in_vain() {
+async fn a_wait_for_a_connection_fails_at_once_where_none_will_come() {
     let memory = InMemory::playing(Script::new());
     let (_fleet, server) = keep(memory.config("off").enabled(false));
     let waited = server.wait_connected(LONG).await;
-    assert!(matches!(waited, Err(CallError::NotConnected(_))), "{waited:?}");
+    assert!(
+        matches!(
+            waited,
+            Err(CallError {
+                kind: CallErrorKind::NotConnected(_),
+                ..
+            })
+        ),
+        "{waited:?}"
+    );
 
     server.enable().await.expect("taken");
     let connected = server.wait_connected(LONG).await.expect("connected");
@@ -112,7 +134,16 @@ async fn whoever_waits_for_a_connection_is_told_at_once_when_that_is_in_vain() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         server.disable().await.expect("taken");
     });
-    assert!(matches!(waited, Err(CallError::NotConnected(_))), "{waited:?}");
+    assert!(
+        matches!(
+            waited,
+            Err(CallError {
+                kind: CallErrorKind::NotConnected(_),
+                ..
+            })
+        ),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

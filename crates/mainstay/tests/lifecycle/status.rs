@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use mainstay::{CallError, CallOptions, Desired, Era, Fleet, Policy, Reason, StateKind};
+use mainstay::lifecycle::Desired;
+use mainstay::server::Reason;
+use mainstay::{CallError, CallErrorKind, CallOptions, Era, Fleet, Policy, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step};
 use rustix::process::Signal;
@@ -82,7 +84,7 @@ async fn the_status_of_a_lost_server_shows_why_and_when_it_is_tried_next() {
     std::fs::write(&broken, "").expect("the switch is thrown");
     // The call proves the connection, so that the next start is tried at once, and fails.
     server
-        .call("echo", &serde_json::json!({}), CallOptions::default())
+        .call("echo", &serde_json::json!({}))
         .await
         .expect("answered");
     signal(server.status().pid.expect("a process"), Signal::KILL);
@@ -156,8 +158,17 @@ async fn the_status_shows_the_last_success_and_the_calls_that_failed_since() {
 
     for failures in 1..=2 {
         let short = CallOptions::default().timeout(Duration::from_secs(1));
-        let call = server.call("slow", &serde_json::json!({}), short).await;
-        assert!(matches!(call, Err(CallError::TimedOut { .. })), "{call:?}");
+        let call = server.call("slow", &serde_json::json!({})).options(short).await;
+        assert!(
+            matches!(
+                call,
+                Err(CallError {
+                    kind: CallErrorKind::TimedOut { .. },
+                    ..
+                })
+            ),
+            "{call:?}"
+        );
         let counted = server.wait_until(LONG, |status| status.call_failures == failures);
         counted.await.expect("it is counted");
     }

@@ -8,10 +8,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mainstay::config::{HttpTarget, ServerBuilder};
-use mainstay::{
-    CallError, CallOptions, Era, Fleet, Outcome, Policy, Replay, Server, ServerConfig, StateKind,
-};
+use mainstay::config::{HttpTarget, Replay, ServerBuilder};
+use mainstay::{CallError, CallOptions, Era, Fleet, Outcome, Policy, Server, ServerConfig, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_partner::{HttpPartner, HttpPartners, free_port, partners};
 use serde_json::{Value, json};
@@ -114,14 +112,19 @@ async fn a_real_server_that_appears_late_is_connected_and_delays_no_other() {
     let options = CallOptions::default().timeout(LONG);
     let arguments = json!({ "text": "meanwhile" });
     server("punctual")
-        .call("echo", &arguments, options.clone())
+        .call("echo", &arguments)
+        .options(options.clone())
         .await
         .unwrap();
     assert_ne!(server("late").status().state, StateKind::Connected);
 
     let _late = python.start(late);
     server("late").wait_connected(LONG).await.unwrap();
-    server("late").call("echo", &arguments, options).await.unwrap();
+    server("late")
+        .call("echo", &arguments)
+        .options(options)
+        .await
+        .unwrap();
     assert_eq!(server("punctual").status().generation, generation);
     fleet.close(LONG).await;
 }
@@ -175,7 +178,7 @@ async fn outlives_its_death(visit: Visit) {
 async fn echoes(server: &Server, visit: &Visit) {
     let (tool, arguments) = &visit.echo;
     let options = CallOptions::default().timeout(LONG);
-    let reply = server.call(tool, arguments, options).await.unwrap();
+    let reply = server.call(tool, arguments).options(options).await.unwrap();
     assert!(reply.result.as_str().contains("still here"), "{}", reply.result);
 }
 
@@ -188,7 +191,7 @@ async fn killed_in_a_call(server: &Server, visit: &Visit, kill: impl FnOnce()) -
         .progress(to);
     let (tool, arguments) = visit.endless.clone();
     let server = server.clone();
-    let call = tokio::spawn(async move { server.call(tool, &arguments, options).await });
+    let call = tokio::spawn(async move { server.call(tool, &arguments).options(options).await });
     progress.recv().await.expect("the server works on the call");
     kill();
     let died = Instant::now();

@@ -68,7 +68,8 @@ async fn works(fleet: &Fleet, name: &str, version: &str, starts: u64) {
     );
     let options = CallOptions::default().timeout(LONG);
     let reply = server
-        .call("echo", &json!({ "text": "still here" }), options)
+        .call("echo", &json!({ "text": "still here" }))
+        .options(options)
         .await;
     assert!(reply.unwrap().result.as_str().contains("still here"), "{name}");
 }

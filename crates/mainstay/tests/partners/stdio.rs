@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use mainstay::config::{ServerBuilder, StdioTarget};
+use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
 use mainstay::{
-    Answer, CallOptions, ClientCapabilities, ClientHandler, Era, Fleet, Outcome, RawJson, Reply, RpcError,
-    Server, ServerConfig, ServerRequest, StateKind,
+    CallOptions, ClientHandler, Era, Fleet, Outcome, RawJson, Reply, RpcError, Server, ServerConfig,
+    StateKind,
 };
 use mainstay_partner::{Partner, Partners, partners};
 use rustix::process::{Pid, Signal, kill_process};
@@ -150,7 +151,7 @@ async fn outlives_its_death(config: ServerBuilder<StdioTarget>, visit: Visit) {
 
 async fn pays(fleet: &Fleet, tool: &str, visit: &Visit) {
     let options = CallOptions::default().timeout(LONG);
-    let reply = fleet.call(tool, &visit.arguments, options).await.unwrap();
+    let reply = fleet.call(tool, &visit.arguments).options(options).await.unwrap();
     assert!(reply.result.as_str().contains(visit.answer), "{}", reply.result);
 }
 
@@ -164,7 +165,8 @@ async fn a_call_to_the_everything_server_reports_its_progress() {
     let arguments = json!({ "duration": 0.3, "steps": 3 });
     let options = CallOptions::default().timeout(LONG).progress(to);
     server
-        .call("trigger-long-running-operation", &arguments, options)
+        .call("trigger-long-running-operation", &arguments)
+        .options(options)
         .await
         .unwrap();
     let mut steps = Vec::new();
@@ -191,7 +193,8 @@ async fn the_everything_server_offers_prompts_resources_templates_and_completion
     );
     let arguments = json!({ "department": "Sales", "name": "Eve" });
     let prompt = server
-        .prompt("completable-prompt", &arguments, options())
+        .prompt("completable-prompt", &arguments)
+        .options(options())
         .await
         .unwrap();
     assert!(
@@ -204,7 +207,11 @@ async fn the_everything_server_offers_prompts_resources_templates_and_completion
 
     let reference = json!({ "type": "ref/prompt", "name": "completable-prompt" });
     let argument = json!({ "name": "department", "value": "S" });
-    let completed = server.complete(&reference, &argument, options()).await.unwrap();
+    let completed = server
+        .complete(&reference, &argument)
+        .options(options())
+        .await
+        .unwrap();
     assert_eq!(
         read(&completed)["completion"]["values"],
         json!(["Sales", "Support"])
@@ -219,7 +226,8 @@ async fn the_everything_server_offers_prompts_resources_templates_and_completion
         catalog.templates()
     );
     let resource = server
-        .read_resource("demo://resource/dynamic/text/7", options())
+        .read_resource("demo://resource/dynamic/text/7")
+        .options(options())
         .await
         .unwrap();
     assert!(resource.result.as_str().contains("Resource 7"), "{resource:?}");
@@ -239,16 +247,14 @@ async fn what_the_everything_server_asks_is_answered_by_the_handler() {
     let options = || CallOptions::default().timeout(LONG);
 
     let sampled = server
-        .call(
-            "trigger-sampling-request",
-            &json!({ "prompt": "what is it?" }),
-            options(),
-        )
+        .call("trigger-sampling-request", &json!({ "prompt": "what is it?" }))
+        .options(options())
         .await;
     let sampled = sampled.unwrap();
     assert!(sampled.result.as_str().contains("forty-two"), "{sampled:?}");
     let elicited = server
-        .call("trigger-elicitation-request", &json!({}), options())
+        .call("trigger-elicitation-request", &json!({}))
+        .options(options())
         .await
         .unwrap();
     assert!(elicited.result.as_str().contains("Ada Lovelace"), "{elicited:?}");
@@ -276,7 +282,7 @@ async fn an_error_of_a_real_server_costs_it_nothing() {
         for _ in 0..5 {
             let options = CallOptions::default().timeout(LONG);
             // Some SDKs answer so with an error, others with a result that says so.
-            match server.call("no-such-tool", &json!({}), options).await {
+            match server.call("no-such-tool", &json!({})).options(options).await {
                 Ok(reply) => assert_eq!(read(&reply)["isError"], true),
                 Err(error) => assert_eq!(error.outcome(), Outcome::Answered, "{error}"),
             }
@@ -295,10 +301,7 @@ async fn a_tool_that_a_real_server_adds_is_in_the_catalog() {
         let (fleet, server) = connected(Fleet::builder().start([config.build().unwrap()])).await;
         let mut reader = fleet.catalog_reader();
         assert!(reader.load().tool("partner__extra").is_none());
-        server
-            .call("toggle", &json!({}), CallOptions::default().timeout(LONG))
-            .await
-            .unwrap();
+        server.call("toggle", &json!({})).timeout(LONG).await.unwrap();
         let added = async {
             while reader.load().tool("partner__extra").is_none() {
                 reader.changed().await;

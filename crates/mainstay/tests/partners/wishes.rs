@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, ClientHandler, Server, ServerNotification};
+use mainstay::handler::ServerNotification;
+use mainstay::{CallOptions, ClientHandler, Server};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -74,7 +75,7 @@ fn simulated(number: u32) -> String {
 
 async fn call(server: &Server, tool: &str) -> String {
     let options = CallOptions::default().timeout(LONG);
-    let reply = server.call(tool, &json!({}), options).await.unwrap();
+    let reply = server.call(tool, &json!({})).options(options).await.unwrap();
     reply.result.as_str().to_owned()
 }
 

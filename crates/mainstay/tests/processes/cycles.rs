@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::{CallOptions, Fleet, Server, StateKind};
+use mainstay::{Fleet, Server, StateKind};
 use mainstay_testkit::{FaultyServer, procfs};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -71,9 +71,7 @@ async fn crash(server: Server, times: usize) {
     let mut generation = server.wait_connected(LONG).await.unwrap().generation;
     for cycle in 0..times {
         let kill = cycle % 2 == 0;
-        let crashed = server
-            .call("crash", &json!({ "kill": kill }), CallOptions::default())
-            .await;
+        let crashed = server.call("crash", &json!({ "kill": kill })).await;
         assert!(crashed.is_err());
         let again = server
             .wait_until(LONG, |now| {
@@ -95,7 +93,7 @@ struct Held {
 
 impl Held {
     async fn now() -> Self {
-        // What the last crash left to do is done in a moment, and tells nobody.
+        // What the last crash left to do is done in a moment, without an event.
         tokio::time::sleep(Duration::from_millis(500)).await;
         Self {
             descriptors: procfs::open_descriptors(),

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use mainstay::config::{ServerBuilder, StdioTarget};
-use mainstay::{CallOptions, Fleet, Server, ServerConfig, StateKind};
+use mainstay::{Fleet, Server, ServerConfig, StateKind};
 use mainstay_lifecycle::WhenSpent;
 use mainstay_testkit::{Child, Fault, FaultyServer, Signal, Step};
 use serde_json::json;
@@ -189,9 +189,7 @@ async fn a_server_that_exits_by_itself_leaves_nothing_of_its_tree() {
     let old = stage.cast(CHILDREN).await;
     each(&fleet, async |server| {
         let generation = server.status().generation;
-        let exited = server
-            .call("crash", &json!({ "code": 0 }), CallOptions::default())
-            .await;
+        let exited = server.call("crash", &json!({ "code": 0 })).await;
         assert!(exited.is_err());
         let again = server
             .wait_until(LONG, |now| {

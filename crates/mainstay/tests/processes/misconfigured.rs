@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use mainstay::{CallOptions, Fleet, ServerConfig, StateKind};
+use mainstay::{Fleet, ServerConfig, StateKind};
 use mainstay_testkit::FaultyServer;
 use serde_json::json;
 
@@ -62,9 +62,7 @@ async fn a_server_that_cannot_be_started_says_why_and_keeps_no_other_from_starti
 
     let good = fleet.server("good").unwrap();
     good.wait_connected(LONG).await.unwrap();
-    good.call("echo", &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    good.call("echo", &json!({})).await.unwrap();
     for (config, words) in &cases {
         let config = config.clone().build().unwrap();
         let server = fleet.server(config.name()).unwrap();
@@ -75,10 +73,7 @@ async fn a_server_that_cannot_be_started_says_why_and_keeps_no_other_from_starti
         let message = &status.last_error.as_ref().unwrap().message;
         assert!(message.contains(words), "{}: {message}", config.name());
         assert_eq!(status.next_retry, None);
-        let error = server
-            .call("echo", &json!({}), CallOptions::default())
-            .await
-            .unwrap_err();
+        let error = server.call("echo", &json!({})).await.unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
     }
     let mut failed: Vec<_> = fleet.wait_required(Duration::ZERO).await.unwrap_err().0;

@@ -28,7 +28,8 @@ async fn a_server_that_fills_stderr_is_never_blocked_by_it() {
     for key in ["one", "two"] {
         let options = CallOptions::default().timeout(LONG);
         let reply = server
-            .call("echo", &json!({ "key": key }), options)
+            .call("echo", &json!({ "key": key }))
+            .options(options)
             .await
             .unwrap();
         assert!(reply.result.as_str().contains(key));
@@ -73,7 +74,7 @@ async fn a_secret_of_its_configuration_reaches_no_tail_no_status_and_no_event() 
 }
 
 #[tokio::test]
-async fn a_failure_is_told_with_the_stderr_of_its_own_connection_alone() {
+async fn a_failure_carries_the_stderr_of_its_own_connection_alone() {
     let directory = tempfile::tempdir().unwrap();
     let mark = directory.path().join("started");
     // The first process says something and dies; the second dies without a word.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::config::{HttpTarget, ServerBuilder};
+use mainstay::event::EventOrLag;
+use mainstay::handler::ServerNotification;
 use mainstay::lifecycle::{Backoff, Bucket, Probe};
 use mainstay::{
-    CallError, CallOptions, ClientHandler, Event, EventOrLag, Events, Fleet, FleetBuilder, Policy, Reply,
-    Server, ServerConfig, ServerNotification, StateKind, Status,
+    CallError, CallOptions, ClientHandler, Event, Events, Fleet, FleetBuilder, Policy, Reply, Server,
+    ServerConfig, StateKind, Status,
 };
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Traffic};
 use mainstay_testkit::{Script, Speaks};
@@ -114,7 +116,7 @@ pub(crate) async fn reaches(server: &Server, state: StateKind) -> Status {
 /// Calls a tool, with a deadline that only a call that hangs meets.
 pub(crate) async fn call(server: &Server, tool: &str, arguments: Value) -> Result<Reply, CallError> {
     let options = CallOptions::default().timeout(SOON);
-    server.call(tool, &arguments, options).await
+    server.call(tool, &arguments).options(options).await
 }
 
 pub(crate) async fn echo(server: &Server) -> Result<Reply, CallError> {

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mainstay::config::{CustomTarget, ServerBuilder, StdioTarget, Target};
+use mainstay::event::EventOrLag;
 use mainstay::transport::{Connecting, Connector, Limits, Lines};
-use mainstay::{
-    CallError, CallOptions, Event, EventOrLag, Events, Fleet, Reply, Server, ServerConfig, StateKind,
-};
+use mainstay::{CallError, CallOptions, Event, Events, Fleet, Reply, Server, ServerConfig, StateKind};
 use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{FaultyServer, Ledger, Script};
@@ -81,7 +80,7 @@ pub(crate) async fn reaches(server: &Server, state: StateKind) -> mainstay::Stat
 
 /// Calls `echo`, with these options.
 pub(crate) async fn echo(server: &Server, options: CallOptions) -> Result<Reply, CallError> {
-    server.call("echo", &json!({ "key": "k" }), options).await
+    server.call("echo", &json!({ "key": "k" })).options(options).await
 }
 
 /// The next event that is accepted.

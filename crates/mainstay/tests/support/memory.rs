@@ -7,11 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay::config::{CustomTarget, ServerBuilder, Target};
+use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
-use mainstay::{
-    Answer, ClientCapabilities, ClientHandler, Fleet, RawJson, Server, ServerConfig, ServerNotification,
-    ServerRequest, Status,
-};
+use mainstay::{ClientHandler, Fleet, RawJson, Server, ServerConfig, Status};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::FarSide;
 use tokio::sync::watch;

@@ -116,7 +116,7 @@ struct Supervised {
 impl Caller for Supervised {
     async fn call(&self) {
         let options = CallOptions::default();
-        let called = self.server.call(TOOL, &self.arguments, options).await;
+        let called = self.server.call(TOOL, &self.arguments).options(options).await;
         called.expect("it is answered");
     }
 }

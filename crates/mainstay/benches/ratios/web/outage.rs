@@ -69,7 +69,7 @@ async fn deaths(era: Era, rounds: usize) -> Fallible<Pair> {
         theirs = theirs.again().await?;
 
         let (caller, hang, once) = (server.clone(), hang.clone(), once.clone());
-        let call = tokio::spawn(async move { caller.call(TOOL, &hang, once).await.is_err() });
+        let call = tokio::spawn(async move { caller.call(TOOL, &hang).options(once).await.is_err() });
         let took = fails_when_killed(&mut ours, call).await?;
         ours = ours.again().await?;
         answered(&server).await?;
@@ -137,7 +137,7 @@ async fn answered(server: &Server) -> Fallible<SystemTime> {
     let began = Instant::now();
     let arguments = json!({ "message": "hello" });
     loop {
-        match server.call(TOOL, &arguments, CallOptions::default()).await {
+        match server.call(TOOL, &arguments).await {
             Ok(_) => return Ok(SystemTime::now()),
             Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
             // A caller that waits for the server has no pause of its own; one that lost it asks again.

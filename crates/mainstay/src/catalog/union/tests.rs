@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::UnionInput;
+use super::{PreparedOffers, UnionInput};
 use crate::catalog::fixtures::{catalog, prompt, raw, resource, tool};
 use crate::catalog::{Catalog, CatalogFault, Freshness, Kind, Offer};
 use crate::wire::RawJson;
@@ -21,7 +21,11 @@ fn union_at(listed_at: SystemTime, servers: &[Offers<'_>], previous: &Catalog) -
     };
     let input = |(server, items): &Offers<'_>| {
         let name: Arc<str> = Arc::from(*server);
-        let input = UnionInput::new(&name, Arc::new(catalog(server, items)), Arc::default(), fresh);
+        let offers = PreparedOffers::new(&name, Arc::new(catalog(server, items)), Arc::default());
+        let input = UnionInput {
+            offers,
+            freshness: fresh,
+        };
         (name, input)
     };
     Catalog::union(&servers.iter().map(input).collect::<BTreeMap<_, _>>(), previous)

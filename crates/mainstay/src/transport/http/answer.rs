@@ -7,8 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::handler::METHOD_NOT_FOUND;
-use crate::wire::{RawJson, our_number};
+use crate::wire::{RawJson, RpcError, our_number};
 
 /// What a message is to the request on whose stream it came.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +56,7 @@ pub(super) fn negotiated(answer: &Bytes) -> Option<String> {
 /// Whether an answer says that the server has no such method.
 pub(super) fn lacks_method(answer: &Bytes) -> bool {
     let failed = serde_json::from_slice::<Failed>(answer);
-    failed.is_ok_and(|failed| failed.error.code == METHOD_NOT_FOUND)
+    failed.is_ok_and(|failed| failed.error.code == RpcError::METHOD_NOT_FOUND)
 }
 
 /// The two ways in which nearly all servers write an answer are told without reading the whole of it.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::far::{Exchange, LONG};
 use super::*;
-use crate::{CallOptions, Era, Fleet, ServerConfig};
+use crate::{Era, Fleet, ServerConfig};
 
 /// Plays a legacy server of one session until it is told otherwise.
 async fn play(far: Arc<Far>, session: &'static str) {
@@ -55,16 +55,13 @@ async fn a_legacy_server_is_greeted_listed_called_and_found_again_after_it_lost_
     let status = server.wait_connected(LONG).await.unwrap();
     assert_eq!(status.protocol.map(|(era, _)| era), Some(Era::Legacy));
     assert_eq!(fleet.catalog().tools().len(), 1);
-    let first = server
-        .call("echo", &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    let first = server.call("echo", &json!({})).await.unwrap();
     assert!(first.result.as_str().contains("s1"));
 
     // The server forgets its sessions.
     playing.abort();
     let playing = tokio::spawn(play(far.clone(), "s2"));
-    let lost = server.call("echo", &json!({}), CallOptions::default()).await;
+    let lost = server.call("echo", &json!({})).await;
     if let Err(error) = lost {
         assert_eq!(error.outcome(), Outcome::Refused, "{error}");
     }
@@ -73,10 +70,7 @@ async fn a_legacy_server_is_greeted_listed_called_and_found_again_after_it_lost_
         .await
         .unwrap();
     server.wait_connected(LONG).await.unwrap();
-    let again = server
-        .call("echo", &json!({}), CallOptions::default())
-        .await
-        .unwrap();
+    let again = server.call("echo", &json!({})).await.unwrap();
     assert!(again.result.as_str().contains("s2"));
     assert!(again.generation > first.generation);
     fleet.close(LONG).await;

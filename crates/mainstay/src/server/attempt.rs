@@ -1,0 +1,320 @@
+//! How a call is made: leased, sent, judged, and replayed where that is safe.
+//!
+//! A call is made once. It is made a second time, inside its own deadline, only if it was not sent, or if running it
+//! twice is the same as running it once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_lifecycle::{Generation, Recovery};
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+
+use super::call::{Repeatable, Reply, Request};
+use super::error::{CallError, CallErrorKind};
+use super::options::CallOptions;
+use super::slot::Slot;
+use crate::catalog::Kind;
+use crate::config::Replay;
+use crate::connection::Connection;
+use crate::deadline;
+use crate::event::Failure;
+use crate::keeper::{Consequence, Report, recovery};
+use crate::transport::HttpFailure;
+use crate::wire::{Outcome, Params, RequestError, with_meta};
+
+/// How long a call that lost its connection waits for the keeper to report why.
+const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_millis(75);
+
+/// How long a call whose headers were refused waits for a new listing, which says what headers the tool wants.
+const RELIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The error of a modern server for a call without the headers that its tool wants. Such a call has not run.
+const HEADER_MISMATCH: i64 = -32020;
+
+impl Slot {
+    /// Makes one call: a lease, an attempt, and a replay where that is safe.
+    ///
+    /// Cancel safety: dropping it cancels the call at the server.
+    pub(crate) async fn call(&self, request: Request<'_>, options: CallOptions) -> Result<Reply, CallError> {
+        let span = tracing::debug_span!("call", server = %self.name, method = %request.method);
+        self.attempt(request, options).instrument(span).await
+    }
+
+    async fn attempt(&self, request: Request<'_>, mut options: CallOptions) -> Result<Reply, CallError> {
+        let deadline = options.begin(&self.settings.load());
+        let attempt = CallAttempt {
+            slot: self,
+            method: &request.method,
+            params: with_own_meta(request.params, &options),
+            deadline,
+            options,
+        };
+        let connection = attempt.lease(None).await?;
+        if let Some(capability) = request.needs.filter(|needed| connection.greeting.lacks(*needed)) {
+            let kind = CallErrorKind::NotOffered {
+                method: attempt.method.to_owned(),
+                capability: capability.as_str(),
+            };
+            return Err(CallError::not_sent(&self.name, kind));
+        }
+        let first = match attempt.make(&connection).await {
+            Ok(reply) => return Ok(reply),
+            Err(failed) => failed,
+        };
+        if is_header_mismatch(&first.error) && self.relist(connection.generation, deadline).await {
+            let second = Box::pin(attempt.make(&connection)).await;
+            return second.map_err(|failed| failed.error);
+        }
+        let may_retry = matches!(first.error.kind, CallErrorKind::Lost { .. })
+            && match first.error.outcome {
+                Outcome::NotSent | Outcome::Refused => true,
+                Outcome::Unknown => {
+                    attempt.options.replay == Some(Replay::Safe)
+                        && self.is_repeatable(request.repeatable, &attempt.params)
+                }
+                Outcome::Answered => false,
+            };
+        if !may_retry {
+            return Err(first.error);
+        }
+        // Boxed, so that the many calls that are made once carry no room for more.
+        Box::pin(attempt.retry(first, connection.generation)).await
+    }
+
+    /// Tells the keeper what a failed call means for its connection.
+    pub(super) fn judge(&self, connection: &Connection, error: &RequestError) {
+        let generation = connection.generation;
+        match recovery::of_call(error) {
+            // The server answered, if not what the caller hoped for: the connection is as good as ever.
+            Consequence::Nothing if error.outcome() == Outcome::Answered => self.answered(connection),
+            Consequence::Nothing | Consequence::Seen => {}
+            Consequence::Counts(recovery) => {
+                let failure = self.failure_with(generation, error);
+                connection.calls.failed(|| {
+                    self.inbox
+                        .report(Report::CallFailed(generation, recovery, failure));
+                });
+            }
+            Consequence::Doubt => {
+                let failure = self.failure_with(generation, error);
+                connection.calls.failed(|| {
+                    self.inbox
+                        .report(Report::CallFailed(generation, Recovery::Retry, failure));
+                });
+                self.inbox.report(Report::ProbeNow(generation));
+            }
+        }
+    }
+
+    fn failure_with(&self, generation: Generation, error: &RequestError) -> Arc<Failure> {
+        let failure = Failure::new(self, Some(generation), error.to_string());
+        Arc::new(
+            failure
+                .asking_for(recovery::challenge(error))
+                .over_http(self, recovery::http(error)),
+        )
+    }
+
+    /// The failure that ended a connection. The keeper learns the exit status a moment after the calls fail. A connection
+    /// that was closed on purpose has no failure.
+    async fn failure_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Failure>> {
+        let until = deadline.min(Instant::now() + FAILURE_REPORT_TIMEOUT);
+        let mut status = self.status.subscribe();
+        let known = status.wait_for(|status| status.generation != Some(generation));
+        let status = timeout_at(until, known).await.ok()?.ok()?;
+        let ended = status
+            .ended
+            .as_ref()
+            .filter(|ended| ended.generation == generation);
+        ended?.failure.clone()
+    }
+
+    /// Has the keeper list the server again, and returns whether that was done in time.
+    async fn relist(&self, generation: Generation, deadline: Instant) -> bool {
+        let mut status = self.status.subscribe();
+        let before = status.borrow().listed_at;
+        self.inbox.report(Report::ListChanged(generation));
+        let listed = status.wait_for(|status| status.listed_at != before);
+        let until = deadline.min(Instant::now() + RELIST_TIMEOUT);
+        matches!(timeout_at(until, listed).await, Ok(Ok(_)))
+    }
+
+    fn is_repeatable(&self, call: Repeatable, params: &Params) -> bool {
+        match call {
+            Repeatable::Always => true,
+            Repeatable::Never => false,
+            Repeatable::AsHinted => self.is_hinted(&tool_name(params)),
+        }
+    }
+
+    /// Whether the tool is hinted read-only or idempotent.
+    fn is_hinted(&self, tool: &str) -> bool {
+        let catalog = self.catalog.load();
+        let item = catalog
+            .as_ref()
+            .and_then(|catalog| catalog.item(Kind::Tool, tool));
+        item.is_some_and(|tool| tool.hints().repeatable())
+    }
+
+    fn answered(&self, connection: &Connection) {
+        if connection.calls.answered_matters() {
+            self.inbox.report(Report::CallAnswered(connection.generation));
+        }
+    }
+}
+
+/// The name in the parameters of a call; empty where there is none.
+pub(crate) fn tool_name(params: &Params) -> String {
+    let name = params.get("name").and_then(|name| name.parse().ok());
+    name.unwrap_or_default()
+}
+
+/// A call that is being made.
+struct CallAttempt<'a> {
+    slot: &'a Slot,
+    method: &'a str,
+    params: Params,
+    deadline: Instant,
+    options: CallOptions,
+}
+
+/// An attempt that failed.
+struct FailedAttempt {
+    error: CallError,
+    /// Only the answer's own stream broke; the connection may be sound.
+    is_broken_answer: bool,
+}
+
+impl CallAttempt<'_> {
+    async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
+        let wait = self.options.wait_timeout.unwrap_or_default();
+        let until = deadline::within(wait).min(self.deadline);
+        self.slot.lease(self.options.waiting, after, until).await
+    }
+
+    async fn make(&self, connection: &Arc<Connection>) -> Result<Reply, FailedAttempt> {
+        let slot = self.slot;
+        let generation = connection.generation;
+        let began = Instant::now();
+        let error = match connection.request(self.method, &self.params, &self.options).await {
+            Ok(result) => {
+                slot.note_success();
+                slot.answered(connection);
+                return Ok(Reply { generation, result });
+            }
+            Err(error) => error,
+        };
+        slot.judge(connection, &error);
+        let failure = match &error {
+            RequestError::Lost { .. } => slot.failure_of(generation, self.deadline).await,
+            RequestError::Rpc(_)
+            | RequestError::BadAnswer(_)
+            | RequestError::TimedOut { .. }
+            | RequestError::Send(_) => None,
+        };
+        let is_broken_answer = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
+        let error = CallError::of(error, slot.name.clone(), generation, failure)
+            .with_noise(slot.noise.since(generation, began));
+        Err(FailedAttempt {
+            error,
+            is_broken_answer,
+        })
+    }
+
+    /// Makes the call a second time. A third time follows only where the second met a server that was gone, or that had
+    /// lost the session, and so did not run.
+    async fn retry(&self, first: FailedAttempt, generation: Generation) -> Result<Reply, CallError> {
+        // After a broken answer the same connection may serve; otherwise only a new one can.
+        let after = (!first.is_broken_answer).then_some(generation);
+        // The error of the first attempt says more than a second wait that timed out.
+        let Ok(connection) = self.lease(after).await else {
+            return Err(first.error);
+        };
+        let is_same = connection.generation == generation;
+        let server = &self.slot.name;
+        tracing::debug!(%server, generation = %connection.generation, error = %first.error, "replayed");
+        let second = match self.make(&connection).await {
+            Ok(reply) => return Ok(reply),
+            Err(failed) => failed.error,
+        };
+        let is_gone = is_same && matches!(second.kind, CallErrorKind::Lost { .. }) && did_not_run(&second);
+        let known = of_both(first.error, second);
+        if !is_gone {
+            return Err(known);
+        }
+        let Ok(connection) = self.lease(Some(generation)).await else {
+            return Err(known);
+        };
+        let third = self.make(&connection).await;
+        third.map_err(|failed| of_both(known, failed.error))
+    }
+}
+
+/// Whether the tool wants other arguments in headers than those of its last listing.
+fn is_header_mismatch(error: &CallError) -> bool {
+    matches!(&error.kind, CallErrorKind::Rpc(error) if error.code() == HEADER_MISMATCH)
+}
+
+fn did_not_run(error: &CallError) -> bool {
+    match error.outcome {
+        Outcome::NotSent | Outcome::Refused => true,
+        Outcome::Unknown | Outcome::Answered => false,
+    }
+}
+
+/// What is known of a call whose two attempts failed.
+fn of_both(first: CallError, second: CallError) -> CallError {
+    match (first.outcome, second.outcome) {
+        // Where the second did not run, the first may still have.
+        (Outcome::Unknown, Outcome::NotSent | Outcome::Refused) => first,
+        (Outcome::Unknown, Outcome::Unknown | Outcome::Answered)
+        | (Outcome::NotSent | Outcome::Refused | Outcome::Answered, _) => second,
+    }
+}
+
+/// The parameters with the caller's own `_meta` entries.
+fn with_own_meta(params: Params, options: &CallOptions) -> Params {
+    if options.meta.is_empty() {
+        return params;
+    }
+    let entries: Vec<_> = options
+        .meta
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.clone()))
+        .collect();
+    Params::new(Some(with_meta(params.to_raw().as_ref(), &entries)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(outcome: Outcome) -> CallError {
+        let kind = CallErrorKind::Lost {
+            reason: String::new(),
+            failure: None,
+        };
+        CallError::new(Arc::from("one"), Some(Generation(1)), outcome, kind)
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_once_is_never_said_not_to_have_run() {
+        use Outcome::{Answered, NotSent, Refused, Unknown};
+        for (first, second, told) in [
+            (Unknown, NotSent, Unknown),
+            (Unknown, Refused, Unknown),
+            (Unknown, Unknown, Unknown),
+            (Unknown, Answered, Answered),
+            (NotSent, NotSent, NotSent),
+            (NotSent, Unknown, Unknown),
+            (Refused, Answered, Answered),
+        ] {
+            assert_eq!(
+                of_both(lost(first), lost(second)).outcome(),
+                told,
+                "{first:?}, then {second:?}"
+            );
+        }
+    }
+}
