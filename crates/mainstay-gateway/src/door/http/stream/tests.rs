@@ -6,7 +6,7 @@ use crate::budget::{Budget, Limits};
 use crate::principal::Principal;
 
 fn account() -> Account {
-    Arc::new(Budget::default()).account(Principal::Session(1))
+    Arc::new(Budget::default()).account(Principal::session(1))
 }
 
 fn next(stream: &ClientStream, position: &mut ReadPosition) -> Poll<StreamItem> {
@@ -161,7 +161,7 @@ fn unread_messages_in_all_streams_of_a_client_are_charged_to_it() {
         all: 10,
         share: Some(4),
     }));
-    let account = budget.account(Principal::Session(1));
+    let account = budget.account(Principal::session(1));
     let (one, other) = (
         ClientStream::resumable(1, account.clone()),
         ClientStream::once(account),
@@ -171,7 +171,7 @@ fn unread_messages_in_all_streams_of_a_client_are_charged_to_it() {
         !put(&one, "e") && !other.offer(Bytes::from_static(b"e")),
         "its share"
     );
-    let another = ClientStream::once(budget.account(Principal::Session(2)));
+    let another = ClientStream::once(budget.account(Principal::session(2)));
     assert!(put(&another, "abcd"), "of another client");
     let mut position = other.open(None);
     assert_eq!(next(&other, &mut position), event(1, "d"));
