@@ -59,8 +59,9 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
         for (name, share, aim) in [("p50", 0.5, None), ("p99", 0.99, Some(DELAY_AIM))] {
             let mut pair = Pair::new();
             pair.push(at(&before, share), at(&during, share));
-            let name =
-                format!("neighbour of a flood to {STREAMS} unread streams, {name} (direct: before the flood)");
+            let name = format!(
+                "neighbour of a flood to {STREAMS} unread streams, {name} (direct: before the flood)"
+            );
             figures.push(Figure::more(name, &pair, aim));
         }
         let began = Instant::now();

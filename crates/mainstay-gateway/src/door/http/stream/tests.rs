@@ -152,7 +152,11 @@ fn a_standing_stream_takes_nothing_before_its_first_reader_and_keeps_what_was_mi
     assert_eq!(next(&stream, &mut position), event(1, "b"));
     assert!(put(&stream, "c"));
     let mut later = stream.open(None);
-    assert_eq!(next(&stream, &mut later), event(2, "c"), "which no client has read");
+    assert_eq!(
+        next(&stream, &mut later),
+        event(2, "c"),
+        "which no client has read"
+    );
 }
 
 #[test]
