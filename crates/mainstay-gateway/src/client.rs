@@ -18,7 +18,7 @@ use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRe
 use mainstay::{ClientHandler, Era};
 
 use crate::budget::HeldBytes;
-use crate::door::Caller;
+use crate::door::HttpCaller;
 use crate::introduction::ClientIntroduction;
 use crate::isolation::{Isolated, OwnServers};
 use crate::principal::Principal;
@@ -100,7 +100,7 @@ impl Client {
         scope: Scope,
         isolated: &Arc<Isolated>,
         tasks: &ClientTasks,
-        caller: Option<Caller>,
+        caller: Option<HttpCaller>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|session| {
             let number = next_number();

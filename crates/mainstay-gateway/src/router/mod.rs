@@ -35,7 +35,7 @@ pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprint_o
 
 use crate::budget::{Budget, BudgetLimits};
 use crate::client::{Client, Outbox, RunningRequest};
-use crate::door::Caller;
+use crate::door::HttpCaller;
 use crate::isolation::Isolated;
 use crate::principal::Principal;
 use crate::protocol::{ClientMeta, method_not_found};
@@ -112,7 +112,7 @@ impl Router {
     }
 
     /// Opens the session of a client. The caller opened it, where there can be several.
-    pub(crate) fn open_session(&self, scope: Scope, caller: Option<Caller>) -> Arc<Client> {
+    pub(crate) fn open_session(&self, scope: Scope, caller: Option<HttpCaller>) -> Arc<Client> {
         let client = Client::of_session(scope, &self.isolated, &self.tasks, caller);
         client.set_subscriber(self.subscribers.add_session(&client));
         client

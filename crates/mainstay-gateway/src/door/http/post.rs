@@ -14,7 +14,7 @@ use mainstay::server::BadAnswer;
 use serde::de::IgnoredAny;
 
 use super::answer::{HttpAnswer, PendingAnswer, RequestOwner, respond};
-use super::guard::Caller;
+use super::guard::HttpCaller;
 use super::head::{Accepts, NamedVersion, SESSION, check_content_type, check_modern};
 use super::response::{HttpRefusal, ResponseBody, empty};
 use super::service::HttpService;
@@ -44,7 +44,7 @@ impl HttpService {
     pub(super) async fn post(
         self: &Arc<Self>,
         scope: Scope,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
         head_timer: &HeadTimer,
         body: Incoming,
@@ -110,7 +110,7 @@ impl HttpService {
     async fn respond_to(
         self: &Arc<Self>,
         scope: Scope,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
         accepts: Accepts,
         head_timer: &HeadTimer,
@@ -152,7 +152,7 @@ impl HttpService {
     async fn initialize(
         self: &Arc<Self>,
         scope: Scope,
-        caller: Caller,
+        caller: HttpCaller,
         request: ClientRequest,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         let session = self.sessions.open(scope, SessionTransport::Streamable, caller)?;
@@ -186,7 +186,7 @@ impl HttpService {
     pub(super) async fn post_sse(
         self: &Arc<Self>,
         session: &str,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
         head_timer: &HeadTimer,
         body: Incoming,

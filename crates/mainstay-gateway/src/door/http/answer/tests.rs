@@ -9,7 +9,7 @@ use mainstay::gateway::message::{Params, RawJson};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::super::guard::Caller;
+use super::super::guard::HttpCaller;
 use super::super::session::{HttpSession, SessionTransport};
 use super::super::timeouts::HOLD_BACK_TIMEOUT;
 use super::*;
@@ -37,7 +37,7 @@ fn session() -> SessionUse {
         IsolationLimits::default(),
     ));
     let client = Client::of_session(Scope::Union, &none_isolated, &ClientTasks::new(false), None);
-    let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let caller = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     SessionUse::new(HttpSession::new(
         "id".to_owned(),
         SessionTransport::Streamable,
