@@ -120,7 +120,7 @@ mod tests {
         let list = answered(3 * MIB, true);
         let payload = list.payload().as_bytes().as_ptr();
         let unread: Vec<OutgoingMessage> = (0..100)
-            .map(|session| list.write(&budget.account(Principal::Session(session))).unwrap())
+            .map(|session| list.write(&budget.account(Principal::session(session))).unwrap())
             .collect();
         for sent in &unread {
             let OutgoingMessage::Pieces([_, sent, _]) = sent else {
@@ -131,7 +131,7 @@ mod tests {
         let charged = list.payload().as_bytes().len();
         assert_eq!(budget.held(), charged);
         let changed = answered(3 * MIB, true);
-        let account = budget.account(Principal::Session(1));
+        let account = budget.account(Principal::session(1));
         assert!(
             changed.write(&account).is_err(),
             "a second copy has to be charged too"
@@ -147,7 +147,7 @@ mod tests {
             all: 4 * MIB,
             share: Some(2 * MIB),
         }));
-        let account = budget.account(Principal::Session(1));
+        let account = budget.account(Principal::session(1));
         let answered = answered(3 * MIB / 2, false);
         let first = answered.write_or_refuse(&account);
         assert_eq!(

@@ -49,7 +49,7 @@ impl ClientRequest {
         } = self;
         let request = Request {
             client,
-            line: outbox,
+            outbox,
             run,
             method: &method,
             params,

@@ -49,10 +49,10 @@ impl Gateway {
         let (queue, queued) = output::queue();
         let mut writing = JoinSet::new();
         writing.spawn(write_queued(output, queued));
-        let client = self.0.welcome(scope, None);
+        let client = self.0.open_session(scope, None);
         let account = self.0.budget.account(client.principal);
         let outbox: Arc<dyn Outbox> = Arc::new(StdioOutbox::new(queue.clone(), account.clone()));
-        client.stand_by(Some(outbox.clone()));
+        client.set_standing_outbox(Some(outbox.clone()));
         let session = StdioSession {
             router: self.0.clone(),
             client,
@@ -146,7 +146,9 @@ impl StdioSession {
                 tasks.spawn(self.send(self.answer(request), RequestAnswer::write_or_refuse));
             }
             Message::Notification { method, params } => {
-                self.router.hear(&self.client, &method, params.as_ref()).await;
+                self.router
+                    .handle_notification(&self.client, &method, params.as_ref())
+                    .await;
             }
             Message::Response { id, result } => {
                 self.client.answered(&id, result);
@@ -210,7 +212,9 @@ impl StdioSession {
                     );
                 }
                 Message::Notification { method, params } => {
-                    self.router.hear(&self.client, &method, params.as_ref()).await;
+                    self.router
+                        .handle_notification(&self.client, &method, params.as_ref())
+                        .await;
                 }
                 Message::Response { id, result } => {
                     self.client.answered(&id, result);
@@ -264,6 +268,6 @@ impl StdioSession {
 
 impl Drop for StdioSession {
     fn drop(&mut self) {
-        self.router.part(&self.client);
+        self.router.close_session(&self.client);
     }
 }

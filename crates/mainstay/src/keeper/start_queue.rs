@@ -21,12 +21,12 @@ pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Starts at one time, for each processor: a start also waits for disk and network.
-const STARTS_PER_PROCESSOR: usize = 2;
+const STARTS_PER_PROCESSOR_LIMIT: usize = 2;
 
 /// Starts at one time, however few processors there are.
 const FEWEST_STARTS: usize = 4;
 
-/// Who starts first.
+/// Which servers start first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StartRank {
     /// A call waits for the server.
@@ -53,13 +53,13 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct StartPermit(StartQueue);
 
-/// One who waits in the queue. Leaves it when dropped.
+/// A server in the queue. Leaves it when dropped.
 #[derive(Debug)]
 pub(crate) struct QueuedStart {
     starts: StartQueue,
     ticket: StartTicket,
     permit: oneshot::Receiver<StartPermit>,
-    /// Whether the permit had come when the place was taken.
+    /// Whether it got its permit at once.
     is_first: bool,
 }
 
@@ -72,7 +72,7 @@ impl StartQueue {
     pub(crate) fn of_this_process() -> Self {
         static QUEUE: LazyLock<StartQueue> = LazyLock::new(|| {
             let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-            StartQueue::new((processors * STARTS_PER_PROCESSOR).max(FEWEST_STARTS))
+            StartQueue::new((processors * STARTS_PER_PROCESSOR_LIMIT).max(FEWEST_STARTS))
         });
         QUEUE.clone()
     }
@@ -87,7 +87,7 @@ impl StartQueue {
         })))
     }
 
-    /// Takes a place in the queue.
+    /// Enters the queue.
     pub(crate) fn enter(&self, rank: StartRank) -> QueuedStart {
         let (sender, permit) = oneshot::channel();
         let mut queue = self.queue();
@@ -106,7 +106,7 @@ impl StartQueue {
         }
     }
 
-    /// Moves a place to the front: a call waits for that server now.
+    /// Moves a server to the front: a call waits for it now.
     pub(crate) fn promote(&self, StartTicket(ticket): StartTicket) {
         let mut queue = self.queue();
         if let Some(sender) = queue.take_out(ticket) {
@@ -116,7 +116,7 @@ impl StartQueue {
 
     fn grant(&self, granted: Option<oneshot::Sender<StartPermit>>) {
         if let Some(sender) = granted {
-            // Where nobody waits any more, the permit comes back and is dropped here.
+            // If the server left the queue, the permit comes back and is dropped here.
             let _ = sender.send(StartPermit(self.clone()));
         }
     }
@@ -149,14 +149,14 @@ impl QueuedStart {
         self.ticket
     }
 
-    /// Whether there was nothing to wait for.
+    /// Whether it got its permit at once.
     pub(crate) fn is_first(&self) -> bool {
         self.is_first
     }
 
     /// Waits for the permit; `None` where it did not come in time, and the server starts without one.
     ///
-    /// Cancel safety: dropped, the place is given up.
+    /// Cancel safety: dropped, the server leaves the queue.
     pub(crate) async fn permit(mut self) -> Option<StartPermit> {
         timeout(QUEUE_TIMEOUT, &mut self.permit).await.ok()?.ok()
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_start_at_once_than_the_limit_and_the_next_one_when_a_turn_is_given_back() {
+    async fn no_more_start_at_once_than_the_limit_and_the_next_one_when_a_permit_is_given_back() {
         let starts = StartQueue::new(2);
         let mut places: Vec<_> = (0..4).map(|_| starts.enter(StartRank::Wanted)).collect();
         let first: Vec<_> = places.iter().map(QueuedStart::is_first).collect();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_leaves_the_queue_keeps_no_turn() {
+    async fn a_server_that_leaves_the_queue_keeps_no_permit() {
         let starts = StartQueue::new(1);
         let mut first = starts.enter(StartRank::Wanted);
         let second = starts.enter(StartRank::Wanted);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_is_given_back_at_its_limit_while_the_work_goes_on() {
+    async fn a_permit_is_given_back_at_its_limit_while_the_work_goes_on() {
         let starts = StartQueue::new(1);
         let mut permit = starts.enter(StartRank::Wanted).permit().await;
         let next = starts.enter(StartRank::Wanted);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_starts_without_a_turn() {
+    async fn a_server_that_waits_too_long_starts_without_a_permit() {
         let starts = StartQueue::new(1);
         let _held = starts.enter(StartRank::Wanted).permit().await;
         assert!(starts.enter(StartRank::Wanted).permit().await.is_none());

@@ -15,7 +15,7 @@ use super::start_queue::{PERMIT_TIMEOUT, StartPermit};
 use crate::process::{Activity, InputGauge, Observer, Process};
 use crate::server::{Settings, Slot, StartProgress, StartStage};
 
-/// From one look at the processes to the next. A server that is up sooner is never looked at.
+/// From one look at the processes to the next.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// At least so many looks fall within a `startup_timeout`, however short it is.
@@ -24,16 +24,16 @@ const LOOKS_WITHIN_TIMEOUT: u32 = 4;
 /// The soonest next look: the system counts processor time in steps of 10 ms.
 const SHORTEST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a program that has read its input may give no sign before the status says that it does not answer. Most servers
-/// answer at once; the few that first ask another machine are only said to be slow.
-const UNANSWERED_AFTER: Duration = Duration::from_secs(5);
+/// How long a program that has read its input may be inactive before the status says that it does not answer. Most servers
+/// answer at once.
+const UNANSWERED_GRACE: Duration = Duration::from_secs(5);
 
 pub(super) struct StartupActivity {
     slot: Arc<Slot>,
     generation: Generation,
-    /// How long the server may give no sign.
+    /// How long the server may be inactive.
     limit: Duration,
-    /// The last sign that the processes gave.
+    /// When the processes were last active.
     worked: Instant,
     /// Where there are processes to look at.
     observer: Option<Observer>,
@@ -41,12 +41,12 @@ pub(super) struct StartupActivity {
     input: Option<Arc<InputGauge>>,
     is_package_runner: bool,
     progress: StartProgress,
-    /// Its turn to start, and until when it may keep it.
+    /// Its permit to start, and until when it may keep it.
     permit: Option<(StartPermit, Instant)>,
 }
 
 impl StartupActivity {
-    /// Begins with a sign of life: the server was started.
+    /// The start itself counts as activity.
     pub(super) fn new(
         dial: &Dial,
         settings: &Settings,
@@ -74,14 +74,14 @@ impl StartupActivity {
         self.progress.program.as_deref()
     }
 
-    /// Comes back when the server has given no sign of life for its limit.
+    /// Waits until the server was inactive for its limit.
     ///
-    /// Cancel safety: dropped within a look, nothing more is seen of the processes.
+    /// Cancel safety: dropped during a look, it sees no more of the processes.
     pub(super) async fn ceases(&mut self) {
         let interval = (self.limit / LOOKS_WITHIN_TIMEOUT).clamp(SHORTEST_LOOK_INTERVAL, LOOK_INTERVAL);
         let mut next_look = Instant::now() + interval;
         loop {
-            let due = self.last_sign() + self.limit;
+            let due = self.last_activity_at() + self.limit;
             if due <= Instant::now() {
                 return;
             }
@@ -90,22 +90,22 @@ impl StartupActivity {
                 continue;
             }
             self.permit.take_if(|(_, until)| *until <= Instant::now());
-            // The last look comes when the time is over: what was done since the one before still counts.
+            // The last look comes at the limit: what was done since the one before still counts.
             sleep_until(next_look.min(due)).await;
             self.look().await;
             next_look = Instant::now() + interval;
         }
     }
 
-    fn last_sign(&self) -> Instant {
+    fn last_activity_at(&self) -> Instant {
         let wrote = self.slot.stderr.last_activity();
         wrote.map_or(self.worked, |wrote| wrote.max(self.worked))
     }
 
-    /// Whether the server has had its questions for a while, and does nothing about them.
+    /// Whether the server has read its input some time ago, and was inactive since.
     fn is_unanswered(&self) -> bool {
         let has_read = self.input.as_ref().is_some_and(|input| !input.has_unread());
-        has_read && self.last_sign().elapsed() >= UNANSWERED_AFTER
+        has_read && self.last_activity_at().elapsed() >= UNANSWERED_GRACE
     }
 
     async fn look(&mut self) {
@@ -116,7 +116,7 @@ impl StartupActivity {
             let activity = observer.look();
             (observer, activity)
         });
-        // Where looking fails, what the server writes is its only sign.
+        // If the look fails, only what the server writes counts.
         let Ok((observer, activity)) = looked.await else {
             return;
         };
@@ -124,7 +124,7 @@ impl StartupActivity {
         if activity.is_busy {
             self.worked = Instant::now();
         } else {
-            // One that waits for something takes no processor time from the others.
+            // A start that waits for something takes no processor time from the others.
             self.permit = None;
         }
         self.show(activity);

@@ -1,6 +1,6 @@
 //! What the store has of a server: read when the fleet starts, written after each listing that changed something.
 //!
-//! A disk that hangs holds up nobody: reading and writing happen on threads that may block, a start waits for the reads
+//! A disk that hangs blocks nothing else: reading and writing happen on threads that may block, a start waits for the reads
 //! a bounded time, and while one write runs at most one more waits, the latest.
 
 use std::collections::BTreeMap;
@@ -39,15 +39,17 @@ pub(crate) struct LoadedCatalog {
 pub(crate) fn load_stored(slots: &[Arc<Slot>]) -> BTreeMap<Arc<str>, LoadedCatalog> {
     let mut loaded = BTreeMap::new();
     let (sender, receiver) = mpsc::channel();
+    // What the reads log goes where the caller's lines go.
+    let log = tracing::dispatcher::get_default(Clone::clone);
     let mut pending = 0;
     for slot in slots {
         let Some(store) = slot.shared.store.clone() else {
             continue;
         };
-        let (slot, sender) = (slot.clone(), sender.clone());
+        let (slot, sender, log) = (slot.clone(), sender.clone(), log.clone());
         pending += 1;
         spawn_blocking(move || {
-            let read = load(&slot, &store);
+            let read = tracing::dispatcher::with_default(&log, || load(&slot, &store));
             // The receiver lives until every sender is gone.
             let _ = sender.send((slot, read));
         });
@@ -254,6 +256,7 @@ mod tests {
         assert_eq!(first, Ok(0));
         for number in 1..=1_000 {
             writer.write((number, held.clone()));
+            tokio::task::yield_now().await;
         }
         // One is being written, one waits, and this test has one.
         assert!(Arc::strong_count(&held) <= 4, "{}", Arc::strong_count(&held));

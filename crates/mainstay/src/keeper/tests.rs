@@ -284,14 +284,14 @@ async fn a_call_that_comes_to_a_connection_that_drains_is_not_sent_there() {
         .await
         .expect_err("the gate is closed");
     assert_eq!(late.outcome(), Outcome::NotSent);
-    assert!(!running.is_finished(), "whoever came before may finish");
+    assert!(!running.is_finished(), "a call that came before may finish");
     let reply = running.await.expect("no panic").expect("answered");
     assert_eq!(reply.generation, old.generation);
     connected(&server).await;
 }
 
 #[tokio::test]
-async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
+async fn late_reports_of_an_old_generation_change_nothing_but_the_stale_count() {
     let (fleet, server) = keep(&FaultyServer::new());
     let old = connected(&server).await;
     server.restart().await.expect("taken");

@@ -7,6 +7,7 @@ use super::Keeper;
 use super::inbox::{Command, KeeperMessage, Report};
 use super::tasks::TaskKind;
 use crate::config::Target;
+use crate::transport::http::Endpoint;
 
 impl Keeper {
     /// Tries the address of an unreachable server as long as the machine waits for it. The longer the server has been
@@ -25,10 +26,7 @@ impl Keeper {
         let settings = self.slot.settings.load();
         let door = match settings.target() {
             // The dial reports an endpoint that cannot be made.
-            Target::Http(target) => settings
-                .endpoint(target)
-                .ok()
-                .and_then(|endpoint| endpoint.door()),
+            Target::Http(target) => settings.endpoint(target).ok().and_then(Endpoint::door),
             Target::Stdio(_) | Target::Custom(_) => None,
         };
         // Without an address to try, the machine's pause ends by itself.
@@ -60,10 +58,7 @@ impl Keeper {
             return;
         };
         // The credentials that the refused request used.
-        let credentials = settings
-            .endpoint(target)
-            .ok()
-            .and_then(|endpoint| endpoint.credentials());
+        let credentials = settings.endpoint(target).ok().and_then(Endpoint::credentials);
         if let Some(credentials) = credentials {
             self.tasks.spawn(TaskKind::LoginWatch, None, async move {
                 credentials.changed().await;

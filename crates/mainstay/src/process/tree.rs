@@ -20,7 +20,7 @@ const KILL_NOW_LIMIT: u32 = 25;
 const KILL_NOW_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Tree {
-    /// Every process of the tree that runs, but for the leader: who carries the marker, and who is in the group.
+    /// Every running process of the tree but the leader: those with the marker, and those in the group.
     pub(super) fn others(&self, sightings: &Sightings) -> HashSet<Pid> {
         let leader = self.leader.pid();
         let group = if self.leader.group_is_ours() {
@@ -33,7 +33,7 @@ impl Tree {
         all.filter(|&pid| pid != leader).collect()
     }
 
-    /// Signals, one by one, those of `others` whom a signal to the group does not reach.
+    /// Signals, one by one, those of `others` that a signal to the group does not reach.
     pub(super) fn signal_escaped(&self, others: &HashSet<Pid>, signal: Signal) {
         let group_is_ours = self.leader.group_is_ours();
         for &pid in others
@@ -73,7 +73,7 @@ impl Tree {
         use rustix::io::Errno;
         use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
-        // Whoever cannot be signalled (gone, or changed its user) is seen again by the next scan, or is not.
+        // A failure needs no answer: the next scan sees what is left.
         let _ = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pinned) if self.carries_marker(pid) => pidfd_send_signal(pinned, signal),
             // Kernels before 5.3, and sandboxes that forbid the call.
@@ -87,8 +87,8 @@ impl Tree {
         self.signal_unpinned(pid, signal);
     }
 
-    /// Where nothing can pin a process: signals it if its number belongs to one of this tree now. The process that carries the
-    /// marker is the one that had the number before and after the look, since both started at the same time.
+    /// Signals a process that cannot be pinned, if it belongs to this tree now. The start time is the same before and after
+    /// the look at the marker, so that both are of the same process.
     pub(super) fn signal_unpinned(&self, pid: Pid, signal: Signal) {
         let started = || scan::stat(pid).map(|stat| stat.started);
         let before = started();

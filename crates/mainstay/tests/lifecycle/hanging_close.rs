@@ -23,7 +23,7 @@ fn closing_within(limit: Duration) -> Policy {
 }
 
 #[tokio::test]
-async fn a_server_that_will_not_end_holds_up_no_restart_no_caller_and_no_other_server() {
+async fn a_server_that_will_not_end_blocks_no_restart_no_caller_and_no_other_server() {
     let ledger = Ledger::temporary();
     let policy = closing_within(Duration::from_secs(1));
     // Restarted in no time: what it takes, it takes because of the close.
@@ -45,7 +45,7 @@ async fn a_server_that_will_not_end_holds_up_no_restart_no_caller_and_no_other_s
     connected(&restarted).await;
     assert!(
         is_alive(old),
-        "nobody waited for the close, which is still under way"
+        "nothing waited for the close, which is still under way"
     );
 
     let started_again = |ledger: &Ledger| ledger.pids().len() == 2;

@@ -1,4 +1,4 @@
-//! Servers that run only while somebody uses them.
+//! Servers that run only while they are used.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_lazy_server_offers_its_tools_from_disk_and_is_started_by_its_first_us
     assert_eq!(
         memory.attempts(),
         1,
-        "what nobody knows yet is started once to learn it"
+        "a server with an unknown catalog is started once to learn it"
     );
     learning.close(LONG).await;
 
@@ -63,7 +63,7 @@ async fn a_lazy_server_offers_its_tools_from_disk_and_is_started_by_its_first_us
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_lazy_server_starts_it_once() {
+async fn several_waits_for_a_lazy_server_start_it_once() {
     let store = tempfile::tempdir().expect("a directory");
     let memory = InMemory::playing(Script::new());
     let start = || {
@@ -87,7 +87,7 @@ async fn whoever_waits_for_a_lazy_server_starts_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_nobody_uses_is_stopped_and_the_next_call_starts_it_again() {
+async fn an_unused_server_is_stopped_and_the_next_call_starts_it_again() {
     let memory = InMemory::playing(Script::new());
     let idle = Duration::from_secs(60);
     let (fleet, server) = keep(memory.config("idle").policy(stopping_after(idle)));

@@ -25,6 +25,7 @@ use crate::budget::{Account, Spent};
 use crate::client::{Busy, Client, Outbox, Run};
 use crate::door::batch::{self, PendingLine};
 use crate::door::request::ClientRequest;
+use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
@@ -50,22 +51,24 @@ impl HttpService {
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         check_content_type(headers)?;
         let accepts = Accepts::of(headers)?;
-        let account = self.account(caller, headers.get(SESSION));
+        let account = self.account(caller, head_timer.connection, headers.get(SESSION));
         let body = read_body(body, self.limits.body, head_timer, &account).await?;
         let is_modern = NamedVersion::of(headers) == NamedVersion::Modern;
         let request = match Message::read_any(&body).await {
             Message::Request { id, method, params } => ClientRequest::read(id, &method, params).await,
             Message::Notification { method, params } if is_modern => {
-                let principal = caller.into();
+                let principal = Principal::of_connection(caller, head_timer.connection);
                 let params = params.as_ref();
                 self.router
-                    .hear_stranger(principal, &scope, &method, params)
+                    .handle_sessionless_notification(principal, &scope, &method, params)
                     .await;
                 return Ok(empty(StatusCode::ACCEPTED));
             }
             Message::Notification { method, params } => {
                 let session = self.session(&scope, caller, headers)?;
-                self.router.hear(&session.client, &method, params.as_ref()).await;
+                self.router
+                    .handle_notification(&session.client, &method, params.as_ref())
+                    .await;
                 return Ok(empty(StatusCode::ACCEPTED));
             }
             Message::Response { .. } if is_modern => {
@@ -117,8 +120,9 @@ impl HttpService {
         let version = NamedVersion::of(headers);
         let (client, stream, owner) = if version == NamedVersion::Modern || request.meta.version.is_some() {
             check_modern(headers, &request, &scope, &self.router)?;
-            let stream = ClientStream::once(self.router.budget.account(caller.into()));
-            let client = self.router.admit(caller.into(), scope, &request.meta);
+            let principal = Principal::of_connection(caller, head_timer.connection);
+            let stream = ClientStream::once(self.router.budget.account(principal));
+            let client = self.router.client_of_request(principal, scope, &request.meta);
             (client, stream, RequestOwner::Modern)
         } else if request.method == "initialize" && !headers.contains_key(SESSION) {
             version.check_known()?;
@@ -207,7 +211,9 @@ impl HttpService {
                 }
             }
             Message::Notification { method, params } => {
-                self.router.hear(&session.client, &method, params.as_ref()).await;
+                self.router
+                    .handle_notification(&session.client, &method, params.as_ref())
+                    .await;
                 None
             }
             Message::Response { id, result } => {
@@ -248,7 +254,9 @@ impl HttpService {
                     pending.push(self.answer_in_batch(session, stream, request));
                 }
                 Message::Notification { method, params } => {
-                    self.router.hear(&session.client, &method, params.as_ref()).await;
+                    self.router
+                        .handle_notification(&session.client, &method, params.as_ref())
+                        .await;
                 }
                 Message::Response { id, result } => {
                     session.client.answered(&id, result);

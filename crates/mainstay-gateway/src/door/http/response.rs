@@ -240,7 +240,7 @@ impl From<Spent> for HttpRefusal {
     fn from(spent: Spent) -> Self {
         let status = match spent {
             Spent::Share { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Spent::All { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Spent::Address { .. } | Spent::All { .. } => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::with(status, spent.into()).retry_after(SPENT_RETRY_DELAY)
     }

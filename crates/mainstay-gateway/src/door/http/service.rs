@@ -183,10 +183,14 @@ impl HttpService {
     }
 
     /// The budget of the client that makes a request: that of its session, if it names one of its own.
-    pub(super) fn account(&self, caller: Caller, session: Option<&HeaderValue>) -> Account {
+    pub(super) fn account(&self, caller: Caller, connection: u64, session: Option<&HeaderValue>) -> Account {
         let session = session.and_then(|id| id.to_str().ok());
         let of_session = session.and_then(|id| self.sessions.account(id, caller));
-        of_session.unwrap_or_else(|| self.router.budget.account(caller.into()))
+        let of_connection = || {
+            let principal = Principal::of_connection(caller, connection);
+            self.router.budget.account(principal)
+        };
+        of_session.unwrap_or_else(of_connection)
     }
 
     /// The session that a request names.
@@ -325,7 +329,7 @@ impl HttpService {
 }
 
 impl Reclaim for HttpService {
-    fn reclaim(&self, of: Option<Principal>, bytes: usize) {
+    fn reclaim(&self, of: &dyn Fn(Principal) -> bool, bytes: usize) {
         self.sessions.drop_unread(of, bytes);
     }
 }

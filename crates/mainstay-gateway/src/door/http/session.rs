@@ -114,7 +114,7 @@ impl Sessions {
             }
         }
         table.callers.entry(caller).or_default().count += 1;
-        let client = self.router.welcome(scope, Some(caller));
+        let client = self.router.open_session(scope, Some(caller));
         let account = self.router.budget.account(client.principal);
         let session = HttpSession::new(id.clone(), transport, caller, client, account);
         // In use before another client could evict it.
@@ -163,13 +163,11 @@ impl Sessions {
         session.caller.may_use(caller).then(|| session.account.clone())
     }
 
-    /// Drops finished streams that no client reads, of this principal or of all, until so many bytes are free. The oldest
-    /// are dropped first.
-    pub(super) fn drop_unread(&self, of: Option<Principal>, bytes: usize) {
+    /// Drops finished streams that no client reads, of these principals, until so many bytes are free. The oldest are dropped
+    /// first.
+    pub(super) fn drop_unread(&self, of: &dyn Fn(Principal) -> bool, bytes: usize) {
         let sessions: Vec<_> = self.table().sessions.values().cloned().collect();
-        let sessions = sessions
-            .iter()
-            .filter(|session| of.is_none_or(|of| of == session.client.principal));
+        let sessions = sessions.iter().filter(|session| of(session.client.principal));
         let mut unread: Vec<_> = sessions
             .flat_map(|session| {
                 let unread = session.unread_streams().into_iter();
@@ -223,7 +221,7 @@ impl Sessions {
     fn close(&self, session: &HttpSession) {
         session.standing.close();
         session.kept().clear();
-        self.router.part(&session.client);
+        self.router.close_session(&session.client);
     }
 
     fn new_id(&self) -> Result<String, HttpRefusal> {
@@ -360,7 +358,7 @@ impl HttpSession {
             SessionTransport::Streamable => ClientStream::standing(account.clone()),
             SessionTransport::Sse => ClientStream::once(account.clone()),
         });
-        client.stand_by(Some(standing.clone()));
+        client.set_standing_outbox(Some(standing.clone()));
         Arc::new(Self {
             id,
             transport,

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -174,8 +174,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
 
 /// The timer that all requests of one connection share. It stays registered with the runtime between them: to reset it costs
 /// little, while each new timer that is the next to fire wakes the runtime by a system call.
-#[derive(Default)]
-pub(super) struct HeadTimer(Mutex<Option<Pin<Box<Sleep>>>>);
+pub(super) struct HeadTimer {
+    /// The number of the connection, which no other connection of this process has.
+    pub(super) connection: u64,
+    timer: Mutex<Option<Pin<Box<Sleep>>>>,
+}
+
+impl Default for HeadTimer {
+    fn default() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self {
+            connection: LAST.fetch_add(1, Ordering::Relaxed),
+            timer: Mutex::default(),
+        }
+    }
+}
 
 impl HeadTimer {
     /// Waits for [`HOLD_BACK_TIMEOUT`] from now on.
@@ -200,7 +213,7 @@ impl HeadTimer {
     }
 
     fn timer(&self) -> MutexGuard<'_, Option<Pin<Box<Sleep>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.timer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

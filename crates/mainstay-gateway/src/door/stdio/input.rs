@@ -11,7 +11,7 @@ use mainstay::gateway::message::{Message, Params};
 use mainstay::transport::{Limits, Turn};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use crate::introduction::Said;
+use crate::introduction::ClientIntroduction;
 use crate::protocol::RequestMeta;
 
 /// How much is read at once.
@@ -189,12 +189,12 @@ impl FirstRequest {
                 let params = Params::read(params).await;
                 let meta = RequestMeta::read(&params);
                 let said = match (meta.era(), &*method) {
-                    (Era::Modern, _) => meta.check().ok().map(|()| Said::of_request(&meta)),
-                    (Era::Legacy, "initialize") => Said::of_initialize(params.as_raw()).ok(),
+                    (Era::Modern, _) => meta.check().ok().map(|()| ClientIntroduction::of_request(&meta)),
+                    (Era::Legacy, "initialize") => ClientIntroduction::of_initialize(&params).ok(),
                     (Era::Legacy, _other) => None,
                 };
                 Some(Self {
-                    introduction: said.as_ref().map(Said::introduction),
+                    introduction: said.as_ref().map(ClientIntroduction::to_server),
                 })
             }
             Message::Notification { .. } | Message::Response { .. } => None,

@@ -112,7 +112,7 @@ mod tests {
     use crate::principal::Principal;
 
     fn account() -> Account {
-        Arc::new(Budget::default()).account(Principal::Session(1))
+        Arc::new(Budget::default()).account(Principal::session(1))
     }
 
     fn message(length: usize) -> Bytes {

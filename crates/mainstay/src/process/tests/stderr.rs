@@ -26,7 +26,7 @@ async fn the_last_lines_of_a_crash_are_in_the_ring_when_it_is_reported() {
 }
 
 #[tokio::test]
-async fn a_flood_of_stderr_that_nobody_looks_at_does_not_block_the_server() {
+async fn a_flood_of_stderr_without_a_reader_does_not_block_the_server() {
     for flood in [
         "yes 'something went wrong, and here is why'",
         "tr '\\0' x </dev/zero",

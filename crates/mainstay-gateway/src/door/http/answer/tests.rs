@@ -5,7 +5,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::header;
 use mainstay::Fleet;
-use mainstay::gateway::message::RawJson;
+use mainstay::gateway::message::{Params, RawJson};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
@@ -15,8 +15,8 @@ use super::super::timeouts::HOLD_BACK_TIMEOUT;
 use super::*;
 use crate::budget::{Budget, Limits, MIB};
 use crate::client::{Client, Outbox};
-use crate::introduction::Said;
-use crate::isolation::{Bounds, Isolated};
+use crate::introduction::ClientIntroduction;
+use crate::isolation::{Isolated, IsolationLimits};
 use crate::principal::Principal;
 use crate::router::tasks::Tasks;
 use crate::scope::Scope;
@@ -27,11 +27,15 @@ const BOTH: Accepts = Accepts {
 };
 
 fn account() -> Account {
-    Arc::new(Budget::default()).account(Principal::Session(1))
+    Arc::new(Budget::default()).account(Principal::session(1))
 }
 
 fn session() -> SessionUse {
-    let none_isolated = Arc::new(Isolated::new(Fleet::builder(), Arc::default(), Bounds::default()));
+    let none_isolated = Arc::new(Isolated::new(
+        Fleet::builder(),
+        Arc::default(),
+        IsolationLimits::default(),
+    ));
     let client = Client::of_session(Scope::Union, &none_isolated, &Tasks::new(false), None);
     let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     SessionUse::new(HttpSession::new(
@@ -214,7 +218,7 @@ async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
     assert!(response.body_mut().frame().await.is_none());
 }
 
-/// The work of a request whose server asks the client something once it is told to, and where its answer is found.
+/// A request whose server asks its client something when the test says so, and the outcome of that question.
 fn asking(
     session: &SessionUse,
     stream: &Arc<ClientStream>,
@@ -229,7 +233,7 @@ fn asking(
     let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
     let said = RawJson::from_text(said).unwrap();
     let account = account();
-    let said = Said::of_initialize(Some(&said)).unwrap();
+    let said = ClientIntroduction::of_initialize(&Params::new(Some(said))).unwrap();
     client.introduce(&said, account.hold(said.bytes()).unwrap());
     let work = Box::pin(async move {
         let _reachable = client.reachable(&line);
@@ -346,7 +350,7 @@ async fn a_large_answer_is_held_until_its_last_byte_is_sent_and_another_is_refus
         share: Some(2 * MIB),
     };
     let budget = Arc::new(Budget::new(limits));
-    let account = budget.account(Principal::Session(1));
+    let account = budget.account(Principal::session(1));
     let answer = answer_of(large(MIB + MIB / 2));
     let mut response = answer.response(&account);
     assert_eq!(response.status(), StatusCode::OK);

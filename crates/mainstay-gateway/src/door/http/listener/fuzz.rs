@@ -6,36 +6,36 @@ use std::sync::Arc;
 
 use hyper::Request;
 use hyper::header::{self, HeaderValue};
-use mainstay::Fleet;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::serve;
-use crate::Gateway;
 use crate::door::http::guard::HttpGuard;
 use crate::door::http::limits::ConnectionActivity;
 use crate::door::http::options::HttpDoor;
 use crate::door::http::service::HttpService;
-use crate::fuzzing::in_paused_time;
+use crate::fuzzing::{CONNECTION_BYTES, QUIET_TIMEOUT, gateway, in_paused_time};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Room for all that is sent and answered, so that neither side waits for the other.
-const ROOM: usize = 16 * 1024 * 1024;
-
-/// Sends bytes over a connection and closes its side. Checks that the answer is HTTP, and ends.
+/// Sends bytes over a connection, and closes its side after a while. Checks that the answer is HTTP, and ends.
 pub fn http(input: &[u8]) {
     let input = input.to_vec();
     let answers = in_paused_time(async move {
-        let gateway = Gateway::start(Fleet::builder(), []);
+        let gateway = gateway();
         let service = Arc::new(HttpService::new(gateway.0.clone(), &HttpDoor::new(), HERE));
-        let (mut client, server) = tokio::io::duplex(ROOM);
+        let (mut client, server) = tokio::io::duplex(CONNECTION_BYTES);
         client.write_all(&input).await.expect("there is room");
-        client.shutdown().await.expect("memory can be closed");
         let activity = Arc::new(ConnectionActivity::new(Instant::now()));
-        serve(service, server, HERE, &activity).await;
-        let mut read = Vec::new();
-        client.read_to_end(&mut read).await.expect("memory can be read");
+        let client = async {
+            let mut read = Vec::new();
+            // A client that closes its side at once gets no answer of the server behind.
+            let _ = timeout(QUIET_TIMEOUT, client.read_to_end(&mut read)).await;
+            client.shutdown().await.expect("memory can be closed");
+            client.read_to_end(&mut read).await.expect("memory can be read");
+            read
+        };
+        let ((), read) = tokio::join!(serve(service, server, HERE, &activity), client);
         read
     });
     assert!(

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mainstay::Fleet;
 
 use super::*;
-use crate::isolation::{Bounds as OfIsolated, Isolated};
+use crate::isolation::{Isolated, IsolationLimits};
 use crate::principal::TokenDigest;
 use crate::router::Subscribers;
 
@@ -16,7 +16,7 @@ fn other() -> Caller {
 
 fn sessions(most: usize, most_of_caller: usize) -> Sessions {
     let subscribers = Arc::new(Subscribers::default());
-    let isolated = Isolated::new(Fleet::builder(), subscribers.clone(), OfIsolated::default());
+    let isolated = Isolated::new(Fleet::builder(), subscribers.clone(), IsolationLimits::default());
     let router = Router::new(Fleet::builder().start([]), subscribers, Arc::new(isolated));
     let door = super::super::options::HttpDoor::new().max_sessions(most, most_of_caller);
     Sessions::new(Arc::new(router), &door.limits)
@@ -156,10 +156,10 @@ async fn the_oldest_unread_streams_are_dropped_first_and_none_that_is_read() {
         };
         (of(&one), of(&other))
     };
-    sessions.drop_unread(Some(other.client.principal), 1);
+    sessions.drop_unread(&|of| of == other.client.principal, 1);
     assert_eq!(kept(), (vec![1, 2, 4], vec![]));
-    sessions.drop_unread(None, 10);
+    sessions.drop_unread(&|_| true, 10);
     assert_eq!(kept(), (vec![1, 4], vec![]), "no more than needed");
-    sessions.drop_unread(None, 1000);
+    sessions.drop_unread(&|_| true, 1000);
     assert_eq!(kept(), (vec![1], vec![]), "a client reads it");
 }

@@ -6,7 +6,7 @@ use crate::budget::{Budget, Limits};
 use crate::principal::Principal;
 
 fn account() -> Account {
-    Arc::new(Budget::default()).account(Principal::Session(1))
+    Arc::new(Budget::default()).account(Principal::session(1))
 }
 
 fn next(stream: &ClientStream, position: &mut ReadPosition) -> Poll<StreamItem> {
@@ -98,7 +98,7 @@ fn optional_messages_drop_no_other() {
     assert!(!stream.offer(Bytes::from_static(b"log")));
     assert!(
         !ClientStream::standing(account()).offer(Bytes::from_static(b"log")),
-        "nobody reads"
+        "no client reads"
     );
 }
 
@@ -152,7 +152,11 @@ fn a_standing_stream_takes_nothing_before_its_first_reader_and_keeps_what_was_mi
     assert_eq!(next(&stream, &mut position), event(1, "b"));
     assert!(put(&stream, "c"));
     let mut later = stream.open(None);
-    assert_eq!(next(&stream, &mut later), event(2, "c"), "which nobody has read");
+    assert_eq!(
+        next(&stream, &mut later),
+        event(2, "c"),
+        "which no client has read"
+    );
 }
 
 #[test]
@@ -161,7 +165,7 @@ fn unread_messages_in_all_streams_of_a_client_are_charged_to_it() {
         all: 10,
         share: Some(4),
     }));
-    let account = budget.account(Principal::Session(1));
+    let account = budget.account(Principal::session(1));
     let (one, other) = (
         ClientStream::resumable(1, account.clone()),
         ClientStream::once(account),
@@ -171,7 +175,7 @@ fn unread_messages_in_all_streams_of_a_client_are_charged_to_it() {
         !put(&one, "e") && !other.offer(Bytes::from_static(b"e")),
         "its share"
     );
-    let another = ClientStream::once(budget.account(Principal::Session(2)));
+    let another = ClientStream::once(budget.account(Principal::session(2)));
     assert!(put(&another, "abcd"), "of another client");
     let mut position = other.open(None);
     assert_eq!(next(&other, &mut position), event(1, "d"));
