@@ -10,15 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mainstay::gateway::NotifyError;
+use mainstay::gateway::ServerExt;
 use mainstay::gateway::message::{Object, Params, RawJson, RpcError};
-use mainstay::gateway::{NotifyError, ServerExt};
 use mainstay::handler::{Answer, ServerRequest};
 use mainstay::{ClientHandler, Server};
 
 use super::{Router, Subscribers};
 use crate::client::Client;
 use crate::principal::Principal;
-use crate::protocol::{RequestMeta, without_client};
+use crate::protocol::{ClientMeta, without_client};
 use crate::scope::Scope;
 
 const PROGRESS: &str = "notifications/progress";
@@ -69,7 +70,7 @@ impl Router {
             | "notifications/roots/list_changed"
             | PROGRESS => {}
             _unknown => {
-                let client = self.client_of_request(principal, scope.clone(), &RequestMeta::default());
+                let client = self.client_of_request(principal, scope.clone(), &ClientMeta::default());
                 self.forward_notification(&client, method, params).await;
             }
         }
@@ -83,7 +84,7 @@ impl Router {
             return tracing::debug!(method, server = %name, "not forwarded: the server does not run");
         };
         let params = Params::new(params.cloned());
-        let params = match RequestMeta::read(&params).version {
+        let params = match ClientMeta::read(&params).version {
             Some(_) => without_client(params),
             None => params,
         };

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use super::hash::{CatalogHash, Hasher};
 use super::names::public_name;
 use super::object::renamed;
-use super::{Hints, Item, Kind, ServerCatalog, View};
+use super::{Hints, Item, Kind, ServerCatalog};
+use crate::config::ToolView;
 use crate::wire::{Object, RawJson};
 
 /// A published tool.
@@ -158,15 +159,15 @@ impl<T> fmt::Debug for Offer<T> {
 
 /// All that one server offers, as callers would see it if no other server were there.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct ServerSection {
     pub(super) tools: Vec<PublicTool>,
     pub(super) prompts: Vec<PublicPrompt>,
     pub(super) resources: Vec<PublicResource>,
     pub(super) templates: Vec<PublicTemplate>,
 }
 
-impl Section {
-    pub(super) fn new(server: &Arc<str>, catalog: &ServerCatalog, view: &dyn View) -> Self {
+impl ServerSection {
+    pub(super) fn new(server: &Arc<str>, catalog: &ServerCatalog, view: &ToolView) -> Self {
         let items = |kind: Kind| catalog.items(kind).iter();
         let tool = |item: &Item| {
             let name = view.public_name(item.key());

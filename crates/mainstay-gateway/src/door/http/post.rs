@@ -22,7 +22,7 @@ use super::session::{SessionTransport, SessionUse};
 use super::stream::ClientStream;
 use super::timeouts::{HOLD_BACK_TIMEOUT, HeadTimer};
 use crate::budget::{Account, Spent};
-use crate::client::{Busy, Client, Outbox, Run};
+use crate::client::{BeginError, Client, Outbox, RunningRequest};
 use crate::door::batch::{self, PendingLine};
 use crate::door::request::ClientRequest;
 use crate::principal::Principal;
@@ -296,11 +296,11 @@ impl HttpService {
 }
 
 /// Registers a request as running. Its id must not be in use, and the client must not run too many.
-fn begin(client: &Client, request: &ClientRequest) -> Result<Run, HttpRefusal> {
+fn begin(client: &Client, request: &ClientRequest) -> Result<RunningRequest, HttpRefusal> {
     client.running.begin(request.id.clone()).map_err(|busy| {
         let status = match busy {
-            Busy::IdInUse => StatusCode::BAD_REQUEST,
-            Busy::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            BeginError::IdInUse => StatusCode::BAD_REQUEST,
+            BeginError::TooMany => StatusCode::TOO_MANY_REQUESTS,
         };
         HttpRefusal::with(status, busy.into())
     })
