@@ -143,7 +143,7 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
 }
 
 #[test]
-fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
+fn the_failure_of_a_call_says_whether_it_may_have_run() {
     let failed = |outcome, kind| CallError::new(Arc::from("files"), Some(Generation(7)), outcome, kind);
     let lost = |outcome| {
         let reason = "the stream ended".to_owned();

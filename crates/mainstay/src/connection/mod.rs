@@ -6,9 +6,9 @@
 mod answering;
 mod call_record;
 mod callers;
+mod inbound;
 mod input_required;
 mod listening;
-mod reception;
 mod restoring;
 mod standing;
 mod subscriptions;
@@ -32,7 +32,7 @@ use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOpt
 use call_record::CallRecord;
 use restoring::Restoring;
 
-pub(crate) use reception::{FrontDesk, Reception};
+pub(crate) use inbound::InboundHandler;
 pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS, MAX_TASKS};
 
 /// One generation, open and greeted.
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     pub(crate) greeting: Greeting,
     pub(crate) dialect: Dialect,
     pub(crate) pid: Option<i32>,
-    reception: Arc<Reception>,
+    inbound: Arc<InboundHandler>,
     /// What every request of a modern connection carries.
     meta: Option<RequestMeta>,
     /// Makes what is wanted for longer than a connection known to a legacy server.
@@ -69,22 +69,22 @@ impl Connection {
         peer: Peer,
         greeting: Greeting,
         dialect: Dialect,
-        reception: Arc<Reception>,
+        inbound: Arc<InboundHandler>,
         clock: Clock,
         pid: Option<i32>,
     ) -> Self {
         let meta = match greeting.era {
             Era::Legacy => None,
-            Era::Modern => Some(reception.introduction().to_meta()),
+            Era::Modern => Some(inbound.introduction().to_meta()),
         };
         Self {
-            generation: reception.generation(),
-            restoring: Arc::new(Restoring::new(peer.clone(), reception.clone())),
+            generation: inbound.generation(),
+            restoring: Arc::new(Restoring::new(peer.clone(), inbound.clone())),
             peer,
             greeting,
             dialect,
             pid,
-            reception,
+            inbound,
             meta,
             listened_for: Interests::default(),
             clock,
@@ -103,7 +103,7 @@ impl Connection {
         params: &Params,
         options: &CallOptions,
     ) -> Result<RawJson, RequestError> {
-        let Some(present) = self.reception.callers.enter(options.handler.clone()) else {
+        let Some(present) = self.inbound.callers.enter(options.handler.clone()) else {
             return Err(RequestError::Lost {
                 outcome: Outcome::NotSent,
                 end: End::Closed,
@@ -165,7 +165,7 @@ impl Connection {
             Some(listener) => {
                 let caller = call.handler.as_ref().map(Arc::downgrade);
                 // Weak: what is kept of an answered call keeps neither the connection, nor the listener waiting for more.
-                let (reception, listener) = (Arc::downgrade(&self.reception), listener.downgrade());
+                let (inbound, listener) = (Arc::downgrade(&self.inbound), listener.downgrade());
                 options.progress(Arc::new(move |params| {
                     let late = match listener.upgrade() {
                         None => params,
@@ -175,8 +175,8 @@ impl Connection {
                             Ok(()) | Err(TrySendError::Full(_)) => return,
                         },
                     };
-                    if let Some(reception) = reception.upgrade() {
-                        reception.late_progress(&caller, late);
+                    if let Some(inbound) = inbound.upgrade() {
+                        inbound.late_progress(&caller, late);
                     }
                 }))
             }
@@ -207,7 +207,7 @@ impl Connection {
     pub(crate) fn vitals(&self) -> Vitals {
         let vitals = self.peer.vitals();
         // Looked at before the time of the last use: whoever is seen to have left has noted it.
-        let busy = self.reception.callers.any();
+        let busy = self.inbound.callers.any();
         Vitals {
             heard: vitals
                 .last_heard
@@ -236,13 +236,13 @@ impl Connection {
 
     /// Lets no more calls in: whoever comes now has sent nothing, and goes to the next connection.
     pub(crate) fn close_gate(&self) {
-        self.reception.callers.close();
+        self.inbound.callers.close();
     }
 
     /// Ends it: nothing that arrives from now on counts, and every pending call fails at once.
     pub(crate) fn cut(&self) {
         self.close_gate();
-        self.reception.detach();
+        self.inbound.detach();
         self.peer.close();
     }
 
@@ -253,12 +253,12 @@ impl Connection {
 
     /// Comes back when no call waits for an answer.
     pub(crate) async fn all_calls_done(&self) {
-        self.reception.callers.all_left().await;
+        self.inbound.callers.all_left().await;
     }
 
     /// A listing starts: a change that is told from now on is a new one.
     pub(crate) fn listing_starts(&self) {
-        self.reception.listing_starts();
+        self.inbound.listing_starts();
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::answering::Answering;
-use super::callers::{InFlight, Whose};
+use super::callers::{CallOrigin, InFlight};
 use super::standing::Listens;
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
@@ -25,12 +25,12 @@ use crate::server::Slot;
 use crate::wire::{Cause, Handler, PROGRESS, Peer, RawJson, RpcError};
 
 /// How long a person may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Who made a call: the fleet, or the one behind a handler of its own, which a call that is over does not keep.
 pub(super) type Caller = Option<Weak<dyn ClientHandler>>;
 
-pub(crate) struct Reception {
+pub(crate) struct InboundHandler {
     slot: Arc<Slot>,
     generation: Generation,
     pub(super) callers: InFlight,
@@ -47,7 +47,7 @@ pub(crate) struct Reception {
     pub(super) agreed: watch::Sender<Agreed>,
 }
 
-impl Reception {
+impl InboundHandler {
     pub(crate) fn new(slot: Arc<Slot>, generation: Generation) -> Self {
         Self {
             slot,
@@ -124,12 +124,12 @@ impl Reception {
     }
 
     /// A person's answer, within a person's time.
-    pub(super) async fn with_patience<T>(
+    pub(super) async fn with_answer_timeout<T>(
         &self,
         answer: impl Future<Output = Result<T, RpcError>>,
         otherwise: impl FnOnce() -> RpcError,
     ) -> Result<T, RpcError> {
-        timeout(PATIENCE, answer)
+        timeout(ANSWER_TIMEOUT, answer)
             .await
             .unwrap_or_else(|_| Err(otherwise()))
     }
@@ -146,24 +146,22 @@ impl Reception {
     }
 }
 
-/// The reader's side of the reception: it must be able to hand itself to the tasks it starts.
-pub(crate) struct FrontDesk(pub(crate) Arc<Reception>);
-
-impl Handler for FrontDesk {
+/// On the `Arc`, because the handler hands itself to the tasks that it starts.
+impl Handler for Arc<InboundHandler> {
     fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: Cause) {
-        if self.0.detached.load(Ordering::Acquire) {
-            return self.0.slot.count_stale();
+        if self.detached.load(Ordering::Acquire) {
+            return self.slot.count_stale();
         }
         match method {
             "ping" => {
                 peer.respond(&id, Ok(RawJson::EMPTY_OBJECT));
             }
-            _ => self.0.answer(peer, &id, method.to_owned(), params, &cause),
+            _ => self.answer(peer, &id, method.to_owned(), params, &cause),
         }
     }
 
     fn notification(&self, method: &str, params: Option<RawJson>, cause: Cause) {
-        let this = &self.0;
+        let this = self;
         if this.detached.load(Ordering::Acquire) {
             return this.slot.count_stale();
         }
@@ -182,16 +180,16 @@ impl Handler for FrontDesk {
     }
 
     fn missed(&self) {
-        self.0.list_changed();
+        self.list_changed();
     }
 
     fn noise(&self, text: &[u8]) {
-        let this = &self.0;
+        let this = self;
         this.slot.noise.hear(&this.slot.name, this.generation, text);
     }
 }
 
-impl Reception {
+impl InboundHandler {
     fn cancelled(&self, params: Option<&RawJson>) {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -213,10 +211,10 @@ impl Reception {
         // Subscriptions belong to the fleet, whoever calls meanwhile.
         let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
         let fleets = || self.fleet_handler().clone();
-        let hearer = match self.callers.whose(cause) {
+        let hearer = match self.callers.origin_of(cause) {
             _ if is_subscribed => fleets(),
-            Whose::Ones(handler, _) | Whose::OneOf(handler) | Whose::Left(handler) => handler,
-            Whose::Fleets(_) | Whose::Gone | Whose::Unknown => fleets(),
+            CallOrigin::Ones(handler, _) | CallOrigin::OneOf(handler) | CallOrigin::Left(handler) => handler,
+            CallOrigin::Fleets(_) | CallOrigin::Gone | CallOrigin::Unknown => fleets(),
         };
         hearer.notification(self.told(method, params));
     }
