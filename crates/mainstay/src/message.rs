@@ -5,4 +5,4 @@
 
 pub use crate::large::{INLINE_LIMIT, process as process_payload};
 pub use crate::wire::write::{notification, refusal, request, response, response_in_pieces};
-pub use crate::wire::{MAX_MEMBERS, Message, Object, Params, RawJson, RpcError};
+pub use crate::wire::{MAX_MEMBERS, Message, Object, Params, RawJson, RpcError, TooManyMembers};

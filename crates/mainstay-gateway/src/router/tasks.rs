@@ -138,7 +138,7 @@ pub(super) fn published(request: &Request<'_>, server: &str, result: RawJson) ->
         }
         "tasks/result" => {
             let asked = string(&request.params, "taskId").ok();
-            let relation = Relation::read(&result).zip(asked);
+            let relation = Relation::read(&result).ok().flatten().zip(asked);
             relation.map_or(result, |(relation, asked)| relation.renamed(&asked))
         }
         "tasks/list" => own_of(request, server, &result),

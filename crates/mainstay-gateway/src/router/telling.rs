@@ -27,6 +27,9 @@ impl Router {
     ///
     /// Cancel safety: dropped, it is heard whole or not at all.
     pub(crate) async fn hear(&self, client: &Arc<Client>, method: &str, params: Option<&RawJson>) {
+        if let Err(error) = Params::new(params.cloned()).check_members() {
+            return tracing::debug!(method, %error, "notification dropped");
+        }
         match method {
             "notifications/cancelled" => {
                 let id = params
@@ -73,6 +76,9 @@ impl Router {
             return tracing::debug!(method, server = %name, "not passed on: it does not run");
         };
         let params = Params::new(params.cloned());
+        if let Err(error) = params.check_members() {
+            return tracing::debug!(method, %error, "notification dropped");
+        }
         let params = match RequestMeta::read(&params).version {
             Some(_) => without_client(params),
             None => params,

@@ -99,7 +99,7 @@ impl Slot {
         let making = Making {
             slot: self,
             method: call.method,
-            params: stamped(call.params, options),
+            params: stamped(call.params, options)?,
             idle,
             wait: options.wait_timeout.unwrap_or(settings.wait_timeout()),
             deadline,
@@ -336,16 +336,18 @@ fn of_both(first: CallError, second: CallError) -> CallError {
 }
 
 /// The parameters with the caller's own `_meta` entries.
-fn stamped(params: Params, options: &CallOptions) -> Params {
+fn stamped(params: Params, options: &CallOptions) -> Result<Params, CallError> {
     if options.meta.is_empty() {
-        return params;
+        return Ok(params);
     }
     let entries: Vec<_> = options
         .meta
         .iter()
         .map(|(key, value)| (key.as_str(), value.clone()))
         .collect();
-    Params::new(Some(with_meta(params.to_raw().as_ref(), &entries)))
+    let stamped = with_meta(params.to_raw().as_ref(), &entries);
+    let stamped = stamped.map_err(|error| CallError::BadArguments(error.to_string()))?;
+    Ok(Params::new(Some(stamped)))
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(crate) use envelope::{messages_of_batch, our_number};
 pub(crate) use failure::RequestError;
 pub use failure::{BadAnswer, TimeoutKind};
 pub(crate) use hold::Hold;
-pub use object::{MAX_MEMBERS, Object};
+pub use object::{MAX_MEMBERS, Object, TooManyMembers};
 pub use outcome::Outcome;
 pub use raw::RawJson;
 pub use rpc_error::RpcError;

@@ -10,10 +10,25 @@ use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::raw::RawJson;
+use super::rpc_error::RpcError;
 
-/// Members of an object that is edited. Each takes some hundred bytes to keep track of, for as few as five bytes of text; and
-/// what the protocol edits (parameters, `_meta`, capabilities, results) has some tens.
+/// The most members that an [`Object`] can have. Each costs about a hundred bytes of bookkeeping for as few as five bytes of
+/// text. The objects that the protocol edits (parameters, `_meta`, capabilities, results) have some tens.
 pub const MAX_MEMBERS: usize = 4096;
+
+/// The shortest text of an object with more than [`MAX_MEMBERS`] members: `{"":0,"":0…}`.
+pub(super) const SHORTEST_BEYOND_LIMIT: usize = 5 * (MAX_MEMBERS + 1) + 1;
+
+/// A JSON object has more than [`MAX_MEMBERS`] members, so it was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an object has more than {MAX_MEMBERS} members")]
+pub struct TooManyMembers;
+
+impl From<TooManyMembers> for RpcError {
+    fn from(error: TooManyMembers) -> Self {
+        Self::new(Self::INVALID_PARAMS, error.to_string())
+    }
+}
 
 /// The top level of one JSON object. What is not edited stays byte-equal.
 #[derive(Clone, Debug, Default)]
@@ -35,17 +50,24 @@ struct Member {
 }
 
 impl Object {
-    /// Reads the top level; `None` when the value is no object, or one of more than [`MAX_MEMBERS`] members.
-    pub fn parse(raw: &RawJson) -> Option<Self> {
+    /// Reads the top level of a value; `None` when it is not an object.
+    pub fn read(raw: &RawJson) -> Result<Option<Self>, TooManyMembers> {
         let text = raw.bytes();
         if text.first() != Some(&b'{') {
-            return None;
+            return Ok(None);
         }
         let mut reader = serde_json::Deserializer::from_slice(text);
-        reader.deserialize_map(Members(text)).ok()
+        // The text is known to be valid JSON, so there is nothing else that can fail.
+        let read = reader.deserialize_map(Members(text));
+        read.map(Some).map_err(|_error| TooManyMembers)
     }
 
-    /// The values of the members with these names, without keeping track of any other; of members with the same name the last
+    /// The same where an object with too many members may be taken for no object. [`Object::read`] tells the two apart.
+    pub fn parse(raw: &RawJson) -> Option<Self> {
+        Self::read(raw).ok().flatten()
+    }
+
+    /// The values of the members with these names (each given once), without keeping track of any other; of members with the same name the last
     /// one counts. `None` when the value is no object.
     pub fn find<const N: usize>(raw: &RawJson, names: [&str; N]) -> Option<[Option<RawJson>; N]> {
         let text = raw.bytes();
@@ -168,17 +190,21 @@ pub(super) type WriteValue<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 /// Merges entries into `params._meta`. Keys that are not named stay byte-equal; a `_meta` that is no object is
 /// replaced; parameters that are no object have no room for one and stay as they are.
-pub(crate) fn with_meta(params: Option<&RawJson>, entries: &[(&str, RawJson)]) -> RawJson {
+pub(crate) fn with_meta(
+    params: Option<&RawJson>,
+    entries: &[(&str, RawJson)],
+) -> Result<RawJson, TooManyMembers> {
     let params = params.cloned().unwrap_or(RawJson::EMPTY_OBJECT);
-    let Some(mut object) = Object::parse(&params) else {
-        return params;
+    let Some(mut object) = Object::read(&params)? else {
+        return Ok(params);
     };
-    let mut meta = object.get("_meta").and_then(Object::parse).unwrap_or_default();
+    let meta = object.get("_meta").map(Object::read).transpose()?;
+    let mut meta = meta.flatten().unwrap_or_default();
     for (key, value) in entries {
         meta.set(key, value.clone());
     }
     object.set("_meta", meta.to_raw());
-    object.to_raw()
+    Ok(object.to_raw())
 }
 
 impl Member {

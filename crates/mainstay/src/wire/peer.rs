@@ -91,7 +91,7 @@ impl Peer {
             number.store(id, Ordering::Release);
         }
         let length = params.length();
-        let (line, listener) = if length > INLINE_LIMIT {
+        let composed = if length > INLINE_LIMIT {
             let (params, method, meta) = (params.clone(), method.to_owned(), options.meta.clone());
             let compose = move || progress::compose(&params, id, &method, options.progress, meta.as_deref());
             // Boxed: few requests are large, and the others should not carry room for it.
@@ -99,6 +99,7 @@ impl Peer {
         } else {
             progress::compose(params, id, method, options.progress, options.meta.as_deref())
         };
+        let (line, listener) = composed.map_err(|error| RequestError::Rpc(error.into()))?;
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = Waiting::new(delivery.clone(), listener, options.hold.clone(), now);

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::envelope::our_number;
 use super::meta::Meta;
-use super::object::{Object, with_meta};
+use super::object::{Object, TooManyMembers, with_meta};
 use super::options::Progress;
 use super::params::Params;
 use super::raw::RawJson;
@@ -85,17 +85,18 @@ impl Prepared<'_> {
     }
 }
 
-/// A request as one line, and who listens to its progress.
+/// A request as one line, and who listens to its progress. Parameters that cannot be edited are refused: a caller's
+/// progress token in them could be the number of another request.
 pub(super) fn compose(
     params: &Params,
     id: u64,
     method: &str,
     progress: Progress,
     meta: Option<&Meta>,
-) -> (Bytes, Option<Listener>) {
-    let (params, listener) = prepare(params, id, progress, meta);
+) -> Result<(Bytes, Option<Listener>), TooManyMembers> {
+    let (params, listener) = prepare(params, id, progress, meta)?;
     let line = params.line(id, method, meta, listener.is_some());
-    (line, listener)
+    Ok((line, listener))
 }
 
 /// Puts the token of request `id` into its parameters when progress is wanted, beside what else belongs into their
@@ -106,9 +107,9 @@ fn prepare<'a>(
     id: u64,
     progress: Progress,
     meta: Option<&'a Meta>,
-) -> (Prepared<'a>, Option<Listener>) {
+) -> Result<(Prepared<'a>, Option<Listener>), TooManyMembers> {
     let (parts, adds_nothing) = (
-        params.parts(),
+        params.parts()?,
         matches!(progress, Progress::Unasked) && meta.is_none(),
     );
     let Some((top, own_meta)) = parts.filter(|_| !adds_nothing) else {
@@ -121,7 +122,7 @@ fn prepare<'a>(
             entries: meta.map_or(&[][..], Meta::text),
             token: wanted,
         };
-        return (Prepared::Parts(top, text), listener(None));
+        return Ok((Prepared::Parts(top, text), listener(None)));
     };
     let mut members = own_meta.clone();
     for (key, value) in meta.map_or(&[][..], Meta::entries) {
@@ -133,10 +134,8 @@ fn prepare<'a>(
     } else {
         members.remove(TOKEN);
     }
-    (
-        Prepared::Parts(top, MetaText::Members(members)),
-        listener(callers_token),
-    )
+    let prepared = Prepared::Parts(top, MetaText::Members(members));
+    Ok((prepared, listener(callers_token)))
 }
 
 /// The same for parameters that nobody has read.
@@ -145,33 +144,34 @@ fn prepare_raw<'a>(
     id: u64,
     progress: Progress,
     meta: Option<&Meta>,
-) -> (Prepared<'a>, Option<Listener>) {
+) -> Result<(Prepared<'a>, Option<Listener>), TooManyMembers> {
     let (wanted, sink) = progress.sink();
     if !wanted && meta.is_none() {
-        return (Prepared::Whole(params.map(without_token)), None);
+        return Ok((Prepared::Whole(params.map(without_token).transpose()?), None));
     }
     let params = params.unwrap_or(RawJson::EMPTY_OBJECT);
     if has_no_meta(&params) {
         let callers_token = None;
         let listener = wanted.then_some(Listener { sink, callers_token });
-        return (Prepared::LackMeta(params), listener);
+        return Ok((Prepared::LackMeta(params), listener));
     }
     let params = match meta {
-        Some(meta) => with_meta(Some(&params), meta.entries()),
+        Some(meta) => with_meta(Some(&params), meta.entries())?,
         None => params,
     };
     if !wanted {
-        return (Prepared::Whole(Some(without_token(params))), None);
+        return Ok((Prepared::Whole(Some(without_token(params)?)), None));
     }
-    let Some(mut object) = Object::parse(&params) else {
-        return (Prepared::Whole(Some(params)), None);
+    let Some(mut object) = Object::read(&params)? else {
+        return Ok((Prepared::Whole(Some(params)), None));
     };
-    let mut meta = object.get(META).and_then(Object::parse).unwrap_or_default();
+    let meta = object.get(META).map(Object::read).transpose()?;
+    let mut meta = meta.flatten().unwrap_or_default();
     let callers_token = meta.get(TOKEN).cloned();
     meta.set(TOKEN, id.into());
     object.set(META, meta.to_raw());
     let listener = Listener { sink, callers_token };
-    (Prepared::Whole(Some(object.to_raw())), Some(listener))
+    Ok((Prepared::Whole(Some(object.to_raw())), Some(listener)))
 }
 
 /// Whether it is an object that certainly has no `_meta`, be it spelt with an escape. A search is many times cheaper than
@@ -195,27 +195,33 @@ pub(super) fn request_of(params: Option<&RawJson>) -> Option<u64> {
     our_number(&RawJson::part_of(params, progress.token))
 }
 
-fn without_token(params: RawJson) -> RawJson {
+fn without_token(params: RawJson) -> Result<RawJson, TooManyMembers> {
     // Nearly no request has one: a search is cheaper than a parse.
-    if memmem::find(params.as_bytes(), TOKEN.as_bytes()).is_none() {
-        return params;
+    if !params.may_hold(TOKEN) {
+        return Ok(params);
     }
-    let stripped = Object::parse(&params).and_then(|mut object| {
-        let mut meta = Object::parse(object.get(META)?)?;
-        meta.remove(TOKEN)?;
-        object.set(META, meta.to_raw());
-        Some(object.to_raw())
-    });
-    stripped.unwrap_or(params)
+    let Some(mut object) = Object::read(&params)? else {
+        return Ok(params);
+    };
+    let meta = object.get(META).map(Object::read).transpose()?;
+    let Some(mut meta) = meta.flatten() else {
+        return Ok(params);
+    };
+    if meta.remove(TOKEN).is_none() {
+        return Ok(params);
+    }
+    object.set(META, meta.to_raw());
+    Ok(object.to_raw())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::MAX_MEMBERS;
 
     fn prepared(params: &str) -> (Prepared<'static>, Option<RawJson>) {
         let params = RawJson::from_text(params).unwrap();
-        let (params, listener) = prepare_raw(Some(params), 7, Progress::Counted, None);
+        let (params, listener) = prepare_raw(Some(params), 7, Progress::Counted, None).unwrap();
         (params, listener.and_then(|listener| listener.callers_token))
     }
 
@@ -249,7 +255,7 @@ mod tests {
     fn what_was_read_on_the_way_is_written_as_if_nobody_had_looked() {
         let entries = Meta::new(vec![("k", RawJson::from(1)), ("z", RawJson::from(2))]);
         let line = |params: &Params, progress: Progress, meta: Option<&Meta>| {
-            let (prepared, listener) = prepare(params, 7, progress, meta);
+            let (prepared, listener) = prepare(params, 7, progress, meta).unwrap();
             let line = prepared.line(7, "m", meta, listener.is_some());
             (line, listener.and_then(|listener| listener.callers_token))
         };
@@ -295,12 +301,40 @@ mod tests {
                 r#"{"_meta":{"a":[ ],"progressToken":7,"k":1}}"#,
             ),
         ] {
-            let (Prepared::Whole(Some(raw)), _) = prepare_raw(params(), 7, progress, Some(&meta)) else {
+            let prepared = prepare_raw(params(), 7, progress, Some(&meta)).unwrap();
+            let (Prepared::Whole(Some(raw)), _) = prepared else {
                 panic!("it has a meta");
             };
             assert_eq!(raw.as_str(), expected);
         }
         let lacking = prepare_raw(None, 7, Progress::Unasked, Some(&meta));
-        assert!(matches!(lacking, (Prepared::LackMeta(_), None)));
+        assert!(matches!(lacking, Ok((Prepared::LackMeta(_), None))));
+    }
+
+    #[test]
+    fn a_token_of_the_caller_is_never_sent_unread() {
+        let line = |text: &str, progress: Progress| {
+            let params = Params::new(RawJson::from_text(text).ok());
+            let (line, _) = compose(&params, 7, "m", progress, None)?;
+            Ok(String::from_utf8(line.to_vec()).unwrap())
+        };
+        for token in ["progressToken", r"progress\u0054oken"] {
+            let text = format!(r#"{{"_meta":{{"{token}":3,"a":1}}}}"#);
+            let sent: Result<_, TooManyMembers> = line(&text, Progress::Unasked);
+            assert!(
+                sent.unwrap().ends_with(r#""params":{"_meta":{"a":1}}}"#),
+                "{token}"
+            );
+        }
+        let many = vec![r#""":0"#; MAX_MEMBERS].join(",");
+        for text in [
+            format!(r#"{{{many},"_meta":{{"progressToken":3}}}}"#),
+            format!(r#"{{"_meta":{{{many},"progressToken":3}}}}"#),
+        ] {
+            assert_eq!(line(&text, Progress::Unasked), Err(TooManyMembers));
+            assert_eq!(line(&text, Progress::Counted), Err(TooManyMembers));
+        }
+        // Parameters that certainly have no `_meta` need not be read.
+        assert!(line(&format!(r#"{{{many},"a":0}}"#), Progress::Counted).is_ok());
     }
 }

@@ -9,8 +9,9 @@ use tokio::time::sleep;
 
 use super::envelope::{Message, holds_messages, our_number};
 use super::failure::{BadAnswer, RequestError};
-use super::object::Object;
+use super::object::{Object, SHORTEST_BEYOND_LIMIT, TooManyMembers};
 use super::outcome::Outcome;
+use super::params::Params;
 use super::peer::{Handle, Handler, Peer, Shared};
 use super::pending::{Answer, Cause, Claimed, Only, Waiting};
 use super::progress::{self, PROGRESS};
@@ -98,6 +99,23 @@ impl Receiver {
                 self.answer_without_id(result);
             }
             Message::Response { id, result } => self.answer(&id, result.map_err(RequestError::Rpc)),
+            Message::Notification {
+                method,
+                params: Some(params),
+            } if !is_readable(&params) => {
+                tracing::warn!(%method, "notification dropped: {TooManyMembers}");
+                self.shared.counters.garbage.add_one();
+            }
+            Message::Request {
+                id,
+                method,
+                params: Some(params),
+            } if !is_readable(&params) => {
+                tracing::warn!(%method, "request refused: {TooManyMembers}");
+                if let Some(peer) = Peer::upgrade(&self.handle) {
+                    peer.respond(&id, Err(TooManyMembers.into()));
+                }
+            }
             Message::Notification { method, params } if method == PROGRESS => self.progress(params),
             Message::Notification { method, params } => self.handler.notification(&method, params, cause()),
             Message::Request { id, method, params } => {
@@ -241,6 +259,12 @@ fn deliver(shared: &Shared, waiting: Waiting, answer: Answer) -> bool {
         shared.counters.calls_answered.add_one();
     }
     waiting.settle(answer)
+}
+
+/// Whether the members of these parameters and of their `_meta` can be read.
+fn is_readable(params: &RawJson) -> bool {
+    params.as_bytes().len() < SHORTEST_BEYOND_LIMIT
+        || Params::new(Some(params.clone())).check_members().is_ok()
 }
 
 /// Whether this is a result as the protocol has them.

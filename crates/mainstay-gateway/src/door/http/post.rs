@@ -8,7 +8,7 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use mainstay::BadAnswer;
-use mainstay::message::{Message, Params, RawJson, RpcError};
+use mainstay::message::{Message, Params, RawJson, RpcError, TooManyMembers};
 use serde::de::IgnoredAny;
 
 use super::answering::Accepts;
@@ -130,6 +130,8 @@ impl HttpService {
         asked: Asked,
     ) -> Result<Response<Body>, Refusal> {
         self.check_open()?;
+        let unreadable = |error: TooManyMembers| Refusal::with(StatusCode::BAD_REQUEST, error.into());
+        asked.params.check_members().map_err(unreadable)?;
         match posted.named {
             Named::Modern(_) => self.answer_modern(scope, caller, posted, asked).await,
             _ if asked.meta.version.is_some() => self.answer_modern(scope, caller, posted, asked).await,

@@ -188,10 +188,12 @@ impl OwnTasks {
         sealed
     }
 
-    /// What a server asks or tells, as the client is to see it. None where it belongs to a task that is not the client's.
+    /// What a server asks or tells, as the client is to see it. None where it belongs to a task that is not the client's, or may do so.
     pub(crate) fn shown(&self, server: &str, params: RawJson) -> Option<RawJson> {
-        let relation = (!self.have_their_own_ids()).then(|| Relation::read(&params));
-        match relation.flatten() {
+        if self.have_their_own_ids() {
+            return Some(params);
+        }
+        match Relation::read(&params).ok()? {
             Some(relation) if self.are_all() || self.has(server, relation.id()) => {
                 let id = self.public_id(server, relation.id());
                 Some(relation.renamed(&id))
@@ -216,7 +218,7 @@ impl OwnTasks {
 
     /// What a client says of a task, as the server knows it.
     pub(crate) fn as_known(&self, message: RawJson) -> RawJson {
-        let relation = (!self.have_their_own_ids()).then(|| Relation::read(&message));
+        let relation = (!self.have_their_own_ids()).then(|| Relation::read(&message).ok().flatten());
         let known = relation.flatten().and_then(|relation| {
             let (_, id) = self.known(relation.id())?;
             Some(relation.renamed(&id))

@@ -1,6 +1,6 @@
 //! Messages that belong to a task, and name it in their `_meta`.
 
-use mainstay::message::{Object, RawJson};
+use mainstay::message::{Object, RawJson, TooManyMembers};
 
 use crate::protocol::text;
 
@@ -16,18 +16,28 @@ pub(super) struct Relation {
 }
 
 impl Relation {
-    /// Reads a message, if it belongs to a task.
-    pub(super) fn read(message: &RawJson) -> Option<Self> {
-        let message = Object::parse(Some(message).filter(|message| message.may_hold(RELATED))?)?;
-        let meta = Object::parse(message.get("_meta")?)?;
-        let related = Object::parse(meta.get(RELATED)?)?;
-        let id = related.get("taskId")?.parse().ok()?;
-        Some(Self {
+    /// Reads a message, if it belongs to a task. One that cannot be read may belong to any.
+    pub(super) fn read(message: &RawJson) -> Result<Option<Self>, TooManyMembers> {
+        if !message.may_hold(RELATED) {
+            return Ok(None);
+        }
+        let member = |object: &Object, name| object.get(name).map_or(Ok(None), Object::read);
+        let Some(message) = Object::read(message)? else {
+            return Ok(None);
+        };
+        let Some(meta) = member(&message, "_meta")? else {
+            return Ok(None);
+        };
+        let Some(related) = member(&meta, RELATED)? else {
+            return Ok(None);
+        };
+        let id = related.get("taskId").and_then(|id| id.parse().ok());
+        Ok(id.map(|id| Self {
             message,
             meta,
             related,
             id,
-        })
+        }))
     }
 
     /// The id of the task.

@@ -16,13 +16,13 @@ use tokio::time::timeout;
 use url::{Position, Url};
 
 use super::Http;
+use super::body_headers::ParamHeaders;
 use super::credentials::Credentials;
 use super::dialling::Dialling;
 use super::door::Door;
 use super::failure::{HttpFailure, Step};
 use super::line::{Request, Response};
 use super::options::{HttpConfigError, HttpOptions};
-use super::params::ParamHeaders;
 use super::pool::{Mishap, Pool};
 use super::tls;
 use crate::transport::{Sse, Transport};

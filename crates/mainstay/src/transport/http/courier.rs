@@ -15,10 +15,10 @@ use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::body_headers::{BodyHeaders, is_notification};
 use super::client::{Endpoint, Outgoing};
 use super::crew::{Carrier, Crew, Load};
 use super::failure::{HttpFailure, Step};
-use super::headline::Headline;
 use super::inquiry::Inquiry;
 use super::line::Response;
 use super::refusal::{Head, Refusal, read_error};
@@ -69,7 +69,7 @@ impl Carrier for Courier {
             Purpose::Request { id } => {
                 Crew::spawn_request(self, id, load, courier.ask(id, frame));
             }
-            Purpose::Notification if Headline::read(frame.bytes()).method == INITIALIZED => {
+            Purpose::Notification if is_notification(frame.bytes(), INITIALIZED) => {
                 self.gate.send_replace(true);
                 Crew::spawn_other(self, Some(load), courier.initialized(frame));
             }
@@ -169,8 +169,8 @@ impl Courier {
     /// Carries what needs no answer. By these statuses the server may say that it does not know the session.
     async fn tell(&self, frame: &Frame, may_be_lost: &[u16]) -> Result<(), ()> {
         let told = async {
-            let headline = self.headline(frame.bytes()).of_notification();
-            let request = self.post(frame.bytes(), headline).await;
+            let headers = self.body_headers(frame.bytes()).await.of_notification();
+            let request = self.post(frame.bytes(), headers).await;
             let request = request.map_err(Refusal::not_sent)?;
             if !frame.begin() {
                 return Ok(());
@@ -196,28 +196,24 @@ impl Courier {
         Err(())
     }
 
-    /// What a message says of itself. Within a session its headers repeat nothing of it, and it need not be read.
-    pub(super) fn headline<'a>(&self, message: &'a Bytes) -> Headline<'a> {
+    /// The headers that repeat parts of a message. Within a session there are none, and it need not be read.
+    pub(super) async fn body_headers(&self, message: &Bytes) -> BodyHeaders {
         if self.session.is_agreed() {
-            return Headline::default();
+            return BodyHeaders::default();
         }
-        Headline::read(message)
+        BodyHeaders::read(message, self.endpoint.options.params.as_ref()).await
     }
 
     /// A POST of these bytes, with every header it needs.
-    pub(super) async fn post(
-        &self,
-        message: &Bytes,
-        headline: Headline<'_>,
-    ) -> Result<Outgoing, HttpFailure> {
+    pub(super) async fn post(&self, message: &Bytes, headers: BodyHeaders) -> Result<Outgoing, HttpFailure> {
         let mut request = self.endpoint.request(Method::POST).await?;
         request.body = message.clone();
-        if headline.is_modern() {
-            let params = self.endpoint.options.params.as_deref();
-            request.headers.extend(headline.headers(params));
-            request.shared = self.posted.clone();
-        } else {
-            request.shared = self.session.posted();
+        match headers.modern {
+            Some(headers) => {
+                request.headers.extend(headers);
+                request.shared = self.posted.clone();
+            }
+            None => request.shared = self.session.posted(),
         }
         Ok(request)
     }
@@ -225,10 +221,8 @@ impl Courier {
     /// The same request with another credential than the one that was shown, where there is one by now. A server that refuses whom it does not know has
     /// done nothing of what it was asked, so it may be asked again.
     pub(super) async fn renewed(&self, frame: &Frame, shown: Option<&HeaderValue>) -> Option<Outgoing> {
-        let request = self
-            .post(frame.bytes(), self.headline(frame.bytes()))
-            .await
-            .ok()?;
+        let headers = self.body_headers(frame.bytes()).await;
+        let request = self.post(frame.bytes(), headers).await.ok()?;
         (request.credential() != shown).then_some(request)
     }
 

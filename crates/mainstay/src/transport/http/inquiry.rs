@@ -10,8 +10,8 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 
 use super::answer::{Relation, lacks_method};
+use super::body_headers::BodyHeaders;
 use super::courier::Courier;
-use super::headline::Headline;
 use super::refusal::{Refusal, read_error};
 
 /// How long the server may take to answer the ping. The refused call waits for it.
@@ -71,7 +71,7 @@ impl Courier {
     /// Sends one ping; `true` when the answer says that the session is lost.
     async fn ping(&self, id: u64) -> Result<bool, Refusal> {
         let ping = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
-        let request = self.post(&ping, Headline::default()).await;
+        let request = self.post(&ping, BodyHeaders::default()).await;
         let request = request.map_err(Refusal::not_sent)?;
         let mut response = self.send(request, Some(PING_TIMEOUT)).await?;
         let status = response.status();

@@ -9,6 +9,7 @@
 //! `refusal` says of what went wrong whether it may have run.
 
 pub(super) mod answer;
+mod body_headers;
 mod challenge;
 pub(super) mod client;
 mod coding;
@@ -22,14 +23,12 @@ pub(super) mod events;
 mod failure;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod headline;
 mod inquiry;
 mod keeping;
 pub(super) mod line;
 mod listen;
 mod options;
 mod pace;
-mod params;
 pub(super) mod pool;
 mod post;
 mod pulse;
@@ -40,12 +39,12 @@ mod tls;
 
 use std::sync::Arc;
 
+pub use body_headers::ParamHeaders;
 pub use challenge::Challenge;
 pub use connector::HttpConnector;
 pub use credentials::{Authorizing, BearerToken, Changing, Credentials};
 pub use failure::{HttpFailure, Step};
 pub use options::{HttpConfigError, HttpOptions};
-pub use params::ParamHeaders;
 
 use super::{Inbound, Outbound, Transport};
 pub(crate) use client::{Endpoint, address, is_loopback};

@@ -47,14 +47,14 @@ pub(super) async fn ask<'a>(
     frame: &Frame,
     undecided: &mut Option<Undecided<'a>>,
 ) -> Result<(), Refusal> {
-    let headline = courier.headline(frame.bytes());
+    let headers = courier.body_headers(frame.bytes()).await;
     let asked = Asked {
         courier,
         id,
-        initializes: headline.method == "initialize",
-        resumable: !headline.is_modern(),
+        initializes: headers.method == "initialize",
+        resumable: headers.modern.is_none(),
     };
-    let request = courier.post(frame.bytes(), headline).await;
+    let request = courier.post(frame.bytes(), headers).await;
     let request = request.map_err(Refusal::not_sent)?;
     let shown = request.credential().cloned();
     if courier.session.is_lost() {

@@ -9,6 +9,7 @@ mod troubles;
 
 use std::sync::Arc;
 
+use super::body_headers::BodyHeaders;
 use super::*;
 use crate::transport::{Frame, Purpose};
 use crate::wire::Outcome;
@@ -70,7 +71,7 @@ async fn a_request_that_showed_an_old_credential_is_renewed_whoever_asked_for_th
     let options = HttpOptions::new().credentials(token.clone());
     let courier = Courier::new(Endpoint::new("http://127.0.0.1:1/mcp", options).unwrap());
     let frame = Frame::new(request(1, "a").into(), Purpose::Request { id: 1 });
-    let post = || courier.post(frame.bytes(), courier.headline(frame.bytes()));
+    let post = || courier.post(frame.bytes(), BodyHeaders::default());
     let first = post().await.unwrap();
     token.set("two");
     let other = post().await.unwrap();

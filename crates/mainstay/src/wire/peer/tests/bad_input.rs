@@ -5,7 +5,7 @@ use std::pin::pin;
 use bytes::Bytes;
 
 use super::*;
-use crate::wire::BadAnswer;
+use crate::wire::{BadAnswer, MAX_MEMBERS};
 
 const LIMIT: usize = 10_000;
 
@@ -40,6 +40,38 @@ async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
     });
     assert_eq!(answer.unwrap().as_str(), "\"real\"");
     assert_eq!(peer.vitals().garbage, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
+    let (peer, mut far, log) = connect_with(Limits::default(), 1024 * 1024);
+    let many = vec![r#""":0"#; MAX_MEMBERS].join(",");
+    let (sink, heard) = collect();
+    let options = within(10).progress(sink);
+    let (answer, ()) = tokio::join!(peer.request("a", None, options), async {
+        for params in [
+            format!(r#"{{{many},"progressToken":1}}"#),
+            format!(r#"{{"progressToken":1,"_meta":{{{many},"k":1}}}}"#),
+        ] {
+            for method in ["notifications/message", "notifications/progress"] {
+                far.write(&format!(r#"{{"method":"{method}","params":{params}}}"#))
+                    .await;
+            }
+            far.write(&format!(r#"{{"id":5,"method":"roots/list","params":{params}}}"#))
+                .await;
+        }
+        let mut refused = 0;
+        for _ in 0..3 {
+            let line = far.read().await;
+            refused += usize::from(line.starts_with(r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32602,"#));
+        }
+        assert_eq!(refused, 2);
+        far.answer(1, "{}").await;
+    });
+    answer.unwrap();
+    assert_eq!(log.take(), [] as [&str; 0], "nothing of it is handed on");
+    assert_eq!(heard.take(), [] as [&str; 0]);
+    assert_eq!(peer.vitals().garbage, 4);
 }
 
 #[tokio::test(start_paused = true)]
