@@ -17,7 +17,6 @@ mod item;
 mod kind;
 mod mirror;
 mod names;
-mod object;
 mod offer;
 mod pages;
 mod published;

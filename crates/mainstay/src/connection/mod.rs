@@ -27,7 +27,7 @@ use crate::handler::ClientHandler;
 use crate::process::is_stopped;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::transport::{End, HttpFailure, SendFailure};
-use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
+use crate::wire::{IdlePause, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
 
 use call_record::CallRecord;
 use restoring::Restoring;
@@ -71,7 +71,7 @@ pub(crate) struct Asking {
     /// Whether a wish for input is the caller's own affair.
     pub(crate) hand_on_input: bool,
     /// Stops the idle time while the client answers what this request made the server ask.
-    pub(crate) hold: Option<Arc<Hold>>,
+    pub(crate) hold: Option<Arc<IdlePause>>,
 }
 
 /// A request that nobody bounded still ends.
@@ -211,11 +211,11 @@ impl Connection {
 
     /// What can be seen of the connection from outside.
     pub(crate) fn vitals(&self) -> Vitals {
-        let vitals = self.peer.vitals();
+        let stats = self.peer.stats();
         // Looked at before the time of the last use: whoever is seen to have left has noted it.
         let busy = self.reception.callers.any();
         Vitals {
-            heard: vitals
+            heard: stats
                 .last_heard
                 .map_or(Moment::default(), |heard| self.clock.moment(heard)),
             used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
@@ -254,7 +254,7 @@ impl Connection {
 
     /// Whether it has completed a call, which the caller may not have told yet.
     pub(crate) fn has_answered_a_call(&self) -> bool {
-        self.peer.vitals().calls_answered > 0
+        self.peer.stats().calls_answered > 0
     }
 
     /// Comes back when no call waits for an answer.

@@ -178,7 +178,7 @@ impl Keeper {
             && !self.aborted
         {
             tokio::select! {
-                _ = timeout(FAREWELLS, endpoint.all_farewells_said()) => {}
+                _ = timeout(FAREWELLS, endpoint.sessions_deleted()) => {}
                 () = self.slot.shared.shutdown_deadline.over() => {}
             }
         }

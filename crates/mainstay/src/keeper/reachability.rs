@@ -24,7 +24,7 @@ impl ReachabilityWatch {
         let settings = slot.settings.load();
         let door = match settings.target() {
             Target::Http(target) => match settings.endpoint(target) {
-                Ok(way) => way.door(),
+                Ok(way) => way.port_probe(),
                 // Said by the dial, which needs it too.
                 Err(_) => None,
             },
@@ -33,7 +33,7 @@ impl ReachabilityWatch {
         let task = door.map(|door| {
             let inbox = slot.inbox.clone();
             let knocking = tokio::spawn(async move {
-                door.opens(since).await;
+                door.wait_until_reachable(since).await;
                 inbox.report(Report::Reachable(generation));
             });
             knocking.abort_handle()

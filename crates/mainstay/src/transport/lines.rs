@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::hand_over::hand_over;
+use super::receiving::deliver;
 use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sending, Transport, Turn};
 use crate::large;
 use split::{Piece, Splitter};
@@ -229,7 +229,7 @@ async fn read<R: AsyncRead + Unpin>(
                 if let Some(rest) = splitter.rest() {
                     let last = rest.clone();
                     if large::process(rest.len(), move || is_whole(&last)).await {
-                        hand_over(&inbound, None, rest, &mut turn).await;
+                        deliver(&inbound, None, rest, &mut turn).await;
                     }
                 }
                 break End::EndOfStream;
@@ -239,7 +239,7 @@ async fn read<R: AsyncRead + Unpin>(
         }
         while let Some(piece) = splitter.next() {
             match piece {
-                Piece::Line(line) => hand_over(&inbound, None, line, &mut turn).await,
+                Piece::Line(line) => deliver(&inbound, None, line, &mut turn).await,
                 Piece::Skipped(skipped) => {
                     inbound.oversized(Oversized {
                         head: skipped.head(),

@@ -7,15 +7,14 @@
 //! Invariants: `Inbound::ended` is called exactly once and is the last call; no task outlives it; `Outbound::close`
 //! never waits.
 
-mod connector;
 mod end;
 mod frame;
-mod hand_over;
 pub mod http;
 mod lines;
-mod room;
+mod receiving;
 mod sse;
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -24,7 +23,6 @@ use bytes::Bytes;
 #[cfg(any(test, fuzzing))]
 pub(crate) use lines::fuzz as fuzz_lines;
 
-pub use connector::{Connecting, Connector};
 pub use end::{End, SendFailure};
 pub use frame::{Delivery, Frame, Purpose};
 pub use http::{Http, HttpConnector, HttpFailure, HttpOptions};
@@ -40,6 +38,15 @@ pub trait Transport: Send + 'static {
 
     /// Starts to carry; called inside a tokio runtime.
     fn start(self: Box<Self>, inbound: Arc<dyn Inbound>);
+}
+
+/// A transport being opened.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send + 'a>>;
+
+/// Opens a transport, once for each connection.
+pub trait Connector: Send + Sync + 'static {
+    /// Opens one. A failure is retried as the server's policy says; the policy also bounds how long it may take.
+    fn connect(&self) -> Connecting<'_>;
 }
 
 /// What a transport tells its owner. Every method returns at once, but for the time that it takes to read a message: one

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -52,14 +53,19 @@ struct Member {
 impl Object {
     /// Reads the top level of a value; `None` when it is not an object.
     pub fn read(raw: &RawJson) -> Result<Option<Self>, TooManyMembers> {
-        let text = raw.bytes();
-        if text.first() != Some(&b'{') {
+        let text = raw.text();
+        if !text.starts_with('{') {
             return Ok(None);
         }
-        let mut reader = serde_json::Deserializer::from_slice(text);
+        let mut reader = serde_json::Deserializer::from_str(text);
         // The text is known to be valid JSON, so there is nothing else that can fail.
         let read = reader.deserialize_map(Members(text));
         read.map(Some).map_err(|_error| TooManyMembers)
+    }
+
+    /// Whether a value is an object with too many members to be read.
+    pub(crate) fn has_too_many_members(raw: &RawJson) -> bool {
+        raw.as_bytes().len() >= SHORTEST_BEYOND_LIMIT && Self::read(raw).is_err()
     }
 
     /// The same where an object with too many members may be taken for no object. [`Object::read`] tells the two apart.
@@ -70,12 +76,17 @@ impl Object {
     /// The values of the members with these names (each given once), without keeping track of any other; of members with the same name the last
     /// one counts. `None` when the value is no object.
     pub fn find<const N: usize>(raw: &RawJson, names: [&str; N]) -> Option<[Option<RawJson>; N]> {
-        let text = raw.bytes();
-        if text.first() != Some(&b'{') {
-            return None;
-        }
-        let mut reader = serde_json::Deserializer::from_slice(text);
-        reader.deserialize_map(Wanted { text, names }).ok()
+        let found = find_members(raw.as_str(), names, Repeated::LastCounts).ok()?;
+        Some(found.map(|value| value.map(|value| RawJson::part_of(raw.text(), value))))
+    }
+
+    /// The same, in the text of one JSON value, where each of these members may be there only once: readers disagree on which of two counts, so a caller could
+    /// be shown one value while the server is sent the other.
+    pub(crate) fn find_once<'t, const N: usize>(
+        text: &'t str,
+        names: [&'static str; N],
+    ) -> Result<[Option<&'t RawValue>; N], serde_json::Error> {
+        find_members(text, names, Repeated::IsAnError)
     }
 
     /// The value of a member; of members with the same name the last one counts.
@@ -112,7 +123,7 @@ impl Object {
     /// The text of an object, with members of these names added at its end; `None` where it is no object, or where it is
     /// not certain without a parse that it has none of them yet.
     pub fn extended(raw: &RawJson, members: &[(&str, RawJson)]) -> Option<RawJson> {
-        let text = raw.bytes();
+        let text = raw.as_bytes();
         let may_hold = |(name, _): &(&str, RawJson)| raw.may_hold(name);
         if text.first() != Some(&b'{') || members.iter().any(may_hold) {
             return None;
@@ -238,26 +249,50 @@ fn spells(key: &[u8], name: &str) -> bool {
     serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == name)
 }
 
+/// What a second member of the same name means.
+#[derive(Clone, Copy)]
+enum Repeated {
+    LastCounts,
+    IsAnError,
+}
+
+fn find_members<'t, const N: usize>(
+    text: &'t str,
+    names: [&str; N],
+    repeated: Repeated,
+) -> Result<[Option<&'t RawValue>; N], serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.deserialize_map(Wanted { names, repeated })
+}
+
 /// Looks for some members of an object.
-struct Wanted<'t, const N: usize> {
-    text: &'t Bytes,
-    names: [&'t str; N],
+struct Wanted<'n, const N: usize> {
+    names: [&'n str; N],
+    repeated: Repeated,
 }
 
 impl<'de, const N: usize> Visitor<'de> for Wanted<'_, N> {
-    type Value = [Option<RawJson>; N];
+    type Value = [Option<&'de RawValue>; N];
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = [const { None }; N];
+        let mut found = [None; N];
         while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
             let key = key.get().as_bytes();
             let key = &key[1..key.len() - 1];
             if let Some(at) = self.names.iter().position(|name| spells(key, name)) {
-                found[at] = Some(RawJson::part_of(self.text, value));
+                match self.repeated {
+                    Repeated::IsAnError if found[at].is_some() => {
+                        return Err(A::Error::custom(format_args!(
+                            "duplicate field `{}`",
+                            self.names[at]
+                        )));
+                    }
+                    Repeated::IsAnError | Repeated::LastCounts => found[at] = Some(value),
+                }
             }
         }
         Ok(found)
@@ -265,7 +300,7 @@ impl<'de, const N: usize> Visitor<'de> for Wanted<'_, N> {
 }
 
 /// Reads the members of the object that is the whole of the given text.
-struct Members<'t>(&'t Bytes);
+struct Members<'t>(&'t ByteString);
 
 impl<'de> Visitor<'de> for Members<'_> {
     type Value = Object;
@@ -275,7 +310,7 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
-        let text = self.0;
+        let (whole, text) = (self.0, self.0.as_bytes());
         let end = text.len() - 1;
         let mut members: Vec<Member> = Vec::new();
         // Where the member being read starts: behind the brace, then behind each comma.
@@ -285,7 +320,7 @@ impl<'de> Visitor<'de> for Members<'_> {
                 return Err(A::Error::custom("too many members"));
             }
             let key = text.slice_ref(key.get().as_bytes());
-            let value = RawJson::part_of(text, value);
+            let value = RawJson::part_of(whole, value);
             let value_at = offset(text, value.as_bytes());
             let value_end = value_at + value.as_bytes().len();
             let after = text[value_end..]

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::envelope::our_number;
-use super::meta::Meta;
 use super::object::{Object, TooManyMembers, with_meta};
 use super::options::Progress;
+use super::params::MetaEntries;
 use super::params::Params;
 use super::raw::RawJson;
 use super::write::{self, MetaText};
@@ -22,7 +22,7 @@ const META: &str = "_meta";
 const TOKEN: &str = "progressToken";
 
 /// The longest token that is kept when its request has been answered: those that clients choose have some tens of bytes.
-const LONGEST_TOKEN: usize = 256;
+const TOKEN_LIMIT: usize = 256;
 
 /// Made once: for a request of ordinary length it takes longer to prepare than to search.
 static FIND_META: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(META));
@@ -32,15 +32,15 @@ pub(crate) type ProgressSink = Arc<dyn Fn(RawJson) + Send + Sync>;
 
 /// Who listens to the progress of one request.
 #[derive(Clone)]
-pub(super) struct Listener {
+pub(super) struct ProgressListener {
     sink: Option<ProgressSink>,
     /// The token the caller put into the request, by which it knows the progress.
     callers_token: Option<RawJson>,
 }
 
-impl Listener {
+impl ProgressListener {
     /// Hands progress on under the caller's own token.
-    pub(super) fn hear(&self, params: RawJson) {
+    pub(super) fn notify(&self, params: RawJson) {
         let Some(sink) = &self.sink else {
             return;
         };
@@ -57,7 +57,7 @@ impl Listener {
     pub(super) fn after_the_answer(self) -> Option<Self> {
         let token = self
             .callers_token
-            .filter(|token| token.as_str().len() <= LONGEST_TOKEN)?;
+            .filter(|token| token.as_str().len() <= TOKEN_LIMIT)?;
         self.sink.is_some().then_some(Self {
             sink: self.sink,
             callers_token: Some(RawJson::from_text(token.as_str()).ok()?),
@@ -76,7 +76,7 @@ pub(super) enum Prepared<'a> {
 
 impl Prepared<'_> {
     /// The request, as one line.
-    pub(super) fn line(&self, id: u64, method: &str, meta: Option<&Meta>, token: bool) -> Bytes {
+    pub(super) fn line(&self, id: u64, method: &str, meta: Option<&MetaEntries>, token: bool) -> Bytes {
         match self {
             Self::Whole(params) => write::request(id, method, params.as_ref()),
             Self::LackMeta(params) => write::request_with_meta(id, method, params, meta, token),
@@ -92,8 +92,8 @@ pub(super) fn compose(
     id: u64,
     method: &str,
     progress: Progress,
-    meta: Option<&Meta>,
-) -> Result<(Bytes, Option<Listener>), TooManyMembers> {
+    meta: Option<&MetaEntries>,
+) -> Result<(Bytes, Option<ProgressListener>), TooManyMembers> {
     let (params, listener) = prepare(params, id, progress, meta)?;
     let line = params.line(id, method, meta, listener.is_some());
     Ok((line, listener))
@@ -106,26 +106,26 @@ fn prepare<'a>(
     params: &'a Params,
     id: u64,
     progress: Progress,
-    meta: Option<&'a Meta>,
-) -> Result<(Prepared<'a>, Option<Listener>), TooManyMembers> {
+    meta: Option<&'a MetaEntries>,
+) -> Result<(Prepared<'a>, Option<ProgressListener>), TooManyMembers> {
     let (parts, adds_nothing) = (
         params.parts()?,
-        matches!(progress, Progress::Unasked) && meta.is_none(),
+        matches!(progress, Progress::NotRequested) && meta.is_none(),
     );
     let Some((top, own_meta)) = parts.filter(|_| !adds_nothing) else {
         return prepare_raw(params.to_raw(), id, progress, meta);
     };
     let (wanted, sink) = progress.sink();
-    let listener = |callers_token| wanted.then_some(Listener { sink, callers_token });
+    let listener = |callers_token| wanted.then_some(ProgressListener { sink, callers_token });
     let Some(own_meta) = own_meta.filter(|meta| !meta.is_empty()) else {
         let text = MetaText::Entries {
-            entries: meta.map_or(&[][..], Meta::text),
+            entries: meta.map_or(&[][..], MetaEntries::text),
             token: wanted,
         };
         return Ok((Prepared::Parts(top, text), listener(None)));
     };
     let mut members = own_meta.clone();
-    for (key, value) in meta.map_or(&[][..], Meta::entries) {
+    for (key, value) in meta.map_or(&[][..], MetaEntries::entries) {
         members.set(key, value.clone());
     }
     let callers_token = members.get(TOKEN).cloned();
@@ -143,8 +143,8 @@ fn prepare_raw<'a>(
     params: Option<RawJson>,
     id: u64,
     progress: Progress,
-    meta: Option<&Meta>,
-) -> Result<(Prepared<'a>, Option<Listener>), TooManyMembers> {
+    meta: Option<&MetaEntries>,
+) -> Result<(Prepared<'a>, Option<ProgressListener>), TooManyMembers> {
     let (wanted, sink) = progress.sink();
     if !wanted && meta.is_none() {
         return Ok((Prepared::Whole(params.map(without_token).transpose()?), None));
@@ -152,7 +152,7 @@ fn prepare_raw<'a>(
     let params = params.unwrap_or(RawJson::EMPTY_OBJECT);
     if has_no_meta(&params) {
         let callers_token = None;
-        let listener = wanted.then_some(Listener { sink, callers_token });
+        let listener = wanted.then_some(ProgressListener { sink, callers_token });
         return Ok((Prepared::LackMeta(params), listener));
     }
     let params = match meta {
@@ -170,7 +170,7 @@ fn prepare_raw<'a>(
     let callers_token = meta.get(TOKEN).cloned();
     meta.set(TOKEN, id.into());
     object.set(META, meta.to_raw());
-    let listener = Listener { sink, callers_token };
+    let listener = ProgressListener { sink, callers_token };
     Ok((Prepared::Whole(Some(object.to_raw())), Some(listener)))
 }
 
@@ -190,8 +190,8 @@ pub(super) fn request_of(params: Option<&RawJson>) -> Option<u64> {
         #[serde(borrow, rename = "progressToken")]
         token: &'a RawValue,
     }
-    let params = params?.bytes();
-    let progress: Progress<'_> = serde_json::from_slice(params).ok()?;
+    let params = params?.text();
+    let progress: Progress<'_> = serde_json::from_str(params).ok()?;
     our_number(&RawJson::part_of(params, progress.token))
 }
 
@@ -253,8 +253,8 @@ mod tests {
 
     #[test]
     fn what_was_read_on_the_way_is_written_as_if_nobody_had_looked() {
-        let entries = Meta::new(vec![("k", RawJson::from(1)), ("z", RawJson::from(2))]);
-        let line = |params: &Params, progress: Progress, meta: Option<&Meta>| {
+        let entries = MetaEntries::new(vec![("k", RawJson::from(1)), ("z", RawJson::from(2))]);
+        let line = |params: &Params, progress: Progress, meta: Option<&MetaEntries>| {
             let (prepared, listener) = prepare(params, 7, progress, meta).unwrap();
             let line = prepared.line(7, "m", meta, listener.is_some());
             (line, listener.and_then(|listener| listener.callers_token))
@@ -280,7 +280,7 @@ mod tests {
             edited.set("name", RawJson::from(3));
             edited.remove_from_meta(&["a"]);
             let anew = Params::new(edited.to_raw());
-            for progress in [Progress::Unasked, Progress::Counted] {
+            for progress in [Progress::NotRequested, Progress::Counted] {
                 for meta in [None, Some(&entries)] {
                     let line = |params: &Params| line(params, progress.clone(), meta);
                     assert_eq!(line(&read), line(&params()), "{text}");
@@ -292,10 +292,10 @@ mod tests {
 
     #[test]
     fn entries_join_the_meta_that_is_there() {
-        let meta = Meta::new(vec![("k", RawJson::from(1))]);
+        let meta = MetaEntries::new(vec![("k", RawJson::from(1))]);
         let params = || RawJson::from_text(r#"{"_meta":{"a":[ ],"progressToken":"mine"}}"#).ok();
         for (progress, expected) in [
-            (Progress::Unasked, r#"{"_meta":{"a":[ ],"k":1}}"#),
+            (Progress::NotRequested, r#"{"_meta":{"a":[ ],"k":1}}"#),
             (
                 Progress::Counted,
                 r#"{"_meta":{"a":[ ],"progressToken":7,"k":1}}"#,
@@ -307,7 +307,7 @@ mod tests {
             };
             assert_eq!(raw.as_str(), expected);
         }
-        let lacking = prepare_raw(None, 7, Progress::Unasked, Some(&meta));
+        let lacking = prepare_raw(None, 7, Progress::NotRequested, Some(&meta));
         assert!(matches!(lacking, Ok((Prepared::LackMeta(_), None))));
     }
 
@@ -320,7 +320,7 @@ mod tests {
         };
         for token in ["progressToken", r"progress\u0054oken"] {
             let text = format!(r#"{{"_meta":{{"{token}":3,"a":1}}}}"#);
-            let sent: Result<_, TooManyMembers> = line(&text, Progress::Unasked);
+            let sent: Result<_, TooManyMembers> = line(&text, Progress::NotRequested);
             assert!(
                 sent.unwrap().ends_with(r#""params":{"_meta":{"a":1}}}"#),
                 "{token}"
@@ -331,7 +331,7 @@ mod tests {
             format!(r#"{{{many},"_meta":{{"progressToken":3}}}}"#),
             format!(r#"{{"_meta":{{{many},"progressToken":3}}}}"#),
         ] {
-            assert_eq!(line(&text, Progress::Unasked), Err(TooManyMembers));
+            assert_eq!(line(&text, Progress::NotRequested), Err(TooManyMembers));
             assert_eq!(line(&text, Progress::Counted), Err(TooManyMembers));
         }
         // Parameters that certainly have no `_meta` need not be read.

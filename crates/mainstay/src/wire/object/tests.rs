@@ -176,3 +176,18 @@ fn meta_is_made_where_there_is_none() {
     );
     assert_eq!(with_meta(Some(&raw("[1]")), &entries).unwrap().as_str(), "[1]");
 }
+
+#[test]
+fn a_member_that_must_be_there_once_is_refused_when_it_is_repeated() {
+    let find =
+        |text: &str| Object::find_once(text, ["name"]).map(|[name]| name.map(|name| name.get().to_owned()));
+    assert!(find(r#"{"name":"a","n\u0061me":"b"}"#).is_err());
+    assert_eq!(
+        find(r#"{"x":1,"x":2,"n\u0061me":"a"}"#).unwrap().as_deref(),
+        Some("\"a\"")
+    );
+    assert_eq!(find(r#"{"in":{"name":"a"}}"#).unwrap(), None);
+    for text in ["[]", "null", "1", "\"name\""] {
+        assert!(find(text).is_err(), "{text}");
+    }
+}

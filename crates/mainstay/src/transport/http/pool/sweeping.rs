@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Kept, Pool};
+use super::{IdleConnection, Pool};
 
 /// How long a connection that came back may be closed before anybody notices.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const UNSEEN: Duration = Duration::from_secs(1);
 /// The task, and how to wake it. It ends when this is dropped.
 pub(super) struct Sweeper {
     task: AbortHandle,
-    new_line: Arc<Notify>,
+    new_connection: Arc<Notify>,
     /// Whether it waits for the close of every connection that is there.
     rests: bool,
 }
@@ -31,19 +31,19 @@ impl Sweeper {
     /// None outside of a runtime: then nothing can be kept for long.
     pub(super) fn start(pool: &Arc<Pool>) -> Option<Self> {
         let runtime = Handle::try_current().ok()?;
-        let new_line = Arc::<Notify>::default();
-        let task = runtime.spawn(sweep(Arc::downgrade(pool), new_line.clone()));
+        let new_connection = Arc::<Notify>::default();
+        let task = runtime.spawn(sweep(Arc::downgrade(pool), new_connection.clone()));
         Some(Self {
             task: task.abort_handle(),
-            new_line,
+            new_connection,
             rests: false,
         })
     }
 
     /// There is a connection that it has not seen. It is told of the first: the others it finds with it.
-    pub(super) fn line_came(&mut self) {
+    pub(super) fn connection_came(&mut self) {
         if std::mem::take(&mut self.rests) {
-            self.new_line.notify_one();
+            self.new_connection.notify_one();
         }
     }
 }
@@ -54,7 +54,7 @@ impl Drop for Sweeper {
     }
 }
 
-async fn sweep(pool: Weak<Pool>, new_line: Arc<Notify>) {
+async fn sweep(pool: Weak<Pool>, new_connection: Arc<Notify>) {
     loop {
         sleep(UNSEEN).await;
         loop {
@@ -68,7 +68,7 @@ async fn sweep(pool: Weak<Pool>, new_line: Arc<Notify>) {
             });
             tokio::select! {
                 biased;
-                () = new_line.notified() => break,
+                () = new_connection.notified() => break,
                 () = sleep_until(next) => {}
                 () = stirred => {}
             }
@@ -82,9 +82,9 @@ impl Pool {
     fn let_go(&self, cx: &mut Context<'_>) -> Option<Instant> {
         let mut idle = self.idle();
         let now = Instant::now();
-        let is_over = |kept: &mut Kept| kept.until <= now || !kept.line.is_open(cx);
-        let over: Vec<_> = idle.lines.extract_if(.., is_over).collect();
-        let next = idle.lines.iter().map(|kept| kept.until).min();
+        let is_over = |kept: &mut IdleConnection| kept.until <= now || !kept.connection.is_open(cx);
+        let over: Vec<_> = idle.connections.extract_if(.., is_over).collect();
+        let next = idle.connections.iter().map(|kept| kept.until).min();
         let done = match &mut idle.sweeper {
             Some(sweeper) if next.is_some() => {
                 sweeper.rests = true;

@@ -39,7 +39,7 @@ async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
         far.answer(1, "\"real\"").await;
     });
     assert_eq!(answer.unwrap().as_str(), "\"real\"");
-    assert_eq!(peer.vitals().garbage, 7);
+    assert_eq!(peer.stats().garbage, 7);
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +71,7 @@ async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
     answer.unwrap();
     assert_eq!(log.take(), [] as [&str; 0], "nothing of it is handed on");
     assert_eq!(heard.take(), [] as [&str; 0]);
-    assert_eq!(peer.vitals().garbage, 4);
+    assert_eq!(peer.stats().garbage, 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,7 @@ async fn a_message_behind_text_without_a_line_break_is_taken() {
             "noise: 50%"
         ]
     );
-    assert_eq!(peer.vitals().garbage, 3);
+    assert_eq!(peer.stats().garbage, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +282,7 @@ async fn an_answer_that_cannot_be_read_fails_its_request_alone() {
     check_bad(shapeless, BadAnswer::Malformed);
     check_bad(no_text, BadAnswer::InvalidUtf8);
     fine.unwrap();
-    assert_eq!(peer.vitals().garbage, 3);
+    assert_eq!(peer.stats().garbage, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -356,7 +356,7 @@ async fn an_overlong_notification_fails_nobody() {
         far.answer(1, "{}").await;
     });
     answer.unwrap();
-    assert_eq!(peer.vitals().garbage, 1);
+    assert_eq!(peer.stats().garbage, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -391,10 +391,7 @@ async fn answers_to_nothing_are_counted_and_no_more() {
     });
     assert_eq!(answer.unwrap().as_str(), "1");
     far.settle().await;
-    assert_eq!(
-        (peer.vitals().unknown_answers, peer.vitals().late_answers),
-        (6, 1)
-    );
+    assert_eq!((peer.stats().unknown_answers, peer.stats().late_answers), (6, 1));
 }
 
 #[tokio::test(start_paused = true)]
