@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 use mainstay::{CallError, Fleet, Introduction, StartupError};
-use mainstay_gateway::{Arrival, Gateway, GatewayBuilder, HttpDoor, Scope};
+use mainstay_gateway::{ClientInput, Gateway, GatewayBuilder, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -176,9 +176,9 @@ async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
     match meets {
         Meets::Gateway { .. } => Some((input, None)),
         Meets::Client(_) => {
-            let arrival = Arrival::wait(input).await?;
-            let introduction = arrival.introduction().cloned();
-            Some((Box::new(arrival), introduction))
+            let client = ClientInput::wait_for_request(input).await?;
+            let introduction = client.introduction().cloned();
+            Some((Box::new(client), introduction))
         }
     }
 }

@@ -1,11 +1,11 @@
-//! One client of the gateway, as the desk sees it: what it can answer, where it can be reached, what it waits for.
+//! One client of the gateway, as the router sees it: what it can answer, where it can be reached, which requests run.
 //!
-//! A legacy client lives as long as its session, a modern one as long as its request. What a server asks because of a
-//! client's request is asked of that client; it answers on whatever way it likes.
+//! A legacy client lives as long as its session, a modern one as long as its request. A server's request goes to the client whose
+//! call caused it, and the client may answer on any of its connections.
 
-mod asks;
-pub(crate) mod elicited;
+mod questions;
 mod running;
+mod url_elicitations;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,33 +19,32 @@ use mainstay::{
 
 use crate::budget::Held;
 use crate::door::Caller;
-use crate::introduction::Said;
+use crate::introduction::ClientIntroduction;
 use crate::isolation::{Isolated, OwnServers};
 use crate::principal::Principal;
 use crate::protocol::{RequestMeta, capability_for, declined};
 use crate::router::tasks::{OwnTasks, Tasks};
-use crate::router::{Level, Subscriber, TASK_STATUS, Waits, task_id};
+use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};
 use crate::scope::Scope;
-use asks::Asks;
-pub(crate) use asks::Origin;
-use elicited::Elicited;
+use questions::{PendingQuestions, QuestionOrigin};
 pub(crate) use running::{Busy, Run, Running};
+pub(crate) use url_elicitations::COMPLETE as URL_ELICITATION_COMPLETE;
+use url_elicitations::UrlElicitations;
 
-/// The way to a client, for what belongs to one of its requests, or to none.
+/// Where messages to a client go: those of one of its requests, or those of none.
 pub(crate) trait Outbox: Send + Sync + 'static {
-    /// Puts a message on its way, without waiting; `false` when it was dropped, since nobody reads or nothing fits.
+    /// Queues a message, without waiting; `false` when it was dropped, since the client does not read or nothing fits.
     fn send(&self, message: Bytes) -> bool;
 
-    /// The same for news that say no more than before: while the client has yet to read the same, they are not put on their way
-    /// again.
+    /// Queues a notification that says no more than an equal one before it: nothing, while that one is unread.
     fn send_once(&self, message: Bytes) -> bool {
         self.send(message)
     }
 
-    /// The same for a message that the client can miss: it is dropped long before it could take the place of another.
+    /// Queues a message that the client can miss: it is dropped long before it could take the place of another.
     fn offer(&self, message: Bytes) -> bool;
 
-    /// Comes back when it cannot be expected any more that the client reads what it has not read yet.
+    /// Returns when the client will not read what it has not read yet.
     ///
     /// Cancel safety: dropping it changes nothing.
     fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -54,49 +53,49 @@ pub(crate) trait Outbox: Send + Sync + 'static {
 }
 
 pub(crate) struct Client {
-    /// Shared by a session and the requests that came on its way; a request without a session has one of its own.
+    /// Shared by a session and the modern requests on its connection; a request without a session has its own.
     number: u64,
     /// Who makes its requests.
     pub(crate) principal: Principal,
     pub(crate) scope: Scope,
     pub(crate) era: Era,
     pub(crate) running: Arc<Running>,
-    /// Shared by a session and the requests that came on its way.
-    pub(crate) waits: Arc<Waits>,
+    /// Shared like the number.
+    pub(crate) waits: Arc<StartWaits>,
     /// What the client said of itself, once it has.
-    said: Mutex<Option<Said>>,
-    /// What is held for that.
-    said_held: Mutex<Option<Held>>,
+    introduction: Mutex<Option<ClientIntroduction>>,
+    /// The bytes that are held for the introduction.
+    introduction_held: Mutex<Option<Held>>,
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
-    /// Whether a modern request came on the way of this session.
+    /// Whether a modern request came on the connection of this session.
     is_modern_too: AtomicBool,
-    /// What it was told and did not get, since it does not read, or opened nothing to read from.
+    /// Notifications that did not reach it, since it does not read, or opened no stream.
     missed: AtomicU64,
-    /// The server took nothing of what the client told it last.
+    /// The server did not take the client's last notification in time.
     pub(crate) last_notify_timed_out: AtomicBool,
-    asks: Asks,
-    pub(crate) elicited: Elicited,
+    questions: PendingQuestions,
+    pub(crate) elicited: UrlElicitations,
     /// The tasks of its principal.
     pub(crate) tasks: OwnTasks,
-    lines: Mutex<Lines>,
-    /// Its seat in the audience; a client of one request has none.
-    hearing: OnceLock<Subscriber>,
+    outboxes: Mutex<Outboxes>,
+    /// `None` for a client of one request.
+    subscriber: OnceLock<Subscriber>,
     /// The servers of its own; a client of one request without a session has none.
     own: Option<Arc<OwnServers>>,
 }
 
 /// Where a client can be reached now.
 #[derive(Default)]
-struct Lines {
+struct Outboxes {
     /// For what belongs to no request.
     standing: Option<Arc<dyn Outbox>>,
-    /// The requests that run, the latest last.
-    calls: Vec<Arc<dyn Outbox>>,
+    /// Of the requests that run, the latest last.
+    requests: Vec<Arc<dyn Outbox>>,
 }
 
 impl Client {
-    /// A client that stays for longer than a request.
+    /// The client of a session.
     pub(crate) fn of_session(
         scope: Scope,
         isolated: &Arc<Isolated>,
@@ -112,7 +111,7 @@ impl Client {
         })
     }
 
-    /// A client of one modern request, which belongs to no session.
+    /// The client of one modern request, which belongs to no session.
     pub(crate) fn of_request(
         principal: Principal,
         scope: Scope,
@@ -123,8 +122,8 @@ impl Client {
         Arc::new(client.described(meta))
     }
 
-    /// A client of one modern request, on a way that it shares with this session. It can be cancelled like the others, and
-    /// has the session's own servers.
+    /// The client of one modern request on the connection of this session. It has the session's own servers, and can be cancelled like
+    /// the session's requests.
     pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
         self.is_modern_too.store(true, Ordering::Relaxed);
         let (scope, tasks, own) = (self.scope.clone(), self.tasks.clone(), self.own.clone());
@@ -151,17 +150,17 @@ impl Client {
             era,
             running: Arc::default(),
             waits: Arc::default(),
-            said: Mutex::default(),
-            said_held: Mutex::default(),
+            introduction: Mutex::default(),
+            introduction_held: Mutex::default(),
             level: Mutex::default(),
             is_modern_too: AtomicBool::new(false),
             missed: AtomicU64::new(0),
             last_notify_timed_out: AtomicBool::new(false),
-            asks: Asks::default(),
-            elicited: Elicited::default(),
+            questions: PendingQuestions::default(),
+            elicited: UrlElicitations::default(),
             tasks,
-            lines: Mutex::default(),
-            hearing: OnceLock::new(),
+            outboxes: Mutex::default(),
+            subscriber: OnceLock::new(),
             own,
         }
     }
@@ -169,34 +168,36 @@ impl Client {
     /// The client as its request describes it.
     fn described(self, meta: &RequestMeta) -> Self {
         Self {
-            said: Mutex::new(Some(Said::of_request(meta))),
+            introduction: Mutex::new(Some(ClientIntroduction::of_request(meta))),
             level: Mutex::new(meta.log_level),
             ..self
         }
     }
 
-    /// Notes what the client says of itself, for which this is held.
-    pub(crate) fn introduce(&self, said: &Said, held: Held) {
-        *lock(&self.said) = Some(said.kept());
-        *lock(&self.said_held) = Some(held);
+    /// Notes what the client says of itself, and the bytes that are held for it.
+    pub(crate) fn introduce(&self, introduction: &ClientIntroduction, held: Held) {
+        *lock(&self.introduction) = Some(introduction.copied());
+        *lock(&self.introduction_held) = Some(held);
     }
 
     /// The version that its session negotiated, once it has.
     pub(crate) fn version(&self) -> Option<&'static str> {
-        lock(&self.said).as_ref().map(|said| said.version)
+        lock(&self.introduction).as_ref().map(|said| said.version)
     }
 
     /// Whether it has said who it is: a session that was opened by `initialize`.
     pub(crate) fn is_introduced(&self) -> bool {
-        lock(&self.said).is_some()
+        lock(&self.introduction).is_some()
     }
 
-    /// How a server of its own is told of it, once it has said who it is.
+    /// How the gateway introduces it to a server of its own, once it has said who it is.
     pub(crate) fn introduction(&self) -> Option<Introduction> {
-        lock(&self.said).as_ref().map(Said::introduction)
+        lock(&self.introduction)
+            .as_ref()
+            .map(ClientIntroduction::to_server)
     }
 
-    /// Whether it has said anything by which it can be told something unasked.
+    /// Whether it may get notifications outside of its requests: it must have sent something first.
     fn is_here(&self) -> bool {
         self.is_introduced() || self.is_modern_too.load(Ordering::Relaxed)
     }
@@ -206,8 +207,8 @@ impl Client {
         self.own.as_ref()
     }
 
-    /// The capability that it would have to declare, and does not, to be asked this.
-    pub(crate) fn lacks_for(&self, method: &str) -> Option<&'static str> {
+    /// The capability that a server's request of this method needs, and that it does not declare.
+    pub(crate) fn missing_capability_for(&self, method: &str) -> Option<&'static str> {
         let needed = capability_for(method)?;
         let declared = Object::parse(&self.declared()).unwrap_or_default();
         declared.get(needed).is_none().then_some(needed)
@@ -215,19 +216,18 @@ impl Client {
 
     /// What it declares that it can answer.
     fn declared(&self) -> RawJson {
-        let said = lock(&self.said);
-        let declared = said.as_ref().map(|said| said.capabilities.clone());
+        let introduction = lock(&self.introduction);
+        let declared = introduction.as_ref().map(|said| said.capabilities.clone());
         declared.unwrap_or(RawJson::EMPTY_OBJECT)
     }
 
-    /// Takes a seat in the subscribers.
-    pub(crate) fn attend(&self, hearing: Subscriber) {
-        let taken = self.hearing.set(hearing);
-        debug_assert!(taken.is_ok(), "a session is seated once");
+    pub(crate) fn set_subscriber(&self, subscriber: Subscriber) {
+        let set = self.subscriber.set(subscriber);
+        debug_assert!(set.is_ok(), "a session subscribes once");
     }
 
-    pub(crate) fn hearing(&self) -> Option<&Subscriber> {
-        self.hearing.get()
+    pub(crate) fn subscriber(&self) -> Option<&Subscriber> {
+        self.subscriber.get()
     }
 
     /// The least severe log message it wants, where it says so.
@@ -239,102 +239,111 @@ impl Client {
         *lock(&self.level) = level;
     }
 
-    /// Where what belongs to no request goes from now on.
-    pub(crate) fn stand_by(&self, line: Option<Arc<dyn Outbox>>) {
-        self.lines().standing = line;
+    /// Where messages go from now on that belong to no request.
+    pub(crate) fn set_standing_outbox(&self, outbox: Option<Arc<dyn Outbox>>) {
+        self.outboxes().standing = outbox;
     }
 
-    /// Reaches the client on this line too, until the guard is dropped.
-    pub(crate) fn reachable(self: &Arc<Self>, line: &Arc<dyn Outbox>) -> Reachable {
-        self.lines().calls.push(line.clone());
+    /// Where messages go now that belong to no request.
+    pub(crate) fn standing_outbox(&self) -> Option<Arc<dyn Outbox>> {
+        self.outboxes().standing.clone()
+    }
+
+    /// Reaches the client on this outbox too, until the guard is dropped.
+    pub(crate) fn reachable(self: &Arc<Self>, outbox: &Arc<dyn Outbox>) -> Reachable {
+        self.outboxes().requests.push(outbox.clone());
         Reachable {
             client: self.clone(),
-            line: line.clone(),
+            outbox: outbox.clone(),
         }
     }
 
-    /// Takes the client's answer to something it was asked; `false` when it was not.
+    /// Takes the client's answer to a server's request; `false` when no request has this id.
     pub(crate) fn answered(&self, id: &RawJson, answer: Result<RawJson, RpcError>) -> bool {
-        self.asks.answered(id, answer)
+        self.questions.answered(id, answer)
     }
 
-    /// Where the progress belongs that it tells under this token.
-    pub(crate) fn asked_under(&self, token: &RawJson) -> Option<Origin> {
-        self.asks.under(token)
+    /// The server whose request the client sends progress of under this token.
+    pub(crate) fn origin_of(&self, token: &RawJson) -> Option<QuestionOrigin> {
+        self.questions.origin_of(token)
     }
 
-    /// Hears what a server tells that belongs to no request.
-    pub(crate) fn overhear(&self, notification: ServerNotification) {
-        let standing = self.lines().standing.clone();
-        self.hear_on(standing, notification);
-    }
-
-    /// Where what belongs to no request goes now.
-    pub(crate) fn standing(&self) -> Option<Arc<dyn Outbox>> {
-        self.lines().standing.clone()
-    }
-
-    /// Asks the client, on the line of its latest request, or on another of its lines if that one is lost.
+    /// Sends a server's request to the client, on the outbox of its latest request, or on another of its outboxes if that one is
+    /// lost.
     ///
-    /// Cancel safety: when it is dropped the client is told that the answer is not wanted.
-    async fn ask(&self, origin: Origin, method: &str, params: Option<&RawJson>) -> Result<RawJson, RpcError> {
-        for line in self.ways() {
-            let asked = self.asks.open(origin.clone(), line.clone())?;
-            if !line.send(message::request(asked.id(), method, params)) {
+    /// Cancel safety: when it is dropped the client gets a `notifications/cancelled`.
+    async fn ask(
+        &self,
+        origin: QuestionOrigin,
+        method: &str,
+        params: Option<&RawJson>,
+    ) -> Result<RawJson, RpcError> {
+        for outbox in self.all_outboxes() {
+            let question = self.questions.open(origin.clone(), outbox.clone())?;
+            if !outbox.send(message::request(question.id(), method, params)) {
                 continue;
             }
             tokio::select! {
                 biased;
-                answer = asked.answer() => return answer,
-                () = line.lost() => {}
+                answer = question.answer() => return answer,
+                () = outbox.lost() => {}
             }
         }
         let what = format!("{method} declined: the client cannot be reached");
         Err(RpcError::new(RpcError::INTERNAL_ERROR, what))
     }
 
-    /// Where the client can be reached now, the best way first.
-    fn ways(&self) -> Vec<Arc<dyn Outbox>> {
-        let lines = self.lines();
-        let calls = lines.calls.iter().rev();
-        calls.chain(lines.standing.as_ref()).cloned().collect()
+    /// Where the client can be reached now, the best outbox first.
+    fn all_outboxes(&self) -> Vec<Arc<dyn Outbox>> {
+        let outboxes = self.outboxes();
+        let requests = outboxes.requests.iter().rev();
+        requests.chain(outboxes.standing.as_ref()).cloned().collect()
     }
 
-    /// Whether it wants to hear what this server logs at this level.
+    /// Whether it wants log messages of this server at this level.
     fn wants(&self, server: &str, level: Level) -> bool {
         match (self.era, self.level()) {
             (Era::Legacy | Era::Modern, Some(least)) => least <= level,
-            // A modern client on the same way says with each request what it wants.
+            // A modern client on the same connection says with each request what it wants.
             (Era::Legacy, None) if !self.is_introduced() => false,
             (Era::Legacy, None) => {
-                let unasked = self.hearing().map(|hearing| hearing.unasked_level(server));
-                unasked.is_none_or(|least| least <= level)
+                let least = self.subscriber().map(|subscriber| subscriber.unset_level(server));
+                least.is_none_or(|least| least <= level)
             }
             (Era::Modern, None) => false,
         }
     }
 
-    /// Hears what a server tells while its call runs.
-    pub(crate) fn hear(&self, notification: ServerNotification) {
-        self.hear_on(self.line(), notification);
+    /// Sends the client a notification of a server whose call runs.
+    pub(crate) fn notify(&self, notification: ServerNotification) {
+        let outbox = {
+            let outboxes = self.outboxes();
+            outboxes.requests.last().or(outboxes.standing.as_ref()).cloned()
+        };
+        self.notify_on(outbox, notification);
     }
 
-    /// Hears news of a task, if its principal has begun it; otherwise those hear it whose task it is. What is nobody's yet may
-    /// be of a task whose answer is on its way.
-    fn hear_of_task(&self, notification: ServerNotification) {
+    /// Sends the client a notification of a server that belongs to no request.
+    pub(crate) fn notify_outside_calls(&self, notification: ServerNotification) {
+        self.notify_on(self.standing_outbox(), notification);
+    }
+
+    /// Sends the status of a task to the client if its principal began the task, and otherwise to the sessions whose principal did. A
+    /// status of an unknown task is kept: the result that names the task may be on its way.
+    fn notify_of_task(&self, notification: ServerNotification) {
         let (server, params) = (&notification.server, notification.params.as_ref());
         let Some(id) = task_id(params) else { return };
         if self.tasks.has(server, &id) {
-            return self.hear(notification);
+            return self.notify(notification);
         }
-        let hearing = self.hearing();
-        let is_told = hearing.is_some_and(|hearing| hearing.task_changed(server, &id, params));
-        if !is_told {
+        let subscriber = self.subscriber();
+        let is_sent = subscriber.is_some_and(|subscriber| subscriber.task_changed(server, &id, params));
+        if !is_sent {
             self.tasks.keep(id, notification);
         }
     }
 
-    /// The parameters of what a server tells, as the client is to see them; `None` where they are of another's task.
+    /// The parameters of a notification, as the client is to see them; `None` where they are of another's task.
     fn shown(&self, server: &str, method: &str, params: RawJson) -> Option<RawJson> {
         let params = self.tasks.shown(server, params)?;
         match method {
@@ -343,7 +352,7 @@ impl Client {
         }
     }
 
-    fn hear_on(&self, line: Option<Arc<dyn Outbox>>, notification: ServerNotification) {
+    fn notify_on(&self, outbox: Option<Arc<dyn Outbox>>, notification: ServerNotification) {
         let ServerNotification {
             server,
             method,
@@ -365,21 +374,16 @@ impl Client {
             None => None,
         };
         let message = message::notification(&method, params.as_ref());
-        if !line.is_some_and(|line| line.offer(message)) {
+        if !outbox.is_some_and(|outbox| outbox.offer(message)) {
             let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
             if missed.is_power_of_two() {
-                tracing::debug!(%server, method, missed, "a client does not read what it is told");
+                tracing::debug!(%server, method, missed, "a client does not read its notifications");
             }
         }
     }
 
-    fn line(&self) -> Option<Arc<dyn Outbox>> {
-        let lines = self.lines();
-        lines.calls.last().or(lines.standing.as_ref()).cloned()
-    }
-
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        lock(&self.lines)
+    fn outboxes(&self) -> MutexGuard<'_, Outboxes> {
+        lock(&self.outboxes)
     }
 }
 
@@ -401,10 +405,10 @@ impl ClientHandler for Client {
 
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         Box::pin(async move {
-            if let Some(capability) = self.lacks_for(&request.method) {
+            if let Some(capability) = self.missing_capability_for(&request.method) {
                 return Err(declined(&request.method, capability));
             }
-            let origin = Origin::of(&request);
+            let origin = QuestionOrigin::of(&request);
             let ServerRequest {
                 server,
                 method,
@@ -419,26 +423,29 @@ impl ClientHandler for Client {
     }
 
     fn notification(&self, notification: ServerNotification) {
-        let is_another_s = |hearing: &Subscriber| hearing.is_another_s_answer(self, &notification);
+        let is_another_s = |subscriber: &Subscriber| subscriber.url_elicitation_complete(self, &notification);
         match notification.method.as_str() {
-            TASK_STATUS if !self.tasks.are_all() => self.hear_of_task(notification),
-            elicited::ANSWERED if self.hearing().is_some_and(is_another_s) => {}
-            _other => self.hear(notification),
+            TASK_STATUS if !self.tasks.are_all() => self.notify_of_task(notification),
+            URL_ELICITATION_COMPLETE if self.subscriber().is_some_and(is_another_s) => {}
+            _other => self.notify(notification),
         }
     }
 }
 
-/// A client that can be reached on the line of a request, as long as this lives.
+/// A client that can be reached on the outbox of a request, as long as this lives.
 pub(crate) struct Reachable {
     client: Arc<Client>,
-    line: Arc<dyn Outbox>,
+    outbox: Arc<dyn Outbox>,
 }
 
 impl Drop for Reachable {
     fn drop(&mut self) {
-        let calls = &mut self.client.lines().calls;
-        if let Some(at) = calls.iter().rposition(|line| Arc::ptr_eq(line, &self.line)) {
-            calls.remove(at);
+        let requests = &mut self.client.outboxes().requests;
+        if let Some(at) = requests
+            .iter()
+            .rposition(|outbox| Arc::ptr_eq(outbox, &self.outbox))
+        {
+            requests.remove(at);
         }
     }
 }

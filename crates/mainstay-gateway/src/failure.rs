@@ -1,5 +1,5 @@
-//! A server's failure, in words that a model can act on: which server, how it is, whether the call may have run, and
-//! what to do, in this order. The same stands for programs in `_meta.mainstay`, or in the data of an error.
+//! A server's failure, in words that a model can act on: which server, its state, whether the call may have run, and what to do, in
+//! this order. Programs find the same in `_meta.mainstay`, or in the data of an error.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
 
-/// What a failed call is answered with. What a server itself said is passed on as it came.
+/// The answer to a failed call. A server's own error passes as it came.
 pub(crate) fn answer(error: &CallError) -> RpcError {
     match error {
         CallError::Rpc { error, .. } => error.clone(),
@@ -20,8 +20,7 @@ pub(crate) fn answer(error: &CallError) -> RpcError {
     }
 }
 
-/// What a failed call of a tool is answered with, where it was not the server that answered: a result that says so, since
-/// that is what reaches the model.
+/// The answer to a failed call of a tool. Where the server did not answer, it is a result, since that is what reaches the model.
 pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
     let answered = answer(error);
     if answered.code() != SERVER_UNAVAILABLE || matches!(error, CallError::Rpc { .. }) {
@@ -35,7 +34,7 @@ pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
     RawJson::from_value(&result).map_err(|_| answered)
 }
 
-/// What a list or an introduction is answered with while its server is not up.
+/// The answer to a list or an `initialize` while its server is not up.
 pub(crate) fn not_up(error: &CallError) -> RpcError {
     let words = match error {
         CallError::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now)),
@@ -50,14 +49,14 @@ pub(crate) fn not_up(error: &CallError) -> RpcError {
     with_facts(&words, error)
 }
 
-/// Why a server is not up, and what to do; `None` while it is starting, and where a person or its configuration wants it so.
+/// Why a server is not up, and what to do; `None` while it is starting, and where a person or the configuration wants it so.
 pub(crate) fn why_not_up(status: &Status) -> Option<String> {
     let now = NotConnected::from(status);
     let is_wanted_so = match (now.state, now.reason) {
         (StateKind::Connected | StateKind::Disabled | StateKind::Disabling, _)
         | (StateKind::Disconnected, Some(Reason::Idle)) => true,
-        // One that has failed is named also while its next attempt runs: it may fail again. A first attempt that was only
-        // made in the wrong way says nothing yet.
+        // A server that has failed is named also while its next attempt runs, which may fail too. A first attempt in the wrong
+        // era says nothing yet.
         (StateKind::Connecting | StateKind::Reconnecting, _) => {
             let failed = now.last_error.as_ref();
             failed.is_none_or(|error| error.tried_otherwise && now.attempt <= 1)
@@ -68,7 +67,7 @@ pub(crate) fn why_not_up(status: &Status) -> Option<String> {
     Some(PlainText::lines(&words).to_string())
 }
 
-/// What a server wrote is quoted in these words, and a model reads them.
+/// The words may quote what a server wrote, and a model reads them: they are cleaned.
 fn with_facts(words: &str, error: &CallError) -> RpcError {
     let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(words));
     match RawJson::from_value(&json!({ "mainstay": facts(error) })) {
@@ -155,7 +154,7 @@ fn words(error: &CallError) -> String {
 
 const LOGIN: &str = "A person must log in to the server; until then it cannot be called.";
 
-/// How a server is that is not connected.
+/// The state of a server that is not connected.
 fn how(now: &NotConnected) -> String {
     let server = &now.server;
     let failure = || {
@@ -176,7 +175,7 @@ fn how(now: &NotConnected) -> String {
             )
         }
         (StateKind::Disconnected, Some(Reason::Idle)) => {
-            format!("Server {server} was stopped since nobody used it (disconnected)")
+            format!("Server {server} was stopped because it was idle (disconnected)")
         }
         (StateKind::Disconnected, Some(Reason::Lost)) => {
             format!(
@@ -203,7 +202,7 @@ fn how(now: &NotConnected) -> String {
     }
 }
 
-/// How a server is that was never up.
+/// The state of a server that was never up.
 fn how_it_starts(now: &NotConnected) -> String {
     match (now.state, &now.last_error) {
         (StateKind::Connecting | StateKind::Reconnecting, Some(error)) => {
@@ -287,7 +286,7 @@ fn advice(now: &NotConnected) -> String {
     }
 }
 
-/// Text of the server where only messages may be.
+/// Text that the server wrote to stdout, where only messages may be.
 fn misplaced(noise: Option<&str>) -> String {
     noise.map_or_else(String::new, |example| {
         format!(

@@ -7,7 +7,7 @@ use mainstay::config::ServerConfig;
 use mainstay::{Changes, ClientCapabilities, CloseReport, Fleet, FleetBuilder};
 
 use crate::budget::Limits;
-use crate::isolation::{Bounds, Isolated};
+use crate::isolation::{Isolated, IsolationLimits};
 use crate::router::{Router, Subscribers};
 
 /// Serves a fleet to clients. Clones are handles of the same gateway.
@@ -18,7 +18,7 @@ pub struct Gateway(pub(crate) Arc<Router>);
 #[must_use = "a builder does nothing until `start`"]
 pub struct GatewayBuilder {
     fleet: FleetBuilder,
-    isolated: Bounds,
+    isolated: IsolationLimits,
     held: Limits,
     has_one_client: bool,
 }
@@ -28,7 +28,7 @@ impl Gateway {
     pub fn builder(fleet: FleetBuilder) -> GatewayBuilder {
         GatewayBuilder {
             fleet,
-            isolated: Bounds::default(),
+            isolated: IsolationLimits::default(),
             held: Limits::default(),
             has_one_client: false,
         }
@@ -42,9 +42,8 @@ impl Gateway {
         Self::builder(fleet).start(servers)
     }
 
-    /// Makes the gateway serve what the configuration says, as [`Fleet::apply`] does. Servers that sessions have for themselves
-    /// already stay as they are until the sessions end. What clients subscribed to at a server that was removed is subscribed
-    /// to again when one of its name is added, as long as they want it.
+    /// Makes the gateway serve what the configuration says, as [`Fleet::apply`] does. Own servers of sessions stay as they are until
+    /// the sessions end. Subscriptions at a server that was removed are made again when one of its name is added.
     ///
     /// Cancel safety: as [`Fleet::apply`].
     pub async fn apply(&self, servers: impl IntoIterator<Item = ServerConfig>) -> Changes {
@@ -54,16 +53,14 @@ impl Gateway {
         changes
     }
 
-    /// The fleet that all clients share. Of a server that each session has for itself it holds one that works for nobody, and
-    /// only says what such a server offers. Configurations are applied through the [gateway](Gateway::apply), which knows
-    /// which servers may be shared.
+    /// The fleet that all clients share. Of an isolated server it holds the template server, which only lists what such a server
+    /// offers. Apply configurations through the [gateway](Gateway::apply), which knows which servers are isolated.
     pub fn fleet(&self) -> &Fleet {
         self.0.fleet()
     }
 
-    /// Stops every server, those of sessions included, and waits until nothing is left, as [`Fleet::close`] does: in a short
-    /// time every server is still told by the end of its input, and by SIGTERM, before it is killed. None is started any
-    /// more.
+    /// Stops every server, those of sessions included, and waits until nothing is left, as [`Fleet::close`] does. Even in a short
+    /// time it closes the input of every server and sends SIGTERM before SIGKILL. It starts none any more.
     ///
     /// Cancel safety: dropped, the servers go on stopping.
     pub async fn close(&self, within: Duration) -> CloseReport {
@@ -74,8 +71,7 @@ impl Gateway {
 }
 
 impl GatewayBuilder {
-    /// How many servers all sessions together may have for themselves (default: 64). A session that needs one more is
-    /// told so, until another has ended.
+    /// How many own servers all sessions together may have (default: 64). A call that needs one more is refused.
     pub fn max_isolated(mut self, most: usize) -> Self {
         self.isolated.most = most;
         self
@@ -90,21 +86,24 @@ impl GatewayBuilder {
 
     /// How many bytes may be held for all clients together (default: 512 MiB): requests that run, answers that wait to be read,
     /// and what sessions say of themselves. What does not fit is refused.
+    ///
+    /// Clients without a token that come from one address may hold all but a quarter of it together, and each of them no more than it
+    /// leaves to the others.
     pub fn max_held(mut self, bytes: usize) -> Self {
         self.held.all = bytes;
         self
     }
 
-    /// How many of them may be held for one client: for all that shows the same token, for one session where no token is asked
-    /// for, or for an address where there is no session either (default: a quarter of all).
+    /// How many of them may be held for one client (default: a quarter of all). All requests with one token are one client; without
+    /// tokens each session is one, and each connection where there is no session.
     pub fn max_held_per_client(mut self, bytes: usize) -> Self {
         self.held.share = Some(bytes);
         self
     }
 
-    /// The gateway will have one client, as on stdin and stdout, so the servers are that client's own: it hears everything
-    /// that they tell outside of calls, and knows their tasks by the ids that they gave. Without this the servers are shared,
-    /// and a client hears what its own calls, subscriptions and tasks cause.
+    /// The gateway will have one client, as on stdin and stdout, so the servers are that client's own. It gets every notification
+    /// outside of calls, and knows tasks by the ids of their servers. Without this the servers are shared, and a client gets what its
+    /// own calls, subscriptions and tasks cause.
     pub fn for_one_client(mut self) -> Self {
         self.has_one_client = true;
         self
@@ -143,8 +142,7 @@ impl GatewayBuilder {
     }
 }
 
-/// What servers are told that their client can answer, where it is not known which client that will be. What one cannot
-/// answer is declined when it is asked.
+/// The capabilities that the gateway declares to servers whose clients are not known yet. It declines what a client cannot answer.
 pub(crate) fn everything() -> ClientCapabilities {
     ClientCapabilities {
         sampling: true,

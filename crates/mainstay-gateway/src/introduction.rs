@@ -1,17 +1,16 @@
-//! What a client says of itself, in either era: with `initialize`, or with each request. A server of its own is told the same.
+//! What a client says of itself: with `initialize`, or with each modern request. The gateway introduces it so to a server of its own.
 
 use mainstay::Introduction;
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::message::{Params, RawJson, RpcError};
 
 use crate::protocol::{LEGACY_VERSIONS, RequestMeta, invalid_params};
 
-/// The most that a client may say of itself, in bytes: it is kept as long as its session. Clients say a few hundred; there is
-/// room for icons, too.
+/// The longest introduction, in bytes: it is kept as long as its session. Clients send a few hundred; there is room for icons, too.
 const INTRODUCTION_LIMIT: usize = 64 * 1024;
 
 /// What a client says of itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct ClientIntroduction {
     /// What it can answer.
     pub(crate) capabilities: RawJson,
     /// Who it is, where it says so.
@@ -20,17 +19,18 @@ pub(crate) struct Said {
     pub(crate) version: &'static str,
 }
 
-impl Said {
+impl ClientIntroduction {
     /// What the parameters of `initialize` say.
-    pub(crate) fn of_initialize(params: Option<&RawJson>) -> Result<Self, RpcError> {
-        let params = params.and_then(Object::parse);
-        let params = params.ok_or_else(|| invalid_params("initialize needs parameters"))?;
+    pub(crate) fn of_initialize(params: &Params) -> Result<Self, RpcError> {
+        if !params.is_object() {
+            return Err(invalid_params("initialize needs parameters"));
+        }
         let asked: Option<String> = params
             .get("protocolVersion")
             .and_then(|version| version.parse().ok());
         let asked = asked.ok_or_else(|| invalid_params("initialize needs a protocolVersion"))?;
         let known = LEGACY_VERSIONS.into_iter().find(|known| *known == asked);
-        let said = Self {
+        let introduction = Self {
             capabilities: params
                 .get("capabilities")
                 .cloned()
@@ -38,14 +38,14 @@ impl Said {
             info: params.get("clientInfo").cloned(),
             version: known.unwrap_or(LEGACY_VERSIONS[0]),
         };
-        let bytes = said.bytes();
+        let bytes = introduction.bytes();
         if bytes > INTRODUCTION_LIMIT {
             return Err(invalid_params(format!(
                 "the capabilities and the clientInfo have {bytes} bytes, and {INTRODUCTION_LIMIT} are the most: leave out what \
                  servers do not need, such as pictures"
             )));
         }
-        Ok(said)
+        Ok(introduction)
     }
 
     /// How many bytes are kept of it.
@@ -63,8 +63,8 @@ impl Said {
         }
     }
 
-    /// The same without the message that it came in, which is not kept for as long as a session or a server lives.
-    pub(crate) fn kept(&self) -> Self {
+    /// A copy, so that the message is not kept for as long as a session or a server lives.
+    pub(crate) fn copied(&self) -> Self {
         Self {
             capabilities: copy(&self.capabilities),
             info: self.info.as_ref().map(copy),
@@ -72,13 +72,13 @@ impl Said {
         }
     }
 
-    /// How a server is told of this client.
-    pub(crate) fn introduction(&self) -> Introduction {
+    /// How the gateway introduces this client to a server.
+    pub(crate) fn to_server(&self) -> Introduction {
         let Self {
             capabilities,
             info,
             version,
-        } = self.kept();
+        } = self.copied();
         let introduction = Introduction::new(capabilities).protocol_version(version);
         match info {
             Some(info) => introduction.client_info(info),
@@ -96,18 +96,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_says_too_much_of_itself_is_told_so() {
+    fn an_introduction_that_is_too_long_is_refused() {
         let params = |icon: usize, capability: usize| {
             let (icon, capability) = ("x".repeat(icon), "y".repeat(capability));
             let params = format!(
                 r#"{{"protocolVersion":"2025-11-25","clientInfo":{{"name":"{icon}"}},"capabilities":{{"{capability}":{{}}}}}}"#
             );
-            RawJson::from_text(params).unwrap()
+            Params::new(Some(RawJson::from_text(params).unwrap()))
         };
         let half = INTRODUCTION_LIMIT / 2;
-        let said = Said::of_initialize(Some(&params(half, half - 100))).unwrap();
+        let said = ClientIntroduction::of_initialize(&params(half, half - 100)).unwrap();
         assert!(said.bytes() > INTRODUCTION_LIMIT - 100, "{}", said.bytes());
-        let error = Said::of_initialize(Some(&params(half, half + 1))).unwrap_err();
+        let error = ClientIntroduction::of_initialize(&params(half, half + 1)).unwrap_err();
         assert_eq!(error.code(), RpcError::INVALID_PARAMS);
         assert!(error.message().contains("65536 are the most"), "{error:?}");
     }

@@ -1,7 +1,6 @@
 //! Who makes a request. A door finds it out, and the request carries it to the router.
 //!
-//! Tasks, request state, and what a client may take of a shared bound belong to a principal. It is small, and never holds
-//! a token itself.
+//! Tasks, request states and shares of a budget belong to a principal. It is small, and never holds a token itself.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -16,11 +15,11 @@ use crate::door::Caller;
 pub(crate) enum Principal {
     /// The client that shows this token, on any number of sessions and connections.
     Token(TokenDigest),
-    /// The client of one session that was opened without a token, or the one client on stdin and stdout.
-    Session(u64),
-    /// A client that has neither a token nor a session: only the address is known that its connection comes from. Several
-    /// clients may share it.
-    Address(IpAddr),
+    /// The client of one session that was opened without a token from this address, or the one client on stdin and stdout.
+    Session { number: u64, address: Option<IpAddr> },
+    /// The client of one HTTP connection from this address, without a token and without a session. The connection counts for
+    /// budgets alone: a client may use several, and none is an identity that a task or a state could belong to.
+    Connection { number: u64, address: IpAddr },
 }
 
 /// What a token becomes under a key of this process: the same token has the same digest at every door.
@@ -29,36 +28,59 @@ pub(crate) struct TokenDigest([u8; 16]);
 
 impl Principal {
     /// The client of the session of this number; the caller opened it, where there can be several.
-    pub(crate) fn of_session(caller: Option<Caller>, session: u64) -> Self {
+    pub(crate) fn of_session(caller: Option<Caller>, number: u64) -> Self {
         match caller {
             Some(Caller::Token(token)) => Self::Token(token),
-            Some(Caller::Peer(_)) | None => Self::Session(session),
+            Some(Caller::Peer(address)) => Self::Session {
+                number,
+                address: Some(address),
+            },
+            None => Self::Session {
+                number,
+                address: None,
+            },
         }
     }
 
-    /// Writes what is sealed for this principal. An address is no identity, as clients share it and change it: what is
-    /// sealed for one is for whoever shows it.
-    pub(crate) fn write_to(&self, sealed: &mut Vec<u8>) {
-        match self {
-            Self::Token(TokenDigest(digest)) => {
-                sealed.push(b't');
-                sealed.extend_from_slice(digest);
-            }
-            Self::Session(number) => {
-                sealed.push(b's');
-                sealed.extend_from_slice(&number.to_be_bytes());
-            }
-            Self::Address(_) => sealed.push(b'a'),
-        }
-    }
-}
-
-impl From<Caller> for Principal {
-    /// The client of a request that belongs to no session.
-    fn from(caller: Caller) -> Self {
+    /// The client of a request that belongs to no session, on the HTTP connection of this number.
+    pub(crate) fn of_connection(caller: Caller, number: u64) -> Self {
         match caller {
             Caller::Token(token) => Self::Token(token),
-            Caller::Peer(address) => Self::Address(address),
+            Caller::Peer(address) => Self::Connection { number, address },
+        }
+    }
+
+    /// The client on stdin and stdout that has this number.
+    #[cfg(test)]
+    pub(crate) const fn session(number: u64) -> Self {
+        Self::Session {
+            number,
+            address: None,
+        }
+    }
+
+    /// The address whose clients share a part of each budget, for a client without a token.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Token(_) => None,
+            Self::Session { address, .. } => *address,
+            Self::Connection { address, .. } => Some(*address),
+        }
+    }
+
+    /// Writes what a signature for this principal covers. Neither a connection nor an address is an identity: every client without a
+    /// token and a session can use what was signed for one of them.
+    pub(crate) fn write_to(&self, signed: &mut Vec<u8>) {
+        match self {
+            Self::Token(TokenDigest(digest)) => {
+                signed.push(b't');
+                signed.extend_from_slice(digest);
+            }
+            Self::Session { number, .. } => {
+                signed.push(b's');
+                signed.extend_from_slice(&number.to_be_bytes());
+            }
+            Self::Connection { .. } => signed.push(b'a'),
         }
     }
 }
@@ -83,18 +105,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_one_principal_in_every_session_and_an_address_is_one_in_none() {
+    fn a_token_is_one_principal_in_every_session_and_an_address_is_none() {
         let token = |token| Caller::Token(TokenDigest::of(token));
         let here = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        assert_eq!(
-            Principal::of_session(Some(token("a")), 1),
-            Principal::from(token("a"))
-        );
-        assert_ne!(Principal::from(token("a")), Principal::from(token("b")));
+        let of_one = Principal::of_session(Some(token("a")), 1);
+        assert_eq!(of_one, Principal::of_connection(token("a"), 7));
+        assert_ne!(of_one, Principal::of_session(Some(token("b")), 1));
         let [one, other] = [1, 2].map(|session| Principal::of_session(Some(here), session));
         assert_ne!(one, other);
-        assert_ne!(one, Principal::from(here));
-        assert_eq!(Principal::of_session(None, 1), one);
+        let [first, second] = [1, 2].map(|connection| Principal::of_connection(here, connection));
+        assert!(first != second && first != one);
+        assert_eq!(one.address(), second.address());
+        assert_eq!((of_one.address(), Principal::session(1).address()), (None, None));
         assert!(!format!("{:?}", token("secret")).contains("secret"));
+    }
+
+    #[test]
+    fn what_is_signed_for_one_connection_is_good_on_another() {
+        let here = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let signed = |principal: Principal| {
+            let mut signed = Vec::new();
+            principal.write_to(&mut signed);
+            signed
+        };
+        let [one, other] = [1, 2].map(|number| signed(Principal::of_connection(here, number)));
+        assert_eq!(one, other);
+        assert_ne!(one, signed(Principal::of_session(Some(here), 1)));
     }
 }

@@ -1,4 +1,4 @@
-//! The words of the protocol that the gateway acts on.
+//! The parts of the protocol that the gateway acts on: versions, error codes, `_meta`.
 
 use bytes::Bytes;
 use mainstay::Era;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::router::Level;
 
-/// The versions that open with `initialize`, newest first. The first is offered to a client that asks for an unknown one.
+/// The versions that open with `initialize`, newest first. A client that asks for an unknown version gets the first.
 pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// The stateless versions.
@@ -16,19 +16,19 @@ pub(crate) const MODERN_VERSIONS: [&str; 1] = ["2026-07-28"];
 /// The first version in which an error need not name a request.
 const ERRORS_WITHOUT_ID_SINCE: &str = "2025-11-25";
 
-/// A resource that is not there, for clients of the legacy era.
+/// The error code of a missing resource in the legacy era.
 pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
 
-/// What a server's failure is told as: the range that JSON-RPC leaves to servers.
+/// The error code of a server's failure, from the range that JSON-RPC leaves to servers.
 pub(crate) const SERVER_UNAVAILABLE: i64 = -32000;
 
-/// The headers of a request do not say what its body says.
+/// The error code of a request whose headers do not match its body.
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
 
-/// The client cannot answer what the request would make a server ask.
+/// The error code of a request that needs a capability which the client does not declare.
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 
-/// The version of a request is not spoken.
+/// The error code of a request in an unsupported version.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
 pub(crate) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -37,7 +37,7 @@ const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
 const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// How an error says that it answers no request whose id is known.
+/// The `id` of an error that answers no request whose id is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoId {
     /// It has no `id`: no version of the protocol allows `null`, and the newer ones allow this.
@@ -74,7 +74,7 @@ pub(crate) struct RequestMeta {
     pub(crate) capabilities: Option<RawJson>,
     /// Who the client is.
     pub(crate) client_info: Option<RawJson>,
-    /// What the client wants its progress to be told under.
+    /// The token that the client wants on progress notifications.
     pub(crate) progress_token: Option<RawJson>,
     /// The least severe log message that a modern client wants; without it, it wants none.
     pub(crate) log_level: Option<Level>,
@@ -111,7 +111,7 @@ impl RequestMeta {
         }
     }
 
-    /// Checks that a request which names its version names one that is spoken, and says what the client can answer.
+    /// Checks that a modern request names a supported version, and declares capabilities.
     pub(crate) fn check(&self) -> Result<(), RpcError> {
         match (self.version.as_deref(), &self.capabilities) {
             (Some(version), _) if !MODERN_VERSIONS.contains(&version) => Err(unsupported_version(version)),
@@ -121,7 +121,7 @@ impl RequestMeta {
     }
 }
 
-/// A version that is not spoken here, and those that are.
+/// The error for an unsupported version, with the supported ones.
 pub(crate) fn unsupported_version(version: &str) -> RpcError {
     let supported: Vec<&str> = MODERN_VERSIONS.into_iter().chain(LEGACY_VERSIONS).collect();
     let data = RawJson::from_value(&json!({ "supported": supported, "requested": version }));
@@ -129,19 +129,19 @@ pub(crate) fn unsupported_version(version: &str) -> RpcError {
     RpcError::new(UNSUPPORTED_VERSION, what).with_data(data.unwrap_or(RawJson::NULL))
 }
 
-/// A request that does not say of its client what it must.
+/// The error for a modern request without this key.
 pub(crate) fn missing_in_meta(key: &str) -> RpcError {
     invalid_params(format!("`_meta` must hold {key}"))
 }
 
-/// The parameters without what a modern request says of its client: the server behind is told in its own way.
+/// The parameters without what a modern request says of its client. The library introduces the client to the server.
 pub(crate) fn without_client(mut params: Params) -> Params {
     params.remove_from_meta(&[VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY]);
     params
 }
 
-/// A result of this method as a client of this era wants it: a modern one is told that it is complete, and how long what it
-/// may keep holds. A legacy server does not say, so it is not kept, and nobody else's.
+/// A result of this method as a client of this era needs it. A modern client must know that the result is complete, and how it may cache a
+/// resource. A legacy server does not say, so the client must not cache it.
 pub(crate) fn completed(result: RawJson, method: &str, era: Era) -> RawJson {
     if era == Era::Legacy {
         return result;
@@ -156,7 +156,7 @@ pub(crate) fn completed(result: RawJson, method: &str, era: Era) -> RawJson {
     } else {
         &added[..1]
     };
-    // Nearly every result of a legacy server: none of the words is in it, and it need not be read.
+    // Nearly every result of a legacy server holds none of the words, and need not be parsed.
     if let Some(completed) = Object::extended(&result, added) {
         return completed;
     }
@@ -185,7 +185,7 @@ pub(crate) fn invalid_params(what: impl Into<String>) -> RpcError {
     RpcError::new(RpcError::INVALID_PARAMS, what)
 }
 
-/// The capability that a client must declare to be asked this; what no version of the protocol knows, anybody may be asked.
+/// The capability that a server's request of this method needs. An unknown method needs none.
 pub(crate) fn capability_for(method: &str) -> Option<&'static str> {
     match method {
         "sampling/createMessage" => Some("sampling"),
@@ -195,18 +195,18 @@ pub(crate) fn capability_for(method: &str) -> Option<&'static str> {
     }
 }
 
-/// What a server is told that asks a client for what it did not declare.
+/// The error for a server that asks for what the client did not declare.
 pub(crate) fn declined(method: &str, capability: &str) -> RpcError {
     let what = format!("{method} declined: the client does not declare {capability}");
     RpcError::new(RpcError::METHOD_NOT_FOUND, what)
 }
 
-/// What a modern client is told whose request cannot be done without this capability.
+/// The error for a modern client whose request needs this capability.
 pub(crate) fn missing_capability(capability: &str) -> RpcError {
     missing(capability, &json!({ capability: {} }))
 }
 
-/// What a modern client is told whose request needs this extension.
+/// The error for a modern client whose request needs this extension.
 pub(crate) fn missing_extension(extension: &str) -> RpcError {
     missing(extension, &json!({ "extensions": { extension: {} } }))
 }
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_says_of_itself_is_read_and_taken_out_and_nothing_else() {
+    fn the_meta_of_a_client_is_read_and_removed_and_nothing_else() {
         let params = RawJson::from_text(
             r#"{"name":"a", "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","traceparent":"00-1" ,"progressToken":7}}"#,
         )

@@ -1,63 +1,75 @@
-//! The one table of deadlines: when the machine must be asked next, and why.
+//! Every deadline of the machine, in one table: when the machine must be asked next, and why.
 
 use crate::machine::Machine;
-use crate::state::{Attempt, DisconnectReason, Live, Refresh, RefreshStep, State, Watch};
+use crate::state::{Attempt, DisconnectReason, ListingPhase, OpenConnection, SilenceWatch, State};
 use crate::time::Moment;
 
-/// When the machine wants `Input::Timer`, and what for.
+/// When the machine needs `Input::Timer`, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline {
     /// The moment.
     pub at: Moment,
-    /// What it is for.
+    /// The reason.
     pub timer: Timer,
 }
 
 /// Everything the machine ever waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
-    /// A close that must not outlive its deadline: the next dial may wait for it.
+    /// A close must have ended: the next dial may wait for it.
     Close,
-    /// The end of a pause: the next dial.
+    /// The pause before the next dial ends.
     Start,
-    /// A turn to start that must come.
+    /// The turn to start must have come.
     Turn,
-    /// A dial and handshake that must not hang.
+    /// Dial and handshake must have ended.
     Open,
-    /// A listing that must not hang.
+    /// A listing must have ended.
     List,
-    /// A listing that is due: something changed, failed, or wants to be confirmed.
+    /// A listing is due: the catalog changed, or a listing failed or must be confirmed.
     Relist,
-    /// A listing that has lived its time.
+    /// The catalog expires.
     Expiry,
-    /// Living this long proves a connection.
+    /// The stable period ends and proves the connection.
     Proof,
-    /// Time to see whether the server was silent.
+    /// Check whether the server has been silent.
     Silence,
-    /// A probe that must be answered.
+    /// A probe must have been answered.
     Answer,
-    /// Time to see whether anybody uses the server.
+    /// Check whether callers still use the server.
     Idle,
     /// The next slow probe of a server whose budget is spent.
     SlowProbe,
 }
 
 impl Machine {
-    /// The next deadline. `None` only where there is nothing to wait for: at rest, or live with nothing left to prove and
-    /// nothing that expires.
+    /// The next deadline. `None` only if the machine waits for nothing: the server is at rest, or live with nothing left to
+    /// prove, probe or expire.
     pub fn deadline(&self) -> Option<Deadline> {
         let closes = self.closing.iter().chain(&self.draining);
         let closes = closes.map(|closing| Deadline {
             at: closing.by,
             timer: Timer::Close,
         });
-        closes.chain(self.of_state()).min()
+        closes.chain(self.state_deadline()).min()
     }
 
-    fn of_state(&self) -> Option<Deadline> {
+    fn state_deadline(&self) -> Option<Deadline> {
         match &self.state {
-            State::Connecting(attempt) | State::Reconnecting(attempt) => self.of_attempt(attempt),
-            State::Connected(live) => of_live(live),
+            State::Connecting { attempt, .. } => match attempt {
+                // The dial waits for the close, which has a deadline of its own.
+                Attempt::Pausing(..) if self.closing.is_some() => None,
+                Attempt::Pausing(at, _) => deadline(*at, Timer::Start),
+                Attempt::Queued(_, by) => deadline(*by, Timer::Turn),
+                Attempt::Opening(_, by) => deadline(*by, Timer::Open),
+                Attempt::Listing(open) => open_deadline(open),
+            },
+            State::Connected(live) => {
+                let proof = live.proven_at.and_then(|at| deadline(at, Timer::Proof));
+                let idle = live.idle_at.and_then(|at| deadline(at, Timer::Idle));
+                let deadlines = [open_deadline(&live.open), proof, idle];
+                deadlines.into_iter().flatten().min()
+            }
             State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => deadline(*at, Timer::SlowProbe),
             State::Disconnected(
                 DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
@@ -67,54 +79,22 @@ impl Machine {
             | State::PermanentlyFailed => None,
         }
     }
-
-    fn of_attempt(&self, attempt: &Attempt) -> Option<Deadline> {
-        match attempt {
-            // While the old connection closes, its deadline is the one to wait for.
-            Attempt::Pausing(..) if self.closing.is_some() => None,
-            Attempt::Pausing(at, _) => deadline(*at, Timer::Start),
-            Attempt::Queued(_, by) => deadline(*by, Timer::Turn),
-            Attempt::Opening(_, by) => deadline(*by, Timer::Open),
-            Attempt::Listing(opened) => {
-                let soonest = [of_refresh(&opened.refresh), of_watch(&opened.watch)];
-                soonest.into_iter().flatten().min()
-            }
-        }
-    }
 }
 
-fn of_live(live: &Live) -> Option<Deadline> {
-    let watch = of_watch(&live.watch);
-    let proof = live.proven_at.map(|at| Deadline {
-        at,
-        timer: Timer::Proof,
-    });
-    let idle = live.idle_at.map(|at| Deadline {
-        at,
-        timer: Timer::Idle,
-    });
-    [of_refresh(&live.refresh), watch, proof, idle]
-        .into_iter()
-        .flatten()
-        .min()
+fn open_deadline(open: &OpenConnection) -> Option<Deadline> {
+    let listing = match open.listings.phase {
+        ListingPhase::Current { until, .. } => until.and_then(|at| deadline(at, Timer::Expiry)),
+        ListingPhase::Due(at) => deadline(at, Timer::Relist),
+        ListingPhase::Running { by, .. } => deadline(by, Timer::List),
+    };
+    let silence = match open.silence {
+        SilenceWatch::Off => None,
+        SilenceWatch::CheckAt(at) => deadline(at, Timer::Silence),
+        SilenceWatch::Probing { by, .. } => deadline(by, Timer::Answer),
+    };
+    listing.into_iter().chain(silence).min()
 }
 
-fn of_watch(watch: &Watch) -> Option<Deadline> {
-    match *watch {
-        Watch::Off => None,
-        Watch::Listening(until) => deadline(until, Timer::Silence),
-        Watch::Asked { by, .. } => deadline(by, Timer::Answer),
-    }
-}
-
-fn of_refresh(refresh: &Refresh) -> Option<Deadline> {
-    match refresh.step {
-        RefreshStep::Fresh { until, .. } => until.and_then(|at| deadline(at, Timer::Expiry)),
-        RefreshStep::Due(at) => deadline(at, Timer::Relist),
-        RefreshStep::Running { by, .. } => deadline(by, Timer::List),
-    }
-}
-
-fn deadline(at: Moment, timer: Timer) -> Option<Deadline> {
+const fn deadline(at: Moment, timer: Timer) -> Option<Deadline> {
     Some(Deadline { at, timer })
 }

@@ -1,10 +1,10 @@
-//! What the machine wants done. The keeper starts each effect and awaits none of them.
+//! What the machine wants done. The keeper starts each effect and awaits none.
 
 use crate::state::StateKind;
 use crate::time::{Generation, Moment};
 
-/// The effects of one input, in the order in which they must be started.
-#[must_use = "an effect that is not executed leaves the machine and the world apart"]
+/// The effects of one input, in the order in which to start them.
+#[must_use = "the machine counts on every effect being started"]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects(pub(crate) Vec<Effect>);
 
@@ -20,47 +20,47 @@ impl IntoIterator for Effects {
 /// One thing to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Dial and shake hands; ends with `Opened` or `OpenFailed`.
+    /// Dial and do the handshake; ends with `Opened` or `OpenFailed`.
     Open(Generation),
     /// Detach the connection from its callers, then close it; ends with `Closed`. Follows each `Open` exactly once.
     Close(Generation, CloseMode),
-    /// The drain is over before its time: the calls that still run fail at once.
+    /// End the drain early: the calls that still run fail at once.
     CutDrain(Generation),
-    /// The close outlived its deadline, or the next one needs its place: cut it short by force. No report is expected.
+    /// Abort the close by force: its deadline is over, or the next drain needs its place. No report is expected.
     Abandon(Generation),
-    /// The server asked to be left alone until this moment: calls on this connection fail at once until then.
+    /// The server asked for a pause: calls on this connection fail at once until this moment.
     Hold(Generation, Moment),
     /// List everything the server offers; ends with `Listed` or `ListFailed`.
     List(Generation),
-    /// Ask the server for a sign of life; an answer of any kind is reported as `ProbeAnswered`.
+    /// Send a probe; any answer is reported as `ProbeAnswered`.
     Probe(Generation),
-    /// The last-good catalog stays published, and is now stale.
+    /// Mark the published catalog as stale.
     MarkStale,
-    /// The catalog is no longer published.
+    /// Withdraw the published catalog.
     Withdraw,
-    /// The state changed; the machine is already in the new one.
+    /// Report a change of state. The machine is already in the new state.
     Transition(Transition),
-    /// A report of an old generation came and changed nothing.
+    /// Count a report of an old generation, which changed nothing.
     CountStale(Generation),
 }
 
-/// How a connection leaves.
+/// How a connection leaves service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseMode {
     /// Its pending calls fail at once.
     Cut,
-    /// Its running calls may finish first; new ones go elsewhere.
+    /// Its running calls may finish first; new calls go to the next connection.
     Drain,
 }
 
-/// One change of state, and what caused it.
+/// One change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transition {
     /// The state that was left.
     pub from: StateKind,
     /// The state that was entered.
     pub to: StateKind,
-    /// The generation that the change is about, where there is one.
+    /// The generation that the change is about, if there is one.
     pub generation: Option<Generation>,
     /// Why.
     pub cause: Cause,
@@ -69,15 +69,15 @@ pub struct Transition {
 /// Why a state changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// Somebody enabled the server.
+    /// A person or the configuration enabled the server.
     Enabled,
-    /// Somebody disabled the server.
+    /// A person or the configuration disabled the server.
     Disabled,
-    /// Somebody restarted the server.
+    /// A person restarted the server.
     Restarted,
     /// The configuration now names another server.
     Replaced,
-    /// A call wanted the server.
+    /// A call needed the server.
     Demanded,
     /// A login took place.
     LoggedIn,
@@ -91,21 +91,21 @@ pub enum Cause {
     ListingFailed,
     /// The connection ended.
     Lost,
-    /// The server lets nobody in who has not logged in.
+    /// The server requires a login.
     LoginRequired,
     /// Calls failed in transport or timed out too often.
     CallsFailed,
     /// Probes were missed too often.
     ProbesMissed,
-    /// Nobody used the server for its idle time.
+    /// No caller used the server for its idle time.
     WentIdle,
-    /// It is time for the next slow probe.
+    /// The next slow probe was due.
     SlowProbe,
-    /// Somebody is there again where nobody was.
+    /// The server's address is reachable again.
     Reachable,
-    /// What was closing is closed.
+    /// The last connections are closed.
     Closed,
-    /// The task that kept the server failed, and begins again.
+    /// The keeper failed and started again.
     KeeperFailed,
 }
 

@@ -1,100 +1,101 @@
-//! What can happen to a server: wishes of people, reports of connections, and the passing of time.
+//! What can happen to a server: commands, reports of its connections, and the passing of time.
 
 use std::time::Duration;
 
 use crate::policy::Policy;
 use crate::time::{Generation, Moment};
 
-/// One thing that happened. Every report names the generation it speaks of; the machine ignores those of old ones.
+/// One thing that happened. Every report names its generation, and the machine ignores reports of old ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// A person or the configuration wants the server. A dormant one is started by its first use only.
+    /// A person or the configuration enables the server.
     Enable {
-        /// Start at the first use, not now.
+        /// Start at the first call, not now.
         dormant: bool,
     },
-    /// A person or the configuration does not want the server.
+    /// A person or the configuration disables the server.
     Disable,
-    /// A person wants a new connection, now, whatever happened before. Means nothing to a disabled server.
+    /// A person wants a new connection now. A disabled server ignores it.
     Restart,
-    /// The configuration now names another server: the old connection finishes its running calls, and the new one is
+    /// The configuration now names another server. The old connection finishes its running calls, and the new one is
     /// dialled.
     Replace {
-        /// Dial at once, beside the old connection: neither of the two is a process that could be in the other's way.
-        /// Otherwise the dial waits for the end of the old connection.
+        /// Dial at once, beside the old connection. Only for two servers that are not processes, which could compete for
+        /// a port or a file. Otherwise the dial waits for the close of the old connection.
         beside: bool,
     },
-    /// The configuration changed how the server is kept, and nothing else.
+    /// The configuration changed the policy, and nothing else.
     Adjust(Box<Policy>),
-    /// A call wants the server.
+    /// A call needs the server.
     Demand,
-    /// A login took place, which the server may have asked for.
+    /// A login took place, perhaps because the server asked for it.
     Login,
-    /// The turn of the connection to start has come: from here on it is being opened.
+    /// The connection left the queue of starting servers, and is now being opened.
     Begun(Generation),
     /// The connection is open and its handshake is done.
     Opened(Generation),
     /// The connection could not be opened.
     OpenFailed(Generation, Recovery),
-    /// Everything the server offers has been listed.
+    /// A listing of everything the server offers succeeded.
     Listed(Generation, Listing),
-    /// A listing failed on a connection that still stands.
+    /// A listing failed on a connection that is still open.
     ListFailed(Generation, Recovery),
-    /// The server says that what it offers changed.
+    /// The server says that its lists changed.
     ListChanged(Generation),
     /// The connection ended: the process exited, the stream closed, the peer reset it.
     Lost(Generation),
-    /// A call was answered: the connection has proved itself.
+    /// A call was answered, which proves the connection.
     CallAnswered(Generation),
-    /// A call failed in transport, timed out, or was refused for now.
+    /// A call failed in transport, timed out, or was throttled.
     CallFailed(Generation, Recovery),
-    /// Something broke that may have broken with the server: it is asked for a sign of life at once.
+    /// The connection may be dead (for example, a stream of it broke): probe it now.
     ProbeNow(Generation),
-    /// The probe was answered, with whatever answer.
+    /// The probe was answered. An error is an answer too.
     ProbeAnswered(Generation),
-    /// The close of a connection came to its end, well or badly.
+    /// The close of a connection ended, with or without an error.
     Closed(Generation),
-    /// Somebody is there again where this generation found nobody; see [`Machine::unreachable`](crate::Machine::unreachable).
+    /// The address that this generation could not reach is reachable again; see
+    /// [`Machine::unreachable`](crate::Machine::unreachable).
     Reachable(Generation),
-    /// Time passed; `Vitals` is what can be seen of the current connection, if there is one.
+    /// A deadline is over. `Vitals` describes the current connection, if there is one.
     Timer(Vitals),
 }
 
-/// What a listing is worth.
+/// The result of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Listing {
-    /// Its content is published.
+    /// The catalog is published.
     Good {
-        /// How long the server says that it is current.
+        /// The time to live that the server gave.
         ttl: Option<Duration>,
     },
-    /// It came back empty where there was something before: a second listing decides.
+    /// The listing is empty and the one before it was not: a second listing decides.
     Unconfirmed,
 }
 
-/// What can mend a failure. Decided in one place, where the error is made; the machine obeys.
+/// What can mend a failure. The code that makes the error decides, and the machine obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recovery {
-    /// Trying again may help.
+    /// A retry may help.
     Retry,
-    /// Trying again in another way may help, and there is nothing to wait for: it was the way that failed.
+    /// A retry in the other protocol era may help. There is no reason to wait for it.
     RetryOtherEra,
-    /// Trying again may help, but not sooner than this: the server said so.
+    /// A retry may help after this pause, which the server asked for.
     RetryAfter(Duration),
-    /// Nobody is where the server should be: trying again may help, and will hardly do so before somebody is.
+    /// The server's address cannot be reached. A retry may help once it can.
     RetryWhenReachable,
-    /// This machine lacks something (descriptors, processes, memory): trying again later may help, and the server is not to
-    /// blame. It costs neither budget nor token.
+    /// This machine lacks a resource (descriptors, processes, memory). A retry later may help. It costs neither budget nor
+    /// token, because it is not the server's failure.
     RetryLack,
-    /// A login is needed first.
+    /// A login must come first.
     Login,
-    /// No retry can mend it.
+    /// No retry can help.
     GiveUp,
 }
 
 impl Recovery {
-    /// Whether it is only a matter of time.
-    pub const fn comes_with_time(self) -> bool {
+    /// Whether a retry can help without a person.
+    pub const fn is_retriable(self) -> bool {
         match self {
             Self::Retry
             | Self::RetryOtherEra
@@ -105,7 +106,7 @@ impl Recovery {
         }
     }
 
-    /// How long the server wants to be left alone.
+    /// The pause that the server asked for.
     pub const fn pause(self) -> Duration {
         match self {
             Self::RetryAfter(pause) => pause,
@@ -119,16 +120,16 @@ impl Recovery {
     }
 }
 
-/// What can be seen of a connection from outside, at the moment of a timer.
+/// What the keeper sees of a connection at the moment of a timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Vitals {
-    /// When the server was last heard.
+    /// When the server last sent something.
     pub heard: Moment,
     /// When a caller last used the connection.
     pub used: Moment,
     /// Calls are waiting for an answer.
     pub busy: bool,
-    /// The server's process is stopped (as by SIGSTOP): it neither works on a call nor answers a probe.
+    /// The server's process is stopped (as by SIGSTOP), so it can neither work on a call nor answer a probe.
     pub stopped: bool,
 }
 

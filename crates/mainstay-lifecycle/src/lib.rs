@@ -2,7 +2,7 @@
 //!
 //! [`Machine::handle`] takes one [`Input`], the time, and an unused generation, and returns the [`Effects`] to start.
 //! It does no IO, reads no clock, draws no random number, takes no lock and cannot fail: every pair of state and input
-//! has a meaning, "ignored" included. Whoever runs it needs three lines:
+//! has a meaning, even if that is to ignore the input. The loop around it has three lines:
 //!
 //! ```
 //! # use mainstay_lifecycle::{Effect, Generation, Input, Machine, Moment, Policy};
@@ -13,37 +13,38 @@
 //! for effect in effects { // start each effect; its end comes back as an input with its generation
 //! #   if let Effect::Open(generation) = effect { assert_eq!(generation, Generation(1)); }
 //! }
-//! assert!(machine.deadline().is_some(), "whatever waits has a deadline");
+//! assert!(machine.deadline().is_some(), "a machine that waits has a deadline");
 //! ```
 //!
-//! What is promised, and held on every test run against every interleaving of several connections (`docs/lifecycle.md` says
-//! how many, and at which moments):
+//! `table.rs` shows what each input does in each state. Every test run checks these invariants against every interleaving
+//! of several connections (`docs/lifecycle.md` says how many, and at which moments):
 //!
-//! - each [`Effect::Open`] is followed by exactly one [`Effect::Close`] of its generation, and nothing is opened beside
-//!   a connection that is neither closed nor abandoned, but for one that was replaced and finishes its calls;
-//! - a report of an old generation changes nothing, and is counted;
-//! - whatever waits has a [`Deadline`], so nothing that hangs outside can hold a server up;
-//! - a server that is disabled comes to rest, one that is wanted comes back, and starts that lead to no completed call
-//!   never come more often than the bucket allows.
+//! - Each [`Effect::Open`] is followed by exactly one [`Effect::Close`] of its generation. Nothing is opened until the
+//!   connection before it is closed or abandoned, except beside one that was replaced and finishes its calls.
+//! - A report of an old generation changes nothing, and is counted.
+//! - Every waiting state has a [`Deadline`], so nothing that hangs outside can block a server.
+//! - A disabled server comes to rest, and an enabled one comes back. Starts that lead to no completed call never come more
+//!   often than the bucket allows.
 //!
-//! The states and the ways between them are drawn in `docs/lifecycle.md`, which the same test run keeps true.
+//! `docs/lifecycle.md` shows the states and transitions; the same test run keeps it up to date.
 
 mod deadline;
 mod effect;
+#[cfg(test)]
+mod explore;
 mod input;
 mod machine;
 mod policy;
 mod state;
 mod step;
+mod table;
 mod time;
 mod tokens;
-#[cfg(test)]
-mod walk;
 
 pub use deadline::{Deadline, Timer};
 pub use effect::{Cause, CloseMode, Effect, Effects, Transition};
 pub use input::{Input, Listing, Recovery, Vitals};
 pub use machine::{Desired, Machine};
 pub use policy::{Backoff, Bucket, Expiry, Limits, Policy, Probe, WhenLost, WhenSpent};
-pub use state::{Attempt, DisconnectReason, Live, Opened, Pause, Refresh, State, StateKind};
+pub use state::{Attempt, DisconnectReason, LiveConnection, OpenConnection, Pause, State, StateKind};
 pub use time::{Generation, Moment};

@@ -1,4 +1,4 @@
-//! The machine: what it remembers, and how it is asked.
+//! The machine: what it remembers between inputs.
 
 use crate::effect::{CloseMode, Effects};
 use crate::input::Input;
@@ -8,27 +8,22 @@ use crate::step::Step;
 use crate::time::{Generation, Moment};
 use crate::tokens::Tokens;
 
-/// The lifecycle of one server. See the crate's documentation for the loop around it.
+/// The lifecycle of one server. The crate's documentation shows the loop around it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
     pub(crate) policy: Policy,
-    pub(crate) desired: Desired,
     /// Assigned in `Step::enter` alone.
     pub(crate) state: State,
-    /// The connection that was detached and is not gone yet. There is never more than one: the next dial waits for it.
+    /// The connection that left service and is being closed. The next dial waits for it.
     pub(crate) closing: Option<Closing>,
-    /// The connection that was replaced and finishes its calls beside the next one. There is never more than one.
+    /// The connection that was replaced and finishes its calls beside the next one.
     pub(crate) draining: Option<Closing>,
-    /// A login took place since the attempt under way was dialled: if the attempt is refused for want of a login, the
-    /// credential that it was refused with is an old one.
-    pub(crate) has_new_login: bool,
-    /// Failures in a row: attempts that failed, connections that died unproven.
+    /// Failures in a row: attempts that failed, and connections that ended unproven.
     pub(crate) failures: u32,
     pub(crate) tokens: Tokens,
-    /// The first start of a server's life is free; every other takes a token.
+    /// The server was started before. The first start is free; every other takes a token.
     pub(crate) started: bool,
-    /// The start of the current connection took a token, and no call on it was completed yet: the first one gives the token
-    /// back.
+    /// The start of the current connection took a token, and the connection has completed no call yet.
     pub(crate) owes_work: bool,
 }
 
@@ -45,21 +40,19 @@ pub enum Desired {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Closing {
     pub(crate) generation: Generation,
-    pub(crate) manner: CloseMode,
+    pub(crate) mode: CloseMode,
     pub(crate) by: Moment,
 }
 
 impl Machine {
-    /// A server that nobody has asked for yet.
+    /// A server that has never been enabled.
     pub fn new(policy: Policy) -> Self {
         let tokens = Tokens::full(&policy.bucket);
         Self {
             policy,
-            desired: Desired::Disabled,
             state: State::Disabled,
             closing: None,
             draining: None,
-            has_new_login: false,
             failures: 0,
             tokens,
             started: false,
@@ -67,35 +60,45 @@ impl Machine {
         }
     }
 
-    /// A server whose machine was lost: it is wanted, and dialled at this moment, or when it is asked for. No connection is left
-    /// of it. Its failures are forgotten and its bucket is full, but its next start takes a token: it is not the first.
+    /// An enabled server whose machine was lost with its keeper, and of which no connection is left. The policy decides
+    /// whether it is dialled at this moment or at the next call. Its failures are forgotten and its bucket is full, but
+    /// its next start takes a token: it is not the first.
     pub fn resumed(policy: Policy, at: Moment) -> Self {
         let state = match policy.when_lost {
-            WhenLost::Restart => State::Reconnecting(Attempt::Pausing(at, Pause::Backoff)),
+            WhenLost::Restart => State::Connecting {
+                is_first: false,
+                has_new_login: false,
+                attempt: Attempt::Pausing(at, Pause::Backoff),
+            },
             WhenLost::StayDisconnected => State::Disconnected(DisconnectReason::Lost(at)),
         };
         Self {
-            desired: Desired::Enabled,
             state,
             started: true,
             ..Self::new(policy)
         }
     }
 
-    /// Takes one input and says what to start. `fresh` is a generation that nobody has used: a connection that this
-    /// input opens gets it.
+    /// Takes one input and returns the effects to start. `fresh` is an unused generation: a connection that this input
+    /// opens gets it.
     pub fn handle(&mut self, input: Input, now: Moment, fresh: Generation) -> Effects {
         Step::new(self, now, fresh).run(input)
     }
 
-    /// Where the server is in its life.
+    /// The current state.
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// What is wanted of the server.
+    /// Whether the server is wanted. The state says so too: only an unwanted server is disabled or disabling.
     pub const fn desired(&self) -> Desired {
-        self.desired
+        match self.state {
+            State::Disabled | State::Disabling => Desired::Disabled,
+            State::Connecting { .. }
+            | State::Connected(_)
+            | State::Disconnected(_)
+            | State::PermanentlyFailed => Desired::Enabled,
+        }
     }
 
     /// Failures in a row so far.
@@ -103,18 +106,18 @@ impl Machine {
         self.failures
     }
 
-    /// How the server is kept.
+    /// The policy in force.
     pub const fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The generation that found nobody where the server should be, as long as the next dial waits for a return: whoever
-    /// sees somebody there meanwhile says so with [`Input::Reachable`]. The pause ends by itself, too.
+    /// The generation that could not reach the server's address, while the next dial waits for that address. When the
+    /// address is reachable again, report [`Input::Reachable`]. The pause also ends by itself.
     pub const fn unreachable(&self) -> Option<Generation> {
         self.state.unreachable()
     }
 
-    /// The generation that was detached and is not closed yet, if the next dial waits for it.
+    /// The generation that is being closed, if the next dial waits for it.
     pub fn closing(&self) -> Option<Generation> {
         self.closing.as_ref().map(|closing| closing.generation)
     }
@@ -122,10 +125,5 @@ impl Machine {
     /// The generation that was replaced and finishes its calls, while the next one is dialled and used.
     pub fn draining(&self) -> Option<Generation> {
         self.draining.as_ref().map(|draining| draining.generation)
-    }
-
-    /// Whether every connection that was detached is gone.
-    pub(crate) const fn nothing_closes(&self) -> bool {
-        self.closing.is_none() && self.draining.is_none()
     }
 }

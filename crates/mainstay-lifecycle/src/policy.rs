@@ -1,7 +1,6 @@
-//! How patient a server is kept: every number the machine decides by.
+//! Every number that the machine decides by.
 //!
-//! A policy is valid by construction: the counts cannot be zero, a ceiling cannot lie below its floor, and "off" is an
-//! `Option`, never a sentinel duration.
+//! A policy is valid by construction: counts cannot be zero, a ceiling cannot be below its floor, and "off" is an `Option`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,31 +10,31 @@ use std::time::Duration;
 pub struct Policy {
     /// The pauses between failures in a row.
     pub backoff: Backoff,
-    /// Whether a server that was lost is started again unaided.
+    /// Whether a lost server is restarted without being asked for.
     pub when_lost: WhenLost,
-    /// How many failures in a row are answered with backoff, before `when_spent`.
+    /// How many failures in a row lead to backoff, before `when_spent`.
     pub budget: NonZeroU32,
     /// What happens when the budget is spent.
     pub when_spent: WhenSpent,
-    /// How often the server may be started without completing a call in between, whatever the cause.
+    /// How often the server may be started without completing a call in between.
     pub bucket: Bucket,
-    /// The pause, at its longest, before the next attempt where this machine lacked something: its half to its whole.
+    /// The longest pause after this machine lacked a resource. The pause is drawn from half of this to all of it.
     pub lack_pause: Duration,
     /// How long a connection must live to prove itself without completing a call.
     pub stable_after: Duration,
-    /// Transport failures and timeouts of calls, in a row, that condemn a connection.
+    /// Transport failures and timeouts of calls, in a row, that end a connection.
     pub call_failures: NonZeroU32,
-    /// Failed listings, in a row, that condemn a connection.
+    /// Failed listings, in a row, that end a connection.
     pub discovery_failures: NonZeroU32,
     /// The shortest time from one listing to the next: a burst of changes costs one listing at once and one later.
     pub relist_pause: Duration,
     /// How long a listing counts as current.
     pub expiry: Expiry,
-    /// How a silent connection is examined; `None` never probes.
+    /// How a silent connection is probed; `None` never probes.
     pub probe: Option<Probe>,
-    /// Stop a server that nobody has used for this long; `None` keeps it running.
+    /// Stop a server that no caller has used for this long; `None` keeps it running.
     pub idle_stop: Option<Duration>,
-    /// The backstops of everything that runs outside of the machine.
+    /// The timeouts of everything that runs outside of the machine.
     pub limits: Limits,
 }
 
@@ -46,78 +45,77 @@ pub struct Backoff {
     ceiling: Duration,
 }
 
-/// What follows a loss that time may mend. The policy at the moment of the loss counts.
+/// What follows a loss that a retry may mend. The policy at the moment of the loss counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhenLost {
-    /// The server is started again, within its budget.
+    /// The server is restarted, within its budget.
     Restart,
-    /// The server stays away until a call or a person wants it.
+    /// The server stays disconnected until a call or a person needs it.
     StayDisconnected,
 }
 
-/// What a server gets when its budget of failures in a row is spent.
+/// What follows when the budget of failures in a row is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhenSpent {
-    /// Try once in each period, jittered, for ever: a server back after an hour recovers with nobody's help.
+    /// Try once in each period, jittered, for ever: a server that is back after an hour recovers by itself.
     ProbeEvery(Duration),
     /// Give up until a person acts.
     GiveUp,
 }
 
 /// A token bucket: every start after the first takes a token. A connection that completes a call gives the token of its
-/// start back, so only starts that lead to nothing use the bucket up.
+/// start back, so only starts that lead to no completed call use the bucket up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    /// How many starts that lead to nothing may come at once.
+    /// How many starts without a completed call may come at once.
     pub size: NonZeroU32,
-    /// One token comes back in each period.
+    /// One token returns in each period.
     pub refill_every: Duration,
 }
 
-/// How long a listing counts as current when nothing says that it changed. It is made again then, while the server is
-/// connected.
+/// How long a catalog is current if the server reports no change. A connected server is listed again after that.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expiry {
-    /// List again this often, whatever the server says; `None` leaves it to the server.
+    /// List again this often, whatever the server says; `None` follows the server.
     pub every: Option<Duration>,
-    /// The shortest time to live that is believed: a server that says less would be listed without end.
+    /// The shortest accepted time to live. A server with a shorter one would be listed without end.
     pub shortest: Duration,
-    /// The longest time to live that is believed.
+    /// The longest accepted time to live.
     pub longest: Duration,
-    /// What a time to live of zero counts as: the server promises nothing, and asks for nothing.
+    /// What a time to live of zero counts as: the server makes no promise.
     pub of_zero: Duration,
 }
 
-/// The examination of a silent connection.
+/// How a silent connection is probed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Probe {
-    /// How long a connection may be silent before it is asked.
+    /// How long a connection may be silent before it is probed.
     pub after_silence: Duration,
     /// How long the answer may take.
     pub timeout: Duration,
-    /// Missed probes in a row that condemn the connection.
+    /// Missed probes in a row that end the connection.
     pub misses: NonZeroU32,
 }
 
-/// Backstops: no report is waited for longer than this. The tasks outside have tighter deadlines of their own.
+/// How long the machine waits for each report. The tasks outside have tighter deadlines of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// From the wish to start to the turn to start, where only so many servers start at one time.
+    /// From the start effect to the turn in the queue of starting servers.
     pub turn: Duration,
-    /// From the start of a dial to the end of its handshake (the hard limit of a slow start).
+    /// From the start of a dial to the end of its handshake: the hard limit of a slow start.
     pub open: Duration,
     /// One listing of everything a server offers.
     pub list: Duration,
     /// A close, the whole stop ladder included.
     pub close: Duration,
-    /// How long a replaced connection may finish its running calls.
+    /// How long a connection that drains may take to finish its running calls.
     pub drain: Duration,
-    /// The longest pause that a server can ask for (`Retry-After`): one that asks for more is tried again after this.
+    /// The longest pause that a server can ask for (`Retry-After`). A longer one is cut to this.
     pub retry_after: Duration,
 }
 
 impl Expiry {
-    /// How long a listing counts as current, if it expires at all; `ttl` is what the server says.
+    /// How long a catalog is current, if it expires at all; `ttl` is the time to live that the server gave.
     pub fn period(&self, ttl: Option<Duration>) -> Option<Duration> {
         let of_server = ttl.map(|ttl| match ttl {
             Duration::ZERO => self.of_zero,

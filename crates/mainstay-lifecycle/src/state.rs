@@ -1,129 +1,130 @@
-//! Where a server is in its life. Data lives in the state that owns it; every state that waits names its deadline.
+//! The state of a server. Each state holds the data that only it needs, and each waiting state holds its deadline.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::time::{Generation, Moment};
 
-/// The state of a server.
+/// The state of a server. [`State::kind`] gives the name that logs and JSON show.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Not wanted; nothing runs. → connecting, disconnected (dormant).
+    /// Not wanted; nothing runs.
     Disabled,
-    /// The first connection since enabled is under way. → connected, reconnecting, disconnected, permanently failed,
-    /// disabling.
-    Connecting(Attempt),
-    /// A generation is live and listed. → reconnecting, disconnected, permanently failed, disabling.
-    Connected(Live),
-    /// Lost, and within the budget. → connected, disconnected, permanently failed, disabling.
-    Reconnecting(Attempt),
-    /// Not wanted; what ran is being closed. → disabled; connecting or disconnected (dormant) if enabled meanwhile.
+    /// Not wanted; the last connections are being closed.
     Disabling,
-    /// Not connected, and nothing under way. → connecting, reconnecting, disabling.
+    /// On the way to a connection.
+    Connecting {
+        /// This is the first connection since the server was enabled. The name of the state is then `connecting`,
+        /// otherwise `reconnecting`.
+        is_first: bool,
+        /// A login took place since the attempt was dialled. If the server refuses the attempt for want of a login, it
+        /// may have seen the old credential.
+        has_new_login: bool,
+        /// How far the attempt is.
+        attempt: Attempt,
+    },
+    /// A generation is live and listed.
+    Connected(LiveConnection),
+    /// Not connected, and no attempt is under way.
     Disconnected(DisconnectReason),
-    /// Will not come back unless a person acts. → connecting, disabling.
+    /// Stays down until a person acts.
     PermanentlyFailed,
 }
 
-/// The steps of getting connected.
+/// The steps to a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Attempt {
     /// The next dial starts at this moment, or when the old connection is closed, whichever is later.
     Pausing(Moment, Pause),
-    /// Waiting for its turn to start, among other servers; over at the deadline.
+    /// Waiting in the queue of servers that want to start, until the deadline.
     Queued(Generation, Moment),
-    /// Dialling; over at the deadline.
+    /// Dialling, until the deadline.
     Opening(Generation, Moment),
-    /// Open, and being listed.
-    Listing(Opened),
+    /// Open; the first listing runs or is due.
+    Listing(OpenConnection),
 }
 
-/// Why a dial is not started yet.
+/// Why the next dial has not started yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pause {
-    /// Nothing but the old connection's close is in the way.
+    /// It waits for the close of the old connection at most.
     None,
     /// Failures in a row.
     Backoff,
-    /// Failures in a row, and this generation found nobody where the server should be: the pause ends early when
-    /// somebody is.
+    /// Failures in a row, the last one because this generation could not reach the server's address. The pause ends early
+    /// when the address is reachable again.
     Unreachable(Generation),
     /// The bucket of starts is empty.
     Token,
-    /// This machine lacked something that a start needs.
+    /// This machine lacked a resource that a start needs.
     Lack,
 }
 
-/// A connection that is open, and whose first listing is not done.
+/// Why a server is disconnected, and what ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Opened {
-    pub(crate) generation: Generation,
-    pub(crate) refresh: Refresh,
-    pub(crate) watch: Watch,
+pub enum DisconnectReason {
+    /// No caller used the server; the next call starts it.
+    Idle,
+    /// The server requires a login.
+    AuthRequired,
+    /// Lost, and the policy does not restart it. The next call starts it, at this moment at the earliest.
+    Lost(Moment),
+    /// The budget of failures in a row is spent. The next slow probe comes at this moment, after this kind of pause.
+    BudgetSpent(Moment, Pause),
 }
 
-/// A live connection.
+/// A connection that is open: its listings and probes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Live {
+pub struct OpenConnection {
     pub(crate) generation: Generation,
-    /// When living on proves the connection; `None` once it has proved itself.
+    pub(crate) listings: Listings,
+    pub(crate) silence: SilenceWatch,
+}
+
+/// A connection that is open, has been listed, and takes calls.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LiveConnection {
+    pub(crate) open: OpenConnection,
+    /// When the stable period ends, which proves the connection; `None` once it is proven.
     pub(crate) proven_at: Option<Moment>,
-    pub(crate) refresh: Refresh,
-    pub(crate) watch: Watch,
-    /// When to look whether anybody still uses it.
+    /// When to check whether callers still use it.
     pub(crate) idle_at: Option<Moment>,
+    /// Calls that failed in transport or timed out, in a row.
     pub(crate) call_failures: u32,
 }
 
-/// The listing of a connection that is open.
+/// The listings of one open connection. At most one runs at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Refresh {
-    pub(crate) step: RefreshStep,
+pub(crate) struct Listings {
+    pub(crate) phase: ListingPhase,
     /// Failed listings in a row.
     pub(crate) failures: u32,
-    /// Earliest next listing: a burst of changes costs one listing now and one later.
+    /// The next listing starts no earlier, so a burst of changes costs one listing now and one later.
     pub(crate) not_before: Moment,
 }
 
-/// Where a listing is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum RefreshStep {
-    /// What was listed is current; it expires at this moment, if ever. `ttl` is what the server said of that.
-    Fresh {
+pub(crate) enum ListingPhase {
+    /// The catalog is current until it expires, if it does. `ttl` is the time to live that the server gave.
+    Current {
         ttl: Option<Duration>,
         until: Option<Moment>,
     },
     /// A listing is due at this moment.
     Due(Moment),
-    /// A listing runs, until this deadline; `again` when something changed meanwhile.
+    /// A listing runs, until this deadline. `again`: the server reported a change meanwhile.
     Running { by: Moment, again: bool },
 }
 
-/// The examination of a silent connection.
+/// Detects an open connection that has fallen silent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Watch {
+pub(crate) enum SilenceWatch {
+    /// The policy has no probe.
     Off,
-    /// Look again at this moment.
-    Listening(Moment),
-    /// A probe is out since `asked`; it is missed at `by`.
-    Asked {
-        asked: Moment,
-        by: Moment,
-        misses: u32,
-    },
-}
-
-/// Why nothing is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DisconnectReason {
-    /// Nobody uses the server; the next call starts it.
-    Idle,
-    /// The server wants a login.
-    AuthRequired,
-    /// Lost, and not to be started again unaided: the next call starts it, but not before this moment.
-    Lost(Moment),
-    /// The budget of failures in a row is spent; the next slow probe comes at this moment, after this kind of pause.
-    BudgetSpent(Moment, Pause),
+    /// The next check comes at this moment.
+    CheckAt(Moment),
+    /// A probe was sent at `sent`, after `misses` unanswered ones. It counts as missed at `by`.
+    Probing { sent: Moment, by: Moment, misses: u32 },
 }
 
 /// The states without their data.
@@ -131,17 +132,17 @@ pub enum DisconnectReason {
 pub enum StateKind {
     /// Not wanted; nothing runs.
     Disabled,
-    /// The first connection since enabled is under way.
+    /// On the way to the first connection since the server was enabled.
     Connecting,
     /// A generation is live and listed.
     Connected,
-    /// Lost, and within the budget.
+    /// On the way to another connection, within the budget.
     Reconnecting,
-    /// Not wanted; what ran is being closed.
+    /// Not wanted; the last connections are being closed.
     Disabling,
-    /// Not connected, and nothing under way.
+    /// Not connected, and no attempt is under way.
     Disconnected,
-    /// Will not come back unless a person acts.
+    /// Stays down until a person acts.
     PermanentlyFailed,
 }
 
@@ -150,31 +151,66 @@ impl State {
     pub const fn kind(&self) -> StateKind {
         match self {
             Self::Disabled => StateKind::Disabled,
-            Self::Connecting(_) => StateKind::Connecting,
-            Self::Connected(_) => StateKind::Connected,
-            Self::Reconnecting(_) => StateKind::Reconnecting,
             Self::Disabling => StateKind::Disabling,
+            Self::Connecting { is_first: true, .. } => StateKind::Connecting,
+            Self::Connecting { is_first: false, .. } => StateKind::Reconnecting,
+            Self::Connected(_) => StateKind::Connected,
             Self::Disconnected(_) => StateKind::Disconnected,
             Self::PermanentlyFailed => StateKind::PermanentlyFailed,
         }
     }
 
-    /// The generation whose reports count, if there is one.
+    /// The current generation: the only one whose reports count.
     pub const fn generation(&self) -> Option<Generation> {
         match self {
-            Self::Connecting(
-                Attempt::Queued(generation, _)
-                | Attempt::Opening(generation, _)
-                | Attempt::Listing(Opened { generation, .. }),
+            Self::Connecting { attempt, .. } => match attempt {
+                Attempt::Pausing(..) => None,
+                Attempt::Queued(generation, _) | Attempt::Opening(generation, _) => Some(*generation),
+                Attempt::Listing(open) => Some(open.generation),
+            },
+            Self::Connected(live) => Some(live.open.generation),
+            Self::Disabled | Self::Disabling | Self::Disconnected(_) | Self::PermanentlyFailed => None,
+        }
+    }
+
+    /// The generation that could not reach the server's address, while the next dial waits for that address.
+    pub const fn unreachable(&self) -> Option<Generation> {
+        let pause = match self {
+            Self::Connecting {
+                attempt: Attempt::Pausing(_, pause),
+                ..
+            }
+            | Self::Disconnected(DisconnectReason::BudgetSpent(_, pause)) => pause,
+            Self::Connecting {
+                attempt: Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..),
+                ..
+            }
+            | Self::Disconnected(
+                DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
             )
-            | Self::Reconnecting(
-                Attempt::Queued(generation, _)
-                | Attempt::Opening(generation, _)
-                | Attempt::Listing(Opened { generation, .. }),
-            )
-            | Self::Connected(Live { generation, .. }) => Some(*generation),
-            Self::Connecting(Attempt::Pausing(..))
-            | Self::Reconnecting(Attempt::Pausing(..))
+            | Self::Disabled
+            | Self::Disabling
+            | Self::Connected(_)
+            | Self::PermanentlyFailed => return None,
+        };
+        match pause {
+            Pause::Unreachable(generation) => Some(*generation),
+            Pause::None | Pause::Backoff | Pause::Token | Pause::Lack => None,
+        }
+    }
+
+    /// The open connection, listed or not.
+    pub(crate) fn open(&mut self) -> Option<&mut OpenConnection> {
+        match self {
+            Self::Connecting {
+                attempt: Attempt::Listing(open),
+                ..
+            } => Some(open),
+            Self::Connected(live) => Some(&mut live.open),
+            Self::Connecting {
+                attempt: Attempt::Pausing(..) | Attempt::Queued(..) | Attempt::Opening(..),
+                ..
+            }
             | Self::Disabled
             | Self::Disabling
             | Self::Disconnected(_)
@@ -182,39 +218,26 @@ impl State {
         }
     }
 
-    /// The generation that found nobody where the server should be, while that is what the next dial waits for.
-    pub const fn unreachable(&self) -> Option<Generation> {
-        match self {
-            Self::Connecting(Attempt::Pausing(_, pause))
-            | Self::Reconnecting(Attempt::Pausing(_, pause))
-            | Self::Disconnected(DisconnectReason::BudgetSpent(_, pause)) => match pause {
-                Pause::Unreachable(generation) => Some(*generation),
-                Pause::None | Pause::Backoff | Pause::Token | Pause::Lack => None,
-            },
-            Self::Connecting(Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..))
-            | Self::Reconnecting(Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(..))
-            | Self::Connected(_)
-            | Self::Disabled
-            | Self::Disabling
-            | Self::Disconnected(
-                DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
-            )
-            | Self::PermanentlyFailed => None,
-        }
+    pub(crate) const fn is_connected(&self) -> bool {
+        matches!(self, Self::Connected(_))
+    }
+
+    pub(crate) const fn is_proven(&self) -> bool {
+        matches!(self, Self::Connected(live) if live.is_proven())
     }
 }
 
-impl Opened {
-    /// When the first listing is tried again, where it failed and waits for that.
+impl OpenConnection {
+    /// When the first listing is retried, if it failed.
     pub const fn next_listing(&self) -> Option<Moment> {
-        match self.refresh.step {
-            RefreshStep::Due(at) => Some(at),
-            RefreshStep::Fresh { .. } | RefreshStep::Running { .. } => None,
+        match self.listings.phase {
+            ListingPhase::Due(at) => Some(at),
+            ListingPhase::Current { .. } | ListingPhase::Running { .. } => None,
         }
     }
 }
 
-impl Live {
+impl LiveConnection {
     /// Calls that failed in transport or timed out, in a row.
     pub const fn call_failures(&self) -> u32 {
         self.call_failures

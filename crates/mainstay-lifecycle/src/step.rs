@@ -1,27 +1,27 @@
-//! One step of the machine: an input, met by a state, at a moment.
+//! The actions that the table calls for one input at one moment.
 //!
-//! Invariants: the state is assigned in `enter` alone; each `Open` is followed by exactly one `Close` of the same
-//! generation; nothing is opened while something closes, but for one connection that drains beside the next; a report
-//! counts only if it names the current generation.
+//! Invariants: `enter` alone assigns the state. Each `Open` is followed by exactly one `Close` of its generation.
+//! Nothing is opened while a connection closes, except beside one connection that drains.
 
-mod dialling;
-mod listing;
-mod reports;
-mod time;
-mod wishes;
+use std::time::Duration;
 
-use crate::effect::{Cause, Effect, Effects, Transition};
-use crate::input::{Input, Recovery};
-use crate::machine::Machine;
-use crate::state::{State, StateKind};
-use crate::time::{Generation, Moment};
+use crate::effect::{Cause, CloseMode, Effect, Effects, Transition};
+use crate::input::{Input, Listing, Recovery, Vitals};
+use crate::machine::{Closing, Machine};
+use crate::policy::{Policy, WhenLost, WhenSpent};
+use crate::state::{
+    Attempt, DisconnectReason, ListingPhase, Listings, LiveConnection, OpenConnection, Pause, SilenceWatch,
+    State, StateKind,
+};
+use crate::time::{Generation, Moment, jittered};
+use crate::tokens::Tokens;
 
 pub(crate) struct Step<'a> {
-    machine: &'a mut Machine,
-    now: Moment,
-    /// Taken by the one connection that this step may open.
+    pub(crate) machine: &'a mut Machine,
+    pub(crate) now: Moment,
+    /// The generation for the one connection that this step may open.
     fresh: Option<Generation>,
-    effects: Vec<Effect>,
+    pub(crate) effects: Vec<Effect>,
 }
 
 impl<'a> Step<'a> {
@@ -36,47 +36,16 @@ impl<'a> Step<'a> {
 
     pub(crate) fn run(mut self, input: Input) -> Effects {
         self.machine.tokens.settle(&self.machine.policy.bucket, self.now);
-        self.take(input);
+        self.apply(input);
         self.start_if_due();
         Effects(self.effects)
     }
+}
 
-    fn take(&mut self, input: Input) {
-        match input {
-            Input::Enable { dormant } => self.enable(dormant),
-            Input::Disable => self.disable(),
-            Input::Restart => self.restart(),
-            Input::Replace { beside } => self.replace(beside),
-            Input::Adjust(policy) => self.adjust(*policy),
-            Input::Demand => self.demand(),
-            Input::Login => self.logged_in(),
-            Input::Begun(generation) => self.if_current(generation, Self::begun),
-            Input::Opened(generation) => self.if_current(generation, Self::opened),
-            Input::OpenFailed(generation, recovery) => {
-                self.if_current(generation, |step| step.open_failed(Cause::OpenFailed, recovery));
-            }
-            Input::Listed(generation, listing) => self.if_current(generation, |step| step.listed(listing)),
-            Input::ListFailed(generation, recovery) => {
-                self.if_current(generation, |step| step.list_failed(recovery));
-            }
-            Input::ListChanged(generation) => self.if_current(generation, Self::list_changed),
-            Input::Lost(generation) => {
-                self.if_current(generation, |step| step.lose(Cause::Lost, Recovery::Retry));
-            }
-            Input::CallAnswered(generation) => self.if_current(generation, Self::call_answered),
-            Input::CallFailed(generation, recovery) => {
-                self.if_current(generation, |step| step.call_failed(recovery));
-            }
-            Input::ProbeNow(generation) => self.if_current(generation, Self::probe_now),
-            Input::ProbeAnswered(generation) => self.if_current(generation, Self::probe_answered),
-            Input::Closed(generation) => self.closed(generation),
-            Input::Reachable(generation) => self.reachable(generation),
-            Input::Timer(vitals) => self.timers(vitals),
-        }
-    }
-
+/// States and attempts.
+impl Step<'_> {
     /// The one place where the state is assigned.
-    fn enter(&mut self, next: State, cause: Cause) {
+    pub(crate) fn enter(&mut self, next: State, cause: Cause) {
         let generation = self.machine.state.generation().or(next.generation());
         let (from, to) = (self.machine.state.kind(), next.kind());
         self.machine.state = next;
@@ -97,4 +66,509 @@ impl<'a> Step<'a> {
             cause,
         }));
     }
+
+    /// Moves the attempt on; the server stays connecting or reconnecting.
+    pub(crate) fn set_attempt(&mut self, next: Attempt) {
+        if let State::Connecting { attempt, .. } = &mut self.machine.state {
+            *attempt = next;
+        }
+    }
+
+    /// The first connection since the server was enabled or stopped, dialled as soon as possible.
+    pub(crate) const fn first_attempt(&self) -> State {
+        connecting(true, Attempt::Pausing(self.now, Pause::None))
+    }
+
+    /// Another connection, dialled at this moment or as soon as possible after it.
+    pub(crate) fn next_attempt(&self, at: Moment) -> State {
+        let attempt = if at <= self.now {
+            Attempt::Pausing(self.now, Pause::None)
+        } else {
+            Attempt::Pausing(at, Pause::Backoff)
+        };
+        connecting(false, attempt)
+    }
+
+    /// A person or a new configuration wants a new connection: renews budget and bucket, and skips the backoff.
+    pub(crate) fn redial(&mut self, cause: Cause) {
+        self.machine.failures = 0;
+        self.machine.tokens = Tokens::full(&self.machine.policy.bucket);
+        let is_first = match self.machine.state {
+            State::Connecting { is_first, .. } => is_first,
+            State::Connected(_)
+            | State::Disconnected(DisconnectReason::BudgetSpent(..) | DisconnectReason::Lost(_)) => false,
+            State::Disabled
+            | State::Disabling
+            | State::Disconnected(DisconnectReason::Idle | DisconnectReason::AuthRequired)
+            | State::PermanentlyFailed => true,
+        };
+        self.enter(
+            connecting(is_first, Attempt::Pausing(self.now, Pause::None)),
+            cause,
+        );
+    }
+
+    /// Opens the next connection if its pause is over, the old one is gone, and the bucket has a token.
+    pub(crate) fn start_if_due(&mut self) {
+        let State::Connecting {
+            attempt: Attempt::Pausing(at, _),
+            ..
+        } = self.machine.state
+        else {
+            return;
+        };
+        let is_due = at <= self.now && self.machine.closing.is_none();
+        let Some(fresh) = self.fresh.filter(|_| is_due) else {
+            return;
+        };
+        if self.machine.started {
+            if let Err(at) = self.machine.tokens.take(&self.machine.policy.bucket, self.now) {
+                return self.set_attempt(Attempt::Pausing(at, Pause::Token));
+            }
+            self.machine.owes_work = true;
+        }
+        self.fresh = None;
+        self.machine.started = true;
+        self.set_attempt(Attempt::Queued(fresh, self.now + self.machine.policy.limits.turn));
+        self.effects.push(Effect::Open(fresh));
+    }
+
+    pub(crate) fn adjust(&mut self, policy: Policy) {
+        let (now, machine) = (self.now, &mut *self.machine);
+        machine.policy = policy;
+        let policy = &machine.policy;
+        if let State::Connected(live) = &mut machine.state {
+            live.idle_at = idle_at(policy, now);
+        }
+        if let Some(open) = machine.state.open() {
+            open.silence = watch_silence(policy, now);
+            if let ListingPhase::Current { ttl, .. } = open.listings.phase {
+                open.listings.phase = current(open, ttl, policy, now);
+            }
+        }
+    }
+}
+
+/// Closing.
+impl Step<'_> {
+    /// Takes the current connection, if there is one, out of service and closes it. The next dial waits for the close.
+    pub(crate) fn detach(&mut self, mode: CloseMode) {
+        if let Some(closing) = self.start_close(mode) {
+            self.machine.closing = Some(closing);
+        }
+    }
+
+    /// Takes the current connection out of service and lets its calls finish beside the next connection. Only one connection
+    /// may do so: an older one is abandoned.
+    pub(crate) fn detach_beside_next(&mut self) {
+        if let Some(older) = self.machine.draining.take() {
+            self.effects.push(Effect::Abandon(older.generation));
+        }
+        self.machine.draining = self.start_close(CloseMode::Drain);
+    }
+
+    fn start_close(&mut self, mode: CloseMode) -> Option<Closing> {
+        let generation = self.machine.state.generation()?;
+        self.machine.owes_work = false;
+        let limits = &self.machine.policy.limits;
+        let timeout = match mode {
+            CloseMode::Cut => limits.close,
+            CloseMode::Drain => limits.close.saturating_add(limits.drain),
+        };
+        self.effects.push(Effect::Close(generation, mode));
+        Some(Closing {
+            generation,
+            mode,
+            by: self.now + timeout,
+        })
+    }
+
+    /// Ends every drain: a person does not want to wait for its calls.
+    pub(crate) fn cut_drains(&mut self) {
+        let by = self.now + self.machine.policy.limits.close;
+        let closes = self.machine.closing.iter_mut().chain(&mut self.machine.draining);
+        for closing in closes.filter(|closing| closing.mode == CloseMode::Drain) {
+            closing.mode = CloseMode::Cut;
+            closing.by = closing.by.min(by);
+            self.effects.push(Effect::CutDrain(closing.generation));
+        }
+    }
+
+    pub(crate) fn closed(&mut self, generation: Generation) {
+        let is_it = |closing: &mut Closing| closing.generation == generation;
+        self.machine.closing.take_if(is_it);
+        self.machine.draining.take_if(is_it);
+        self.finish_disabling(Cause::Closed);
+    }
+
+    /// Abandons the closes that have outlived their deadlines.
+    pub(crate) fn abandon_overdue(&mut self) {
+        let is_overdue = |closing: &mut Closing| closing.by <= self.now;
+        let machine = &mut *self.machine;
+        let overdue = [
+            machine.closing.take_if(is_overdue),
+            machine.draining.take_if(is_overdue),
+        ];
+        for closing in overdue.into_iter().flatten() {
+            self.effects.push(Effect::Abandon(closing.generation));
+        }
+        self.finish_disabling(Cause::Closed);
+    }
+
+    pub(crate) fn finish_disabling(&mut self, cause: Cause) {
+        let machine = &self.machine;
+        if machine.state == State::Disabling && machine.closing.is_none() && machine.draining.is_none() {
+            self.enter(State::Disabled, cause);
+        }
+    }
+}
+
+/// Losses.
+impl Step<'_> {
+    /// Gives the current connection up. The recovery, the budget and the policy decide what follows.
+    pub(crate) fn lose(&mut self, cause: Cause, recovery: Recovery) {
+        let Some(generation) = self.machine.state.generation() else {
+            return;
+        };
+        if recovery == Recovery::RetryLack {
+            return self.lose_by_lack(generation, cause);
+        }
+        self.detach(CloseMode::Cut);
+        match (recovery, &self.machine.state) {
+            // The server refused the old credential; the next dial uses the new one.
+            (
+                Recovery::Login,
+                &State::Connecting {
+                    is_first,
+                    has_new_login: true,
+                    ..
+                },
+            ) => self.enter(
+                connecting(is_first, Attempt::Pausing(self.now, Pause::None)),
+                cause,
+            ),
+            (Recovery::Login, _) => self.enter(
+                State::Disconnected(DisconnectReason::AuthRequired),
+                Cause::LoginRequired,
+            ),
+            (Recovery::GiveUp, _) => self.enter(State::PermanentlyFailed, cause),
+            (
+                Recovery::Retry
+                | Recovery::RetryOtherEra
+                | Recovery::RetryAfter(_)
+                | Recovery::RetryWhenReachable
+                | Recovery::RetryLack,
+                _,
+            ) => self.retry(generation, cause, recovery),
+        }
+    }
+
+    /// Decides when the server is dialled again after a loss that a retry may mend.
+    fn retry(&mut self, generation: Generation, cause: Cause, recovery: Recovery) {
+        if !self.machine.state.is_proven() {
+            self.machine.failures = self.machine.failures.saturating_add(1);
+        }
+        let (now, failures, policy) = (self.now, self.machine.failures, &self.machine.policy);
+        let requested = self.granted(recovery.pause());
+        let is_spent = failures >= policy.budget.get();
+        let other_era = recovery == Recovery::RetryOtherEra;
+        // A retry in the other era belongs to the start that was asked for.
+        if policy.when_lost == WhenLost::StayDisconnected && (is_spent || !other_era) {
+            let reason = DisconnectReason::Lost(now + requested);
+            return self.enter(State::Disconnected(reason), cause);
+        }
+        let reason = if recovery == Recovery::RetryWhenReachable {
+            Pause::Unreachable(generation)
+        } else {
+            Pause::Backoff
+        };
+        let next = match (is_spent, policy.when_spent) {
+            (true, WhenSpent::GiveUp) => State::PermanentlyFailed,
+            (true, WhenSpent::ProbeEvery(period)) => {
+                // Three quarters to five quarters of the period, so that servers that failed together spread out.
+                let spread = jittered(period / 2, now, generation);
+                let pause = period.mul_f64(0.75).saturating_add(spread).max(requested);
+                State::Disconnected(DisconnectReason::BudgetSpent(now + pause, reason))
+            }
+            (false, WhenSpent::GiveUp | WhenSpent::ProbeEvery(_)) => {
+                let backoff = if other_era {
+                    Duration::ZERO
+                } else {
+                    jittered(policy.backoff.longest_pause(failures), now, generation)
+                };
+                let pause = backoff.max(requested);
+                let reason = if pause.is_zero() { Pause::None } else { reason };
+                connecting(false, Attempt::Pausing(now + pause, reason))
+            }
+        };
+        self.enter(next, cause);
+    }
+
+    /// This machine lacks a resource, which is not the server's failure. The failures in a row stay as they were. The start
+    /// gives its token back, or stays the first and free one.
+    fn lose_by_lack(&mut self, generation: Generation, cause: Cause) {
+        if self.machine.owes_work {
+            self.give_token_back();
+        } else if !self.machine.state.is_connected() {
+            self.machine.started = false;
+        }
+        let half = self.machine.policy.lack_pause / 2;
+        let pause = half.saturating_add(jittered(half, self.now, generation));
+        self.detach(CloseMode::Cut);
+        let attempt = Attempt::Pausing(self.now + pause, Pause::Lack);
+        self.enter(connecting(false, attempt), cause);
+    }
+
+    /// How long the machine leaves a server alone that asked for this pause.
+    pub(crate) fn granted(&self, pause: Duration) -> Duration {
+        pause.min(self.machine.policy.limits.retry_after)
+    }
+
+    fn give_token_back(&mut self) {
+        if std::mem::take(&mut self.machine.owes_work) {
+            let bucket = &self.machine.policy.bucket;
+            self.machine.tokens.give_back(bucket, self.now);
+        }
+    }
+}
+
+/// Calls and proof.
+impl Step<'_> {
+    /// A completed call proves the connection and gives the token of its start back.
+    pub(crate) fn call_answered(&mut self) {
+        if let State::Connected(live) = &mut self.machine.state {
+            live.call_failures = 0;
+        }
+        self.prove();
+        self.give_token_back();
+    }
+
+    pub(crate) fn call_failed(&mut self, recovery: Recovery) {
+        if let State::Connected(live) = &mut self.machine.state {
+            live.call_failures = live.call_failures.saturating_add(1);
+            let is_over = live.call_failures >= self.machine.policy.call_failures.get();
+            if is_over || !recovery.is_retriable() {
+                self.lose(Cause::CallsFailed, recovery);
+            }
+        }
+    }
+
+    pub(crate) fn prove(&mut self) {
+        if let State::Connected(live) = &mut self.machine.state {
+            live.proven_at = None;
+            self.machine.failures = 0;
+        }
+    }
+
+    pub(crate) fn stop_if_idle(&mut self, vitals: Vitals) {
+        let (State::Connected(live), Some(idle)) = (&mut self.machine.state, self.machine.policy.idle_stop)
+        else {
+            return;
+        };
+        if vitals.busy {
+            live.idle_at = Some(self.now + idle);
+        } else if self.now.since(vitals.used) < idle {
+            live.idle_at = Some(vitals.used + idle);
+        } else {
+            // A call may have started since `vitals` was read, so the connection drains.
+            self.detach(CloseMode::Drain);
+            self.enter(State::Disconnected(DisconnectReason::Idle), Cause::WentIdle);
+        }
+    }
+}
+
+/// Listings. One runs at a time, and never two within `relist_pause`. A change during a listing leads to another one.
+impl Step<'_> {
+    pub(crate) fn opened(&mut self, generation: Generation) {
+        let policy = &self.machine.policy;
+        let open = OpenConnection {
+            generation,
+            listings: running(0, policy, self.now),
+            silence: watch_silence(policy, self.now),
+        };
+        self.effects.push(Effect::List(generation));
+        self.set_attempt(Attempt::Listing(open));
+    }
+
+    pub(crate) fn start_listing(&mut self) {
+        let machine = &mut *self.machine;
+        if let Some(open) = machine.state.open() {
+            open.listings = running(open.listings.failures, &machine.policy, self.now);
+            self.effects.push(Effect::List(open.generation));
+        }
+    }
+
+    pub(crate) fn listed(&mut self, listing: Listing) {
+        let (now, machine) = (self.now, &mut *self.machine);
+        let policy = &machine.policy;
+        let Some(open) = machine.state.open() else { return };
+        let ListingPhase::Running { again, .. } = open.listings.phase else {
+            return;
+        };
+        open.listings.failures = 0;
+        open.listings.phase = match listing {
+            Listing::Good { ttl } if !again => current(open, ttl, policy, now),
+            Listing::Good { .. } | Listing::Unconfirmed => {
+                ListingPhase::Due(open.listings.not_before.max(now))
+            }
+        };
+        if let State::Connecting {
+            attempt: Attempt::Listing(open),
+            ..
+        } = &machine.state
+        {
+            let live = LiveConnection {
+                open: OpenConnection {
+                    silence: watch_silence(policy, now),
+                    ..open.clone()
+                },
+                proven_at: Some(now + policy.stable_after),
+                idle_at: idle_at(policy, now),
+                call_failures: 0,
+            };
+            self.enter(State::Connected(live), Cause::Listed);
+        }
+    }
+
+    pub(crate) fn list_failed(&mut self, recovery: Recovery) {
+        let machine = &mut *self.machine;
+        let policy = &machine.policy;
+        let lacks = recovery == Recovery::RetryLack;
+        let lack_pause = if lacks { policy.lack_pause } else { Duration::ZERO };
+        let requested = recovery.pause().min(policy.limits.retry_after);
+        let pause = policy.relist_pause.max(requested).max(lack_pause);
+        // A pause that the server asks for is no failure once it was listed: its catalog is published and its calls go on.
+        let is_postponed = machine.state.is_connected() && matches!(recovery, Recovery::RetryAfter(_));
+        let Some(listings) = machine.state.open().map(|open| &mut open.listings) else {
+            return;
+        };
+        if !matches!(listings.phase, ListingPhase::Running { .. }) {
+            return;
+        }
+        listings.phase = ListingPhase::Due(self.now + pause);
+        if !lacks && !is_postponed {
+            listings.failures = listings.failures.saturating_add(1);
+        }
+        if listings.failures >= policy.discovery_failures.get() || !recovery.is_retriable() {
+            self.lose(Cause::ListingFailed, recovery);
+        }
+    }
+
+    pub(crate) fn list_changed(&mut self) {
+        let Some(open) = self.machine.state.open() else {
+            return;
+        };
+        let listings = &mut open.listings;
+        match &mut listings.phase {
+            ListingPhase::Running { again, .. } => *again = true,
+            ListingPhase::Due(_) => {}
+            ListingPhase::Current { .. } if listings.not_before <= self.now => self.start_listing(),
+            ListingPhase::Current { .. } => listings.phase = ListingPhase::Due(listings.not_before),
+        }
+    }
+}
+
+/// Probes of a silent connection.
+impl Step<'_> {
+    /// Probes a server that was silent with nothing to do. A server that works on a call is left to the deadline of that
+    /// call: one that does one thing at a time cannot answer a probe meanwhile. A stopped process does not work.
+    pub(crate) fn check_silence(&mut self, vitals: Vitals) {
+        let (now, machine) = (self.now, &mut *self.machine);
+        let (Some(probe), Some(open)) = (&machine.policy.probe, machine.state.open()) else {
+            return;
+        };
+        if vitals.is_working() {
+            open.silence = SilenceWatch::CheckAt(now + probe.after_silence);
+        } else if now.since(vitals.heard) < probe.after_silence {
+            open.silence = SilenceWatch::CheckAt(vitals.heard + probe.after_silence);
+        } else {
+            self.probe(0);
+        }
+    }
+
+    /// Probes without waiting for silence, unless a probe is under way.
+    pub(crate) fn probe_now(&mut self) {
+        if let Some(open) = self.machine.state.open()
+            && let SilenceWatch::CheckAt(_) = open.silence
+        {
+            self.probe(0);
+        }
+    }
+
+    fn probe(&mut self, misses: u32) {
+        let (now, machine) = (self.now, &mut *self.machine);
+        if let (Some(probe), Some(open)) = (&machine.policy.probe, machine.state.open()) {
+            open.silence = SilenceWatch::Probing {
+                sent: now,
+                by: now + probe.timeout,
+                misses,
+            };
+            self.effects.push(Effect::Probe(open.generation));
+        }
+    }
+
+    pub(crate) fn probe_missed(&mut self, vitals: Vitals) {
+        let machine = &mut *self.machine;
+        let (Some(probe), Some(open)) = (&machine.policy.probe, machine.state.open()) else {
+            return;
+        };
+        let SilenceWatch::Probing { sent, misses, .. } = open.silence else {
+            return;
+        };
+        let misses = misses.saturating_add(1);
+        if vitals.is_working() || vitals.heard > sent {
+            self.probe_answered();
+        } else if misses < probe.misses.get() {
+            self.probe(misses);
+        } else {
+            self.lose(Cause::ProbesMissed, Recovery::Retry);
+        }
+    }
+
+    pub(crate) fn probe_answered(&mut self) {
+        let machine = &mut *self.machine;
+        if let Some(open) = machine.state.open() {
+            open.silence = watch_silence(&machine.policy, self.now);
+        }
+    }
+}
+
+const fn connecting(is_first: bool, attempt: Attempt) -> State {
+    State::Connecting {
+        is_first,
+        has_new_login: false,
+        attempt,
+    }
+}
+
+fn running(failures: u32, policy: &Policy, now: Moment) -> Listings {
+    Listings {
+        phase: ListingPhase::Running {
+            by: now + policy.limits.list,
+            again: false,
+        },
+        failures,
+        not_before: now + policy.relist_pause,
+    }
+}
+
+/// A listing that is current from now on. It expires up to a tenth of its time late, so that servers listed together
+/// spread out.
+fn current(open: &OpenConnection, ttl: Option<Duration>, policy: &Policy, now: Moment) -> ListingPhase {
+    let until = policy.expiry.period(ttl).map(|period| {
+        let spread = jittered(period / 10, now, open.generation);
+        (now + period.saturating_add(spread)).max(open.listings.not_before)
+    });
+    ListingPhase::Current { ttl, until }
+}
+
+fn watch_silence(policy: &Policy, now: Moment) -> SilenceWatch {
+    match &policy.probe {
+        Some(probe) => SilenceWatch::CheckAt(now + probe.after_silence),
+        None => SilenceWatch::Off,
+    }
+}
+
+fn idle_at(policy: &Policy, now: Moment) -> Option<Moment> {
+    policy.idle_stop.map(|idle| now + idle)
 }

@@ -1,10 +1,10 @@
-//! Time and generations as the machine sees them: plain numbers, handed in from outside.
+//! Time and generations: plain numbers that the caller passes in.
 
 use std::fmt;
 use std::ops::Add;
 use std::time::Duration;
 
-/// A moment on the caller's monotonic clock: the time since an origin of the caller's choice.
+/// A moment on the caller's monotonic clock: the time since an origin that the caller chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
@@ -19,7 +19,7 @@ impl Moment {
         self.0
     }
 
-    /// The time from `earlier` to this moment; zero if it lies ahead.
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Moment) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -33,7 +33,7 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// The number of a connection. Drawn from one counter for the whole process: no number ever repeats.
+/// The number of a connection, from one counter for the whole process. No number ever repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
@@ -45,8 +45,8 @@ impl fmt::Display for Generation {
 
 /// A pause between zero and `longest`, chosen by a hash of the moment and the generation that failed.
 ///
-/// The machine draws no random number, and needs none: nanoseconds and generations differ between servers and between
-/// failures, so their hash spreads a herd as well as a die would, and a test can repeat it.
+/// The machine needs no random numbers. Nanoseconds and generations differ between servers and between failures, so their
+/// hash spreads servers that fail together, and a test can repeat it.
 pub(crate) fn jittered(longest: Duration, now: Moment, generation: Generation) -> Duration {
     let nanos = u64::try_from(now.0.as_nanos()).unwrap_or(u64::MAX);
     let hash = scramble(nanos ^ generation.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -54,7 +54,7 @@ pub(crate) fn jittered(longest: Duration, now: Moment, generation: Generation) -
     longest.mul_f64(share)
 }
 
-/// A finaliser with full avalanche: each bit of the input moves half of the output.
+/// A hash finaliser with full avalanche: each input bit flips half of the output bits.
 const fn scramble(mut x: u64) -> u64 {
     x ^= x >> 32;
     x = x.wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -74,7 +74,7 @@ mod tests {
         let longest = Duration::from_secs(8);
         let mut eighths = [0u32; 8];
         for server in 0..8_000 {
-            // A herd that fails in the same moment differs by its generations alone.
+            // Servers that fail in the same moment differ only by their generations.
             let pause = jittered(longest, Moment::new(Duration::from_secs(60)), Generation(server));
             assert!(pause <= longest);
             eighths[(pause.as_secs() as usize).min(7)] += 1;

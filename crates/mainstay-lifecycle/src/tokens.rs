@@ -1,10 +1,10 @@
-//! The bucket of starts: whatever the cause, starts that lead to no completed call never come more often than its tokens
-//! allow. A start whose connection completes a call gives its token back.
+//! The bucket of starts. Starts that lead to no completed call never come more often than its tokens allow. A start whose
+//! connection completes a call gives its token back.
 
 use crate::policy::Bucket;
 use crate::time::Moment;
 
-/// The tokens left, and when the next one comes back. Invariant: `refill_at` is set exactly while a token is missing.
+/// The tokens left, and when the next one returns. Invariant: `refill_at` is set exactly while a token is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tokens {
     left: u32,
@@ -19,7 +19,7 @@ impl Tokens {
         }
     }
 
-    /// Takes a token, or says when the next one is there.
+    /// Takes a token, or returns the moment of the next one.
     pub(crate) fn take(&mut self, bucket: &Bucket, now: Moment) -> Result<(), Moment> {
         self.settle(bucket, now);
         match self.left.checked_sub(1) {
@@ -38,11 +38,11 @@ impl Tokens {
         self.settle(bucket, now);
     }
 
-    /// Books the tokens that came back since the last look, and takes notice of a bucket that changed its size.
+    /// Adds the tokens that returned since the last call, and adapts to a bucket of another size.
     pub(crate) fn settle(&mut self, bucket: &Bucket, now: Moment) {
         let size = bucket.size.get();
         if bucket.refill_every.is_zero() {
-            // The loop below would refill for ever.
+            // The loop below would never end.
             self.left = size;
         }
         while self.left < size {

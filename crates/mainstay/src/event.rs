@@ -1,6 +1,6 @@
 //! Every change of state is an event, in one sequence for the fleet.
 
-mod telling;
+mod stderr_line;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -13,8 +13,8 @@ use crate::process::Exit;
 use crate::server::{Reason, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
 
-/// How many events a slow reader may fall behind before it is told that it lagged.
-const EVENTS_KEPT: usize = 1024;
+/// How many events a slow reader may fall behind before it misses some.
+const EVENTS_LIMIT: usize = 1024;
 
 /// One change of a server's state.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Event {
 pub struct Failure {
     /// The connection it happened to, where it happened to one.
     pub generation: Option<Generation>,
-    /// In words: one line, as [`PlainText`] has it.
+    /// One line of plain text, as [`PlainText`] has it.
     pub message: String,
     /// How the process ended, where there was one and it did.
     pub exit: Option<Exit>,
@@ -103,19 +103,19 @@ pub struct Failure {
 }
 
 /// Lines of stderr that go with a failure.
-const LAST_LINES: usize = 10;
-/// How long the words for a failure may be: they may quote what a server sent.
-const MAX_MESSAGE_CHARS: usize = 4096;
+const STDERR_LINES_LIMIT: usize = 10;
+/// How long the message of a failure may be: it may quote what a server sent.
+const MESSAGE_CHARS_LIMIT: usize = 4096;
 
 impl Failure {
-    /// What went wrong, with the last that this connection's process had to say.
+    /// A failure with the last lines that this connection's process wrote.
     pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: impl Into<String>) -> Self {
-        let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, LAST_LINES));
+        let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, STDERR_LINES_LIMIT));
         let lines = lines.unwrap_or_default().into_iter();
         Self {
             generation,
             message: PlainText::line(&slot.settings.load().redaction().apply(message.into()))
-                .cut(MAX_MESSAGE_CHARS)
+                .cut(MESSAGE_CHARS_LIMIT)
                 .into_string(),
             exit: None,
             stderr: lines.map(|line| line.text).collect(),
@@ -126,10 +126,10 @@ impl Failure {
         }
     }
 
-    /// The line of its stderr that says best why: the last that names an error, or the last that says anything. `None` where
+    /// The line of its stderr that says best why: the last that names an error, else the last with any content. `None` if
     /// there are only banners, frames and notices.
     pub fn last_words(&self) -> Option<&str> {
-        telling::telling(&self.stderr)
+        stderr_line::most_telling(&self.stderr)
     }
 
     pub(crate) fn with_exit(self, exit: Option<Exit>) -> Self {
@@ -145,7 +145,7 @@ impl Failure {
 
     pub(crate) fn searched(self, directories: Option<&str>) -> Self {
         Self {
-            searched: directories.map(|path| PlainText::line(path).cut(MAX_MESSAGE_CHARS).into_string()),
+            searched: directories.map(|path| PlainText::line(path).cut(MESSAGE_CHARS_LIMIT).into_string()),
             ..self
         }
     }
@@ -192,7 +192,7 @@ pub struct Events(broadcast::Receiver<Event>);
 pub enum EventOrLag {
     /// The next event.
     Event(Box<Event>),
-    /// The reader was too slow: this many events are lost to it. The next one follows.
+    /// The reader was too slow and missed this many events. The next one follows.
     Lagged(u64),
 }
 
@@ -209,7 +209,7 @@ impl Events {
     }
 }
 
-/// Numbers the events and hands them out. The lock makes the order of the numbers the order of the hearing.
+/// Numbers the events and sends them to the readers. The lock keeps them in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct EventLog(Mutex<Numbered>);
 
@@ -221,16 +221,16 @@ struct Numbered {
 
 impl EventLog {
     pub(crate) fn new() -> Self {
-        let (sender, _) = broadcast::channel(EVENTS_KEPT);
+        let (sender, _) = broadcast::channel(EVENTS_LIMIT);
         Self(Mutex::new(Numbered { last: 0, sender }))
     }
 
-    /// Gives the event its number and its hearers.
+    /// Numbers the event and sends it.
     pub(crate) fn emit(&self, mut event: Event) {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         log.last += 1;
         event.sequence = log.last;
-        // Nobody listening is not an error.
+        // No reader is no error.
         let _ = log.sender.send(event);
     }
 

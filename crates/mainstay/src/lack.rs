@@ -1,4 +1,4 @@
-//! What this machine may lack when a server is to be started or reached. The server is not to blame for it.
+//! What this machine may lack when it starts or reaches a server. Such a failure is not the server's.
 
 use std::fmt;
 use std::io;

@@ -4,7 +4,7 @@ use std::io;
 
 use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::Fallible;
 
@@ -68,6 +68,21 @@ impl Client {
             .post(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#)
             .await?;
         Ok(String::from_utf8_lossy(&self.answer[head..]).into_owned())
+    }
+
+    /// Opens the stream of the session, of which nothing is ever read. Little fits into the connection.
+    pub(crate) async fn open_unread_stream(&self, port: u16) -> Fallible<TcpStream> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(4096)?;
+        let mut stream = socket.connect(([127, 0, 0, 1], port).into()).await?;
+        let Self {
+            path, host, session, ..
+        } = self;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: {host}\r\naccept: text/event-stream\r\nmcp-session-id: {session}\r\nmcp-protocol-version: 2025-06-18\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await?;
+        Ok(stream)
     }
 
     /// Posts a message; says where the body of its answer begins.

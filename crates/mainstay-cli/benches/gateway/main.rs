@@ -15,6 +15,7 @@ mod compare;
 mod cost;
 mod echo;
 mod figure;
+mod floods;
 mod large;
 mod program;
 mod recovery;
@@ -49,6 +50,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),
     ("bare", calls::measure_bare),
     ("cost", cost::measure),
+    ("flood", floods::measure),
     ("large", large::measure),
     ("recovery", recovery::measure),
     ("start", starting::measure),
@@ -60,6 +62,9 @@ fn main() -> Fallible {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if let Some(echo) = echo::Echo::from_arguments(&words) {
         return echo?.run();
+    }
+    if words == [floods::WORD] {
+        return floods::run();
     }
     if let Some(server) = bare_loop::from_arguments(&words) {
         return bare_loop::run(server?);

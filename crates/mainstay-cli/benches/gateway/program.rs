@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -98,6 +99,13 @@ impl Gateway {
             switches += field(&status, "voluntary_ctxt_switches:")?;
         }
         Ok(switches)
+    }
+
+    /// Sends it SIGTERM, and waits for its end.
+    pub(crate) fn terminate(mut self) -> Fallible {
+        kill_process(Pid::from_child(&self.process.0), Signal::TERM)?;
+        self.process.0.wait()?;
+        Ok(())
     }
 
     fn kilobytes(&self, name: &str) -> Fallible<f64> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Step};
+use mainstay_testkit::{Fault, FaultyServer, Flood, Ledger, Step};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -79,6 +79,33 @@ async fn a_second_signal_ends_what_runs_over_http_at_once() {
     serving.ended().exits(143);
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     assert_eq!(running.event().await, None);
+    sandbox.assert_nothing_is_left();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_ends_the_program_in_time_though_a_server_floods_and_clients_do_not_read() {
+    const STREAMS: usize = 20;
+    let flood = |of| Fault::Flood { of, count: u64::MAX };
+    let server = FaultyServer::new()
+        .on(Step::Call, flood(Flood::Log))
+        .on(Step::Eof, Fault::Hang);
+    let sandbox = one(&server);
+    let serving = Serving::start(&sandbox, &["--stop-within", "2s", "--drain", "1s"]);
+    let session = Session::open(serving.address, "/mcp/one").await;
+    let mut unread = Vec::new();
+    for _ in 0..STREAMS {
+        let listens = Session::open(serving.address, "/mcp/one").await;
+        unread.push(listens.listen(None).await);
+    }
+    // The call never ends: its server floods first.
+    let mut running = session.call(1, "echo", json!({})).await;
+    running.message().await;
+    let began = Instant::now();
+    serving.signal(Signal::TERM);
+    serving.ended().exits(143);
+    // A second for what runs, two for the server, and one for what is answered already.
+    let within = Duration::from_secs(4) + AT_ONCE;
+    assert!(began.elapsed() < within, "{:?}", began.elapsed());
     sandbox.assert_nothing_is_left();
 }
 

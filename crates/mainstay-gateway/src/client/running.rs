@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 use crate::protocol::SERVER_UNAVAILABLE;
 
 /// Requests of one client that may run at the same time. One that wants more must wait for an answer first.
-const MAX_RUNNING: usize = 512;
+const RUNNING_LIMIT: usize = 512;
 
-/// In no order: nearly always there are a few, and never more than can be looked through.
+/// The requests of one client that run. In no order: there are few, and a search through all is quick.
 #[derive(Default)]
 pub(crate) struct Running(Mutex<Vec<(RawJson, Arc<Notify>)>>);
 
@@ -26,7 +26,7 @@ pub(crate) struct Run {
 pub(crate) enum Busy {
     #[error("the id is used by a request that still runs")]
     IdInUse,
-    #[error("{MAX_RUNNING} requests of this client run already")]
+    #[error("{RUNNING_LIMIT} requests of this client run already")]
     TooMany,
 }
 
@@ -41,8 +41,8 @@ impl From<Busy> for RpcError {
 }
 
 impl Running {
-    /// Notes a request, unless its id is in use or there are too many. A door does so as soon as it has read the request, so
-    /// that a cancel which the client sends right behind it finds it.
+    /// Notes a request, unless its id is in use or there are too many. A door calls this as soon as it has read the request, so that a
+    /// `notifications/cancelled` right behind it finds it.
     pub(crate) fn begin(self: &Arc<Self>, id: RawJson) -> Result<Run, Busy> {
         let mut running = self.table();
         check(&running, &id)?;
@@ -56,7 +56,7 @@ impl Running {
         })
     }
 
-    /// The client does not want the answer any more.
+    /// Cancels the request of this id.
     pub(crate) fn cancel(&self, id: &RawJson) {
         let table = self.table();
         if let Some((_, cancel)) = table.iter().find(|(running, _)| running == id) {
@@ -64,7 +64,7 @@ impl Running {
         }
     }
 
-    /// The client does not want any answer any more.
+    /// Cancels all requests.
     pub(crate) fn cancel_all(&self) {
         self.table().iter().for_each(|(_, cancel)| cancel.notify_one());
     }
@@ -78,19 +78,18 @@ fn check(running: &[(RawJson, Arc<Notify>)], id: &RawJson) -> Result<(), Busy> {
     if running.iter().any(|(running, _)| running == id) {
         return Err(Busy::IdInUse);
     }
-    if running.len() >= MAX_RUNNING {
+    if running.len() >= RUNNING_LIMIT {
         return Err(Busy::TooMany);
     }
     Ok(())
 }
 
 impl Run {
-    /// What the answer must name.
     pub(crate) fn id(&self) -> &RawJson {
         &self.id
     }
 
-    /// Comes back when the client has cancelled it.
+    /// Returns when the client has cancelled it.
     pub(crate) async fn cancelled(&self) {
         self.cancel.notified().await;
     }

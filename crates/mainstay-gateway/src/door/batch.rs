@@ -1,4 +1,4 @@
-//! Several messages at once: version 2025-03-26 has them, and no other.
+//! Batches: several messages in one JSON array. Only version 2025-03-26 has them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,61 +9,64 @@ use mainstay::message::{self, RawJson, RpcError};
 
 use crate::protocol::NoId;
 
-/// The version whose clients may send them.
-const VERSION: &str = "2025-03-26";
+/// The version whose clients may send batches.
+const BATCH_VERSION: &str = "2025-03-26";
 
 /// Messages in one batch: far more than clients send, and far fewer than a session may run.
-const MAX_MESSAGES: usize = 100;
+const MESSAGES_LIMIT: usize = 100;
 
-/// What answering one message of a batch comes to, as one line: `None` when its client has cancelled it.
-pub(super) type Answering = Pin<Box<dyn Future<Output = Option<Bytes>> + Send>>;
+/// The answer to one message of a batch, as one line. `None` if its client has cancelled it.
+pub(super) type PendingLine = Pin<Box<dyn Future<Output = Option<Bytes>> + Send>>;
 
 /// Checks that a client which negotiated this version may send a batch of so many messages.
 pub(super) fn check(version: Option<&str>, messages: usize) -> Result<(), RpcError> {
     let what = match version {
-        Some(VERSION) if messages == 0 => "the batch is empty".to_owned(),
-        Some(VERSION) if messages > MAX_MESSAGES => {
-            format!("the batch has {messages} messages, and {MAX_MESSAGES} are the most")
+        Some(BATCH_VERSION) if messages == 0 => "the batch is empty".to_owned(),
+        Some(BATCH_VERSION) if messages > MESSAGES_LIMIT => {
+            format!("the batch has {messages} messages; the limit is {MESSAGES_LIMIT}")
         }
-        Some(VERSION) => return Ok(()),
+        Some(BATCH_VERSION) => return Ok(()),
         Some(version) => {
             format!(
-                "batches are only for sessions of {VERSION}, and this one speaks {version}: send one message at a time"
+                "only sessions of version {BATCH_VERSION} may send batches, and this session has version {version}: send \
+                 one message at a time"
             )
         }
-        None => format!("batches are only for sessions of {VERSION}: send one message at a time"),
+        None => {
+            format!("only sessions of version {BATCH_VERSION} may send batches: send one message at a time")
+        }
     };
     Err(RpcError::new(RpcError::INVALID_REQUEST, what))
 }
 
-/// The answer to a message of a batch that is none.
-pub(super) fn no_message() -> Answering {
-    let error = RpcError::new(RpcError::INVALID_REQUEST, "this is no JSON-RPC message");
-    refused(NoId::in_version(VERSION).refusal(error))
+/// The answer to an element of a batch that is not a message.
+pub(super) fn not_a_message() -> PendingLine {
+    let error = RpcError::new(RpcError::INVALID_REQUEST, "this is not a JSON-RPC message");
+    ready(NoId::in_version(BATCH_VERSION).refusal(error))
 }
 
 /// The answer to a request that must not be in a batch.
-pub(super) fn misplaced(id: &RawJson, method: &str) -> Answering {
+pub(super) fn not_in_a_batch(id: &RawJson, method: &str) -> PendingLine {
     let what = format!("{method} must not be part of a batch");
     let error = RpcError::new(RpcError::INVALID_REQUEST, what);
-    refused(message::response(id, &Err(error)))
+    ready(message::response(id, &Err(error)))
 }
 
 /// An answer that is known already.
-pub(super) fn refused(line: Bytes) -> Answering {
+pub(super) fn ready(line: Bytes) -> PendingLine {
     Box::pin(std::future::ready(Some(line)))
 }
 
-/// The answers to a batch as one line, in the order of its requests; `None` when there are none.
+/// Waits for all answers and joins them to one line, in the order of the requests. `None` if there are none.
 ///
-/// Cancel safety: dropped, all of them are.
-pub(super) async fn answers(mut answering: Vec<Answering>) -> Option<Bytes> {
-    let mut lines: Vec<Option<Bytes>> = vec![None; answering.len()];
-    let mut is_done = vec![false; answering.len()];
+/// Cancel safety: dropping the future drops all requests of the batch.
+pub(super) async fn join(mut pending: Vec<PendingLine>) -> Option<Bytes> {
+    let mut lines: Vec<Option<Bytes>> = vec![None; pending.len()];
+    let mut is_done = vec![false; pending.len()];
     poll_fn(|context| {
-        for (n, answering) in answering.iter_mut().enumerate() {
+        for (n, pending) in pending.iter_mut().enumerate() {
             if !is_done[n]
-                && let Poll::Ready(line) = answering.as_mut().poll(context)
+                && let Poll::Ready(line) = pending.as_mut().poll(context)
             {
                 (lines[n], is_done[n]) = (line, true);
             }
@@ -74,8 +77,8 @@ pub(super) async fn answers(mut answering: Vec<Answering>) -> Option<Bytes> {
         }
     })
     .await;
-    let mut batch =
-        BytesMut::with_capacity(lines.iter().flatten().map(|line| line.len() + 1).sum::<usize>() + 2);
+    let length = lines.iter().flatten().map(|line| line.len() + 1).sum::<usize>();
+    let mut batch = BytesMut::with_capacity(length + 1);
     for line in lines.iter().flatten() {
         batch.put_u8(if batch.is_empty() { b'[' } else { b',' });
         batch.extend_from_slice(line);
@@ -92,11 +95,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_version_that_has_batches_takes_one_and_only_so_many_messages() {
-        assert!(check(Some(VERSION), 1).is_ok() && check(Some(VERSION), MAX_MESSAGES).is_ok());
+    fn only_the_version_that_has_batches_may_send_one_and_only_so_many_messages() {
+        assert!(check(Some(BATCH_VERSION), 1).is_ok() && check(Some(BATCH_VERSION), MESSAGES_LIMIT).is_ok());
         for (version, messages) in [
-            (Some(VERSION), 0),
-            (Some(VERSION), MAX_MESSAGES + 1),
+            (Some(BATCH_VERSION), 0),
+            (Some(BATCH_VERSION), MESSAGES_LIMIT + 1),
             (Some("2025-06-18"), 1),
             (Some("2024-11-05"), 1),
             (None, 1),
@@ -107,16 +110,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_come_together_in_the_order_of_their_requests() {
+    async fn answers_are_joined_in_the_order_of_their_requests() {
         let (later, waits) = tokio::sync::oneshot::channel();
-        let slow: Answering = Box::pin(async { waits.await.ok() });
-        let cancelled: Answering = Box::pin(std::future::ready(None));
-        let quick: Answering = Box::pin(async move {
+        let slow: PendingLine = Box::pin(async { waits.await.ok() });
+        let cancelled: PendingLine = Box::pin(std::future::ready(None));
+        let quick: PendingLine = Box::pin(async move {
             let _ = later.send(Bytes::from_static(b"1"));
             Some(Bytes::from_static(b"2"))
         });
-        let all = answers(vec![slow, cancelled, quick]).await;
+        let all = join(vec![slow, cancelled, quick]).await;
         assert_eq!(all.as_deref(), Some(&b"[1,2]"[..]));
-        assert_eq!(answers(Vec::new()).await, None);
+        assert_eq!(join(Vec::new()).await, None);
     }
 }

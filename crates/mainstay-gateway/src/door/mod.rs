@@ -1,12 +1,15 @@
-//! The doors: how clients come in. Each reads messages, hands them to the router, and knows the way back.
+//! The doors: how clients connect. Each door reads messages, passes them to the router, and writes back what it answers.
 
 mod batch;
+#[cfg(test)]
+mod endless;
 mod http;
 mod outgoing;
+mod request;
 mod stdio;
 
 pub(crate) use http::Caller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use http::fuzz as fuzz_http;
 pub use http::{DoorError, HttpDoor};
-pub use stdio::Arrival;
+pub use stdio::ClientInput;

@@ -1,70 +1,70 @@
-//! A message on its way to a client. A large payload stays where it lies: what several clients are answered with, such as a
-//! list, is not copied for each of them.
+//! Messages to a client. A large payload is sent from where it lies: a list that several clients are sent is not copied.
 
 use bytes::Bytes;
 use mainstay::message::{self, RawJson, RpcError};
 
 use crate::budget::{Account, Spent};
 
-/// A payload of this length or more is sent from where it lies.
-pub(super) const LARGE: usize = 16 * 1024;
+/// Messages of up to this length are copied into one buffer; the payload of a longer one is sent from where it lies.
+pub(super) const COPY_LIMIT: usize = 16 * 1024;
 
-/// A message on its way to a client: one line.
+/// A message to a client, as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outgoing {
+pub(super) enum OutgoingMessage {
     Whole(Bytes),
     /// What comes before the payload of an answer, the payload, and what comes after it.
     Pieces([Bytes; 3]),
 }
 
-/// What a request is answered with, before it is written.
-pub(super) struct Answered {
+/// The answer to a request, before it is written.
+pub(super) struct RequestAnswer {
     pub(super) id: RawJson,
     pub(super) result: Result<RawJson, RpcError>,
-    /// The payload is the catalog's: it is not held for this client.
+    /// Whether other clients may be sent the same payload, since it is a list. It is charged once for all of them.
     pub(super) is_shared: bool,
 }
 
-impl Answered {
-    /// The answer as it goes to its client, if it can be held for it.
-    pub(super) fn write(&self, account: &Account) -> Result<Outgoing, Spent> {
+impl RequestAnswer {
+    /// Writes the answer and charges it to its client, if it fits into the client's budget.
+    pub(super) fn write(&self, account: &Account) -> Result<OutgoingMessage, Spent> {
         let Self {
             id,
             result,
             is_shared,
         } = self;
         if !self.is_large() {
-            return account.charge(message::response(id, result)).map(Outgoing::Whole);
+            return account
+                .charge(message::response(id, result))
+                .map(OutgoingMessage::Whole);
         }
         let [head, payload, tail] = message::response_in_pieces(id, result);
-        let payload = if *is_shared {
-            payload
-        } else {
-            account.charge(payload)?
+        let payload = match is_shared {
+            true => account.charge_shared(payload)?,
+            false => account.charge(payload)?,
         };
-        Ok(Outgoing::Pieces([head, payload, tail]))
+        Ok(OutgoingMessage::Pieces([head, payload, tail]))
     }
 
-    /// The same; an answer that cannot be held becomes an error that says so.
-    pub(super) fn outgoing(&self, account: &Account) -> Outgoing {
+    /// Writes the answer, or an error that says why it does not fit.
+    pub(super) fn write_or_refuse(&self, account: &Account) -> OutgoingMessage {
         let written = self.write(account);
-        written.unwrap_or_else(|spent| Outgoing::Whole(self.refused(spent, account)))
+        written.unwrap_or_else(|spent| OutgoingMessage::Whole(self.refuse(spent, account)))
     }
 
     /// The same in one piece, as a part of a batch.
-    pub(super) fn line(&self, account: &Account) -> Bytes {
+    pub(super) fn write_line(&self, account: &Account) -> Bytes {
         let line = account
             .hold(self.payload().as_bytes().len())
             .map(|held| held.attach(message::response(&self.id, &self.result)));
-        line.unwrap_or_else(|spent| self.refused(spent, account))
+        line.unwrap_or_else(|spent| self.refuse(spent, account))
     }
 
     /// Whether the payload is sent from where it lies.
     pub(super) fn is_large(&self) -> bool {
-        self.payload().as_bytes().len() >= LARGE
+        self.payload().as_bytes().len() >= COPY_LIMIT
     }
 
-    fn refused(&self, spent: Spent, account: &Account) -> Bytes {
+    fn refuse(&self, spent: Spent, account: &Account) -> Bytes {
         account.charge_in_any_case(message::response(&self.id, &Err(spent.into())))
     }
 
@@ -76,7 +76,7 @@ impl Answered {
     }
 }
 
-impl Outgoing {
+impl OutgoingMessage {
     pub(super) fn len(&self) -> usize {
         self.pieces().iter().map(Bytes::len).sum()
     }
@@ -89,7 +89,7 @@ impl Outgoing {
     }
 }
 
-impl From<Bytes> for Outgoing {
+impl From<Bytes> for OutgoingMessage {
     fn from(line: Bytes) -> Self {
         Self::Whole(line)
     }
@@ -103,8 +103,8 @@ mod tests {
     use crate::budget::{Budget, Limits, MIB};
     use crate::principal::Principal;
 
-    fn answered(bytes: usize, is_shared: bool) -> Answered {
-        Answered {
+    fn answered(bytes: usize, is_shared: bool) -> RequestAnswer {
+        RequestAnswer {
             id: RawJson::from(7),
             result: Ok(RawJson::from_value(&"x".repeat(bytes)).unwrap()),
             is_shared,
@@ -112,38 +112,53 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_payload_is_held_for_nobody_and_copied_for_nobody() {
+    fn a_shared_payload_is_charged_once_and_copied_for_no_client() {
         let budget = Arc::new(Budget::new(Limits {
             all: 4 * MIB,
             share: None,
         }));
-        let answered = answered(3 * MIB, true);
-        let payload = answered.payload().as_bytes().as_ptr();
-        for session in 0..100 {
-            let account = budget.account(Principal::Session(session));
-            let Outgoing::Pieces([_, sent, _]) = answered.write(&account).unwrap() else {
+        let list = answered(3 * MIB, true);
+        let payload = list.payload().as_bytes().as_ptr();
+        let unread: Vec<OutgoingMessage> = (0..100)
+            .map(|session| list.write(&budget.account(Principal::session(session))).unwrap())
+            .collect();
+        for sent in &unread {
+            let OutgoingMessage::Pieces([_, sent, _]) = sent else {
                 panic!("in one piece");
             };
             assert_eq!(sent.as_ptr(), payload);
         }
+        let charged = list.payload().as_bytes().len();
+        assert_eq!(budget.held(), charged);
+        let changed = answered(3 * MIB, true);
+        let account = budget.account(Principal::session(1));
+        assert!(
+            changed.write(&account).is_err(),
+            "a second copy has to be charged too"
+        );
+        drop(unread);
         assert_eq!(budget.held(), 0);
+        assert!(changed.write(&account).is_ok());
     }
 
     #[test]
-    fn an_answer_that_does_not_fit_becomes_an_error_that_says_how_to_mend_it() {
+    fn an_answer_that_does_not_fit_becomes_an_error_that_says_what_to_do() {
         let budget = Arc::new(Budget::new(Limits {
             all: 4 * MIB,
             share: Some(2 * MIB),
         }));
-        let account = budget.account(Principal::Session(1));
+        let account = budget.account(Principal::session(1));
         let answered = answered(3 * MIB / 2, false);
-        let first = answered.outgoing(&account);
+        let first = answered.write_or_refuse(&account);
         assert_eq!(
             first.len(),
             message::response(&answered.id, &answered.result).len()
         );
-        for refused in [answered.outgoing(&account), answered.line(&account).into()] {
-            let Outgoing::Whole(line) = refused else {
+        for refused in [
+            answered.write_or_refuse(&account),
+            answered.write_line(&account).into(),
+        ] {
+            let OutgoingMessage::Whole(line) = refused else {
                 panic!("in pieces");
             };
             let refused: serde_json::Value = serde_json::from_slice(&line).unwrap();

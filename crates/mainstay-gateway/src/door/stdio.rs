@@ -1,154 +1,159 @@
-//! The door of one client on a pair of byte streams: the standard input and output of the program.
+//! The door for one client on a pair of byte streams: the standard input and output of the program.
 //!
-//! One message a line. A client may speak in either era, and in both: what names its version in `_meta` is modern, the
-//! rest belongs to the one session. Everything goes out in order on one bounded queue; what belongs to no answer is
-//! dropped when the client does not read.
+//! Each line is one message. The client may send requests of both eras: a request that names its version in `_meta` is
+//! modern, every other one belongs to the one session. All messages to the client go through one bounded queue, in order.
+//! Notifications that belong to no answer are dropped while the client does not read.
 
-mod arrival;
-mod lines;
-mod queue;
+mod input;
+mod output;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mainstay::Era;
-use mainstay::message::{self, Message, Params, RawJson, RpcError};
+use mainstay::message::{self, Message, RpcError};
 use mainstay::transport::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, Permit};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::batch::{self, Answering};
-use super::http::note_refused_line;
-use super::outgoing::{Answered, Outgoing};
+use super::batch::{self, PendingLine};
+use super::http::log_refused_line;
+use super::outgoing::{OutgoingMessage, RequestAnswer};
+use super::request::ClientRequest;
 use crate::budget::{Account, Spent};
 use crate::client::{Client, Outbox};
 use crate::gateway::Gateway;
-use crate::protocol::{NoId, RequestMeta};
-use crate::router::{Request, Router, is_shared};
+use crate::protocol::NoId;
+use crate::router::Router;
 use crate::scope::Scope;
-pub use arrival::Arrival;
-use lines::{Lines, Read, write};
-use queue::{Queue, Queued, queue};
+pub use input::ClientInput;
+use input::{LineReader, ReadLine};
+use output::{QueuedMessage, StdioOutbox, write_queued};
 
-/// How long answers may still be given when the client has closed its side: long enough for what is nearly done, and
-/// shorter than hosts wait before they end the program.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long running requests may take to finish after the client has closed its side. It is shorter than hosts wait before
+/// they kill the program.
+const LAST_ANSWERS_GRACE: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// Serves one client that writes to `input` and reads from `output`, until it closes its side.
     ///
-    /// Cancel safety: dropping it cancels whatever runs for the client.
+    /// Cancel safety: dropping the future cancels all requests of the client.
     pub async fn serve_stdio<R, W>(&self, scope: Scope, input: R, output: W)
     where
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (queue, queued) = queue();
+        let (queue, queued) = output::queue();
         let mut writing = JoinSet::new();
-        writing.spawn(write(output, queued));
-        let session = self.0.welcome(scope, None);
-        let account = self.0.budget.account(session.principal);
-        let line: Arc<dyn Outbox> = Arc::new(Queue::new(queue.clone(), account.clone()));
-        session.stand_by(Some(line.clone()));
-        let visit = Visit {
+        writing.spawn(write_queued(output, queued));
+        let client = self.0.open_session(scope, None);
+        let account = self.0.budget.account(client.principal);
+        let outbox: Arc<dyn Outbox> = Arc::new(StdioOutbox::new(queue.clone(), account.clone()));
+        client.set_standing_outbox(Some(outbox.clone()));
+        let session = StdioSession {
             router: self.0.clone(),
-            session,
-            line,
+            client,
+            outbox,
             queue,
             account,
         };
         let mut answering = JoinSet::new();
-        // Listens have no end of their own: they end with the visit.
+        // Requests for `subscriptions/listen` end with the session only.
         let mut listening = JoinSet::new();
-        visit.take_all(input, &mut answering, &mut listening).await;
+        session.take_all(input, &mut answering, &mut listening).await;
         listening.abort_all();
         let last = async { while answering.join_next().await.is_some() {} };
-        let _ = timeout(LAST_ANSWERS, last).await;
-        drop((answering, visit));
-        // The queue is closed now, and the writer ends when it is empty.
-        let _ = timeout(LAST_ANSWERS, writing.join_next()).await;
+        let _ = timeout(LAST_ANSWERS_GRACE, last).await;
+        drop((answering, session));
+        // That closed the queue, and the writer ends when the queue is empty.
+        let _ = timeout(LAST_ANSWERS_GRACE, writing.join_next()).await;
     }
 }
 
-/// One client's visit.
-struct Visit {
+/// The session of the one client.
+struct StdioSession {
     router: Arc<Router>,
-    session: Arc<Client>,
-    line: Arc<dyn Outbox>,
-    queue: mpsc::Sender<Queued>,
-    /// What is held for the client.
+    client: Arc<Client>,
+    outbox: Arc<dyn Outbox>,
+    queue: mpsc::Sender<QueuedMessage>,
+    /// The client's budget of bytes.
     account: Account,
 }
 
-impl Visit {
+impl StdioSession {
     async fn take_all(
         &self,
         input: impl AsyncRead + Unpin,
         answering: &mut JoinSet<()>,
         listening: &mut JoinSet<()>,
     ) {
-        let mut lines = Lines::new(input, Limits::DEFAULT_MESSAGE);
+        let mut lines = LineReader::new(input, Limits::DEFAULT_MESSAGE);
         loop {
             tokio::select! {
-                // What is done is forgotten first.
+                // Finished tasks are removed first, so that the sets stay small.
                 biased;
                 Some(_) = answering.join_next() => {}
                 Some(_) = listening.join_next() => {}
                 Some((place, read)) = self.read(&mut lines) => match read {
-                    Read::Outbox(line) => self.take(place, &line, answering, listening).await,
-                    Read::TooLong(length) => {
+                    ReadLine::Line(line) => self.take(place, &line, answering, listening).await,
+                    ReadLine::TooLong(length) => {
                         let what = format!("the message has {length} bytes, which is too long");
                         self.refuse(place, RpcError::new(RpcError::INVALID_REQUEST, what));
                     }
-                    Read::End => return,
+                    ReadLine::End => return,
                 },
-                // Whoever closes the output will not read an answer either.
+                // A client that has closed its output reads no answer.
                 () = self.queue.closed() => return,
             }
         }
     }
 
-    /// The next line, and a place in the queue for what it may be refused with: a client that does not read is not read
-    /// either, as places are given in turn, after all answers that wait for one. One that reads is always heard, however
-    /// much runs for it: it may cancel, answer, or leave. What may run is bounded by the router.
+    /// The next line, and a place in the queue for the refusal that it may need. Places are given in turn, after all answers
+    /// that wait for one: so the gateway stops reading from a client that does not read. It always reads from a client that
+    /// does, however many requests run, so that the client can cancel, answer, or leave. The router bounds what may run.
     ///
-    /// Cancel safety: dropping it loses nothing.
-    async fn read(&self, lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<(Permit<'_, Queued>, Read)> {
+    /// Cancel safety: dropping the future loses nothing.
+    async fn read(
+        &self,
+        lines: &mut LineReader<impl AsyncRead + Unpin>,
+    ) -> Option<(Permit<'_, QueuedMessage>, ReadLine)> {
         let place = self.queue.reserve().await.ok()?;
         Some((place, lines.next().await))
     }
 
     async fn take(
         &self,
-        place: Permit<'_, Queued>,
+        place: Permit<'_, QueuedMessage>,
         line: &Bytes,
         answering: &mut JoinSet<()>,
         listening: &mut JoinSet<()>,
     ) {
         let line = match self.account.charge(line.clone()) {
             Ok(line) => line,
-            Err(spent) => return self.refuse_spent(place, line, spent),
+            Err(spent) => return self.refuse_spent(place, line, spent).await,
         };
         match Message::read_any(&line).await {
             Message::Request { id, method, params } => {
-                let request = Owned::new(id, method.into_owned(), Params::read(params).await);
+                let request = ClientRequest::read(id, &method, params).await;
                 let tasks = match request.method.as_str() {
                     "subscriptions/listen" => listening,
                     _other => answering,
                 };
-                // Noted before its task is started: what the client sends next may be its cancel.
-                tasks.spawn(self.send(self.answer(request), Answered::outgoing));
+                // `answer` registers the request before its task starts: the client's next message may cancel it.
+                tasks.spawn(self.send(self.answer(request), RequestAnswer::write_or_refuse));
             }
             Message::Notification { method, params } => {
-                self.router.hear(&self.session, &method, params.as_ref()).await;
+                self.router
+                    .handle_notification(&self.client, &method, params.as_ref())
+                    .await;
             }
             Message::Response { id, result } => {
-                self.session.answered(&id, result);
+                self.client.answered(&id, result);
             }
-            Message::Batch(messages) => match batch::check(self.session.version(), messages.len()) {
+            Message::Batch(messages) => match batch::check(self.client.version(), messages.len()) {
                 Ok(()) => {
                     if let Some(answers) = self.take_batch(&messages).await {
                         let whole = |answers: &Bytes, account: &Account| {
@@ -160,26 +165,26 @@ impl Visit {
                 Err(error) => self.refuse(place, error),
             },
             Message::Garbage(what) => {
-                let what = format!("no message: {what}");
+                let what = format!("not a message: {what}");
                 self.refuse(place, RpcError::new(RpcError::PARSE_ERROR, what));
             }
         }
     }
 
-    /// Says what is wrong with something that has no id to answer to.
-    fn refuse(&self, place: Permit<'_, Queued>, error: RpcError) {
-        note_refused_line(error.message());
-        let no_id = self.session.version().map_or(NoId::Absent, NoId::in_version);
-        place.send(Outgoing::from(no_id.refusal(error)).into());
+    /// Reports an error in something that has no id.
+    fn refuse(&self, place: Permit<'_, QueuedMessage>, error: RpcError) {
+        log_refused_line(error.message());
+        let no_id = self.client.version().map_or(NoId::Absent, NoId::in_version);
+        place.send(OutgoingMessage::from(no_id.refusal(error)).into());
     }
 
-    /// Says that a message cannot be held.
-    fn refuse_spent(&self, place: Permit<'_, Queued>, line: &Bytes, spent: Spent) {
-        match Message::read(line) {
+    /// Refuses a message that does not fit into the client's budget.
+    async fn refuse_spent(&self, place: Permit<'_, QueuedMessage>, line: &Bytes, spent: Spent) {
+        match Message::read_any(line).await {
             Message::Request { id, .. } => {
-                note_refused_line(&spent.to_string());
+                log_refused_line(&spent.to_string());
                 let refused = message::response(&id, &Err(spent.into()));
-                place.send(Outgoing::from(refused).into());
+                place.send(OutgoingMessage::from(refused).into());
             }
             Message::Notification { .. }
             | Message::Response { .. }
@@ -188,116 +193,81 @@ impl Visit {
         }
     }
 
-    /// Takes the messages of a batch in their order; the answers to it, if any is wanted.
-    async fn take_batch(&self, messages: &[Bytes]) -> Option<Answering> {
-        let mut answering = Vec::new();
+    /// Takes the messages of a batch in their order; the answers to its requests, if it has any.
+    async fn take_batch(&self, messages: &[Bytes]) -> Option<PendingLine> {
+        let mut pending = Vec::new();
         for message in messages {
-            match Message::read(message) {
-                // What would never end would keep the others from being answered.
+            match Message::read_any(message).await {
+                // `subscriptions/listen` never ends, and would keep the other answers back.
                 Message::Request { id, method, .. }
                     if matches!(&*method, "initialize" | "subscriptions/listen") =>
                 {
-                    answering.push(batch::misplaced(&id, &method));
+                    pending.push(batch::not_in_a_batch(&id, &method));
                 }
                 Message::Request { id, method, params } => {
-                    let request = Owned::new(id, method.into_owned(), Params::read(params).await);
-                    let (answered, account) = (self.answer(request), self.account.clone());
-                    answering
-                        .push(Box::pin(async move { Some(answered.await?.line(&account)) }) as Answering);
+                    let request = ClientRequest::read(id, &method, params).await;
+                    let (answer, account) = (self.answer(request), self.account.clone());
+                    pending.push(
+                        Box::pin(async move { Some(answer.await?.write_line(&account)) }) as PendingLine
+                    );
                 }
                 Message::Notification { method, params } => {
-                    self.router.hear(&self.session, &method, params.as_ref()).await;
+                    self.router
+                        .handle_notification(&self.client, &method, params.as_ref())
+                        .await;
                 }
                 Message::Response { id, result } => {
-                    self.session.answered(&id, result);
+                    self.client.answered(&id, result);
                 }
-                Message::Batch(_) | Message::Garbage(_) => answering.push(batch::no_message()),
+                Message::Batch(_) | Message::Garbage(_) => pending.push(batch::not_a_message()),
             }
         }
-        (!answering.is_empty()).then(|| Box::pin(batch::answers(answering)) as Answering)
+        (!pending.is_empty()).then(|| Box::pin(batch::join(pending)) as PendingLine)
     }
 
-    /// Sends an answer when there is one, written so.
+    /// Waits for an answer, writes it, and queues it for the client.
     fn send<A: Send>(
         &self,
         answer: impl Future<Output = Option<A>> + Send + 'static,
-        write: impl FnOnce(&A, &Account) -> Outgoing + Send + 'static,
+        write: impl FnOnce(&A, &Account) -> OutgoingMessage + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (queue, account) = (self.queue.clone(), self.account.clone());
         async move {
             if let Some(answer) = answer.await {
                 let written = write(&answer, &account);
                 drop(answer);
-                // A client that does not read makes its own requests wait, and nobody else's.
+                // A client that does not read delays its own requests only.
                 let _ = queue.send(written.into()).await;
             }
         }
     }
 
-    /// The answer to a request; `None` when the client has cancelled it.
-    fn answer(&self, request: Owned) -> impl Future<Output = Option<Answered>> + Send + 'static {
-        let (router, line) = (self.router.clone(), self.line.clone());
+    /// Registers a request as running, and answers it when the future is polled. `None` if the client has cancelled it.
+    fn answer(&self, request: ClientRequest) -> impl Future<Output = Option<RequestAnswer>> + Send + 'static {
+        let (router, outbox) = (self.router.clone(), self.outbox.clone());
         let client = match request.meta.era() {
-            Era::Legacy => self.session.clone(),
-            Era::Modern => self.session.with_request(&request.meta),
+            Era::Legacy => self.client.clone(),
+            Era::Modern => self.client.with_request(&request.meta),
         };
         let run = client.running.begin(request.id.clone());
         async move {
-            let Owned {
-                id,
-                method,
-                params,
-                meta,
-            } = request;
             let checked = run
                 .map_err(RpcError::from)
-                .and_then(|run| meta.check().map(|()| run));
-            let answer = match &checked {
-                Ok(run) => {
-                    let request = Request {
-                        client: &client,
-                        line: &line,
-                        run,
-                        method: &method,
-                        params,
-                        meta,
-                    };
-                    router.answer(request).await
-                }
-                Err(error) => Some(Err(error.clone())),
-            };
-            // A client that has its answer may use the id again.
-            drop(checked);
-            answer.map(|result| Answered {
-                id,
-                result,
-                is_shared: is_shared(&method),
-            })
+                .and_then(|run| request.meta.check().map(|()| run));
+            match checked {
+                Ok(run) => request.answer(&router, &client, &outbox, &run).await,
+                Err(error) => Some(RequestAnswer {
+                    id: request.id,
+                    result: Err(error),
+                    is_shared: false,
+                }),
+            }
         }
     }
 }
 
-impl Drop for Visit {
+impl Drop for StdioSession {
     fn drop(&mut self) {
-        self.router.part(&self.session);
-    }
-}
-
-/// A request on its way to the task that answers it.
-struct Owned {
-    id: RawJson,
-    method: String,
-    params: Params,
-    meta: RequestMeta,
-}
-
-impl Owned {
-    fn new(id: RawJson, method: String, params: Params) -> Self {
-        Self {
-            meta: RequestMeta::read(&params),
-            id,
-            method,
-            params,
-        }
+        self.router.close_session(&self.client);
     }
 }

@@ -36,7 +36,7 @@ fn in_state(
     now
 }
 
-fn told(error: &CallError) -> (String, Value) {
+fn described(error: &CallError) -> (String, Value) {
     let result: Value = tool_result(error).unwrap().parse().unwrap();
     assert_eq!(result["isError"], true);
     let text = result["content"][0]["text"].as_str().unwrap().to_owned();
@@ -49,7 +49,7 @@ fn told(error: &CallError) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
+async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_to_do() {
     let now = not_connected().await;
     let with_login = {
         let mut asked = in_state(&now, StateKind::Disconnected, Some(Reason::AuthRequired), 1, None);
@@ -88,7 +88,7 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
         ),
         (
             state(StateKind::Disconnected, Some(Reason::Idle), 0, None),
-            "Server files was stopped since nobody used it (disconnected). The call did not run. Call it again in a \
+            "Server files was stopped because it was idle (disconnected). The call did not run. Call it again in a \
              moment.",
             "disconnected",
         ),
@@ -113,7 +113,7 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
     ] {
         let retries = now.next_retry.is_some();
         let wants_login = now.reason == Some(Reason::AuthRequired);
-        let (said, facts) = told(&CallError::NotConnected(Box::new(now)));
+        let (said, facts) = described(&CallError::NotConnected(Box::new(now)));
         assert_eq!(said, text);
         assert_eq!(
             (&facts["server"], &facts["outcome"]),
@@ -129,7 +129,7 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
         now: Box::new(state(StateKind::Connecting, None, 0, None)),
     };
     assert_eq!(
-        told(&waited).0,
+        described(&waited).0,
         "Server files is starting (connecting). The call waited 30.0 s for it and did not run. Call it again in a moment."
     );
     let many = CallError::TooManyWaiting {
@@ -137,14 +137,14 @@ async fn a_server_that_is_not_there_is_told_of_with_its_state_and_what_to_do() {
         now: Box::new(state(StateKind::Connecting, None, 0, None)),
     };
     assert_eq!(
-        told(&many).0,
+        described(&many).0,
         "Server files is starting (connecting). 1000 calls wait for it already, and this one did not run. Call it again in \
          a moment."
     );
 }
 
 #[test]
-fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
+fn the_failure_of_a_call_says_whether_it_may_have_run() {
     let (server, generation) = (std::sync::Arc::<str>::from("files"), Generation(7));
     let lost = |outcome| CallError::Lost {
         server: server.clone(),
@@ -253,7 +253,7 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
             "not_sent",
         ),
     ] {
-        let (said, facts) = told(&error);
+        let (said, facts) = described(&error);
         assert_eq!(said, text);
         assert_eq!(
             (&facts["server"], &facts["outcome"]),
@@ -263,7 +263,7 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
 }
 
 #[test]
-fn what_no_server_can_mend_is_an_error_of_the_request_and_what_a_server_said_passes_as_it_is() {
+fn errors_of_a_request_and_of_a_server_pass_as_they_are() {
     let hidden = CallError::Hidden {
         server: "files".into(),
         tool: "rm".to_owned(),

@@ -1,49 +1,52 @@
-//! The servers of one session's own.
+//! The servers of one session's own, and the handler of their requests and notifications.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use mainstay::message::RawJson;
-use mainstay::{Catalog, Fleet, Introduction, Kind, Server};
+use mainstay::message::{RawJson, RpcError};
+use mainstay::{
+    Answer, Catalog, CatalogReader, ClientHandler, Fleet, Introduction, Kind, Server, ServerNotification,
+    ServerRequest, Status,
+};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::lists::ListWatch;
-use super::owner::Owner;
-use super::{Isolated, Refused, lock};
+use super::{Isolated, IsolationError, lock};
 use crate::client::Client;
 use crate::gateway::everything;
 use crate::principal::Principal;
+use crate::router::fingerprint_of;
 use crate::scope::Scope;
 
-/// How long the servers of a session that has ended may take to end: longer than the ladder that ends a stubborn one.
-const CLOSE_WITHIN: Duration = Duration::from_secs(10);
+/// How long the servers of a closed session may take to stop: longer than the stop ladder.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The servers of one session's own.
 pub(crate) struct OwnServers {
     isolated: Arc<Isolated>,
     session: Weak<Client>,
-    /// Whose they are, where there can be several.
+    /// The principal they count for, where there can be several.
     principal: Option<Principal>,
-    state: Mutex<State>,
-    /// What the session saw last, and of which catalogs.
-    joined: Mutex<Option<Joined>>,
+    state: Mutex<OwnState>,
+    /// The catalog that the session saw last.
+    joined: Mutex<Option<JoinedCatalog>>,
 }
 
 #[derive(Default)]
-struct State {
+struct OwnState {
     servers: BTreeMap<Arc<str>, OwnServer>,
-    /// What the session wishes of the servers that are yet to start.
+    /// The level of the session, for servers that start later.
     log_level: Option<String>,
-    ended: bool,
+    is_closed: bool,
 }
 
-/// One of them: a fleet of its own, so that nobody else's handler hears of it.
+/// One of them, in a fleet of its own, whose handler is the session.
 struct OwnServer {
     fleet: Fleet,
     server: Server,
-    /// Tells the session of changes of the lists.
+    /// Notifies the session of changed lists.
     _watching: JoinSet<()>,
     _place: Place,
 }
@@ -54,12 +57,12 @@ struct Place {
     number: u64,
 }
 
-/// What one own server offers.
-type Part = (Arc<str>, Arc<Catalog>);
+/// The name and the catalog of one own server.
+type CatalogPart = (Arc<str>, Arc<Catalog>);
 
-struct Joined {
+struct JoinedCatalog {
     shared: Arc<Catalog>,
-    own: Vec<Part>,
+    own: Vec<CatalogPart>,
     catalog: Arc<Catalog>,
 }
 
@@ -74,14 +77,14 @@ impl OwnServers {
         }
     }
 
-    /// The session's own server of this name, started for this client of the session if it does not run yet. `shared` is what
-    /// the pattern shows.
+    /// The session's own server of this name, started for this client of the session if it does not run yet. `shared` is the catalog
+    /// that the template server is in.
     pub(crate) fn server(
         self: &Arc<Self>,
         name: &str,
         shared: &Arc<Catalog>,
         client: &Client,
-    ) -> Result<Server, Refused> {
+    ) -> Result<Server, IsolationError> {
         if let Some(own) = self.state().servers.get(name) {
             return Ok(own.server.clone());
         }
@@ -90,18 +93,18 @@ impl OwnServers {
             return Ok(own.server.clone());
         }
         let server = name.to_owned();
-        if state.ended {
-            return Err(Refused::Ended { server });
+        if state.is_closed {
+            return Err(IsolationError::Ended { server });
         }
         let (fleet, place) = self.start(name, shared, client.introduction())?;
         // It was just configured; were it not there, the session would have no such server either.
-        let handle = fleet.server(name).ok_or(Refused::Ended { server })?;
+        let handle = fleet.server(name).ok_or(IsolationError::Ended { server })?;
         let mut watching = JoinSet::new();
         let watch = ListWatch::new(self, name, shared);
         watching.spawn(watch.run(handle.watch(), fleet.catalog_reader()));
         if let Some(level) = state.log_level.clone() {
             let handle = handle.clone();
-            // A wish that is made before the connection is there is told with its first breath.
+            // The server gets a level that is set before its connection right after the handshake.
             tokio::spawn(async move { handle.set_log_level(&level).await });
         }
         let own = OwnServer {
@@ -125,20 +128,20 @@ impl OwnServers {
         name: &str,
         shared: &Catalog,
         introduction: Option<Introduction>,
-    ) -> Result<(Fleet, Place), Refused> {
+    ) -> Result<(Fleet, Place), IsolationError> {
         let Some(config) = self.isolated.config(name, shared) else {
             let server = name.to_owned();
-            return Err(Refused::Ended { server });
+            return Err(IsolationError::Ended { server });
         };
-        let owner = Owner {
+        let handler = SessionHandler {
             session: self.session.clone(),
             own: Arc::downgrade(self),
         };
-        // Under the lock, so that whoever closes all of them finds this one, or keeps it from starting.
+        // Under the lock, so that a close of all of them finds this one, or keeps it from starting.
         let mut live = self.isolated.live();
         self.isolated.check_room(&live, name, self.principal)?;
-        let kind = self.isolated.kind.clone();
-        let fleet = kind.handler(Arc::new(owner)).capabilities(everything());
+        let builder = self.isolated.builder.clone();
+        let fleet = builder.handler(Arc::new(handler)).capabilities(everything());
         let fleet = match introduction {
             Some(introduction) => fleet.introduced_as(introduction),
             None => fleet,
@@ -151,7 +154,7 @@ impl OwnServers {
         Ok((fleet, Place { isolated, number }))
     }
 
-    /// The catalog as the session sees it: of its own servers what they themselves list, as soon as they have.
+    /// The catalog as the session sees it: with the lists of its own servers, as soon as they were listed.
     pub(crate) fn catalog(&self, shared: Arc<Catalog>) -> Arc<Catalog> {
         let own: Vec<_> = {
             let state = self.state();
@@ -174,7 +177,7 @@ impl OwnServers {
         let others = others.map(|server| (server, &*shared));
         let mine = own.iter().map(|(name, catalog)| (&**name, &**catalog));
         let catalog = Arc::new(Catalog::of(others.chain(mine)));
-        *joined = Some(Joined {
+        *joined = Some(JoinedCatalog {
             shared: shared.clone(),
             own,
             catalog: catalog.clone(),
@@ -182,18 +185,18 @@ impl OwnServers {
         catalog
     }
 
-    /// Whether the session has this server for itself, as soon as it needs it.
+    /// Whether this server is isolated.
     pub(crate) fn isolates(&self, name: &str) -> bool {
         self.isolated.holds(name)
     }
 
-    /// Whether the session sees of this server what the pattern shows.
-    pub(crate) fn follows_pattern(&self, name: &str) -> bool {
+    /// Whether the session sees the lists of the template server of this name.
+    pub(crate) fn follows_template(&self, name: &str) -> bool {
         let state = self.state();
         !state.servers.get(name).is_some_and(OwnServer::has_listed)
     }
 
-    /// Sets how much the servers of this scope log, those to come included; answers those that must be told now.
+    /// Sets how much the servers of this scope log, later ones included. Returns those that run: the caller sets their level.
     pub(crate) fn set_log_level(&self, scope: &Scope, level: &str) -> Vec<Server> {
         let mut state = self.state();
         state.log_level = Some(level.to_owned());
@@ -209,71 +212,72 @@ impl OwnServers {
             .for_each(|own| own.fleet.roots_changed());
     }
 
-    /// Other lists than the session was shown.
-    pub(super) fn lists_changed(self: &Arc<Self>, server: &str, kinds: &[Kind]) {
+    /// The server lists something else than the session was shown.
+    fn lists_changed(self: &Arc<Self>, server: &str, kinds: &[Kind]) {
         self.isolated.subscribers.own_lists_changed(self, server, kinds);
     }
 
-    pub(super) fn resource_updated(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
+    fn resource_updated(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
         self.isolated
             .subscribers
             .own_resource_updated(self, server, params);
     }
 
-    pub(super) fn task_changed(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
+    fn task_changed(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
         self.isolated.subscribers.own_task_changed(self, server, params);
     }
 
-    /// The session has ended: its servers end with it. Nobody waits for them; their places are free when they are gone.
-    pub(crate) fn end(&self) {
+    /// Closes all of them in the background. Their places are free when they are gone.
+    pub(crate) fn close(&self) {
         let servers = {
             let mut state = self.state();
-            state.ended = true;
+            state.is_closed = true;
             std::mem::take(&mut state.servers)
         };
         for (name, own) in servers {
-            own.end(name);
+            own.close(name);
         }
     }
 
-    /// The session has no such server any more, until it needs one again.
-    pub(crate) fn end_one(&self, name: &str) {
-        let ended = self.state().servers.remove_entry(name);
-        if let Some((name, own)) = ended {
-            own.end(name);
+    /// Closes one of them. It starts again when the session needs it.
+    pub(crate) fn close_one(&self, name: &str) {
+        let closed = self.state().servers.remove_entry(name);
+        if let Some((name, own)) = closed {
+            own.close(name);
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OwnState> {
         lock(&self.state)
     }
 }
 
 impl OwnServer {
     /// Closes it in the background, and gives its place back when nothing is left.
-    fn end(self, name: Arc<str>) {
+    fn close(self, name: Arc<str>) {
         let Ok(runtime) = Handle::try_current() else {
             // The fleet is dropped, and what is left of the server with it.
             return;
         };
         runtime.spawn(async move {
-            let report = self.fleet.close(CLOSE_WITHIN).await;
+            let report = self.fleet.close(CLOSE_TIMEOUT).await;
             let killed = report.killed().next().is_some();
-            tracing::info!(server = %name, killed, "a session's own server has ended");
-            // The whole of it, and its place with it, lives until here.
+            tracing::info!(server = %name, killed, "a session's own server has stopped");
+            // It keeps its place until here.
             drop(self);
         });
     }
 
-    /// Nothing is known of it from before, so what it has was listed by itself.
+    /// It has no store, so its catalog is what it listed itself.
     fn has_listed(&self) -> bool {
         self.server.catalog().is_some()
     }
 }
 
-impl Joined {
-    fn is_of(&self, shared: &Arc<Catalog>, own: &[Part]) -> bool {
-        let same = |(one, other): (&Part, &Part)| one.0 == other.0 && Arc::ptr_eq(&one.1, &other.1);
+impl JoinedCatalog {
+    fn is_of(&self, shared: &Arc<Catalog>, own: &[CatalogPart]) -> bool {
+        let same =
+            |(one, other): (&CatalogPart, &CatalogPart)| one.0 == other.0 && Arc::ptr_eq(&one.1, &other.1);
         Arc::ptr_eq(&self.shared, shared) && self.own.len() == own.len() && self.own.iter().zip(own).all(same)
     }
 }
@@ -282,4 +286,83 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.isolated.live().fleets.remove(&self.number);
     }
+}
+
+/// The handler of a session's own servers. It keeps neither the session nor its servers alive.
+struct SessionHandler {
+    session: Weak<Client>,
+    own: Weak<OwnServers>,
+}
+
+impl ClientHandler for SessionHandler {
+    fn request(&self, request: ServerRequest) -> Answer<'_> {
+        let session = self.session.upgrade();
+        Box::pin(async move {
+            let declined = |why: &str| {
+                let what = format!("{} declined: {why}", request.method);
+                RpcError::new(RpcError::INVALID_REQUEST, what)
+            };
+            let session = session.ok_or_else(|| declined("the session has ended"))?;
+            if !session.is_introduced() {
+                return Err(declined(
+                    "the client opened no session, and can be asked only while a call of it runs",
+                ));
+            }
+            ClientHandler::request(&*session, request).await
+        })
+    }
+
+    fn notification(&self, notification: ServerNotification) {
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        match (notification.method.as_str(), self.own.upgrade()) {
+            ("notifications/resources/updated", Some(own)) => return own.resource_updated(server, params),
+            ("notifications/tasks", Some(own)) => return own.task_changed(server, params),
+            ("notifications/resources/updated" | "notifications/tasks", None) => return,
+            (_other, Some(_) | None) => {}
+        }
+        if let Some(session) = self.session.upgrade() {
+            session.notify(notification);
+        }
+    }
+}
+
+/// Notifies a session when its own server lists something else than the session was shown.
+struct ListWatch {
+    own: Weak<OwnServers>,
+    name: Arc<str>,
+    fingerprints: [u64; Kind::ALL.len()],
+}
+
+impl ListWatch {
+    fn new(own: &Arc<OwnServers>, name: &str, shown: &Catalog) -> Self {
+        Self {
+            own: Arc::downgrade(own),
+            name: name.into(),
+            fingerprints: fingerprints(shown, name),
+        }
+    }
+
+    async fn run(mut self, mut status: watch::Receiver<Arc<Status>>, mut catalogs: CatalogReader) {
+        // An empty list changes nothing in this catalog, but differs from what the template server listed.
+        let _ = status.wait_for(|status| status.listed_at.is_some()).await;
+        let mut catalog = catalogs.load();
+        loop {
+            let now = fingerprints(&catalog, &self.name);
+            let Some(own) = self.own.upgrade() else { return };
+            let before = std::mem::replace(&mut self.fingerprints, now);
+            let changed = Kind::ALL.into_iter().zip(before.iter().zip(now));
+            let changed = changed.filter_map(|(kind, (before, now))| (*before != now).then_some(kind));
+            let changed: Vec<Kind> = changed.collect();
+            own.lists_changed(&self.name, &changed);
+            drop(own);
+            match catalogs.changed().await {
+                Some(next) => catalog = next,
+                None => return,
+            }
+        }
+    }
+}
+
+fn fingerprints(catalog: &Catalog, server: &str) -> [u64; Kind::ALL.len()] {
+    Kind::ALL.map(|kind| fingerprint_of(catalog, server, kind))
 }

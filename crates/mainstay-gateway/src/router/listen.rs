@@ -1,70 +1,69 @@
-//! The listens of modern clients: each hears what it asked for, until its client goes away.
-
-mod opening;
+//! The listens of modern clients: each gets what it asked for, until its client closes the request.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use mainstay::message::{self, Object, RawJson, RpcError};
+use bytes::Bytes;
+use mainstay::message::{self, Object, Params, RawJson, RpcError};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::subscribers::{Filter, labelled};
-use super::subscriptions::{MAX_URIS, Topic};
-use super::tasks::MAX_FOLLOWED;
+use super::subscribers::{ListFilter, labelled};
+use super::subscriptions::{RESOURCE_LIMIT, Topic};
+use super::tasks::FOLLOWED_LIMIT;
 use super::{Request, Router};
+use crate::client::Outbox;
 use crate::protocol::{invalid_params, text};
-use opening::Opening;
+
+/// Messages that wait for the acknowledgement of a listen; more are dropped. Each is a change that happened in the moment between.
+const UNACKNOWLEDGED_LIMIT: usize = 1024;
 
 impl Router {
-    /// Tells a modern client what it asked for, until it goes away.
+    /// Sends a modern client what it asked for, until it closes the request.
     pub(super) async fn listen(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let wanted = wanted(request.params.as_raw())?;
-        let (line, id) = (Opening::new(request.line.clone()), request.run.id().clone());
-        let hearing = self
-            .subscribers
-            .seat_listen(request.client, line.clone(), id, wanted.filter());
-        let mut honoured = Honoured::of(&wanted);
-        honoured.tasks = self.follow(request, &hearing, &wanted.task_ids).await?;
+        let wanted = ListenFilter::read(&request.params)?;
+        let outbox = UnacknowledgedOutbox::new(request.outbox.clone());
+        let id = request.run.id();
+        let subscriber =
+            self.subscribers
+                .add_listen(request.client, outbox.clone(), id.clone(), wanted.lists());
+        let mut acknowledgement = Acknowledgement::of(&wanted);
+        acknowledgement.tasks = self.follow(request, &subscriber, &wanted.task_ids).await?;
         let mut topics = Vec::new();
         for uri in wanted.resource_subscriptions {
-            if let Ok(reached) = self.server_of(request, &uri) {
-                honoured.uris.push(uri.clone());
-                topics.push((Topic::Resource(uri), reached));
+            if let Ok(upstream) = self.server_of(request, &uri) {
+                acknowledgement.uris.push(uri.clone());
+                topics.push((Topic::Resource(uri), upstream));
             }
         }
-        let acknowledged = honoured.written(request.run.id());
-        line.open(message::notification(
+        outbox.acknowledge(message::notification(
             "notifications/subscriptions/acknowledged",
-            Some(&acknowledged),
+            Some(&acknowledgement.params(id)),
         ));
-        for (topic, reached) in topics {
-            let expecting = hearing.expect(&topic, &reached)?;
-            // One that its server refuses keeps nothing else from being heard.
-            if let Ok(subscription) = self.subscriptions.begin(request.client, reached, &topic).await {
-                expecting.keep(subscription);
+        for (topic, upstream) in topics {
+            let expected = subscriber.expect(&topic, &upstream)?;
+            // A resource that its server refuses changes nothing for the others.
+            if let Ok(subscription) = self.subscriptions.begin(request.client, upstream, &topic).await {
+                expected.keep(subscription);
             }
         }
-        // Until the client goes away, which drops this, and the seat with all that it subscribed to.
+        // The client closes the request, which drops this future, and the subscriber with all its subscriptions.
         std::future::pending::<()>().await;
         Ok(RawJson::EMPTY_OBJECT)
     }
 }
 
-/// What a listen that the gateway ends itself is answered with.
+/// The answer to a listen that the gateway ends itself.
 pub(crate) fn ended(id: &RawJson) -> RawJson {
     let mut result = Object::parse(&labelled(None, id)).unwrap_or_default();
     result.set("resultType", text("complete"));
     result.to_raw()
 }
 
-#[derive(Deserialize)]
-struct Listen {
-    notifications: Wanted,
-}
-
+/// What a listen asks for.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wanted {
+struct ListenFilter {
     tools_list_changed: bool,
     prompts_list_changed: bool,
     resources_list_changed: bool,
@@ -72,9 +71,25 @@ struct Wanted {
     task_ids: BTreeSet<String>,
 }
 
-impl Wanted {
-    fn filter(&self) -> Filter {
-        Filter {
+impl ListenFilter {
+    fn read(params: &Params) -> Result<Self, RpcError> {
+        let wanted: Option<Self> = params.get("notifications").and_then(|wanted| wanted.parse().ok());
+        let wanted = wanted.ok_or_else(|| invalid_params("`notifications` is missing, or cannot be read"))?;
+        if wanted.resource_subscriptions.len() > RESOURCE_LIMIT {
+            return Err(invalid_params(format!(
+                "a listen may subscribe to {RESOURCE_LIMIT} resources"
+            )));
+        }
+        if wanted.task_ids.len() > FOLLOWED_LIMIT {
+            return Err(invalid_params(format!(
+                "a listen may follow {FOLLOWED_LIMIT} tasks"
+            )));
+        }
+        Ok(wanted)
+    }
+
+    fn lists(&self) -> ListFilter {
+        ListFilter {
             tools: self.tools_list_changed,
             prompts: self.prompts_list_changed,
             resources: self.resources_list_changed,
@@ -82,56 +97,122 @@ impl Wanted {
     }
 }
 
-fn wanted(params: Option<&RawJson>) -> Result<Wanted, RpcError> {
-    let listen = params.and_then(|params| params.parse::<Listen>().ok());
-    let wanted = listen
-        .ok_or_else(|| invalid_params("`notifications` is missing, or cannot be read"))?
-        .notifications;
-    if wanted.resource_subscriptions.len() > MAX_URIS {
-        return Err(invalid_params(format!(
-            "a listen may subscribe to {MAX_URIS} resources"
-        )));
-    }
-    if wanted.task_ids.len() > MAX_FOLLOWED {
-        return Err(invalid_params(format!(
-            "a listen may follow {MAX_FOLLOWED} tasks"
-        )));
-    }
-    Ok(wanted)
-}
-
-/// What a listen is promised: of the lists all, of the resources those that some server has, of the tasks those that their
-/// servers agreed to tell of.
-struct Honoured {
-    filter: Filter,
+/// What a listen will get: changes of all lists, updates of the resources that some server has, and the status of the tasks whose
+/// servers agreed.
+struct Acknowledgement {
+    lists: ListFilter,
     uris: Vec<String>,
     tasks: Vec<String>,
-    /// Whether it asked for any task.
+    /// Whether the listen asked for any task.
     follows: bool,
 }
 
-impl Honoured {
-    fn of(wanted: &Wanted) -> Self {
+impl Acknowledgement {
+    fn of(wanted: &ListenFilter) -> Self {
         Self {
-            filter: wanted.filter(),
+            lists: wanted.lists(),
             uris: Vec::new(),
             tasks: Vec::new(),
             follows: !wanted.task_ids.is_empty(),
         }
     }
 
-    /// The parameters of the acknowledgement.
-    fn written(&self, id: &RawJson) -> RawJson {
-        let mut honoured = json!({
-            "toolsListChanged": self.filter.tools,
-            "promptsListChanged": self.filter.prompts,
-            "resourcesListChanged": self.filter.resources,
+    fn params(&self, id: &RawJson) -> RawJson {
+        let mut notifications = json!({
+            "toolsListChanged": self.lists.tools,
+            "promptsListChanged": self.lists.prompts,
+            "resourcesListChanged": self.lists.resources,
             "resourceSubscriptions": self.uris,
         });
         if self.follows {
-            honoured["taskIds"] = json!(self.tasks);
+            notifications["taskIds"] = json!(self.tasks);
         }
-        let params = RawJson::from_value(&json!({ "notifications": honoured }));
+        let params = RawJson::from_value(&json!({ "notifications": notifications }));
         labelled(Some(&params.unwrap_or(RawJson::EMPTY_OBJECT)), id)
+    }
+}
+
+/// The outbox of a listen. Until the acknowledgement is sent, notifications wait here.
+struct UnacknowledgedOutbox {
+    outbox: Arc<dyn Outbox>,
+    /// `None` once the acknowledgement is sent.
+    waiting: Mutex<Option<Vec<Bytes>>>,
+}
+
+impl UnacknowledgedOutbox {
+    fn new(outbox: Arc<dyn Outbox>) -> Arc<Self> {
+        Arc::new(Self {
+            outbox,
+            waiting: Mutex::new(Some(Vec::new())),
+        })
+    }
+
+    /// Sends the acknowledgement, and then all that has waited for it.
+    fn acknowledge(&self, acknowledgement: Bytes) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.outbox.send(acknowledgement);
+        for message in waiting.take().into_iter().flatten() {
+            self.outbox.send(message);
+        }
+    }
+}
+
+impl Outbox for UnacknowledgedOutbox {
+    fn send(&self, message: Bytes) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *waiting {
+            None => self.outbox.send(message),
+            Some(waiting) if waiting.len() < UNACKNOWLEDGED_LIMIT => {
+                waiting.push(message);
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    fn offer(&self, message: Bytes) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // What the client can miss does not wait.
+        waiting.is_none() && self.outbox.offer(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct SentMessages(Mutex<Vec<Bytes>>);
+
+    impl Outbox for SentMessages {
+        fn send(&self, message: Bytes) -> bool {
+            self.0.lock().unwrap().push(message);
+            true
+        }
+
+        fn offer(&self, message: Bytes) -> bool {
+            self.send(message)
+        }
+    }
+
+    #[test]
+    fn messages_that_come_before_the_acknowledgement_are_sent_after_it() {
+        let sent = Arc::new(SentMessages::default());
+        let outbox = UnacknowledgedOutbox::new(sent.clone());
+        for n in 0..=UNACKNOWLEDGED_LIMIT {
+            let fits = outbox.send(n.to_string().into());
+            assert_eq!(fits, n < UNACKNOWLEDGED_LIMIT);
+        }
+        assert!(!outbox.offer("can be missed".into()));
+        assert!(sent.0.lock().unwrap().is_empty());
+        outbox.acknowledge("acknowledged".into());
+        outbox.send("after".into());
+        let sent = sent.0.lock().unwrap();
+        assert_eq!(sent[0], "acknowledged");
+        assert_eq!(
+            (&sent[1], &sent[UNACKNOWLEDGED_LIMIT]),
+            (&"0".into(), &"1023".into())
+        );
+        assert_eq!(sent[UNACKNOWLEDGED_LIMIT + 1], "after");
     }
 }

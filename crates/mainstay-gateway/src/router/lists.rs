@@ -1,25 +1,24 @@
-//! Lists, from the published catalog: written once for each content, and handed out as they are. One server's are in
-//! the order in which it lists them, those of the union in the order of the servers' names and then of the items'.
+//! Lists from the published catalog: written once for each content, and sent as they are. One server's lists are in the order of the
+//! server, those of the union in the order of the servers' names and then of the items' names.
 //!
-//! They are answered at once. A server that was never listed is waited for, within a bound (`starting`): an empty list would
-//! be believed.
+//! The gateway answers at once. It waits only for a server that was never listed, within a bound (`starting`): clients would
+//! believe an empty list.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mainstay::config::ToolView;
-use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{CatalogHash, Era, Kind, Offer, Server};
+use mainstay::message::{INLINE_LIMIT, Object, RawJson, RpcError, process_payload};
+use mainstay::{Catalog, CatalogHash, Era, Item, Kind, Offer, Server, ServerCatalog};
 
-use super::caching::Hint;
-use super::pages::{Cursor, Pages};
-use super::unlisted::gone;
+use super::pages::{CacheHint, Cursor, Pages};
+use super::resolve::removed;
 use super::{Request, Router};
 use crate::client::Client;
 use crate::protocol::text;
 use crate::scope::Scope;
 
-/// Whether requests of this method are answered with what was written once for all clients.
+/// Whether all clients get the same copy of the answer to this method.
 pub(crate) fn is_shared(method: &str) -> bool {
     matches!(
         method,
@@ -27,68 +26,149 @@ pub(crate) fn is_shared(method: &str) -> bool {
     )
 }
 
-/// The lists that were written last, for each who sees them.
+type ListKey = (Scope, Kind, Era);
+
+/// The lists that were written last.
 #[derive(Default)]
-pub(super) struct Lists(Mutex<HashMap<(Scope, Kind, Era), Written>>);
+pub(super) struct Lists {
+    written: Mutex<HashMap<ListKey, WrittenList>>,
+    /// Locked while a large list is written: many clients that ask for it at once do not multiply the memory for it.
+    writing: tokio::sync::Mutex<()>,
+}
 
 #[derive(Clone)]
-struct Written {
-    of: CatalogHash,
-    /// The view through which tools are shown; it changes without the catalog.
-    view: Option<Arc<ToolView>>,
-    hint: Hint,
+struct WrittenList {
+    version: ListVersion,
     pages: Arc<Pages>,
+}
+
+/// What a written list depends on.
+#[derive(Clone, PartialEq)]
+struct ListVersion {
+    content: CatalogHash,
+    /// The names and descriptions of tools, which change without the catalog.
+    view: Option<Arc<ToolView>>,
+    hint: CacheHint,
+}
+
+/// Where the items of a list come from.
+enum ListSource {
+    Union(Arc<Catalog>),
+    Server(Arc<ServerCatalog>, Arc<ToolView>),
+    Nothing,
 }
 
 impl Router {
     pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
-        let cursor = Cursor::read(request.params.as_raw())?;
+        let cursor = Cursor::read(request.params.get("cursor"))?;
         match &request.client.scope {
             Scope::Union => self.any_listed(request.client).await,
             Scope::Server(name) => {
-                let server = self.fleet().server(name).ok_or_else(|| gone(name))?;
+                let server = self.fleet().server(name).ok_or_else(|| removed(name))?;
                 self.one_listed(request.client, &server).await?;
             }
         }
-        // Before the list is looked up: a change in between is told for nothing at worst, and never missed.
-        if let Some(hearing) = request.client.hearing() {
-            hearing.sees(kind);
+        // Before the list is looked up: a change in between causes a needless notification at worst, and is never missed.
+        if let Some(subscriber) = request.client.subscriber() {
+            subscriber.sees(kind);
         }
-        self.pages(request.client, kind).page(cursor)
+        self.pages(request.client, kind).await.page(cursor)
     }
 
-    fn pages(&self, client: &Client, kind: Kind) -> Arc<Pages> {
+    async fn pages(&self, client: &Client, kind: Kind) -> Arc<Pages> {
         let (scope, era) = (&client.scope, client.era);
         let catalog = self.catalog(client);
         let server = match scope {
             Scope::Union => None,
             Scope::Server(name) => self.fleet().server(name),
         };
-        // What is published: a server that was disabled, or has failed for good, offers nothing.
+        // What is published: a server that is disabled, or has failed permanently, offers nothing.
         let listed = server
             .as_ref()
             .and_then(|server| catalog.server(server.name()).cloned());
-        let of = listed
-            .as_ref()
-            .map_or_else(|| catalog.hash(), |listed| listed.hash());
-        let view = server.as_ref().map(Server::view);
-        let hint = match era {
-            Era::Legacy => Hint::NONE,
-            Era::Modern => self.hint(&catalog, client, kind),
+        let version = ListVersion {
+            content: listed
+                .as_ref()
+                .map_or_else(|| catalog.hash(), |listed| listed.hash()),
+            view: server.as_ref().map(Server::view),
+            hint: match era {
+                Era::Legacy => CacheHint::NONE,
+                Era::Modern => self.cache_hint(&catalog, client, kind),
+            },
         };
-        let key = (scope.clone(), kind, era);
-        let is_current = |written: &Written| written.of == of && written.view == view && written.hint == hint;
-        if let Some(written) = self.lists.get(&key).filter(is_current) {
-            return written.pages;
+        let source = match (scope, listed, &version.view) {
+            (Scope::Union, _, _) => ListSource::Union(catalog),
+            (Scope::Server(_), Some(listed), Some(view)) => ListSource::Server(listed, view.clone()),
+            (Scope::Server(_), _, _) => ListSource::Nothing,
+        };
+        self.lists.get((scope.clone(), kind, era), version, source).await
+    }
+}
+
+impl Lists {
+    /// The pages of this version of a list: those that were written for it, or new ones. A thread that may block writes large lists.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    async fn get(&self, key: ListKey, version: ListVersion, source: ListSource) -> Arc<Pages> {
+        let current = |lists: &Self| {
+            let written = lists.written().get(&key).cloned();
+            let current = written.filter(|written| written.version == version);
+            current.map(|written| written.pages)
+        };
+        if let Some(pages) = current(self) {
+            return pages;
         }
-        let items: Vec<RawJson> = match (scope, &listed, &view) {
-            (Scope::Union, _, _) => match kind {
+        let (kind, era, hint) = (key.1, key.2, version.hint);
+        let length = source.length(kind);
+        let _writing = match length > INLINE_LIMIT {
+            true => Some(self.writing.lock().await),
+            false => None,
+        };
+        if let Some(pages) = current(self) {
+            return pages;
+        }
+        let write = move || Arc::new(Pages::write(kind, era, &source.items(kind), hint));
+        let pages = process_payload(length, write).await;
+        let written = WrittenList {
+            version,
+            pages: pages.clone(),
+        };
+        self.written().insert(key, written);
+        pages
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashMap<ListKey, WrittenList>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ListSource {
+    /// How many bytes its items have.
+    fn length(&self, kind: Kind) -> usize {
+        fn sum<'a>(items: impl Iterator<Item = &'a RawJson>) -> usize {
+            items.map(|item| item.as_bytes().len()).sum()
+        }
+        match self {
+            Self::Union(catalog) => match kind {
+                Kind::Tool => sum(catalog.tools().iter().map(Offer::published)),
+                Kind::Prompt => sum(catalog.prompts().iter().map(Offer::published)),
+                Kind::Resource => sum(catalog.resources().iter().map(Offer::published)),
+                Kind::Template => sum(catalog.templates().iter().map(Offer::published)),
+            },
+            Self::Server(listed, _) => sum(listed.items(kind).iter().map(Item::raw)),
+            Self::Nothing => 0,
+        }
+    }
+
+    fn items(&self, kind: Kind) -> Vec<RawJson> {
+        match self {
+            Self::Union(catalog) => match kind {
                 Kind::Tool => published(catalog.tools()),
                 Kind::Prompt => published(catalog.prompts()),
                 Kind::Resource => published(catalog.resources()),
                 Kind::Template => published(catalog.templates()),
             },
-            (Scope::Server(_), Some(listed), Some(view)) => {
+            Self::Server(listed, view) => {
                 let items = listed.listed(kind);
                 match kind {
                     Kind::Tool => items
@@ -100,34 +180,8 @@ impl Router {
                     }
                 }
             }
-            (Scope::Server(_), _, _) => Vec::new(),
-        };
-        let pages = Arc::new(Pages::write(kind, era, &items, hint));
-        let written = Written {
-            of,
-            view,
-            hint,
-            pages: pages.clone(),
-        };
-        self.lists.put(key, written);
-        pages
-    }
-}
-
-impl Lists {
-    fn get(&self, key: &(Scope, Kind, Era)) -> Option<Written> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned()
-    }
-
-    fn put(&self, key: (Scope, Kind, Era), written: Written) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, written);
+            Self::Nothing => Vec::new(),
+        }
     }
 }
 
@@ -135,8 +189,8 @@ fn published<T>(offers: &[Offer<T>]) -> Vec<RawJson> {
     offers.iter().map(|offer| offer.published().clone()).collect()
 }
 
-/// A tool under the name, and with the description, that its server's view gives it.
-fn shown(item: &mainstay::Item, view: &ToolView) -> RawJson {
+/// A tool with the name and the description that the configuration gives it.
+fn shown(item: &Item, view: &ToolView) -> RawJson {
     let name = view.public_name(item.key());
     let description = view.describe(item.key());
     if name == item.key() && description.is_none() {

@@ -1,18 +1,24 @@
-//! A list in pages, as it goes to clients.
+//! A list in pages, as it goes to clients, and how long clients may cache it.
 //!
-//! A cursor names its page and the content that it is a page of. Whoever comes with one after the list has changed is
-//! told to list again: the same number would lead to other items, and leave some out.
+//! A cursor names its page and the content that it is a page of. A client that brings one after the list has changed must list
+//! again: the same page number would lead to other items, and leave some out.
+//!
+//! Clients may cache a list as long as its servers allow, and never longer. A server's time runs from its listing, so clients get
+//! what is left of it. A server that does not say allows no caching; neither does one that was not listed yet. A server without
+//! such a list does not count.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, SystemTime};
 
 use mainstay::message::{Object, RawJson, RpcError};
-use mainstay::{Era, Kind};
+use mainstay::{CacheScope, Caching, Catalog, Era, Kind, StateKind, Status};
 
-use super::caching::Hint;
+use super::Router;
+use crate::client::Client;
 use crate::protocol::{invalid_params, text};
 
-/// Items on a page. Clients that do not turn pages see this many.
-const PAGE: usize = 1000;
+/// Items on a page. Clients that ignore `nextCursor` see this many.
+const PAGE_LIMIT: usize = 1000;
 
 /// A list, written for the clients of one era.
 pub(super) struct Pages {
@@ -28,12 +34,12 @@ pub(super) enum Cursor {
 }
 
 impl Pages {
-    /// Writes the items in pages; a modern client is also told how they may be kept.
-    pub(super) fn write(kind: Kind, era: Era, items: &[RawJson], hint: Hint) -> Self {
+    /// Writes the items in pages; those for modern clients say how they may be cached.
+    pub(super) fn write(kind: Kind, era: Era, items: &[RawJson], hint: CacheHint) -> Self {
         let content = fingerprint(items);
-        let count = items.len().div_ceil(PAGE).max(1);
+        let count = items.len().div_ceil(PAGE_LIMIT).max(1);
         let pages = (0..count).map(|page| {
-            let items = items.iter().skip(page * PAGE).take(PAGE);
+            let items = items.iter().skip(page * PAGE_LIMIT).take(PAGE_LIMIT);
             let next = (page + 1 < count).then_some(Cursor::Page {
                 page: page + 1,
                 content,
@@ -59,11 +65,8 @@ impl Pages {
 }
 
 impl Cursor {
-    pub(super) fn read(params: Option<&RawJson>) -> Result<Self, RpcError> {
-        let cursor = params
-            .and_then(Object::parse)
-            .and_then(|params| params.get("cursor").cloned());
-        let Some(cursor) = cursor.filter(|cursor| *cursor != RawJson::NULL) else {
+    pub(super) fn read(cursor: Option<&RawJson>) -> Result<Self, RpcError> {
+        let Some(cursor) = cursor.filter(|cursor| **cursor != RawJson::NULL) else {
             return Ok(Self::Start);
         };
         let read = cursor
@@ -94,7 +97,7 @@ fn write_page<'a>(
     era: Era,
     items: impl Iterator<Item = &'a RawJson>,
     next: Option<Cursor>,
-    hint: Hint,
+    hint: CacheHint,
 ) -> RawJson {
     let mut list = String::from("[");
     for (n, item) in items.enumerate() {
@@ -135,6 +138,80 @@ fn fingerprint(items: &[RawJson]) -> u64 {
     hasher.finish()
 }
 
+/// How a modern client may cache a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CacheHint {
+    ttl_ms: u64,
+    is_public: bool,
+}
+
+impl CacheHint {
+    /// Stale at once, and for this client alone.
+    pub(super) const NONE: Self = Self {
+        ttl_ms: 0,
+        is_public: false,
+    };
+
+    pub(super) fn write(self, result: &mut Object) {
+        let scope = if self.is_public { "public" } else { "private" };
+        result.set("ttlMs", RawJson::from(self.ttl_ms));
+        result.set("cacheScope", text(scope));
+    }
+
+    /// What is left of a server's time.
+    fn of(caching: Caching, age: Duration) -> Self {
+        let left = caching.ttl.unwrap_or_default().saturating_sub(age);
+        Self {
+            ttl_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            is_public: match caching.scope {
+                Some(CacheScope::Public) => true,
+                Some(CacheScope::Private) | None => false,
+            },
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            ttl_ms: self.ttl_ms.min(other.ttl_ms),
+            is_public: self.is_public && other.is_public,
+        }
+    }
+}
+
+impl Router {
+    /// How this list may be cached, as of now.
+    pub(super) fn cache_hint(&self, catalog: &Catalog, client: &Client, kind: Kind) -> CacheHint {
+        let now = SystemTime::now();
+        let servers = client.scope.servers(self.fleet());
+        let seen = servers
+            .iter()
+            .filter(|server| self.is_reachable(client, server.name()));
+        let hints = seen.filter_map(|server| {
+            let Some(listed) = catalog.server(server.name()) else {
+                // It will add to the list once it is there.
+                return may_come(&server.status()).then_some(CacheHint::NONE);
+            };
+            let Some(caching) = listed.caching(kind) else {
+                // It was read from disk, which holds the items alone.
+                return (!listed.items(kind).is_empty()).then_some(CacheHint::NONE);
+            };
+            let listed_at = catalog.freshness(server.name())?.listed_at;
+            let age = now.duration_since(listed_at).unwrap_or_default();
+            Some(CacheHint::of(caching, age))
+        });
+        hints.reduce(CacheHint::and).unwrap_or(CacheHint::NONE)
+    }
+}
+
+fn may_come(status: &Status) -> bool {
+    match status.state {
+        StateKind::Connecting | StateKind::Reconnecting | StateKind::Connected | StateKind::Disconnected => {
+            true
+        }
+        StateKind::Disabled | StateKind::Disabling | StateKind::PermanentlyFailed => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,8 +222,8 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_on_while_the_list_is_the_same_and_is_refused_when_it_is_another() {
-        let items = many(PAGE * 2 + 1);
-        let write = |items: &[RawJson]| Pages::write(Kind::Tool, Era::Legacy, items, Hint::NONE);
+        let items = many(PAGE_LIMIT * 2 + 1);
+        let write = |items: &[RawJson]| Pages::write(Kind::Tool, Era::Legacy, items, CacheHint::NONE);
         let pages = write(&items);
         let mut seen = Vec::new();
         let mut at = Some(Cursor::Start);
@@ -162,7 +239,7 @@ mod tests {
         assert_eq!(cursors.len(), 2);
         assert!(
             write(&items).page(cursors[0]).is_ok(),
-            "written anew, and the same"
+            "written again, and the same"
         );
         let mut changed = items;
         changed.remove(0);
@@ -173,11 +250,49 @@ mod tests {
     #[test]
     fn a_cursor_that_was_never_given_is_refused() {
         for cursor in [r#""1""#, r#""1-x""#, r#""-""#, r#""""#, "7", "{}"] {
-            let params = RawJson::from_text(format!(r#"{{"cursor":{cursor}}}"#)).unwrap();
-            let refused = Cursor::read(Some(&params)).unwrap_err();
+            let read = Cursor::read(Some(&RawJson::from_text(cursor).unwrap()));
+            let refused = read.unwrap_err();
             assert_eq!(refused.code(), RpcError::INVALID_PARAMS, "{cursor}");
         }
-        let none = RawJson::from_text(r#"{"cursor":null}"#).unwrap();
-        assert_eq!(Cursor::read(Some(&none)).unwrap(), Cursor::Start);
+        assert_eq!(Cursor::read(Some(&RawJson::NULL)).unwrap(), Cursor::Start);
+    }
+
+    fn caching(ttl: Option<u64>, scope: Option<CacheScope>) -> Caching {
+        Caching {
+            ttl: ttl.map(Duration::from_millis),
+            scope,
+        }
+    }
+
+    #[test]
+    fn a_hint_is_what_is_left_of_the_server_s_time_and_nothing_that_it_did_not_say() {
+        let age = Duration::from_millis(400);
+        for (caching, ttl_ms, is_public) in [
+            (caching(Some(1000), Some(CacheScope::Public)), 600, true),
+            (caching(Some(1000), Some(CacheScope::Private)), 600, false),
+            (caching(Some(300), Some(CacheScope::Public)), 0, true),
+            (caching(None, None), 0, false),
+        ] {
+            assert_eq!(
+                CacheHint::of(caching, age),
+                CacheHint { ttl_ms, is_public },
+                "{caching:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_least_of_the_servers_counts() {
+        let one = CacheHint::of(caching(Some(1000), Some(CacheScope::Public)), Duration::ZERO);
+        let two = CacheHint::of(caching(Some(300), Some(CacheScope::Public)), Duration::ZERO);
+        let private = CacheHint::of(caching(Some(5000), Some(CacheScope::Private)), Duration::ZERO);
+        assert_eq!(one.and(two), two);
+        assert_eq!(
+            two.and(private),
+            CacheHint {
+                ttl_ms: 300,
+                is_public: false
+            }
+        );
     }
 }

@@ -1,33 +1,33 @@
-//! Calls that wait for their clients: each is found again by a state that only this gateway can have written.
+//! Parked calls: each waits for its client's answer, and a state that only this gateway can write finds it again.
 //!
-//! A call goes on meanwhile, so that it ends in its own time: one that has timed out or was lost keeps its server from
-//! asking nobody else. What it ended with waits for the client, for as long as a person may take.
-
-mod parking;
+//! A parked call goes on, so that it ends in its own time. Once it has timed out or was lost, it does not keep its server from
+//! asking others. Its reply waits for the client, for as long as a person may take to answer.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mainstay::message::RpcError;
-use mainstay::{Server, TransportKind};
-use tokio::task::AbortHandle;
+use mainstay::message::{RawJson, RpcError};
+use mainstay::{CallError, Reply, Server, TransportKind};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 
-use super::reaching::Reached;
-use super::rounds::{Call, Question};
-use super::state::{Key, Opened, Purpose, Seal};
+use super::Request;
+use super::forward::{Call, Question};
+use super::resolve::Upstream;
+use super::state::{CheckedState, Key, StateSigner, UncheckedState};
 use crate::budget::{Account, Budget, Held, Limits, Spent};
 use crate::protocol::SERVER_UNAVAILABLE;
-use parking::Parking;
-pub(super) use parking::Replying;
 
 /// How long a parked call waits for its client's retry: as long as a person may take.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// How long it waits when others call the same server, and nothing would tell whose a question of that server is: while
-/// it waits, all of theirs are declined. Enough for a person who is there.
-const PATIENCE_OF_OTHERS: Duration = Duration::from_secs(2 * 60);
+/// How long it waits when others call the same server, and nothing tells whose a question of that server is: while it waits, the
+/// gateway declines all of theirs. Enough for a person who is there.
+const CONTENDED_RETRY_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
 /// Calls that may be parked at once: of all clients, and of one, so that none keeps the others from parking theirs. Each
 /// holds a request open at its server.
@@ -36,21 +36,21 @@ const PLACES: Limits = Limits {
     share: Some(128),
 };
 
-/// What is held for a parked call beside its question and its reply: the task that waits for it.
+/// Bytes that a parked call takes beside its question and its reply: the task that waits for it.
 const PARKING_COST: usize = 8 * 1024;
 
-/// Calls that wait for their clients.
-pub(super) struct Parked {
-    seal: Seal,
-    calls: Arc<Calls>,
+/// The calls that wait for their clients.
+pub(super) struct ParkedCalls {
+    signer: StateSigner,
+    calls: Arc<CallTable>,
     places: Arc<Budget>,
 }
 
-type Calls = Mutex<HashMap<Key, Waiting>>;
+type CallTable = Mutex<HashMap<Key, ParkedCall>>;
 
-/// A parked call and the question it is parked for.
-struct Waiting {
-    parking: Parking,
+/// A parked call and the question that it waits for.
+struct ParkedCall {
+    background: BackgroundCall,
     server: Server,
     question: Question,
     since: Instant,
@@ -60,28 +60,31 @@ struct Waiting {
 }
 
 /// Why a state leads to no call.
-pub(super) enum Missing {
+pub(super) enum NoParkedCall {
     /// It names a call that does not wait any more.
     Gone,
     /// This gateway did not write it for this purpose: the server behind may know it.
     NotOurs,
 }
 
-impl Parked {
+impl ParkedCalls {
     pub(super) fn new() -> Self {
         Self {
-            seal: Seal::new(),
+            signer: StateSigner::new(),
             calls: Arc::default(),
             places: Arc::new(Budget::new(PLACES)),
         }
     }
 
-    /// Parks a call; the state is what finds it again for this purpose.
-    pub(super) fn put(
+    /// Parks a call of a request with these parameters; the state finds it again for a retry of that request.
+    ///
+    /// Cancel safety: dropping it cancels the call.
+    pub(super) async fn put(
         &self,
         call: Call,
         question: Question,
-        purpose: Purpose,
+        request: &Request<'_>,
+        params: Option<RawJson>,
         account: Account,
     ) -> Result<String, RpcError> {
         let place = self
@@ -90,65 +93,66 @@ impl Parked {
             .hold(1)
             .map_err(no_place)?;
         let held = account.hold(PARKING_COST + question.bytes())?;
-        let (key, state) = self.seal.draw(purpose, PATIENCE)?;
+        let purpose = self.signer.purpose_of(request.client, request.method, params);
+        let (key, state) = self.signer.draw(purpose.await, RETRY_TIMEOUT)?;
         let since = Instant::now();
-        let waiting = Waiting {
-            server: call.reached.server.clone(),
-            parking: Parking::of(call, account),
+        let parked = ParkedCall {
+            server: call.upstream.server.clone(),
+            background: BackgroundCall::start(call, account),
             question,
             since,
-            expiry: Expiry::at(since + PATIENCE, key, &self.calls),
+            expiry: Expiry::at(since + RETRY_TIMEOUT, key, &self.calls),
             _held: [place, held],
         };
-        self.calls().insert(key, waiting);
+        self.calls().insert(key, parked);
         Ok(state)
     }
 
-    /// The call that a state names for this purpose, and the question that it waits for.
+    /// Takes out the call that a state names for a retry of this request, with the question that it waits for.
     ///
-    /// Cancel safety: dropped, the call is cancelled.
+    /// Cancel safety: dropping it cancels the call.
     pub(super) async fn take(
         &self,
         state: &str,
-        purpose: impl FnOnce() -> Purpose,
-    ) -> Result<(Call, Question), Missing> {
-        let key = match self.seal.open(state, purpose) {
-            Opened::Key(key) => key,
-            Opened::Expired => return Err(Missing::Gone),
-            Opened::NotOurs => return Err(Missing::NotOurs),
+        request: &Request<'_>,
+    ) -> Result<(Call, Question), NoParkedCall> {
+        let state = UncheckedState::read(state).ok_or(NoParkedCall::NotOurs)?;
+        let params = request.params.as_raw().cloned();
+        let purpose = self.signer.purpose_of(request.client, request.method, params);
+        let key = match self.signer.check(&state, purpose.await) {
+            CheckedState::Key(key) => key,
+            CheckedState::Expired => return Err(NoParkedCall::Gone),
+            CheckedState::NotOurs => return Err(NoParkedCall::NotOurs),
         };
-        let waiting = self.calls().remove(&key);
-        let Waiting {
-            parking, question, ..
-        } = waiting.ok_or(Missing::Gone)?;
-        let call = parking.back().await.ok_or(Missing::Gone)?;
-        Ok((call, question))
+        let parked = self.calls().remove(&key).ok_or(NoParkedCall::Gone)?;
+        let call = parked.background.stop().await.ok_or(NoParkedCall::Gone)?;
+        Ok((call, parked.question))
     }
 
-    /// Somebody calls this server: who keeps it waiting must not take too long. Over HTTP a question comes on the stream
-    /// of its call, and nobody keeps anybody waiting; nor does anybody at a session's own server.
-    pub(super) fn hurry(&self, reached: &Reached) {
-        if reached.is_own {
+    /// Another client calls this server: calls that are parked there wait less long. Over HTTP, and at a session's own server,
+    /// parked calls are in no other client's way: there a question comes on the stream of its call, or to the only client.
+    pub(super) fn shorten_waits_at(&self, upstream: &Upstream) {
+        if upstream.is_own {
             return;
         }
-        let server = &reached.server;
+        let server = &upstream.server;
         let mut calls = self.calls();
-        let mut here = calls
+        let mut parked_here = calls
             .iter_mut()
-            .filter(|(_, waiting)| waiting.server.name() == server.name())
+            .filter(|(_, parked)| parked.server.name() == server.name())
             .peekable();
-        if here.peek().is_none() || server.status().transport == Some(TransportKind::Http) {
+        if parked_here.peek().is_none() || server.status().transport == Some(TransportKind::Http) {
             return;
         }
-        for (key, waiting) in here {
-            let at = waiting.since + PATIENCE_OF_OTHERS;
-            if at < waiting.expiry.at {
-                waiting.expiry = Expiry::at(at, *key, &self.calls);
+        for (key, parked) in parked_here {
+            let at = parked.since + CONTENDED_RETRY_TIMEOUT;
+            if at < parked.expiry.at {
+                parked.expiry = Expiry::at(at, *key, &self.calls);
             }
         }
     }
 
-    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+    fn calls(&self) -> MutexGuard<'_, HashMap<Key, ParkedCall>> {
         lock(&self.calls)
     }
 }
@@ -159,24 +163,28 @@ fn no_place(spent: Spent) -> RpcError {
         Spent::Share { share } => {
             format!("{share} calls of this client wait for its answers already: answer one of them first")
         }
+        Spent::Address { most } => format!(
+            "too many calls of clients at this address wait for their answers ({most} at most, and no more of one client than it \
+             leaves to the others): answer one of them first"
+        ),
         Spent::All { all } => format!("{all} calls wait for their clients already: call again later"),
     };
     RpcError::new(SERVER_UNAVAILABLE, what)
 }
 
-fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+fn lock(calls: &CallTable) -> MutexGuard<'_, HashMap<Key, ParkedCall>> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends a parked call whose client does not come back. It ends with the call: retries leave no timers behind.
+/// Ends a parked call whose client does not come back. Dropped with the call, it leaves no timer behind.
 struct Expiry {
     at: Instant,
     task: AbortHandle,
 }
 
 impl Expiry {
-    fn at(at: Instant, key: Key, calls: &Arc<Calls>) -> Self {
-        // Its calls end with the gateway.
+    fn at(at: Instant, key: Key, calls: &Arc<CallTable>) -> Self {
+        // The calls end with the gateway, and not with their timers.
         let calls = Arc::downgrade(calls);
         let task = tokio::spawn(async move {
             sleep_until(at).await;
@@ -193,5 +201,98 @@ impl Expiry {
 impl Drop for Expiry {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// A call that goes on while its client is away. Dropping it cancels the call.
+struct BackgroundCall {
+    /// Dropped when the client is back.
+    away: Option<oneshot::Sender<()>>,
+    call: JoinHandle<Call>,
+}
+
+impl BackgroundCall {
+    /// Lets a call go on; its reply counts as this account's while it waits.
+    fn start(mut call: Call, account: Account) -> Self {
+        let (away, back) = oneshot::channel();
+        let call = tokio::spawn(async move {
+            call.reply.hold_until(back, &account).await;
+            call
+        });
+        Self {
+            away: Some(away),
+            call,
+        }
+    }
+
+    /// Gives the call back to its client.
+    async fn stop(mut self) -> Option<Call> {
+        drop(self.away.take());
+        (&mut self.call).await.ok()
+    }
+}
+
+impl Drop for BackgroundCall {
+    fn drop(&mut self) {
+        self.call.abort();
+    }
+}
+
+/// The reply to a call, which may come while the client is away.
+pub(super) enum PendingReply {
+    Running(Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>),
+    Ready(Result<Reply, CallError>),
+    /// It came while the client was away, and did not fit into the client's share.
+    Dropped(Spent),
+    Taken,
+}
+
+impl PendingReply {
+    pub(super) fn new(reply: impl Future<Output = Result<Reply, CallError>> + Send + 'static) -> Self {
+        Self::Running(Box::pin(reply))
+    }
+
+    /// Waits for the reply. There is only one: a second call never returns.
+    ///
+    /// Cancel safety: dropping it loses nothing.
+    pub(super) async fn take(&mut self) -> Result<Result<Reply, CallError>, Spent> {
+        self.finish().await;
+        match std::mem::replace(self, Self::Taken) {
+            Self::Ready(reply) => Ok(reply),
+            Self::Dropped(spent) => Err(spent),
+            Self::Running(_) | Self::Taken => std::future::pending().await,
+        }
+    }
+
+    /// Lets the call go on until the client is back.
+    async fn hold_until(&mut self, mut back: oneshot::Receiver<()>, account: &Account) {
+        tokio::select! {
+            biased;
+            _gone = &mut back => return,
+            () = self.finish() => {}
+        }
+        let _held = self.hold(account);
+        let _gone = back.await;
+    }
+
+    /// Charges the account for the reply, or drops it.
+    fn hold(&mut self, account: &Account) -> Option<Held> {
+        let Self::Ready(Ok(reply)) = self else {
+            return None;
+        };
+        match account.hold(reply.result.as_bytes().len()) {
+            Ok(held) => Some(held),
+            Err(spent) => {
+                *self = Self::Dropped(spent);
+                None
+            }
+        }
+    }
+
+    async fn finish(&mut self) {
+        if let Self::Running(reply) = self {
+            let reply = reply.await;
+            *self = Self::Ready(reply);
+        }
     }
 }

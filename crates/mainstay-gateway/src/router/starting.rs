@@ -1,4 +1,4 @@
-//! Waiting for servers of which nothing is known yet, or nothing that is new: each wait has its bound, and ends as soon as an
+//! Waiting for servers that are starting, before a list or an introduction is answered. Each wait has a bound, and ends as soon as an
 //! attempt to start the server has failed.
 
 use std::sync::OnceLock;
@@ -13,22 +13,21 @@ use super::Router;
 use crate::client::Client;
 use crate::failure;
 
-/// How long a client of the union waits in all, while nothing is known of any server.
+/// How long a client of the union waits in all, while no server was ever connected.
 const UNION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long the first list of a session waits for what its server offers now, before it is answered with what the server
-/// offered in an earlier run.
+/// How long the first list of a session waits for its server's current list, before it gets the list of an earlier run.
 const LIVE_LIST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Since when a client waits. Its requests share what is left of the time.
+/// When a client began to wait. Its requests share what is left of the time.
 #[derive(Default)]
-pub(crate) struct Waits {
+pub(crate) struct StartWaits {
     union: OnceLock<Instant>,
     live_list: OnceLock<Instant>,
 }
 
 impl Router {
-    /// Waits until a server of the union has introduced itself, where none ever has and one is starting.
+    /// Waits until a server of the union has completed a handshake, where none ever has and one is starting.
     pub(super) async fn any_introduced(&self, client: &Client) {
         if self.reachable(client).any(|server| server.about().is_some()) {
             return;
@@ -54,8 +53,8 @@ impl Router {
         any(waiting).await;
     }
 
-    /// Waits until one server has been listed, and a little longer for what it offers now. Fails where nothing can be shown
-    /// because the server is not up.
+    /// Waits until one server has been listed, and a little longer for its current list. Fails where there is no list because the
+    /// server is not up.
     pub(super) async fn one_listed(&self, client: &Client, server: &Server) -> Result<(), RpcError> {
         let listed = server.wait_listed(server.wait_timeout()).await;
         listed.map_err(|error| failure::not_up(&error))?;
@@ -79,7 +78,7 @@ impl Router {
     }
 }
 
-/// Comes back when one of them has what it waited for, or none will have it.
+/// Returns when one of them has succeeded, or all have failed.
 async fn any(mut waiting: JoinSet<bool>) {
     while let Some(done) = waiting.join_next().await {
         if done.unwrap_or(false) {
@@ -88,7 +87,7 @@ async fn any(mut waiting: JoinSet<bool>) {
     }
 }
 
-impl Waits {
+impl StartWaits {
     fn left_for_union(&self) -> Duration {
         left(&self.union, UNION_TIMEOUT)
     }

@@ -1,47 +1,51 @@
-//! The state that a client carries from one round to the next: which call, until when, and that the gateway wrote it for this
-//! client's request.
+//! The request state that a client sends back with its retry: it names a parked call, and only this gateway can write it.
 //!
-//! Whether a state is the gateway's own is decided by its seal alone. Any other is the business of the server behind, which may
-//! be another gateway.
+//! The signature alone decides whether a state is the gateway's own. The server behind gets every other state, as it may be
+//! another gateway.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mainstay::message::{RawJson, RpcError};
+use mainstay::message::{RawJson, RpcError, process_payload};
 use ring::digest;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::Request;
+use crate::client::Client;
 use crate::scope::Scope;
 
-/// The name of a parked call: nobody guesses it.
+/// The name of a parked call, drawn at random.
 pub(super) type Key = [u8; 16];
 
-const EXPIRY: usize = 8;
-const SIGNATURE: usize = 32;
+const EXPIRY_LENGTH: usize = 8;
+const SIGNATURE_LENGTH: usize = 32;
 
-/// Parameters up to this length are the same however they are spelt. A longer one is compared as it is written: it is not
-/// taken apart.
-const MAX_PARSED: usize = 64 * 1024;
+/// A member up to this length counts as the same however it is spelt. A longer one is compared byte for byte, without parsing.
+const PARSED_MEMBER_LIMIT: usize = 64 * 1024;
 
-/// Seals states with a key that lives as long as the gateway.
-pub(super) struct Seal {
+/// Signs states with a key that lives as long as the gateway.
+pub(super) struct StateSigner {
     key: hmac::Key,
     random: SystemRandom,
 }
 
-/// What a state is good for: the retry of one request, of one principal, at one address.
+/// What a state is good for: the retry of one request, by one principal, at one address. A digest of all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Purpose([u8; 32]);
 
-/// What a state turns out to be.
+/// A state that has the form of the gateway's own, before its signature is checked.
+pub(super) struct UncheckedState(Vec<u8>);
+
+/// The result of checking a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opened {
-    /// The name of a parked call.
+pub(super) enum CheckedState {
+    /// It names this parked call.
     Key(Key),
     /// The gateway wrote it for this purpose, too long ago.
     Expired,
@@ -49,22 +53,22 @@ pub(super) enum Opened {
     NotOurs,
 }
 
-impl Seal {
+impl StateSigner {
     pub(super) fn new() -> Self {
         let random = SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system has random numbers");
         Self { key, random }
     }
 
-    /// A new key, and the state that names it for this long.
-    pub(super) fn draw(&self, purpose: Purpose, lasts: Duration) -> Result<(Key, String), RpcError> {
+    /// Draws a key, and writes the state that names it for this long.
+    pub(super) fn draw(&self, purpose: Purpose, lifetime: Duration) -> Result<(Key, String), RpcError> {
         let mut key = Key::default();
         let none = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the system has no random numbers");
         self.random.fill(&mut key).map_err(none)?;
-        Ok((key, self.seal(key, now() + lasts, purpose)))
+        Ok((key, self.sign(key, now() + lifetime, purpose)))
     }
 
-    fn seal(&self, key: Key, expires: Duration, purpose: Purpose) -> String {
+    fn sign(&self, key: Key, expires: Duration, purpose: Purpose) -> String {
         let mut state = key.to_vec();
         state.extend_from_slice(&expires.as_secs().to_be_bytes());
         let signature = hmac::sign(&self.key, &signed(&state, purpose));
@@ -72,22 +76,55 @@ impl Seal {
         URL_SAFE_NO_PAD.encode(state)
     }
 
-    /// Opens a state. What it would be good for is asked for only where it has the form of the gateway's own.
-    pub(super) fn open(&self, state: &str, purpose: impl FnOnce() -> Purpose) -> Opened {
-        let state = URL_SAFE_NO_PAD.decode(state).unwrap_or_default();
-        if state.len() != size_of::<Key>() + EXPIRY + SIGNATURE {
-            return Opened::NotOurs;
-        }
-        let (named, signature) = state.split_at(size_of::<Key>() + EXPIRY);
-        if hmac::verify(&self.key, &signed(named, purpose()), signature).is_err() {
-            return Opened::NotOurs;
+    /// Checks a state against the purpose of the request that brings it.
+    pub(super) fn check(&self, state: &UncheckedState, purpose: Purpose) -> CheckedState {
+        let (named, signature) = state.0.split_at(size_of::<Key>() + EXPIRY_LENGTH);
+        if hmac::verify(&self.key, &signed(named, purpose), signature).is_err() {
+            return CheckedState::NotOurs;
         }
         let (key, expires) = named.split_at(size_of::<Key>());
         let expires = expires.try_into().map_or(0, u64::from_be_bytes);
         match key.try_into() {
-            Ok(key) if now().as_secs() < expires => Opened::Key(key),
-            Ok(_) | Err(_) => Opened::Expired,
+            Ok(key) if now().as_secs() < expires => CheckedState::Key(key),
+            Ok(_) | Err(_) => CheckedState::Expired,
         }
+    }
+
+    /// The purpose of a state for the retry of this request, and of the state that such a retry brings. A thread that may block
+    /// digests large parameters.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub(super) async fn purpose_of(&self, client: &Client, method: &str, params: Option<RawJson>) -> Purpose {
+        let mut digest = digest::Context::new(&digest::SHA256);
+        let mut text = Vec::new();
+        client.principal.write_to(&mut text);
+        match &client.scope {
+            Scope::Union => text.push(b'u'),
+            Scope::Server(name) => {
+                text.push(b's');
+                write_part(&mut text, name.as_bytes());
+            }
+        }
+        write_part(&mut text, method.as_bytes());
+        digest.update(&text);
+        let key = self.key.clone();
+        let length = params.as_ref().map_or(0, |params| params.as_bytes().len());
+        let finish = move || {
+            digest.update(&digest_of_params(&key, params.as_ref()));
+            let mut purpose = [0; 32];
+            purpose.copy_from_slice(digest.finish().as_ref());
+            Purpose(purpose)
+        };
+        process_payload(length, finish).await
+    }
+}
+
+impl UncheckedState {
+    /// Reads a state; `None` when the gateway cannot have written it.
+    pub(super) fn read(state: &str) -> Option<Self> {
+        let state = URL_SAFE_NO_PAD.decode(state).ok()?;
+        let is_long_enough = state.len() == size_of::<Key>() + EXPIRY_LENGTH + SIGNATURE_LENGTH;
+        is_long_enough.then_some(Self(state))
     }
 }
 
@@ -96,48 +133,61 @@ fn signed(named: &[u8], purpose: Purpose) -> Vec<u8> {
     [named, &purpose.0].concat()
 }
 
-impl Purpose {
-    /// The purpose of a state for the retry of this request, and of the state that such a retry brings.
-    pub(super) fn of(request: &Request<'_>) -> Self {
-        let mut text = Vec::new();
-        request.client.principal.write_to(&mut text);
-        match &request.client.scope {
-            Scope::Union => text.push(b'u'),
-            Scope::Server(name) => {
-                text.push(b's');
-                write_part(&mut text, name.as_bytes());
-            }
-        }
-        write_part(&mut text, request.method.as_bytes());
-        let mut hash = digest::Context::new(&digest::SHA256);
-        hash.update(&text);
-        let params = request.params.as_raw();
-        match params.map(RawJson::parse::<BTreeMap<String, RawJson>>) {
-            Some(Ok(members)) => {
-                for (name, value) in members {
-                    // The parts in which a retry differs.
-                    if !matches!(name.as_str(), "requestState" | "inputResponses" | "_meta") {
-                        hash.update(&member(&name, &value));
-                    }
-                }
-            }
-            // Parameters that cannot be taken apart are good for themselves alone.
-            Some(Err(_)) => hash.update(params.map_or(b"", RawJson::as_bytes)),
-            None => {}
-        }
-        let mut purpose = [0; 32];
-        purpose.copy_from_slice(hash.finish().as_ref());
-        Self(purpose)
+/// A digest of the parameters that leaves out what a retry changes, and does not depend on the order of the members.
+///
+/// It is the sum of a keyed digest of each member. So it takes no memory for each member, and a client that does not know the key
+/// cannot construct other members with the same sum.
+fn digest_of_params(key: &hmac::Key, params: Option<&RawJson>) -> Vec<u8> {
+    let Some(params) = params else {
+        return vec![b'n'];
+    };
+    let mut reader = serde_json::Deserializer::from_str(params.as_str());
+    match reader.deserialize_map(MemberSum(key)) {
+        Ok(sum) => [b"m", &sum[..]].concat(),
+        // Parameters that are no object are compared as they are written.
+        Err(_) => [b"r", hmac::sign(key, params.as_bytes()).as_ref()].concat(),
     }
 }
 
-/// A member of the parameters as text that no other member has. What cannot be read as a value, such as a number beyond all
-/// measure, is told apart by its spelling.
-fn member(name: &str, value: &RawJson) -> Vec<u8> {
+/// Adds up the digests of the members of an object.
+struct MemberSum<'k>(&'k hmac::Key);
+
+impl<'de> Visitor<'de> for MemberSum<'_> {
+    type Value = [u8; 32];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut sum = [0; 32];
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            if !matches!(name.as_str(), "requestState" | "inputResponses" | "_meta") {
+                let member = hmac::sign(self.0, &canonical_member(&name, value.get()));
+                add(&mut sum, member.as_ref());
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Adds a number to another of the same length, without the last carry.
+fn add(sum: &mut [u8], other: &[u8]) {
+    let mut carry = 0;
+    for (digit, other) in sum.iter_mut().zip(other).rev() {
+        let [high, low] = (u16::from(*digit) + u16::from(*other) + carry).to_be_bytes();
+        *digit = low;
+        carry = u16::from(high);
+    }
+}
+
+/// A member of the parameters as bytes that no other member has. What cannot be parsed, such as a number out of range, is told
+/// apart by its spelling.
+fn canonical_member(name: &str, value: &str) -> Vec<u8> {
     let mut text = Vec::new();
     write_part(&mut text, name.as_bytes());
-    let short = Some(value).filter(|value| value.as_bytes().len() <= MAX_PARSED);
-    match short.and_then(|value| value.parse().ok()) {
+    let short = Some(value).filter(|value| value.len() <= PARSED_MEMBER_LIMIT);
+    match short.and_then(|value| serde_json::from_str(value).ok()) {
         Some(value) => write_value(&mut text, &value),
         None => {
             text.push(b'r');
@@ -185,30 +235,44 @@ pub(crate) mod fuzz;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::task::Poll;
+
     use super::*;
+    use crate::principal::Principal;
+    use crate::protocol::RequestMeta;
+    use crate::router::tasks::Tasks;
 
     #[test]
-    fn a_state_is_opened_by_the_gateway_that_wrote_it_for_its_purpose_and_in_time() {
-        let (seal, other) = (Seal::new(), Seal::new());
+    fn a_state_is_valid_for_the_gateway_that_wrote_it_for_its_purpose_and_in_time() {
+        let (signer, other) = (StateSigner::new(), StateSigner::new());
+        let check = |signer: &StateSigner, state: &str, purpose| match UncheckedState::read(state) {
+            Some(state) => signer.check(&state, purpose),
+            None => CheckedState::NotOurs,
+        };
         let purpose = Purpose([1; 32]);
-        let (key, state) = seal.draw(purpose, Duration::from_secs(60)).unwrap();
-        assert_eq!(seal.open(&state, || purpose), Opened::Key(key));
-        assert_eq!(seal.open(&state, || Purpose([2; 32])), Opened::NotOurs);
-        assert_eq!(other.open(&state, || purpose), Opened::NotOurs);
-        let late = seal.seal(key, Duration::ZERO, purpose);
-        assert_eq!(seal.open(&late, || purpose), Opened::Expired);
+        let (key, state) = signer.draw(purpose, Duration::from_secs(60)).unwrap();
+        assert_eq!(check(&signer, &state, purpose), CheckedState::Key(key));
+        assert_eq!(check(&signer, &state, Purpose([2; 32])), CheckedState::NotOurs);
+        assert_eq!(check(&other, &state, purpose), CheckedState::NotOurs);
+        let late = signer.sign(key, Duration::ZERO, purpose);
+        assert_eq!(check(&signer, &late, purpose), CheckedState::Expired);
         for foreign in ["", "!!", "mainstay.AAAA", &state[1..], &format!("{state}AA")] {
-            assert_eq!(seal.open(foreign, || purpose), Opened::NotOurs, "{foreign}");
+            assert_eq!(
+                check(&signer, foreign, purpose),
+                CheckedState::NotOurs,
+                "{foreign}"
+            );
         }
         let mut forged = state.clone().into_bytes();
         forged[3] = if forged[3] == b'A' { b'B' } else { b'A' };
         let forged = String::from_utf8(forged).unwrap();
-        assert_eq!(seal.open(&forged, || purpose), Opened::NotOurs);
+        assert_eq!(check(&signer, &forged, purpose), CheckedState::NotOurs);
     }
 
     #[test]
-    fn values_that_cannot_be_read_are_told_apart_by_their_spelling() {
-        let written = |text: &str| member("a", &RawJson::from_text(text).unwrap());
+    fn values_that_cannot_be_parsed_are_told_apart_by_their_spelling() {
+        let written = |text: &str| canonical_member("a", text);
         assert_ne!(written("1e998"), written("1e999"));
         assert_ne!(written(r#""\ud800""#), written(r#""\ud801""#));
         assert_ne!(written("1e999"), written("null"));
@@ -217,20 +281,64 @@ mod tests {
 
     #[test]
     fn the_order_of_members_makes_no_other_request_and_anything_else_does() {
-        let written = |text: &str| {
-            let mut written = Vec::new();
-            write_value(&mut written, &serde_json::from_str(text).unwrap());
-            written
-        };
-        let one = written(r#"{"a":{"x":1,"y":[1,2]},"b":"t"}"#);
-        assert_eq!(one, written(r#"{ "b": "\u0074", "a": { "y": [1, 2], "x": 1 } }"#));
+        let signer = StateSigner::new();
+        let digest = |text: &str| digest_of_params(&signer.key, Some(&RawJson::from_text(text).unwrap()));
+        let one = digest(r#"{"a":{"x":1,"y":[1,2]},"b":"t"}"#);
+        assert_eq!(
+            one,
+            digest(r#"{ "b": "\u0074", "_meta":{}, "a": { "y": [1, 2], "x": 1 },"requestState":"s" }"#)
+        );
         for other in [
             r#"{"a":{"x":1,"y":[2,1]},"b":"t"}"#,
             r#"{"a":{"x":1,"y":[1,2]},"b":"u"}"#,
             r#"{"a":{"x":1},"y":[1,2],"b":"t"}"#,
             r#"{"a":{"x":"1","y":[1,2]},"b":"t"}"#,
+            r#"{"a":{"x":1,"y":[1,2]},"b":"t","b":"t"}"#,
+            r#"{"b":{"x":1,"y":[1,2]},"a":"t"}"#,
+            r#"{"a":{"x":1,"y":[1,2]}}"#,
+            "{}",
+            "[]",
         ] {
-            assert_ne!(one, written(other), "{other}");
+            assert_ne!(one, digest(other), "{other}");
         }
+        assert_ne!(digest("{}"), digest_of_params(&signer.key, None));
+    }
+
+    #[test]
+    fn sums_carry_from_one_digit_to_the_next() {
+        let mut sum = [0, 255, 255];
+        add(&mut sum, &[0, 0, 1]);
+        assert_eq!(sum, [1, 0, 0]);
+        add(&mut sum, &[255, 1, 2]);
+        assert_eq!(sum, [0, 1, 2]);
+    }
+
+    /// A million members once took some hundred megabytes and a second of the runtime's thread.
+    #[test]
+    fn a_thread_that_may_block_digests_large_parameters() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (release, released) = mpsc::channel::<()>();
+            tokio::task::spawn_blocking(move || released.recv().is_err());
+            let principal = Principal::Token(crate::principal::TokenDigest::of("t"));
+            let tasks = Tasks::new(false).of(principal, Scope::Union);
+            let client = Client::of_request(principal, Scope::Union, tasks, &RequestMeta::default());
+            let signer = StateSigner::new();
+            let members = |count: usize| {
+                let members: Vec<_> = (0..count).map(|n| format!("\"{n}\":1")).collect();
+                RawJson::from_text(format!("{{{}}}", members.join(","))).ok()
+            };
+            signer.purpose_of(&client, "tools/call", members(10)).await;
+            let large = signer.purpose_of(&client, "tools/call", members(200_000));
+            let mut large = std::pin::pin!(large);
+            let early = std::future::poll_fn(|context| Poll::Ready(large.as_mut().poll(context)));
+            assert!(early.await.is_pending(), "digested on the runtime's own thread");
+            drop(release);
+            large.await;
+        });
     }
 }

@@ -1,86 +1,84 @@
-//! Who wants to be told of what happens: the sessions of legacy clients, and the listens of modern ones.
+//! The subscribers: sessions of legacy clients and listens of modern ones, and the notifications that they get outside of calls.
 
-mod answered;
 mod lists;
-mod news;
-mod own;
 mod subscriber;
 mod tasks;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mainstay::message::{Object, RawJson, RpcError};
+use bytes::Bytes;
+use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{Answer, ClientHandler, Kind, ServerNotification, ServerRequest};
 
 use super::Level;
-use super::levels::Levels;
+use super::log_level::ServerLevels;
 use super::subscriptions::{Subscription, Topic};
 use super::tasks::OwnTasks;
-use crate::client::{Client, Outbox, elicited};
+use crate::client::{Client, Outbox, URL_ELICITATION_COMPLETE};
 use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
-pub(crate) use lists::{Filter, fingerprint_of};
-use news::News;
+pub(crate) use lists::{ListFilter, fingerprint_of};
 pub(crate) use subscriber::Subscriber;
 pub(crate) use tasks::{STATUS as TASK_STATUS, id as task_id};
 
-/// Everybody who hears. It is the fleet's handler: what no call caused comes here.
+const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+
+/// All subscribers. It is the fleet's handler, so everything comes here that no call caused.
 ///
-/// On a shared server a client hears what its own calls, subscriptions and tasks cause, and changes of the lists that it has
-/// seen.
+/// A client of a shared server gets what its own calls, subscriptions and tasks cause, and changes of the lists that it has seen.
 #[derive(Default)]
 pub(crate) struct Subscribers {
-    /// Nobody else is there who could be concerned by what a server tells outside of calls.
+    /// There is one client, so everything that a server sends outside of calls is for that client.
     pub(super) has_one_client: bool,
-    seats: Mutex<Seats>,
-    pub(super) levels: Levels,
-    /// What servers told outside of calls that reached no client.
-    unheard: AtomicU64,
+    table: Mutex<SubscriberTable>,
+    pub(super) levels: ServerLevels,
+    /// Notifications outside of calls that were for no client.
+    dropped: AtomicU64,
 }
 
 #[derive(Default)]
-struct Seats {
-    last: u64,
-    hearers: HashMap<u64, SubscriberEntry>,
-    /// What each scope showed when it was last looked at.
-    seen: HashMap<(Scope, Kind), u64>,
+struct SubscriberTable {
+    last_id: u64,
+    entries: HashMap<u64, SubscriberEntry>,
+    /// The fingerprint of each list when it was last looked at.
+    fingerprints: HashMap<(Scope, Kind), u64>,
 }
 
 struct SubscriberEntry {
     scope: Scope,
-    way: Way,
-    filter: Filter,
+    delivery: Delivery,
+    lists: ListFilter,
     /// The servers of its session's own.
     own: Option<Arc<OwnServers>>,
     /// The tasks of its principal.
     tasks: OwnTasks,
-    /// What it subscribes to.
     topics: HashMap<Topic, TopicSubscription>,
 }
 
-/// A topic that somebody hears of.
+/// A topic that a subscriber gets notifications of.
 struct TopicSubscription {
-    /// Only this server's word counts.
+    /// Notifications of other servers do not count.
     server: Arc<str>,
-    /// Whether it is the session's own.
+    /// Whether the server is the session's own.
     is_own: bool,
-    /// None while the server is being asked.
+    /// `None` while the server is being asked.
     subscription: Option<Subscription>,
 }
 
-/// How somebody is told.
-enum Way {
-    /// A session, on its standing line, wherever that is.
+/// How notifications reach a subscriber.
+enum Delivery {
+    /// A session, on its standing outbox.
     Session(Weak<Client>),
-    /// A listen, on its own line, under its own id.
+    /// A listen, on its own outbox, under its own id.
     Listen(Arc<dyn Outbox>, RawJson),
 }
 
 impl Subscribers {
-    /// The audience of a gateway that has one client.
+    /// The subscribers of a gateway that has one client.
     pub(crate) fn of_one_client() -> Self {
         Self {
             has_one_client: true,
@@ -88,113 +86,178 @@ impl Subscribers {
         }
     }
 
-    /// A session hears of the resources that it subscribes to, and of every change of a list that it has seen.
-    pub(crate) fn seat_session(self: &Arc<Self>, client: &Arc<Client>) -> Subscriber {
-        let way = Way::Session(Arc::downgrade(client));
-        self.seat(client, way, Filter::default())
+    /// Adds a session. It gets updates of the resources that it subscribes to, and of every list that it has seen.
+    pub(crate) fn add_session(self: &Arc<Self>, client: &Arc<Client>) -> Subscriber {
+        let delivery = Delivery::Session(Arc::downgrade(client));
+        self.add(client, delivery, ListFilter::default())
     }
 
-    /// A listen hears of what it asked for.
-    pub(crate) fn seat_listen(
+    /// Adds a listen. It gets what it asked for.
+    pub(crate) fn add_listen(
         self: &Arc<Self>,
         client: &Client,
-        line: Arc<dyn Outbox>,
+        outbox: Arc<dyn Outbox>,
         id: RawJson,
-        filter: Filter,
+        lists: ListFilter,
     ) -> Subscriber {
-        self.seat(client, Way::Listen(line, id), filter)
+        self.add(client, Delivery::Listen(outbox, id), lists)
     }
 
-    fn seat(self: &Arc<Self>, client: &Client, way: Way, filter: Filter) -> Subscriber {
-        let mut seats = self.seats();
-        seats.last += 1;
-        let seat = seats.last;
-        let hearer = SubscriberEntry {
+    fn add(self: &Arc<Self>, client: &Client, delivery: Delivery, lists: ListFilter) -> Subscriber {
+        let mut table = self.table();
+        table.last_id += 1;
+        let id = table.last_id;
+        let entry = SubscriberEntry {
             scope: client.scope.clone(),
-            way,
-            filter,
+            delivery,
+            lists,
             own: client.own().cloned(),
             tasks: client.tasks.clone(),
             topics: HashMap::new(),
         };
-        seats.hearers.insert(seat, hearer);
+        table.entries.insert(id, entry);
         Subscriber {
             subscribers: self.clone(),
-            seat,
+            id,
         }
     }
 
     fn resource_updated(&self, server: &str, params: Option<&RawJson>) {
+        self.send_update(params, |entry, topic| entry.is_subscribed(topic, server, false));
+    }
+
+    /// Sends an update of a resource of a session's own server to that session and its listens.
+    pub(crate) fn own_resource_updated(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
+        self.send_update(params, |entry, topic| {
+            entry.is_of(own) && entry.is_subscribed(topic, server, true)
+        });
+    }
+
+    fn send_update(&self, params: Option<&RawJson>, wants: impl Fn(&SubscriberEntry, &Topic) -> bool) {
         let Some(topic) = resource(params) else { return };
-        let news = News::of_change("notifications/resources/updated", params);
-        for hearer in self.seats().hearers.values() {
-            if hearer.hears(&topic, server, false) {
-                hearer.tell(&news);
+        let broadcast = Broadcast::of_change(RESOURCE_UPDATED, params);
+        for entry in self.table().entries.values() {
+            if wants(entry, &topic) {
+                entry.send(&broadcast);
             }
         }
+    }
+
+    /// Sends a change of the lists of a session's own server to that session and its listens.
+    pub(crate) fn own_lists_changed(&self, own: &Arc<OwnServers>, server: &str, kinds: &[Kind]) {
+        for entry in self.table().entries.values() {
+            if entry.is_of(own) && entry.scope.holds(server) {
+                entry.send_list_changes(kinds.iter().copied());
+            }
+        }
+    }
+
+    /// Sends "answered" to the sessions that were sent to a URL for this question; `false` when there is none.
+    fn url_elicitation_complete(&self, notification: &ServerNotification) -> bool {
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        let mut asked = self.sessions_of(server, usize::MAX);
+        asked.retain(|session| session.elicited.has(server, params));
+        for session in &asked {
+            session.notify_outside_calls(notification.clone());
+        }
+        !asked.is_empty()
     }
 
     /// Sessions that share this server, so many at most.
     pub(super) fn sessions_of(&self, server: &str, most: usize) -> Vec<Arc<Client>> {
-        let seats = self.seats();
-        let hearers = seats.hearers.values().filter(|hearer| hearer.shares(server));
-        hearers.filter_map(SubscriberEntry::session).take(most).collect()
+        let table = self.table();
+        let entries = table.entries.values().filter(|entry| entry.shares(server));
+        entries.filter_map(SubscriberEntry::session).take(most).collect()
     }
 
-    /// Tells what a server says outside of calls to the one client that there is.
-    fn tell_only_client(&self, mut notification: ServerNotification) {
+    /// The session that sees this server, if it is the only one; otherwise why there is none.
+    pub(super) fn only_session(&self, server: &str) -> Result<Arc<Client>, &'static str> {
+        let mut sessions = self.sessions_of(server, 2).into_iter();
+        match (sessions.next(), sessions.next()) {
+            (None, _) => Err("no client is there"),
+            (Some(only), None) => Ok(only),
+            (Some(_), Some(_)) => {
+                Err("several clients share this server, and no call tells which one it is for")
+            }
+        }
+    }
+
+    /// Sends what a server says outside of calls to the one client of this gateway.
+    fn notify_only_client(&self, mut notification: ServerNotification) {
         match self.only_session(&notification.server) {
             Ok(only) => {
                 notification.params = notification.params.as_ref().map(unlabelled);
-                only.overhear(notification);
+                only.notify_outside_calls(notification);
             }
-            Err(_why) => self.drop_unheard(&notification),
+            Err(_why) => self.drop_unattributed(&notification),
         }
     }
 
-    /// No client's calls, subscriptions or tasks caused it.
-    fn drop_unheard(&self, notification: &ServerNotification) {
-        let unheard = self.unheard.fetch_add(1, Ordering::Relaxed) + 1;
-        if unheard.is_power_of_two() {
+    /// No client's calls, subscriptions or tasks caused this notification.
+    fn drop_unattributed(&self, notification: &ServerNotification) {
+        let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+        if dropped.is_power_of_two() {
             let ServerNotification { server, method, .. } = notification;
-            tracing::debug!(%server, method, unheard, "dropped: no client caused it");
+            tracing::debug!(%server, method, dropped, "dropped: no client caused it");
         }
     }
 
-    /// The most that any session wants this server to log.
+    /// The most verbose level that any session wants of this server.
     pub(super) fn most_verbose(&self, server: &str) -> Option<Level> {
-        let seats = self.seats();
-        let hearers = seats.hearers.values().filter(|hearer| hearer.scope.holds(server));
-        hearers.filter_map(SubscriberEntry::level).min()
+        let table = self.table();
+        let entries = table.entries.values().filter(|entry| entry.scope.holds(server));
+        entries.filter_map(|entry| entry.session()?.level()).min()
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, SubscriberTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SubscriberEntry {
     fn session(&self) -> Option<Arc<Client>> {
-        match &self.way {
-            Way::Session(client) => client.upgrade(),
-            Way::Listen(..) => None,
+        match &self.delivery {
+            Delivery::Session(client) => client.upgrade(),
+            Delivery::Listen(..) => None,
         }
     }
 
-    /// Whether it subscribed to this topic at this server: the one that all share, or its session's own.
-    fn hears(&self, topic: &Topic, server: &str, is_own: bool) -> bool {
-        let heard = self.topics.get(topic);
-        heard.is_some_and(|heard| *heard.server == *server && heard.is_own == is_own)
+    /// Whether it subscribed to this topic at this server: the shared one, or its session's own.
+    fn is_subscribed(&self, topic: &Topic, server: &str, is_own: bool) -> bool {
+        let subscribed = self.topics.get(topic);
+        subscribed.is_some_and(|topic| *topic.server == *server && topic.is_own == is_own)
     }
 
-    /// How much a session wants logged, where it says so.
-    fn level(&self) -> Option<Level> {
-        self.session()?.level()
+    /// Whether it sees the shared server of this name. A template server is shared with no session.
+    fn shares(&self, server: &str) -> bool {
+        let has_its_own = self.own.as_ref().is_some_and(|own| own.isolates(server));
+        self.scope.holds(server) && !has_its_own
+    }
+
+    /// Whether it is of the session that has these servers.
+    fn is_of(&self, own: &Arc<OwnServers>) -> bool {
+        self.own.as_ref().is_some_and(|its| Arc::ptr_eq(its, own))
+    }
+
+    fn send(&self, broadcast: &Broadcast<'_>) {
+        let (outbox, message) = match &self.delivery {
+            Delivery::Session(client) => {
+                let Some(outbox) = client.upgrade().and_then(|client| client.standing_outbox()) else {
+                    return;
+                };
+                (outbox, broadcast.for_sessions())
+            }
+            Delivery::Listen(outbox, id) => (outbox.clone(), broadcast.for_listen(id)),
+        };
+        match broadcast.is_of_change {
+            true => outbox.send_once(message),
+            false => outbox.send(message),
+        };
     }
 }
 
 impl ClientHandler for Subscribers {
-    /// Nobody in particular caused it, so nobody in particular may answer; only roots are also asked for in general.
+    /// No call of a client caused the request, so no client may answer it. Only roots are also asked for outside of calls.
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         if request.method == "roots/list" {
             return self.ask_for_roots(request);
@@ -210,19 +273,61 @@ impl ClientHandler for Subscribers {
     fn notification(&self, notification: ServerNotification) {
         let (server, params) = (&notification.server, notification.params.as_ref());
         match notification.method.as_str() {
-            "notifications/resources/updated" => self.resource_updated(server, params),
+            RESOURCE_UPDATED => self.resource_updated(server, params),
             tasks::FOLLOWED => self.followed_task_changed(server, params),
-            _other if self.has_one_client => self.tell_only_client(notification),
+            _other if self.has_one_client => self.notify_only_client(notification),
             tasks::STATUS => {
                 if let Some(id) = tasks::id(params) {
                     self.task_changed(server, &id, params);
                 }
             }
-            elicited::ANSWERED => {
-                self.answered_elsewhere(&notification);
+            URL_ELICITATION_COMPLETE => {
+                self.url_elicitation_complete(&notification);
             }
-            _other => self.drop_unheard(&notification),
+            _other => self.drop_unattributed(&notification),
         }
+    }
+}
+
+/// One notification for several subscribers: written once for all sessions, and for each listen under its own id.
+struct Broadcast<'a> {
+    method: &'a str,
+    params: Option<&'a RawJson>,
+    /// It says that something changed, and not to what: a subscriber that has yet to read one needs no second.
+    is_of_change: bool,
+    for_sessions: OnceCell<Bytes>,
+}
+
+impl<'a> Broadcast<'a> {
+    /// Says that something changed.
+    fn of_change(method: &'a str, params: Option<&'a RawJson>) -> Self {
+        Self {
+            method,
+            params,
+            is_of_change: true,
+            for_sessions: OnceCell::new(),
+        }
+    }
+
+    /// Says how something is now.
+    fn of_state(method: &'a str, params: Option<&'a RawJson>) -> Self {
+        Self {
+            is_of_change: false,
+            ..Self::of_change(method, params)
+        }
+    }
+
+    fn for_sessions(&self) -> Bytes {
+        let written = self.for_sessions.get_or_init(|| {
+            let params = self.params.map(unlabelled);
+            message::notification(self.method, params.as_ref())
+        });
+        written.clone()
+    }
+
+    fn for_listen(&self, id: &RawJson) -> Bytes {
+        let params = labelled(self.params, id);
+        message::notification(self.method, Some(&params))
     }
 }
 
@@ -235,7 +340,7 @@ pub(super) fn labelled(params: Option<&RawJson>, id: &RawJson) -> RawJson {
     params.to_raw()
 }
 
-/// The same parameters without the label of the gateway's own listen: a session has none.
+/// The parameters without the label of the gateway's own listen at the server, which means nothing to a session.
 fn unlabelled(params: &RawJson) -> RawJson {
     let labelled = Some(params).filter(|params| params.may_hold(SUBSCRIPTION_KEY));
     let without = labelled.and_then(Object::parse).and_then(|mut params| {

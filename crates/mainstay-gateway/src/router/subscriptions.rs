@@ -1,9 +1,9 @@
-//! Subscriptions to resources and tasks: each is made at one server and ends there, whatever the catalog says by then.
+//! Subscriptions to resources and tasks. Each is made at one server and ends there, whatever the catalog says by then.
 //!
-//! A server is told of the first who subscribes to a topic and of the last who leaves. All that concerns one topic of one
-//! server happens in turn: whoever comes second learns what became of the first, and asks for himself where that failed.
-//! Whoever holds a [`Subscription`] is subscribed; dropping it ends it. It outlives the removal of its server: one of the same
-//! name that comes later is asked for all that is still wanted.
+//! The gateway subscribes at a server for the first subscriber of a topic, and unsubscribes after the last. Everything about one topic
+//! of one server happens in turn: a second subscriber waits for the first attempt and retries if it failed. Dropping a
+//! [`Subscription`] ends it. It outlives the removal of its server: when one of the same name is added, the gateway
+//! subscribes there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mainstay::message::{RawJson, RpcError};
 use mainstay::{CallError, Fleet, Server};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+use tokio::sync::OwnedMutexGuard;
 
-use super::naming::string;
-use super::reaching::Reached;
+use super::resolve::{Upstream, string};
 use super::{Request, Router};
 use crate::client::Client;
 use crate::failure;
@@ -23,9 +22,9 @@ use crate::protocol::invalid_params;
 use crate::scope::Scope;
 
 /// Resources that one session, or one listen, may subscribe to.
-pub(super) const MAX_URIS: usize = 10_000;
+pub(super) const RESOURCE_LIMIT: usize = 10_000;
 
-/// Something that a server can be asked to tell of.
+/// Something that a client can subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Topic {
     /// A resource, by its uri.
@@ -36,113 +35,110 @@ pub(crate) enum Topic {
 
 /// How many subscribe to each topic at each server.
 #[derive(Clone, Default)]
-pub(super) struct Subscriptions(Arc<Mutex<HashMap<Key, Count>>>);
+pub(super) struct Subscriptions(Arc<Mutex<HashMap<TopicKey, SharedTopic>>>);
 
-/// A topic at a server, which is everybody's or that of one session.
+/// A topic at a server, which is shared or a session's own.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct TopicKey {
     server: String,
-    /// Where the session's own servers are kept: nobody else's are at the same place while somebody holds them.
+    /// The address in memory of the session's own servers, which is unique while the subscription holds them.
     own: Option<usize>,
     topic: Topic,
 }
 
-/// Held by whoever changes it until the server knows.
-type Count = Arc<Turn<Wanted>>;
+/// Locked until the server knows of a change.
+type SharedTopic = Arc<tokio::sync::Mutex<TopicState>>;
 
-/// Who wants a topic, and whom the gateway has asked for it.
+/// How many subscribe to a topic, and the server that agreed.
 #[derive(Default)]
-struct Wanted {
-    holders: usize,
-    /// The server that has agreed. None where nobody has.
-    at: Option<Server>,
+struct TopicState {
+    subscribers: usize,
+    server: Option<Server>,
 }
 
 /// One subscription, ended when it is dropped.
-pub(crate) struct Subscription(Option<Held>);
+pub(crate) struct Subscription(Option<SubscriptionParts>);
 
-struct Held {
+struct SubscriptionParts {
     table: Subscriptions,
     server: Server,
-    /// Whose own server it is.
+    /// The session's own servers, where it is one of them.
     own: Option<Arc<OwnServers>>,
     topic: Topic,
 }
 
-/// Why a subscription was not made.
+/// Why a subscription failed.
 #[derive(Debug, thiserror::Error)]
-enum NotMade {
+enum SubscribeError {
     #[error(transparent)]
-    Failed(#[from] CallError),
-    #[error("the server does not tell of this task: ask for it")]
+    Call(#[from] CallError),
+    #[error("the server sends no notifications of this task: poll it")]
     NotAgreed,
 }
 
 impl Router {
     pub(super) async fn subscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
-        let reached = self.server_of(request, &uri)?;
-        let Some(hearing) = request.client.hearing() else {
-            return Err(invalid_params("there is no session that could be told"));
+        let upstream = self.server_of(request, &uri)?;
+        let Some(subscriber) = request.client.subscriber() else {
+            return Err(invalid_params("there is no session that could get notifications"));
         };
-        // Before the server is asked: it may tell of a change right after it has answered.
+        // Before the server is asked: it may send an update right after it has answered.
         let topic = Topic::Resource(uri);
-        let expecting = hearing.expect(&topic, &reached)?;
-        let subscription = self.subscriptions.begin(request.client, reached, &topic).await?;
-        expecting.keep(subscription);
+        let expected = subscriber.expect(&topic, &upstream)?;
+        let subscription = self.subscriptions.begin(request.client, upstream, &topic).await?;
+        expected.keep(subscription);
         Ok(RawJson::EMPTY_OBJECT)
     }
 
     pub(super) async fn unsubscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
         let topic = Topic::Resource(uri);
-        let hearing = request.client.hearing();
-        let given_up = hearing.and_then(|hearing| hearing.give_up(&topic));
-        if let Some(subscription) = given_up {
+        let subscriber = request.client.subscriber();
+        if let Some(subscription) = subscriber.and_then(|subscriber| subscriber.remove(&topic)) {
             subscription.end().await;
         }
         Ok(RawJson::EMPTY_OBJECT)
     }
 
     /// The server at which a resource is subscribed to.
-    pub(super) fn server_of(&self, request: &Request<'_>, uri: &str) -> Result<Reached, RpcError> {
+    pub(super) fn server_of(&self, request: &Request<'_>, uri: &str) -> Result<Upstream, RpcError> {
         let name = match &request.client.scope {
             Scope::Union => self.owner(request.client, uri)?,
             Scope::Server(name) => name.to_string(),
         };
-        self.reach(request.client, &name)
+        self.upstream(request.client, &name)
     }
 }
 
 impl Subscriptions {
-    /// Subscribes, and asks the server if nobody has yet.
+    /// Subscribes, and asks the server if it does not know of a subscriber yet.
     ///
-    /// Cancel safety: what was begun is done, and given up again.
+    /// Cancel safety: an attempt that has begun is finished, and undone.
     pub(super) async fn begin(
         &self,
         client: &Client,
-        reached: Reached,
+        upstream: Upstream,
         topic: &Topic,
     ) -> Result<Subscription, RpcError> {
-        let held = Held {
+        let parts = SubscriptionParts {
             table: self.clone(),
-            own: client.own().filter(|_| reached.is_own).cloned(),
-            server: reached.server,
+            own: client.own().filter(|_| upstream.is_own).cloned(),
+            server: upstream.server,
             topic: topic.clone(),
         };
-        let begun = tokio::spawn(held.begin()).await;
+        let begun = tokio::spawn(parts.begin()).await;
         let failed = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the subscription could not be made");
         begun.map_err(failed)?.map_err(RpcError::from)
     }
 
-    /// Asks servers that came in the place of others for what is still wanted of those, each in its own time. Of servers that
-    /// sessions have for themselves none is ever replaced.
+    /// Subscribes at servers that replaced others, in the background. A session's own server is never replaced.
     pub(super) fn renew(&self, fleet: &Fleet) {
-        let mut missing: HashMap<String, Vec<Key>> = HashMap::new();
-        for (key, wanted) in self.table().iter().filter(|(key, _)| key.own.is_none()) {
+        let mut missing: HashMap<String, Vec<TopicKey>> = HashMap::new();
+        for (key, topic) in self.table().iter().filter(|(key, _)| key.own.is_none()) {
             let server = fleet.server(&key.server);
-            // Where somebody has the turn, it is waited for, and looked at then.
-            let is_made = wanted.try_lock().is_ok_and(|wanted| wanted.at == server);
+            // A topic that changes now is looked at again after the change.
+            let is_made = topic.try_lock().is_ok_and(|topic| topic.server == server);
             if server.is_some() && !is_made {
                 missing.entry(key.server.clone()).or_default().push(key.clone());
             }
@@ -154,81 +150,82 @@ impl Subscriptions {
         }
     }
 
-    async fn renew_at(self, server: Server, keys: Vec<Key>) {
+    async fn renew_at(self, server: Server, keys: Vec<TopicKey>) {
         for key in keys {
-            let mut wanted = self.turn(key.clone()).await;
-            if wanted.holders > 0 && wanted.at.as_ref() != Some(&server) {
-                let asked = key.topic.ask(&server).await;
+            let mut topic = self.lock(key.clone()).await;
+            if topic.subscribers > 0 && topic.server.as_ref() != Some(&server) {
+                let asked = key.topic.subscribe(&server).await;
                 if let Err(error) = &asked {
                     tracing::warn!(server = key.server, %error, "cannot be subscribed to again now");
                 }
-                // What it refused is asked for anew by whoever wants it next; anything else the server's handle keeps.
+                // The next subscriber asks again for what it refused; the server's handle repeats anything else.
                 let is_refused = asked.is_err_and(|error| error.is_final());
-                wanted.at = (!is_refused).then(|| server.clone());
+                topic.server = (!is_refused).then(|| server.clone());
             }
-            self.forget(&key, wanted);
+            self.forget(&key, topic);
         }
     }
 
-    async fn turn(&self, key: Key) -> OwnedMutexGuard<Wanted> {
-        let count = self.table().entry(key).or_default().clone();
-        count.lock_owned().await
+    async fn lock(&self, key: TopicKey) -> OwnedMutexGuard<TopicState> {
+        let topic = self.table().entry(key).or_default().clone();
+        topic.lock_owned().await
     }
 
-    /// Forgets a count of none that nobody waits for. Only the table hands out counts, so nobody can begin to meanwhile.
-    fn forget(&self, key: &Key, count: OwnedMutexGuard<Wanted>) {
+    /// Forgets a topic without subscribers that no task waits for. Only the table hands out topics, so none can begin to wait
+    /// meanwhile.
+    fn forget(&self, key: &TopicKey, topic: OwnedMutexGuard<TopicState>) {
         let mut table = self.table();
-        let is_unused = count.holders == 0;
-        drop(count);
-        if is_unused && table.get(key).is_some_and(|count| Arc::strong_count(count) == 1) {
+        let is_unused = topic.subscribers == 0;
+        drop(topic);
+        if is_unused && table.get(key).is_some_and(|topic| Arc::strong_count(topic) == 1) {
             table.remove(key);
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<Key, Count>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<TopicKey, SharedTopic>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
-    async fn begin(self) -> Result<Subscription, NotMade> {
-        let mut wanted = self.table.turn(self.key()).await;
-        let is_made = wanted.at.as_ref() == Some(&self.server);
+impl SubscriptionParts {
+    async fn begin(self) -> Result<Subscription, SubscribeError> {
+        let mut topic = self.table.lock(self.key()).await;
+        let is_made = topic.server.as_ref() == Some(&self.server);
         // Whether there still is such a task, only the server knows.
         let is_certain = matches!(self.topic, Topic::Resource(_));
         if !(is_made && is_certain)
-            && let Err(error) = self.topic.ask(&self.server).await
+            && let Err(error) = self.topic.subscribe(&self.server).await
         {
-            tokio::spawn(self.take_back(error.is_final(), wanted));
+            tokio::spawn(self.undo(error.is_final(), topic));
             return Err(error);
         }
-        wanted.at = Some(self.server.clone());
-        wanted.holders += 1;
-        drop(wanted);
+        topic.server = Some(self.server.clone());
+        topic.subscribers += 1;
+        drop(topic);
         Ok(Subscription(Some(self)))
     }
 
-    /// Takes back a wish that failed; what the server refused it is not asked for on its next connection anyway.
-    async fn take_back(self, was_refused: bool, wanted: OwnedMutexGuard<Wanted>) {
-        if !was_refused && wanted.at.as_ref() != Some(&self.server) {
-            self.topic.give_up(&self.server).await;
+    /// Undoes an attempt that failed. The library does not repeat on the next connection what the server refused.
+    async fn undo(self, was_refused: bool, topic: OwnedMutexGuard<TopicState>) {
+        if !was_refused && topic.server.as_ref() != Some(&self.server) {
+            self.topic.unsubscribe(&self.server).await;
         }
-        self.table.forget(&self.key(), wanted);
+        self.table.forget(&self.key(), topic);
     }
 
     async fn end(self) {
-        let mut wanted = self.table.turn(self.key()).await;
-        wanted.holders = wanted.holders.saturating_sub(1);
-        if wanted.holders == 0
-            && let Some(server) = wanted.at.take()
+        let mut topic = self.table.lock(self.key()).await;
+        topic.subscribers = topic.subscribers.saturating_sub(1);
+        if topic.subscribers == 0
+            && let Some(server) = topic.server.take()
         {
-            self.topic.give_up(&server).await;
+            self.topic.unsubscribe(&server).await;
         }
-        self.table.forget(&self.key(), wanted);
+        self.table.forget(&self.key(), topic);
     }
 
-    fn key(&self) -> Key {
-        Key {
+    fn key(&self) -> TopicKey {
+        TopicKey {
             server: self.server.name().to_owned(),
             own: self.own.as_ref().map(|own| Arc::as_ptr(own).addr()),
             topic: self.topic.clone(),
@@ -237,18 +234,18 @@ impl Held {
 }
 
 impl Topic {
-    async fn ask(&self, server: &Server) -> Result<(), NotMade> {
+    async fn subscribe(&self, server: &Server) -> Result<(), SubscribeError> {
         match self {
             Self::Resource(uri) => Ok(server.subscribe(uri).await?),
             Self::Task { id, .. } => match server.follow_task(id).await? {
                 true => Ok(()),
-                false => Err(NotMade::NotAgreed),
+                false => Err(SubscribeError::NotAgreed),
             },
         }
     }
 
-    /// Ends it at the server. The gateway tells nobody any more, whatever the server does.
-    async fn give_up(&self, server: &Server) {
+    /// Ends it at the server. The gateway sends no more notifications, whatever the server does.
+    async fn unsubscribe(&self, server: &Server) {
         match self {
             Self::Resource(uri) => drop(server.unsubscribe(uri).await),
             Self::Task { id, .. } => server.unfollow_task(id),
@@ -256,18 +253,18 @@ impl Topic {
     }
 }
 
-impl NotMade {
-    /// Whether the server refused it, and is not asked for it again.
+impl SubscribeError {
+    /// Whether the server refused, so that the library does not ask again.
     fn is_final(&self) -> bool {
-        matches!(self, Self::Failed(CallError::Rpc { .. }))
+        matches!(self, Self::Call(CallError::Rpc { .. }))
     }
 }
 
-impl From<NotMade> for RpcError {
-    fn from(not_made: NotMade) -> Self {
-        match not_made {
-            NotMade::Failed(error) => failure::answer(&error),
-            NotMade::NotAgreed => invalid_params(not_made.to_string()),
+impl From<SubscribeError> for RpcError {
+    fn from(error: SubscribeError) -> Self {
+        match error {
+            SubscribeError::Call(error) => failure::answer(&error),
+            SubscribeError::NotAgreed => invalid_params(error.to_string()),
         }
     }
 }
@@ -275,19 +272,19 @@ impl From<NotMade> for RpcError {
 impl Subscription {
     /// At which server it was made.
     pub(super) fn server(&self) -> &str {
-        self.0.as_ref().map_or("", |held| held.server.name())
+        self.0.as_ref().map_or("", |parts| parts.server.name())
     }
 
     pub(super) fn is_own(&self) -> bool {
-        self.0.as_ref().is_some_and(|held| held.own.is_some())
+        self.0.as_ref().is_some_and(|parts| parts.own.is_some())
     }
 
-    /// Ends it, and comes back when the server knows.
+    /// Ends it, and returns when the server knows.
     ///
     /// Cancel safety: it ends all the same.
     async fn end(mut self) {
-        if let Some(held) = self.0.take() {
-            let _ = tokio::spawn(held.end()).await;
+        if let Some(parts) = self.0.take() {
+            let _ = tokio::spawn(parts.end()).await;
         }
     }
 }
@@ -295,8 +292,8 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         // Where the runtime is gone, so is the server.
-        if let (Some(held), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(held.end());
+        if let (Some(parts), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(parts.end());
         }
     }
 }

@@ -1,80 +1,49 @@
 //! Tasks: work that goes on at a server when its call has been answered.
 //!
-//! A task belongs to the principal that began it. The id that a client is given is sealed for it (`ids`), so that asking for a
-//! task finds its server, and refuses everybody else, with nothing remembered. Of a principal's tasks the latest are
-//! remembered all the same: a shared server lists those of all clients, and tells of theirs.
+//! A task belongs to the principal that began it. The gateway signs the id that a client gets for that principal (`ids`). So it finds
+//! the server of a task, and refuses every other client, without remembering anything. It still remembers the latest tasks of each
+//! principal: a shared server lists the tasks of all clients, and sends notifications of them.
 
-mod following;
 mod ids;
-mod relation;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mainstay::message::{Object, RawJson, RpcError};
+use mainstay::message::{self, Object, RawJson, RpcError};
 use mainstay::{CallOptions, Era, Server};
 use serde::Serialize;
 use serde_json::json;
+use tokio::time::{Instant, timeout_at};
 
-use super::naming::{string, unknown};
-use super::passing::{answer, as_sent, forward};
+use super::resolve::{Upstream, string};
+use super::subscribers::Subscriber;
+use super::subscriptions::Topic;
 use super::{Request, Router};
-use crate::protocol::{invalid_params, text};
-pub(super) use following::MAX_FOLLOWED;
+use crate::client::Client;
+use crate::protocol::{invalid_params, missing_extension, text};
 pub(crate) use ids::{OwnTasks, Tasks};
-use ids::{at_server, parted};
-use relation::Relation;
+use ids::{RelatedMessage, at_server, split_server};
 
 /// The extension by which modern servers offer tasks.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
+/// Tasks that one listen may follow: the gateway asks for one after the other.
+pub(super) const FOLLOWED_LIMIT: usize = 256;
+
 /// How long one server may take to list its tasks.
-const LISTING: Duration = Duration::from_secs(5);
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the acknowledgement of a listen waits until the servers agree to send notifications of its tasks. The client has to poll
+/// the tasks whose servers have not agreed by then.
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Router {
-    /// A request about one task, for the server that has it.
-    pub(super) async fn pass_task(&self, mut request: Request<'_>) -> Result<RawJson, RpcError> {
-        let id = string(&request.params, "taskId")?;
-        let none = || unknown("task", &id);
-        let own = &request.client.tasks;
-        let (server, given) = own.known(&id).ok_or_else(none)?;
-        self.fleet().server(&server).ok_or_else(none)?;
-        let reached = self.reach(request.client, &server)?;
-        if !own.are_all() {
-            // Only its principal could show this id: what the server asks for the task is for this client.
-            own.note(&server, &given);
-        }
-        let mut params = request.take_params();
-        if given != id {
-            params.set("taskId", text(&given));
-        }
-        let options = match request.client.era {
-            Era::Legacy => reached.options(request.client),
-            Era::Modern => CallOptions::default().handler(request.client.clone()),
-        };
-        let params = as_sent(&request, params);
-        let reply = forward(&reached.server, &request, params, options).await;
-        answer(&request, reached.server.name(), reply).await
-    }
-
-    /// The tasks of the session's principal at the one server that it sees, on the server's own pages.
-    pub(super) async fn list_tasks_of(
-        &self,
-        name: &str,
-        mut request: Request<'_>,
-    ) -> Result<RawJson, RpcError> {
-        let reached = self.reach(request.client, name)?;
-        let options = reached.options(request.client);
-        let params = request.take_params();
-        let reply = forward(&reached.server, &request, params, options).await;
-        answer(&request, name, reply).await
-    }
-
     /// The session's own tasks at all servers that list theirs, in the order of the servers' names. A page ends where a
-    /// server's does. A server that cannot be asked now is named in `_meta`.
+    /// server's page ends. `_meta` names each server that cannot be asked now.
     pub(super) async fn list_tasks(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
-        let (from, mut cursor) = place(request.params.as_raw())?;
+        let (from, mut cursor) = split_cursor(request.params.get("cursor"))?;
         let mut tasks = Vec::new();
-        let mut unasked = Vec::new();
+        let mut unavailable = Vec::new();
         let mut next = None;
         for server in self.fleet().servers() {
             let is_before = from.as_deref().is_some_and(|from| server.name() < from);
@@ -83,19 +52,19 @@ impl Router {
             if is_before || !has_any || !self.lists_tasks(&server) {
                 continue;
             }
-            let Ok(reached) = self.reach(request.client, server.name()) else {
-                unasked.push(server.name().to_owned());
+            let Ok(upstream) = self.upstream(request.client, server.name()) else {
+                unavailable.push(server.name().to_owned());
                 continue;
             };
             let of_this = from.as_deref() == Some(server.name());
             // What the server logs meanwhile is this session's, as with every call.
-            let options = reached.options(request.client);
-            let page = page(&reached.server, cursor.take().filter(|_| of_this), options).await;
+            let options = upstream.options(request.client);
+            let page = page(&upstream.server, cursor.take().filter(|_| of_this), options).await;
             let Some((listed, more)) = page else {
-                unasked.push(server.name().to_owned());
+                unavailable.push(server.name().to_owned());
                 continue;
             };
-            tasks.extend(shown(request, server.name(), &listed));
+            tasks.extend(own_tasks_in(request.client, server.name(), &listed));
             if let Some(more) = more {
                 next = Some(at_server(server.name(), &more));
                 break;
@@ -106,11 +75,9 @@ impl Router {
         if let Some(next) = next {
             result.set("nextCursor", text(&next));
         }
-        if !unasked.is_empty() {
-            result.set(
-                "_meta",
-                written(&json!({ "mainstay": { "unavailable": unasked } })),
-            );
+        if !unavailable.is_empty() {
+            let meta = json!({ "mainstay": { "unavailable": unavailable } });
+            result.set("_meta", written(&meta));
         }
         Ok(result.to_raw())
     }
@@ -124,77 +91,130 @@ impl Router {
             .and_then(|capabilities| Object::parse(capabilities.get("tasks")?))
             .is_some_and(|tasks| tasks.get("list").is_some())
     }
-}
 
-/// A result of a server as the client is to see it; a task that was begun is noted as the client's.
-pub(super) fn published(request: &Request<'_>, server: &str, result: RawJson) -> RawJson {
-    match request.method {
-        _any if request.client.tasks.have_their_own_ids() => result,
-        "tools/call" if may_be_task(request, &result) => begun(request, server, result),
-        "tasks/get" | "tasks/cancel" => {
-            let asked = request.params.get("taskId");
-            let named = asked.and_then(|asked| with_id(&result, asked.clone()));
-            named.unwrap_or(result)
+    /// Follows these tasks from now on, and returns those whose servers agreed to send notifications.
+    pub(super) async fn follow(
+        &self,
+        request: &Request<'_>,
+        subscriber: &Subscriber,
+        ids: &BTreeSet<String>,
+    ) -> Result<Vec<String>, RpcError> {
+        if !ids.is_empty() && !request.meta.declares_extension(EXTENSION) {
+            return Err(missing_extension(EXTENSION));
         }
-        "tasks/result" => {
-            let asked = string(&request.params, "taskId").ok();
-            let relation = Relation::read(&result).ok().flatten().zip(asked);
-            relation.map_or(result, |(relation, asked)| relation.renamed(&asked))
+        let deadline = Instant::now() + AGREEMENT_TIMEOUT;
+        let mut agreed = Vec::new();
+        for id in ids {
+            let Some((topic, upstream)) = self.task(request, id) else {
+                continue;
+            };
+            // Before the server is asked: it may send a notification right after it has agreed.
+            let expected = subscriber.expect(&topic, &upstream)?;
+            let begun = self.subscriptions.begin(request.client, upstream, &topic);
+            if let Ok(Ok(subscription)) = timeout_at(deadline, begun).await {
+                expected.keep(subscription);
+                agreed.push(id.clone());
+            }
         }
-        "tasks/list" => own_of(request, server, &result),
-        _other => result,
+        Ok(agreed)
+    }
+
+    /// A task that the client knows by this id, and the server that has it.
+    fn task(&self, request: &Request<'_>, id: &str) -> Option<(Topic, Upstream)> {
+        let (server, id) = request.client.tasks.known(id)?;
+        let upstream = self.upstream(request.client, &server).ok()?;
+        Some((Topic::Task { server, id }, upstream))
     }
 }
 
-/// Whether a result may tell that a task was begun: a legacy client asks for it, a modern server begins one where it sees fit.
-fn may_be_task(request: &Request<'_>, result: &RawJson) -> bool {
-    // The search for the word is many times quicker than a look into a large message.
-    let holds = |raw: &RawJson| raw.as_str().contains("\"task\"");
-    let is_asked_for = || request.params.as_raw().is_some_and(holds) && request.params.get("task").is_some();
-    holds(result) && (request.client.era == Era::Modern || is_asked_for())
+/// What the result of a request may say of tasks. Read from the request before the server gets it.
+#[derive(Clone, Debug)]
+pub(super) enum TaskReply {
+    /// Nothing that the client knows by another id.
+    Nothing,
+    /// That a task was begun.
+    MayBegin,
+    /// How the task is that the client knows by this id.
+    Status(RawJson),
+    /// The result of the task that the client knows by this id.
+    Result(String),
+    /// The tasks of the server, those of other clients included.
+    List,
 }
 
-/// The result of a call that may have begun a task.
-fn begun(request: &Request<'_>, server: &str, result: RawJson) -> RawJson {
-    let begun = || {
-        let mut object = Object::parse(&result)?;
-        if let Some(task) = object.get("task").cloned() {
-            object.set("task", noted(request, server, &task)?);
-            return Some(object.to_raw());
+impl TaskReply {
+    /// What the result of this request may say.
+    pub(super) fn to(request: &Request<'_>) -> Self {
+        let params = &request.params;
+        match request.method {
+            _any if request.client.tasks.have_server_ids() => Self::Nothing,
+            // A legacy client asks for a task, a modern server begins one where it sees fit.
+            "tools/call" if request.client.era == Era::Modern || params.get("task").is_some() => {
+                Self::MayBegin
+            }
+            "tasks/get" | "tasks/cancel" => match params.get("taskId") {
+                Some(id) => Self::Status(id.clone()),
+                None => Self::Nothing,
+            },
+            "tasks/result" => string(params, "taskId").map_or(Self::Nothing, Self::Result),
+            "tasks/list" => Self::List,
+            _other => Self::Nothing,
         }
-        let kind: String = object.get("resultType")?.parse().ok()?;
-        (kind == "task")
-            .then(|| noted(request, server, &result))
-            .flatten()
-    };
-    begun().unwrap_or(result)
+    }
+
+    /// The result of a server as the client is to see it. A task that was begun is noted as the client's.
+    pub(super) fn rewrite(self, client: &Client, server: &str, result: RawJson) -> RawJson {
+        match self {
+            Self::Nothing => result,
+            Self::MayBegin => begun(client, server, &result).unwrap_or(result),
+            Self::Status(id) => with_id(&result, id).unwrap_or(result),
+            Self::Result(id) => match RelatedMessage::read(&result) {
+                Some(related) => related.renamed(&id),
+                None => result,
+            },
+            Self::List => {
+                // The gateway cannot tell whose the tasks are in a list that it cannot read.
+                own_page(client, server, &result).unwrap_or_else(|| written(&json!({ "tasks": [] })))
+            }
+        }
+    }
+}
+
+/// The result of a call that has begun a task.
+fn begun(client: &Client, server: &str, result: &RawJson) -> Option<RawJson> {
+    // Most results do not hold the word, and need not be parsed.
+    if !result.as_str().contains("\"task\"") {
+        return None;
+    }
+    let mut object = Object::parse(result)?;
+    if let Some(task) = object.get("task").cloned() {
+        object.set("task", noted(client, server, &task)?);
+        return Some(object.to_raw());
+    }
+    let kind: String = object.get("resultType")?.parse().ok()?;
+    (kind == "task").then(|| noted(client, server, result)).flatten()
 }
 
 /// A task that the client has begun, with the id by which it knows it.
-fn noted(request: &Request<'_>, server: &str, task: &RawJson) -> Option<RawJson> {
-    let client = request.client;
+fn noted(client: &Client, server: &str, task: &RawJson) -> Option<RawJson> {
     let id: String = Object::parse(task)?.get("taskId")?.parse().ok()?;
     for early in client.tasks.note(server, &id) {
-        client.hear(early);
+        client.notify(early);
     }
     with_id(task, text(&client.tasks.public_id(server, &id)))
 }
 
-/// A page of one server's tasks: those of the client alone.
-fn own_of(request: &Request<'_>, server: &str, result: &RawJson) -> RawJson {
-    let own = || {
-        let mut page = Object::parse(result)?;
-        let listed: Vec<RawJson> = page.get("tasks")?.parse().ok()?;
-        page.set("tasks", written(&shown(request, server, &listed)));
-        Some(page.to_raw())
-    };
-    // What cannot be read cannot be told apart, and is nobody's.
-    own().unwrap_or_else(|| written(&json!({ "tasks": [] })))
+/// A page of one server's tasks with those of the client alone.
+fn own_page(client: &Client, server: &str, result: &RawJson) -> Option<RawJson> {
+    let mut page = Object::parse(result)?;
+    let listed: Vec<RawJson> = page.get("tasks")?.parse().ok()?;
+    page.set("tasks", written(&own_tasks_in(client, server, &listed)));
+    Some(page.to_raw())
 }
 
 /// Those of these tasks of a server that are the client's, as it knows them.
-fn shown(request: &Request<'_>, server: &str, listed: &[RawJson]) -> Vec<RawJson> {
-    let own = &request.client.tasks;
+fn own_tasks_in(client: &Client, server: &str, listed: &[RawJson]) -> Vec<RawJson> {
+    let own = &client.tasks;
     let shown = listed.iter().filter_map(|task| {
         let id: String = Object::parse(task)?.get("taskId")?.parse().ok()?;
         let is_own = own.are_all() || own.has(server, &id);
@@ -218,22 +238,19 @@ fn written(value: &impl Serialize) -> RawJson {
 }
 
 /// The server that a cursor is of, and that server's own cursor.
-fn place(params: Option<&RawJson>) -> Result<(Option<String>, Option<String>), RpcError> {
-    let cursor = params
-        .and_then(Object::parse)
-        .and_then(|params| params.get("cursor").cloned())
-        .filter(|cursor| *cursor != RawJson::NULL);
-    let Some(cursor) = cursor else {
+fn split_cursor(cursor: Option<&RawJson>) -> Result<(Option<String>, Option<String>), RpcError> {
+    let Some(cursor) = cursor.filter(|cursor| **cursor != RawJson::NULL) else {
         return Ok((None, None));
     };
     let cursor: Option<String> = cursor.parse().ok();
-    let place = cursor.as_deref().and_then(parted);
-    let (server, own) =
-        place.ok_or_else(|| invalid_params("the cursor is not one of this gateway: list again"))?;
+    let (server, own) = cursor
+        .as_deref()
+        .and_then(split_server)
+        .ok_or_else(|| invalid_params("the cursor is not one of this gateway: list again"))?;
     Ok((Some(server), Some(own.to_owned())))
 }
 
-/// One page of a server's tasks and the cursor of the next; `None` when it cannot be had now.
+/// One page of a server's tasks and the cursor of the next; `None` when the server does not answer with one in time.
 async fn page(
     server: &Server,
     cursor: Option<String>,
@@ -241,9 +258,12 @@ async fn page(
 ) -> Option<(Vec<RawJson>, Option<String>)> {
     let params = cursor.map(|cursor| json!({ "cursor": cursor }));
     let params = params.and_then(|params| RawJson::from_value(&params).ok());
-    let options = options.fail_fast().timeout(LISTING);
+    let options = options.fail_fast().timeout(LIST_TIMEOUT);
     let reply = server.forward("tasks/list", params, options).await.ok()?;
-    let page = Object::parse(&reply.result)?;
-    let next = page.get("nextCursor").and_then(|next| next.parse().ok());
-    Some((page.get("tasks")?.parse().ok()?, next))
+    let length = reply.result.as_bytes().len();
+    let read = move || {
+        let [tasks, next] = Object::find(&reply.result, ["tasks", "nextCursor"])?;
+        Some((tasks?.parse().ok()?, next.and_then(|next| next.parse().ok())))
+    };
+    message::process_payload(length, read).await
 }

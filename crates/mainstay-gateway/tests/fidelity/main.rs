@@ -18,10 +18,10 @@ mod upstream;
 )]
 mod wire;
 
-mod asking;
+mod notifications;
 mod offering;
-mod passing;
-mod telling;
+mod questions;
+mod requests;
 
 use std::future::pending;
 use std::net::SocketAddr;

@@ -41,7 +41,7 @@ fn echo(id: impl Into<Value>, n: u64) -> Value {
     echo
 }
 
-fn told(method: &str) -> Value {
+fn notification(method: &str) -> Value {
     json!({ "jsonrpc": "2.0", "method": method })
 }
 
@@ -51,14 +51,14 @@ async fn a_batch_is_answered_by_one_array_in_the_version_that_has_them() {
     let client = Batcher::open(&world, "2025-03-26").await;
     assert_eq!(
         client
-            .send(&json!([told("notifications/initialized")]))
+            .send(&json!([notification("notifications/initialized")]))
             .await
             .status,
         202
     );
     let batch = json!([
         echo("a", 1),
-        told("notifications/unknown"),
+        notification("notifications/unknown"),
         request(2, "ping", json!({})),
         echo(3, 3)
     ]);
@@ -84,7 +84,7 @@ async fn a_batch_is_answered_by_one_array_in_the_version_that_has_them() {
 }
 
 #[tokio::test]
-async fn what_is_asked_and_told_meanwhile_comes_before_the_answers_and_answers_may_come_in_a_batch() {
+async fn questions_and_notifications_come_before_the_answers_and_a_batch_may_hold_answers() {
     let world = World::open(HttpDoor::new()).await;
     let client = Batcher::open(&world, "2025-03-26").await;
     let ask = request(
@@ -106,7 +106,7 @@ async fn what_is_asked_and_told_meanwhile_comes_before_the_answers_and_answers_m
 async fn a_cancel_in_the_same_batch_finds_its_request() {
     let world = World::open(HttpDoor::new()).await;
     let client = Batcher::open(&world, "2025-03-26").await;
-    let mut cancel = told("notifications/cancelled");
+    let mut cancel = notification("notifications/cancelled");
     cancel["params"] = json!({ "requestId": 1 });
     let answers = client
         .send(&json!([echo(1, 1), cancel, echo(2, 2)]))

@@ -28,7 +28,7 @@ async fn there_are_so_many_sessions_in_use_and_one_that_ends_makes_room() {
 }
 
 #[tokio::test]
-async fn abandoned_sessions_give_way_and_those_with_a_running_call_or_an_open_stream_do_not() {
+async fn idle_sessions_are_evicted_and_those_with_a_running_call_or_an_open_stream_are_not() {
     let world = World::open(HttpDoor::new().max_sessions(100, 3)).await;
     let (calling, listening) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
     let mut stream = listening.listen(None).await;
@@ -103,7 +103,7 @@ async fn a_flood_of_one_client_is_slowed_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_uses_ends_and_one_with_an_open_stream_does_not() {
+async fn an_idle_session_ends_and_one_with_an_open_stream_does_not() {
     let idle = Duration::from_secs(1);
     let world = World::open(HttpDoor::new().session_idle(idle)).await;
     let (forgotten, open) = (world.session("/mcp").await, world.session("/mcp").await);
@@ -120,7 +120,7 @@ async fn a_session_that_nobody_uses_ends_and_one_with_an_open_stream_does_not() 
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_told_so_where_all_the_others_are_in_use() {
+async fn a_connection_above_the_limit_is_refused_while_all_others_are_in_use() {
     for (of_all, of_one) in [(2, 10), (10, 2)] {
         let world = World::open(HttpDoor::new().max_connections(of_all, of_one)).await;
         refuses_a_third(&world).await;
@@ -148,7 +148,7 @@ async fn refuses_a_third(world: &World) {
 }
 
 #[tokio::test]
-async fn connections_that_are_idle_or_trickle_give_way_and_those_in_use_do_not() {
+async fn connections_that_are_idle_or_trickle_are_evicted_and_those_in_use_are_not() {
     let world = World::open(HttpDoor::new().max_connections(100, 8)).await;
     let (calling, listening) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
     let mut stream = listening.listen(None).await;

@@ -52,7 +52,10 @@ async fn what_runs_is_finished_listens_are_ended_and_nothing_new_begins() {
     assert!(text(&running.message().await).contains("Ada"));
     let closed = timeout(LONG, world.serving).await.expect("closed in time");
     closed.unwrap().unwrap();
-    assert!(TcpStream::connect(world.address).await.is_err(), "nobody listens");
+    assert!(
+        TcpStream::connect(world.address).await.is_err(),
+        "the port is closed"
+    );
 }
 
 #[tokio::test]

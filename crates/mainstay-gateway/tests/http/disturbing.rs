@@ -35,7 +35,7 @@ fn mistakes(in_use: &str) -> Vec<(&'static str, Ask, (u16, i64))> {
     );
     vec![
         ("malformed", sent(posted("{\"jsonrpc\"")), (400, -32700)),
-        // To whoever did not open it, the session does not exist.
+        // Only the client that opened a session can use it.
         (
             "a batch",
             sent(posted(&json!([ping, ping]).to_string())),
@@ -43,7 +43,7 @@ fn mistakes(in_use: &str) -> Vec<(&'static str, Ask, (u16, i64))> {
         ),
         ("a wrong version", version, (400, -32022)),
         ("an unknown session", unknown, (404, -32001)),
-        // The session is another's: to whoever did not open it, it does not exist.
+        // The session belongs to another client.
         ("a stolen session", sent(posted(&ping.to_string())), (404, -32001)),
         ("a wrong method", sent(Ask::new("PUT", "/mcp/one")), (405, -32600)),
         ("too long", sent(posted(&" ".repeat(5000))), (413, -32600)),
@@ -152,7 +152,7 @@ async fn a_session_may_run_so_many_requests_and_one_more_is_refused() {
         .await;
 }
 
-/// A session of who shows the good token.
+/// The session of a client with the good token.
 struct Bearer<'a> {
     world: &'a World,
     id: String,

@@ -121,7 +121,7 @@ async fn every_refused_request_is_one_line_that_says_what_and_why_and_no_secret(
     let listed = bearing(modern("/mcp/one", 1, "tools/list", json!({})));
     assert_eq!(world.send(listed).await.status, 200);
     assert_eq!(log.lines("refused").len(), before, "it was answered");
-    assert!(log.lines("access").is_empty(), "nobody asked for them");
+    assert!(log.lines("access").is_empty(), "they are off by default");
 }
 
 #[tokio::test]
@@ -165,13 +165,13 @@ async fn an_access_log_has_one_line_for_each_request_when_it_is_over() {
 }
 
 #[tokio::test]
-async fn a_limit_is_said_once() {
+async fn a_limit_is_logged_once() {
     let (log, _logging) = Log::start();
     let world = World::open(HttpDoor::new().max_sessions(2, 2)).await;
     for _ in 0..20 {
         world.session("/mcp").await;
     }
-    let lines = log.lines("door::http::sessions");
+    let lines = log.lines("door::http::session");
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("the longest idle gives way"), "{lines:?}");
+    assert!(lines[0].contains("the longest idle one was ended"), "{lines:?}");
 }

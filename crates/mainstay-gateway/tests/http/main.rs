@@ -12,6 +12,7 @@ mod first_run;
 mod flood;
 mod guarding;
 mod holding;
+mod large;
 mod logging;
 mod old_sse;
 mod outliving;

@@ -89,7 +89,7 @@ async fn losses_leave_no_task_behind() {
     let called = session.call(1, "pid", json!({})).await;
     assert_eq!(called.status, 200);
     drop(called);
-    // What the last loss left to do is done in a moment, and tells nobody.
+    // The last loss leaves some work, which ends within a moment without an event.
     let settled = async {
         while tasks() > before {
             tokio::task::yield_now().await;

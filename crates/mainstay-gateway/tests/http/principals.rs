@@ -79,7 +79,7 @@ impl<'a> Client<'a> {
         got["result"]["taskId"] == json!(id)
     }
 
-    /// Is told of this task as of one that never was, whatever it asks, and the server is not asked.
+    /// Checks that this client gets the same error for this task as for an unknown one, without a request to the server.
     async fn is_refused(&self, id: &str) {
         let side = self.world.server.side();
         for method in ABOUT_A_TASK {

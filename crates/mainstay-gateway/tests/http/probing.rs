@@ -1,4 +1,4 @@
-//! What a supervisor or a load balancer asks: without a token, and told nothing but the answer.
+//! Health probes: they need no token, and disclose nothing else.
 
 use std::io;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ async fn where_no_server_is_required_the_gateway_is_ready_when_every_first_attem
     assert_eq!(call.message().await["id"], 1);
 }
 
-/// A server that refuses connections as soon as it is told to, and not before.
+/// A server that refuses connections from the moment a test says so.
 #[derive(Default)]
 struct Slow(Notify);
 

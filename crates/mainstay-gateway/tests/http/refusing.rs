@@ -1,4 +1,4 @@
-//! What cannot be read, or is not meant for this server, is refused with the right words, and disturbs nobody.
+//! Bad requests are refused with the right status and error, and affect no other client.
 
 use mainstay_gateway::HttpDoor;
 use mainstay_testkit::Script;

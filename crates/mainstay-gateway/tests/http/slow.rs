@@ -1,4 +1,4 @@
-//! Clients that are slow, or half gone: each has its time, and then its connection is somebody else's.
+//! Clients that are slow or half gone: each has a time limit, after which its connection is closed.
 //!
 //! Time stands still until nothing else can happen, so that the bounds are waited for in no time.
 
@@ -43,7 +43,7 @@ async fn is_free(world: &World) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_refused_in_time_and_holds_nothing() {
+async fn a_body_that_does_not_arrive_is_refused_in_time_and_frees_its_connection() {
     let world = World::open(narrow()).await;
     let mut stream = connect(&world).await;
     let ask = Ask::post("/mcp", &request(1, "ping", json!({}))).header("expect", "100-continue");
@@ -71,7 +71,7 @@ async fn a_body_that_does_not_come_is_refused_in_time_and_holds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_trickles_is_no_better() {
+async fn a_body_that_trickles_is_refused_in_time() {
     let world = World::open(narrow()).await;
     let mut stream = connect(&world).await;
     let head = Ask::new("POST", "/mcp")
@@ -112,7 +112,7 @@ async fn a_connection_without_a_request_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_trickles_is_cut() {
+async fn a_connection_whose_head_trickles_is_closed() {
     let world = World::open(HttpDoor::new()).await;
     let mut stream = connect(&world).await;
     let text = modern("/mcp", 1, "server/discover", json!({})).text(world.address);
@@ -135,7 +135,7 @@ async fn a_head_that_trickles_is_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_its_answer_is_let_go() {
+async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     let world = World::open(HttpDoor::new()).await;
     // Far more than the system takes off the gateway's hands for a client that does not read.
     let call = json!({ "name": "big", "arguments": { "bytes": 12_000_000 } });

@@ -94,7 +94,7 @@ async fn a_client_that_goes_away_from_a_stream_cancels_its_request() {
 }
 
 #[tokio::test]
-async fn a_listen_is_told_what_it_asked_for_and_nothing_else() {
+async fn a_listen_gets_the_notifications_it_asked_for_and_no_others() {
     let world = World::open(HttpDoor::new()).await;
     let wanted = json!({ "resourceSubscriptions": ["mem://one"], "toolsListChanged": true });
     let ask = modern(
@@ -177,7 +177,7 @@ async fn streams_and_sessions_are_not_for_modern_clients() {
 }
 
 #[tokio::test]
-async fn a_log_comes_only_to_who_asked_for_it() {
+async fn a_log_message_reaches_only_the_client_that_asked_for_it() {
     let world = World::open(HttpDoor::new()).await;
     let mut call = json!({ "name": "log", "arguments": { "level": "error", "text": "hot" } });
     let quiet = world

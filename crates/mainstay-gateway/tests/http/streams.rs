@@ -20,7 +20,7 @@ async fn change_tools(world: &World, name: &str) {
         .await;
 }
 
-/// A session whose client has seen the tools, and so is told when they change.
+/// A session whose client has listed the tools, and is notified of their changes.
 async fn with_tools(world: &World) -> Session {
     let session = world.session("/mcp/one").await;
     assert_eq!(session.ask(1, "tools/list", json!({})).await.status, 200);
@@ -34,7 +34,7 @@ async fn list_changed(stream: &mut Reply) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_client_that_lost_the_stream_of_its_call_takes_it_up_where_it_broke() {
+async fn a_client_resumes_the_stream_of_its_call_where_it_broke() {
     let world = World::open(HttpDoor::new()).await;
     let session = world.session("/mcp/one").await;
     let arguments = json!({ "steps": 5, "interval_ms": 50 });
@@ -53,7 +53,7 @@ async fn a_client_that_lost_the_stream_of_its_call_takes_it_up_where_it_broke() 
 }
 
 #[tokio::test]
-async fn an_answer_waits_for_a_client_that_comes_back_for_it_more_than_once() {
+async fn an_answer_is_kept_for_a_client_that_reconnects_more_than_once() {
     let world = World::open(HttpDoor::new()).await;
     let session = world.session("/mcp/one").await;
     let mut reply = session
@@ -92,7 +92,7 @@ async fn a_call_whose_client_went_away_before_its_answer_runs_to_its_end() {
 }
 
 #[tokio::test]
-async fn the_standing_stream_tells_of_changes_and_of_those_that_were_missed() {
+async fn the_standing_stream_carries_changes_and_those_that_were_missed() {
     let world = World::open(HttpDoor::new()).await;
     let session = with_tools(&world).await;
     let mut standing = session.listen(None).await;
@@ -108,7 +108,7 @@ async fn the_standing_stream_tells_of_changes_and_of_those_that_were_missed() {
 }
 
 #[tokio::test]
-async fn the_latest_standing_stream_is_the_one_that_is_read() {
+async fn only_the_latest_standing_stream_gets_messages() {
     let world = World::open(HttpDoor::new()).await;
     let session = with_tools(&world).await;
     let mut first = session.listen(None).await;

@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// A server in memory: plays its script anew on each connection.
+/// A server in memory, which plays its script on each connection from the beginning.
 pub(crate) struct Memory {
     script: Script,
     down: AtomicBool,

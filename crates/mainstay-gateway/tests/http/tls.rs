@@ -59,7 +59,7 @@ async fn ask(world: &World) -> (String, String) {
 }
 
 #[tokio::test]
-async fn whoever_speaks_plainly_to_a_door_with_a_certificate_is_not_answered() {
+async fn a_plain_connection_to_a_tls_door_is_not_answered() {
     let world = World::open(HttpDoor::new().tls(CERTIFICATE, KEY).unwrap()).await;
     let mut stream = TcpStream::connect(world.address).await.unwrap();
     stream
@@ -74,7 +74,7 @@ async fn whoever_speaks_plainly_to_a_door_with_a_certificate_is_not_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_is_not_finished_is_ended_and_holds_nothing() {
+async fn an_unfinished_handshake_times_out_and_frees_its_connection() {
     let door = HttpDoor::new().tls(CERTIFICATE, KEY).unwrap();
     let world = World::open(door.max_connections(1, 1)).await;
     // Nothing at all, and the beginning of a record that never comes.

@@ -7,7 +7,7 @@ use crate::client::{Client, LONG};
 use crate::{call, gateway_of, server};
 
 #[tokio::test]
-async fn a_session_that_finds_no_room_is_told_so_and_finds_it_when_another_has_left() {
+async fn a_session_beyond_the_limit_is_refused_until_another_has_closed() {
     let (own, all) = (server(), server());
     let gateway = gateway_of(&own, &all, 1).await;
     let (mut one, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;

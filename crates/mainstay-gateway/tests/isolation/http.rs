@@ -36,7 +36,7 @@ async fn a_session_s_server_ends_when_the_session_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_session_s_server_ends_when_nobody_has_used_the_session_for_long() {
+async fn a_session_s_server_ends_when_the_session_is_idle_for_long() {
     let (own, all) = (server(), server());
     let door = HttpDoor::new().session_idle(Duration::from_secs(1));
     let world = world(door, &own, &all).await;
@@ -87,7 +87,7 @@ async fn what_a_server_asks_while_nothing_runs_comes_on_the_standing_stream() {
 }
 
 #[tokio::test]
-async fn a_client_without_sessions_sees_what_all_share_and_is_told_why_not_the_rest() {
+async fn a_client_without_a_session_sees_the_shared_servers_and_learns_why_not_the_others() {
     let own = server();
     let all = Memory::new(Script {
         capabilities: Some(json!({ "tools": {} })),
@@ -135,7 +135,7 @@ async fn a_client_without_sessions_sees_what_all_share_and_is_told_why_not_the_r
     let calls = own.side(2).await.count("tools/call");
     assert_eq!(
         calls, 1,
-        "the first connection after the pattern's is a session's"
+        "the first connection after the template server's is a session's"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What a session is shown of its own servers: the pattern's lists first, and then their own.
+//! What a session is shown of its own servers: the template server's lists first, and then their own.
 
 use mainstay::Fleet;
 use mainstay::config::Isolation;
@@ -61,13 +61,16 @@ async fn a_list_that_changes_at_one_session_s_server_changes_for_that_session_al
 }
 
 #[tokio::test]
-async fn a_server_that_lists_something_else_than_the_pattern_did_is_told_of() {
+async fn a_server_that_lists_something_else_than_the_template_is_notified() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     own.script.lock().unwrap().tools.push(tool("newer"));
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
     let listed = names(&client.ask("tools/list", json!({})).await);
-    assert!(!listed.contains(&"own__newer".to_owned()), "the pattern's");
+    assert!(
+        !listed.contains(&"own__newer".to_owned()),
+        "the template server's"
+    );
     client.ask("tools/call", call("own__echo", json!({}))).await;
     client.heard("notifications/tools/list_changed").await;
     let listed = names(&client.ask("tools/list", json!({})).await);
@@ -77,7 +80,7 @@ async fn a_server_that_lists_something_else_than_the_pattern_did_is_told_of() {
 }
 
 #[tokio::test]
-async fn the_pattern_s_lists_are_of_no_concern_to_who_has_a_server() {
+async fn a_session_with_its_own_server_ignores_the_template_server_s_lists() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let (mut has, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
@@ -86,10 +89,10 @@ async fn the_pattern_s_lists_are_of_no_concern_to_who_has_a_server() {
         client.ask("tools/list", json!({})).await;
     }
     has.ask("tools/call", call("own__echo", json!({}))).await;
-    let pattern = own.side(1).await;
-    pattern.edit(|script| script.tools.push(tool("newer")));
+    let template = own.side(1).await;
+    template.edit(|script| script.tools.push(tool("newer")));
     let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
-    pattern.inject_message(&changed).await;
+    template.inject_message(&changed).await;
     has_not.heard("notifications/tools/list_changed").await;
     let next = has.begin("ping", json!({})).await;
     assert_eq!(has.message().await["id"], next);
@@ -128,7 +131,7 @@ async fn what_a_session_s_server_lists_is_not_remembered_for_others() {
     let listed = names(&client.ask("tools/list", json!({})).await);
     assert!(
         listed.contains(&"own__echo".to_owned()),
-        "what the pattern listed"
+        "what the template server listed"
     );
     assert!(!listed.contains(&"own__mine".to_owned()));
     client.leave().await;

@@ -27,12 +27,12 @@ mod support;
 )]
 mod wire;
 
-mod asking;
 mod bounds;
 mod http;
+mod introducing;
 mod lists;
-mod meeting;
 mod processes;
+mod questions;
 mod sessions;
 
 use std::sync::Arc;
@@ -45,7 +45,7 @@ use memory::Memory;
 use serde_json::{Value, json};
 
 /// A gateway in front of `own`, which each session has for itself, and of `all`, which all share. Both are connected: the
-/// first connection of `own` is the pattern's.
+/// first connection of `own` is the template server's.
 async fn gateway(own: &Arc<Memory>, all: &Arc<Memory>) -> Gateway {
     gateway_of(own, all, 8).await
 }

@@ -125,8 +125,8 @@ async fn a_session_that_ends_while_its_server_starts_leaves_nothing() {
     client.begin("tools/call", call("echo", json!({}))).await;
     stage.started(2).await;
     client.leave().await;
-    let &[_pattern, own] = &stage.ledger.pids()[..] else {
-        panic!("the pattern and one more were started");
+    let &[_template, own] = &stage.ledger.pids()[..] else {
+        panic!("the template server and one more were started");
     };
     gone(own).await;
     stage.gateway.close(LONG).await;

@@ -7,7 +7,7 @@ use crate::client::{Client, LONG, modern};
 use crate::{call, gateway, server};
 
 #[tokio::test]
-async fn two_sessions_call_two_servers_and_the_pattern_works_for_nobody() {
+async fn two_sessions_call_two_servers_and_none_calls_the_template_server() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let (mut one, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
@@ -15,17 +15,17 @@ async fn two_sessions_call_two_servers_and_the_pattern_works_for_nobody() {
     one.ask("tools/call", call("own__echo", json!({ "n": 1 }))).await;
     two.ask("tools/call", call("echo", json!({ "n": 2 }))).await;
     one.ask("tools/call", call("own__echo", json!({ "n": 3 }))).await;
-    let (pattern, first, second) = (own.side(1).await, own.side(2).await, own.side(3).await);
+    let (template, first, second) = (own.side(1).await, own.side(2).await, own.side(3).await);
     let calls = |side: &mainstay_testkit::memory::FarSide| side.count("tools/call");
     assert_eq!(
-        (calls(&pattern), calls(&first), calls(&second)),
+        (calls(&template), calls(&first), calls(&second)),
         (0, 2, 1),
         "each session its own"
     );
     assert_eq!(
         first.count("server/discover"),
         0,
-        "the era is known from the pattern"
+        "the era is known from the template server"
     );
 
     // The one that all share is the same for both.
@@ -55,7 +55,7 @@ async fn a_session_that_only_looks_starts_no_server() {
     assert_eq!(
         second.count("tools/call"),
         1,
-        "the first connection after the pattern's"
+        "the first connection after the template server's"
     );
     assert_eq!(own.side(1).await.count("logging/setLevel"), 0);
     calls.leave().await;
@@ -82,7 +82,7 @@ async fn how_much_is_logged_is_each_session_s_own_affair_and_holds_for_what_star
 }
 
 #[tokio::test]
-async fn a_resource_is_told_of_to_the_session_whose_server_it_is() {
+async fn an_update_of_a_session_s_own_server_goes_to_that_session() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let (mut one, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
@@ -122,13 +122,13 @@ async fn the_crash_of_one_session_s_server_is_not_noticed_by_another() {
     own.side(2).await.cut();
     let again = one.ask("tools/call", call("echo", json!({ "n": 1 }))).await;
     assert_eq!(again["result"]["structuredContent"]["n"], 1, "it came back");
-    let (pattern, second) = (own.side(1).await, own.side(3).await);
+    let (template, second) = (own.side(1).await, own.side(3).await);
     assert_eq!(own.side(4).await.count("tools/call"), 1);
     let slept = two.answer(running).await;
     assert_eq!(slept["result"]["content"][0]["text"], "slept");
     two.ask("tools/call", call("echo", json!({}))).await;
     assert_eq!(second.count("tools/call"), 3);
-    assert_eq!(pattern.count("tools/call"), 0);
+    assert_eq!(template.count("tools/call"), 0);
     one.leave().await;
     two.leave().await;
 }
@@ -156,17 +156,17 @@ async fn a_modern_client_on_stdio_has_its_own_for_as_long_as_it_is_connected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pattern_is_stopped_when_it_has_shown_what_there_is_and_nobody_wakes_it() {
+async fn the_template_server_is_stopped_after_its_listing_and_stays_stopped() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
-    let pattern = gateway.fleet().server("own").unwrap();
+    let template = gateway.fleet().server("own").unwrap();
     let is_idle = |status: &mainstay::Status| status.reason == Some(mainstay::Reason::Idle);
-    assert!(pattern.wait_until(LONG, is_idle).await.is_some());
+    assert!(template.wait_until(LONG, is_idle).await.is_some());
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
     let listed = client.ask("tools/list", json!({})).await;
     assert!(listed.to_string().contains("own__echo"), "it is still known");
     client.ask("tools/call", call("own__echo", json!({}))).await;
-    assert!(is_idle(&pattern.status()), "a session wakes its own");
+    assert!(is_idle(&template.status()), "a session wakes its own");
     assert_eq!(own.side(2).await.count("tools/call"), 1);
     client.leave().await;
 }
@@ -219,7 +219,7 @@ async fn a_server_that_is_disabled_is_disabled_for_every_session() {
 }
 
 #[tokio::test]
-async fn a_resource_is_subscribed_to_for_as_long_as_anybody_in_the_session_wants_it() {
+async fn a_resource_is_subscribed_to_until_the_last_of_the_session_unsubscribes() {
     let (own, all) = (server(), server());
     let gateway = gateway(&own, &all).await;
     let mut client = Client::connect(&gateway, Scope::Server("own".into()));
@@ -231,12 +231,12 @@ async fn a_resource_is_subscribed_to_for_as_long_as_anybody_in_the_session_wants
     let side = own.side(2).await;
     side.wait_for("resources/subscribe", 1).await;
     let second = client.begin("subscriptions/listen", filter).await;
-    heard_by(&mut client, second).await;
+    received_by(&mut client, second).await;
 
     client
         .tell("notifications/cancelled", json!({ "requestId": first }))
         .await;
-    let told = heard_by(&mut client, second).await;
+    let told = received_by(&mut client, second).await;
     assert_eq!(
         side.count("resources/subscribe"),
         1,
@@ -252,7 +252,7 @@ async fn a_resource_is_subscribed_to_for_as_long_as_anybody_in_the_session_wants
 }
 
 /// What a listen hears when its resource is touched.
-async fn heard_by(client: &mut Client, listen: u64) -> Value {
+async fn received_by(client: &mut Client, listen: u64) -> Value {
     let mut touch = call("touch", json!({ "uri": "mem://one" }));
     touch["_meta"] = modern(&json!({}));
     client.ask("tools/call", touch).await;

@@ -120,7 +120,7 @@ async fn a_version_that_is_not_spoken_is_refused_with_those_that_are() {
 }
 
 #[tokio::test]
-async fn a_flood_is_refused_beyond_a_bound_and_its_client_is_still_heard() {
+async fn a_flood_of_requests_is_refused_beyond_a_bound_and_its_client_can_still_cancel() {
     const BOUND: u64 = 512;
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;

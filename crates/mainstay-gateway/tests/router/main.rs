@@ -7,22 +7,23 @@
 )]
 mod memory;
 
-mod asking;
 mod bad_input;
 mod client;
-mod following;
-mod hearing;
-mod levels;
+mod client_notifications;
+mod following_tasks;
+mod forwarding;
+mod large;
 mod lists;
+mod log_levels;
 mod outliving;
-mod parking;
-mod passing;
+mod parked_calls;
+mod questions;
 mod roots;
+mod server_notifications;
 mod starting;
+mod subscriptions;
 mod tasks;
-mod telling;
 mod union;
-mod wishes;
 
 use std::sync::Arc;
 

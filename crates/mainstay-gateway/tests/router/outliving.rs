@@ -106,7 +106,7 @@ async fn a_call_that_may_have_run_says_so_and_is_made_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_comes_up_keeps_nobody_from_the_others() {
+async fn a_server_that_never_comes_up_delays_no_other() {
     let (good, bad) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
     bad.set_down(true);
     let configs = [

@@ -84,7 +84,7 @@ fn says_why(answer: &Value, server: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_of_one_server_waits_for_that_server_to_introduce_itself_and_is_heard_meanwhile() {
+async fn a_client_of_one_server_waits_for_its_handshake_and_can_cancel_meanwhile() {
     for speaks in [Speaks::Legacy, Speaks::Modern] {
         let server = slow(speaks, 1500);
         let gateway = fresh(Fleet::builder(), &[("a", &server)]);
@@ -108,7 +108,7 @@ async fn a_client_of_one_server_waits_for_that_server_to_introduce_itself_and_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_an_introduction_ends_when_the_client_cancels_it() {
+async fn the_wait_for_a_starting_server_ends_when_the_client_cancels() {
     let gateway = fresh(Fleet::builder(), &[("a", &hung())]);
     let began = Instant::now();
     let mut client = Client::connect(&gateway, one("a"));
@@ -147,7 +147,7 @@ async fn a_server_that_did_not_start_fails_introductions_and_lists_with_the_reas
 }
 
 #[tokio::test]
-async fn a_server_that_was_only_asked_in_the_wrong_way_is_waited_for() {
+async fn a_list_waits_for_a_server_whose_first_attempt_was_in_the_wrong_era() {
     let script = Script {
         name: "itself".to_owned(),
         ..Script::default()

@@ -78,7 +78,7 @@ async fn a_task_is_found_again_at_the_server_that_has_it() {
 }
 
 #[tokio::test]
-async fn a_session_is_shown_its_own_tasks_and_told_of_them_and_nobody_else_s() {
+async fn a_session_lists_and_is_notified_of_its_own_tasks_alone() {
     let (a, b) = (
         legacy("t", &json!({ "list": {} })),
         legacy("u", &json!({ "list": {} })),

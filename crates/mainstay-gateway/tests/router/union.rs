@@ -158,7 +158,7 @@ async fn long_lists_are_turned_over_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_name_that_nothing_has_is_told_with_the_one_that_was_meant() {
+async fn an_unknown_name_is_refused_with_the_nearest_known_one() {
     let a = speaking(Speaks::Legacy);
     let gateway = gateway(&[("a", &a)]).await;
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;

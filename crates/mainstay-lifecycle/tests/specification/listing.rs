@@ -1,13 +1,15 @@
-//! Listings: one after each connect, and as few more as keep what is published true.
+//! Listings: one after each connect, and only as many more as the catalog needs.
 
 use std::time::Duration;
 
-use mainstay_lifecycle::{Cause, CloseMode, Effect, Input, Listing, Policy, Recovery, StateKind};
+use mainstay_lifecycle::{
+    Attempt, Cause, CloseMode, Effect, Input, Listing, Policy, Recovery, State, StateKind,
+};
 
-use crate::server::{Server, Signs, seconds};
+use crate::server::{Activity, Server, seconds};
 
 #[test]
-fn a_connection_is_connected_once_it_is_listed() {
+fn a_server_is_connected_once_it_is_listed() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
@@ -34,7 +36,7 @@ fn a_burst_of_a_hundred_changes_costs_two_listings() {
 }
 
 #[test]
-fn a_change_that_arrives_during_a_listing_is_listed_after_it() {
+fn a_change_during_a_listing_leads_to_another_listing() {
     let mut server = Server::connected(Policy::default());
     server.pass(seconds(10));
     let generation = server.generation();
@@ -52,7 +54,7 @@ fn a_change_that_arrives_during_a_listing_is_listed_after_it() {
 }
 
 #[test]
-fn a_change_that_arrives_during_the_first_listing_is_not_lost() {
+fn a_change_during_the_first_listing_leads_to_another_listing() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
@@ -64,7 +66,7 @@ fn a_change_that_arrives_during_the_first_listing_is_not_lost() {
 }
 
 #[test]
-fn an_unconfirmed_listing_is_listed_again() {
+fn an_unconfirmed_listing_leads_to_another_listing() {
     let mut server = Server::connected(Policy::default());
     server.pass(seconds(10));
     let generation = server.generation();
@@ -76,7 +78,7 @@ fn an_unconfirmed_listing_is_listed_again() {
 }
 
 #[test]
-fn an_unconfirmed_first_listing_connects_and_is_listed_again() {
+fn an_unconfirmed_first_listing_connects_and_leads_to_another_listing() {
     let mut server = Server::new(Policy::default());
     server.give(Input::Enable { dormant: false });
     let generation = server.generation();
@@ -87,7 +89,7 @@ fn an_unconfirmed_first_listing_connects_and_is_listed_again() {
 }
 
 #[test]
-fn listings_that_fail_in_a_row_condemn_a_connection() {
+fn listings_that_fail_in_a_row_end_a_connection() {
     let mut server = Server::proven(Policy::default());
     server.pass(seconds(10));
     let generation = server.generation();
@@ -133,7 +135,7 @@ fn answered_calls_do_not_forgive_failed_listings() {
 }
 
 #[test]
-fn a_listing_that_was_put_off_is_made_again_when_the_server_said_and_not_before() {
+fn a_postponed_listing_is_retried_when_the_server_said_and_not_before() {
     let mut server = Server::connected(Policy::default());
     let generation = server.generation();
     server.pass(seconds(5));
@@ -152,7 +154,7 @@ fn listed_with(ttl: Duration, policy: Policy) -> Server {
     server
 }
 
-/// Answers each listing at once, always with the same time to live, and counts them.
+/// Answers each listing at once with the same time to live, and counts the listings.
 fn listings_within(server: &mut Server, time: Duration, ttl: Option<Duration>) -> usize {
     let before = server.listings();
     let end = server.now + time;
@@ -168,7 +170,7 @@ fn listings_within(server: &mut Server, time: Duration, ttl: Option<Duration>) -
 }
 
 #[test]
-fn a_list_is_made_again_when_its_time_to_live_is_over_and_not_before() {
+fn a_server_is_listed_again_when_the_time_to_live_is_over_and_not_before() {
     let ttl = seconds(100);
     let mut server = listed_with(ttl, Policy::default());
     let generation = server.generation();
@@ -201,7 +203,7 @@ fn a_time_to_live_is_bounded_in_both_directions() {
 }
 
 #[test]
-fn a_list_without_a_time_to_live_is_made_again_only_as_often_as_the_policy_says() {
+fn without_a_time_to_live_a_server_is_listed_again_only_as_often_as_the_policy_says() {
     let mut server = Server::connected(Policy::default());
     assert_eq!(listings_within(&mut server, seconds(3_600), None), 0);
     let mut policy = Policy::default();
@@ -212,13 +214,13 @@ fn a_list_without_a_time_to_live_is_made_again_only_as_often_as_the_policy_says(
 }
 
 #[test]
-fn a_time_to_live_keeps_no_unused_server_running_and_wakes_none() {
+fn a_time_to_live_neither_keeps_an_unused_server_running_nor_starts_one() {
     let policy = Policy {
         idle_stop: Some(seconds(600)),
         ..Policy::default()
     };
     let mut server = listed_with(seconds(10), policy);
-    server.signs = Signs::Unused;
+    server.activity = Activity::Unused;
     let listings = listings_within(&mut server, seconds(700), Some(seconds(10)));
     assert!(listings > 50, "{listings}");
     assert_eq!(server.kind(), StateKind::Disconnected);
@@ -228,4 +230,22 @@ fn a_time_to_live_keeps_no_unused_server_running_and_wakes_none() {
         0
     );
     assert_eq!(server.kind(), StateKind::Disconnected);
+}
+
+#[test]
+fn a_postponed_first_listing_shows_when_it_is_retried() {
+    let mut server = Server::new(Policy::default());
+    server.give(Input::Enable { dormant: false });
+    let generation = server.generation();
+    server.give(Input::Opened(generation));
+    let next_listing = |server: &Server| match server.machine.state() {
+        State::Connecting {
+            attempt: Attempt::Listing(open),
+            ..
+        } => open.next_listing(),
+        state => panic!("{state:?}"),
+    };
+    assert_eq!(next_listing(&server), None, "it runs");
+    server.give(Input::ListFailed(generation, Recovery::RetryAfter(seconds(30))));
+    assert_eq!(next_listing(&server), Some(server.now + seconds(30)));
 }

@@ -1,12 +1,12 @@
-//! What the machine does, told through its public face: inputs and time go in, effects come out.
+//! The behaviour of the machine through its public API: inputs and time go in, effects come out.
 
-mod lacking;
+mod commands;
+mod jitter;
 mod listing;
-mod losing;
-mod resting;
-mod returning;
+mod names;
+mod probing;
+mod reachability;
+mod recovery;
+mod restart_never;
 mod server;
-mod spreading;
-mod watching;
-mod wishes;
-mod words;
+mod shortage;

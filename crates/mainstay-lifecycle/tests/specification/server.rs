@@ -7,20 +7,20 @@ use mainstay_lifecycle::{
     Recovery, State, StateKind, Vitals,
 };
 
-/// More than a day of probes: a machine that wants more timers than this at one go is broken.
-const TIMERS: usize = 10_000;
+/// More than a day of probes. A machine that asks for more timers in one `pass` is broken.
+const TIMERS_LIMIT: usize = 10_000;
 
 pub(crate) struct Server {
     pub(crate) machine: Machine,
     pub(crate) now: Moment,
     generations: u64,
     /// What the next timers see of the connection.
-    pub(crate) signs: Signs,
+    pub(crate) activity: Activity,
     done: Vec<Effect>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signs {
+pub(crate) enum Activity {
     /// Heard and used all the time.
     Lively,
     /// Neither heard nor used since the beginning.
@@ -29,7 +29,7 @@ pub(crate) enum Signs {
     Unused,
     /// Neither heard nor used, but at work on a call.
     Busy,
-    /// The same, with a process that is stopped.
+    /// The same, but the process is stopped.
     Stopped,
 }
 
@@ -43,13 +43,13 @@ impl Server {
             machine: Machine::new(policy),
             now: Moment::new(seconds(1_000)),
             generations: 0,
-            signs: Signs::Lively,
+            activity: Activity::Lively,
             done: Vec::new(),
         }
     }
 
-    /// Servers that were enabled, all at the same moment. Their generations are drawn from one counter, as in a process.
-    pub(crate) fn herd(count: u64, policy: &Policy) -> Vec<Self> {
+    /// Servers that were enabled in the same moment. No two have the same generation, as in a process.
+    pub(crate) fn many(count: u64, policy: &Policy) -> Vec<Self> {
         let enabled = |number| {
             let mut server = Self::new(policy.clone());
             server.generations = number * 1_000;
@@ -67,11 +67,20 @@ impl Server {
         server
     }
 
-    /// The same, and a call was answered.
+    /// A connected server that has answered a call.
     pub(crate) fn proven(policy: Policy) -> Self {
         let mut server = Self::connected(policy);
         server.give(Input::CallAnswered(server.generation()));
         server
+    }
+
+    /// An enabled server whose keeper failed.
+    pub(crate) fn resumed(policy: Policy) -> Self {
+        let server = Self::new(policy);
+        Self {
+            machine: Machine::resumed(server.machine.policy().clone(), server.now),
+            ..server
+        }
     }
 
     pub(crate) fn give(&mut self, input: Input) -> Vec<Effect> {
@@ -84,11 +93,11 @@ impl Server {
         effects
     }
 
-    /// Lets time pass, and gives the machine each timer it asked for.
+    /// Lets time pass, and gives the machine each timer that it asked for.
     pub(crate) fn pass(&mut self, time: Duration) -> Vec<Effect> {
         let end = self.now + time;
         let mut effects = Vec::new();
-        for _ in 0..TIMERS {
+        for _ in 0..TIMERS_LIMIT {
             let Some(deadline) = self.deadline().filter(|deadline| deadline.at <= end) else {
                 self.now = end;
                 return effects;
@@ -96,26 +105,26 @@ impl Server {
             self.now = deadline.at;
             effects.extend(self.give(Input::Timer(self.vitals())));
         }
-        panic!("the machine asks for timers without end: {:?}", self.machine)
+        panic!("the machine asks for timers for ever: {:?}", self.machine)
     }
 
     fn vitals(&self) -> Vitals {
         let ever = Moment::default();
-        let (heard, used, busy) = match self.signs {
-            Signs::Lively => (self.now, self.now, false),
-            Signs::Silent => (ever, ever, false),
-            Signs::Unused => (self.now, ever, false),
-            Signs::Busy | Signs::Stopped => (ever, ever, true),
+        let (heard, used, busy) = match self.activity {
+            Activity::Lively => (self.now, self.now, false),
+            Activity::Silent => (ever, ever, false),
+            Activity::Unused => (self.now, ever, false),
+            Activity::Busy | Activity::Stopped => (ever, ever, true),
         };
         Vitals {
             heard,
             used,
             busy,
-            stopped: self.signs == Signs::Stopped,
+            stopped: self.activity == Activity::Stopped,
         }
     }
 
-    /// Answers whatever is asked for until the server is connected; `pass` time first where there is a pause.
+    /// Answers until the server is connected. Call `wait_for_dial` first if there is a pause.
     pub(crate) fn connect(&mut self) -> Generation {
         self.close();
         let generation = self.generation();
@@ -160,12 +169,13 @@ impl Server {
         self.machine.deadline()
     }
 
-    /// How long until the next dial, and why; `None` where none is to come.
+    /// How long until the next dial, and why; `None` if none is planned.
     pub(crate) fn pause(&self) -> Option<(Duration, Pause)> {
         match self.machine.state() {
-            State::Connecting(Attempt::Pausing(at, why)) | State::Reconnecting(Attempt::Pausing(at, why)) => {
-                Some((at.since(self.now), *why))
-            }
+            State::Connecting {
+                attempt: Attempt::Pausing(at, why),
+                ..
+            } => Some((at.since(self.now), *why)),
             State::Disconnected(DisconnectReason::BudgetSpent(at, why)) => Some((at.since(self.now), *why)),
             _ => None,
         }

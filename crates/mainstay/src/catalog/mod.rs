@@ -49,3 +49,4 @@ pub(crate) use self::replacement::{Doubt, Replacement};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::store::fuzz;
 pub(crate) use self::store::{STORE_TARGET, Store, Stored};
+pub(crate) use self::union::PreparedOffers;

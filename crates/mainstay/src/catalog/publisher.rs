@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::union::Input;
-use super::{Catalog, Fault, Freshness, ServerCatalog, View};
+use super::union::{Input, PreparedOffers};
+use super::{Catalog, Fault, Freshness};
 
 /// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
 ///
@@ -48,34 +48,8 @@ impl Publisher {
     }
 
     /// Publishes what `server` offers, in place of what it offered before.
-    pub(crate) fn set(
-        &mut self,
-        server: &str,
-        catalog: Arc<ServerCatalog>,
-        view: Arc<dyn View>,
-        freshness: Freshness,
-    ) -> bool {
-        let name: Arc<str> = server.into();
-        match self.inputs.get_mut(server) {
-            Some(input) => {
-                input.update(&name, catalog, view);
-                *input.freshness_mut() = freshness;
-            }
-            None => {
-                let input = Input::new(&name, catalog, view, freshness);
-                self.inputs.insert(name, input);
-            }
-        }
-        self.publish_union()
-    }
-
-    /// Shows what `server` offers through another view. Does nothing when nothing of it is published.
-    pub(crate) fn set_view(&mut self, server: &str, view: Arc<dyn View>) -> bool {
-        let Some(input) = self.inputs.get_mut(server) else {
-            return false;
-        };
-        let catalog = Arc::clone(input.catalog());
-        input.update(&server.into(), catalog, view);
+    pub(crate) fn set(&mut self, server: &str, offers: PreparedOffers, freshness: Freshness) -> bool {
+        self.inputs.insert(server.into(), Input { offers, freshness });
         self.publish_union()
     }
 
@@ -85,7 +59,7 @@ impl Publisher {
         let Some(input) = self.inputs.get_mut(server) else {
             return false;
         };
-        let freshness = input.freshness_mut();
+        let freshness = &mut input.freshness;
         if freshness.stale_since.is_none() {
             freshness.stale_since = Some(at);
             let next = self.current.load().with_freshness(server, *freshness);

@@ -155,6 +155,12 @@ impl ServerCatalog {
         self.hash
     }
 
+    /// How many bytes the items take.
+    pub(crate) fn length(&self) -> usize {
+        let items = self.items.iter().flatten();
+        items.map(|item| item.raw().as_bytes().len()).sum()
+    }
+
     /// What was set aside.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics

@@ -2,7 +2,7 @@
 //!
 //! Servers are taken in the order of their names and items in the order of theirs, so the same inputs give the same
 //! catalog, collisions included. The costly part (names, rewritten bytes, hashes) is done once for each server, when
-//! its [`Input`] is made; joining only copies handles.
+//! its [`PreparedOffers`] are made; joining only copies handles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,55 +13,71 @@ use super::offer::{Offer, Section};
 use super::published::{Content, Freshness, Listed, Table};
 use super::{Catalog, Kind, ServerCatalog, View, addresses};
 
-/// One server's part of the union.
-#[derive(Debug)]
-pub(crate) struct Input {
+/// What one server offers as callers see it: its catalog through its view.
+///
+/// Making it takes the time (names, rewritten bytes, hashes), so a large one is made on a thread that may block.
+#[derive(Clone, Debug)]
+pub(crate) struct PreparedOffers {
     catalog: Arc<ServerCatalog>,
     view: Arc<dyn View>,
-    freshness: Freshness,
     section: Arc<Section>,
 }
 
-impl Input {
-    pub(crate) fn new(
-        server: &Arc<str>,
-        catalog: Arc<ServerCatalog>,
-        view: Arc<dyn View>,
-        freshness: Freshness,
-    ) -> Self {
+impl PreparedOffers {
+    pub(crate) fn new(server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<dyn View>) -> Self {
         Self {
             section: Arc::new(Section::new(server, &catalog, &*view)),
             catalog,
             view,
-            freshness,
         }
     }
 
-    /// Takes a newer catalog and view; what is published of them is worked out anew only if one of them changed.
-    pub(super) fn update(&mut self, server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<dyn View>) {
-        if self.catalog != catalog || !Arc::ptr_eq(&self.view, &view) {
-            self.section = Arc::new(Section::new(server, &catalog, &*view));
+    /// The successor of `previous`. It shares the work of `previous` where content and view are the same.
+    pub(crate) fn after(
+        previous: Option<&Self>,
+        server: &Arc<str>,
+        catalog: Arc<ServerCatalog>,
+        view: Arc<dyn View>,
+    ) -> Self {
+        match previous {
+            Some(previous) if *previous.catalog == *catalog && previous.is_through(&view) => Self {
+                section: Arc::clone(&previous.section),
+                catalog,
+                view,
+            },
+            Some(_) | None => Self::new(server, catalog, view),
         }
-        self.catalog = catalog;
-        self.view = view;
     }
 
-    pub(super) fn catalog(&self) -> &Arc<ServerCatalog> {
+    /// The same offers, with a catalog of the same content.
+    pub(crate) fn with_catalog(self, catalog: Arc<ServerCatalog>) -> Self {
+        Self { catalog, ..self }
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<ServerCatalog> {
         &self.catalog
     }
 
-    pub(super) fn freshness_mut(&mut self) -> &mut Freshness {
-        &mut self.freshness
+    /// Whether this is how `view` shows the catalog.
+    pub(crate) fn is_through(&self, view: &Arc<dyn View>) -> bool {
+        Arc::ptr_eq(&self.view, view)
     }
+}
+
+/// One server's part of the union.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(super) offers: PreparedOffers,
+    pub(super) freshness: Freshness,
 }
 
 impl Catalog {
     /// The union of all inputs, as the successor of `previous`.
     pub(crate) fn union(inputs: &BTreeMap<Arc<str>, Input>, previous: &Self) -> Self {
         let listed = |input: &Input| Listed {
-            catalog: Arc::clone(&input.catalog),
+            catalog: Arc::clone(&input.offers.catalog),
             freshness: input.freshness,
-            section: Arc::clone(&input.section),
+            section: Arc::clone(&input.offers.section),
         };
         let servers = inputs
             .iter()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Configuration, Severity};
+use super::{Configuration, ServerConfig, Severity};
 
 /// The value of every variable. It has no character that a message would escape, so it is found wherever it is shown.
 const SECRET: &str = "xq7vK2secretZw9";
@@ -56,7 +56,7 @@ fn names_files(text: &str) -> bool {
 }
 
 fn assert_sound(read: &Configuration) {
-    let names: BTreeSet<&str> = read.servers.iter().map(|server| server.name()).collect();
+    let names: BTreeSet<&str> = read.servers.iter().map(ServerConfig::name).collect();
     assert_eq!(names.len(), read.servers.len(), "each name once");
     assert!(
         !names.iter().any(|name| read.refused.contains(*name)),

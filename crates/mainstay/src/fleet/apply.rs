@@ -6,7 +6,8 @@ use std::sync::Arc;
 use mainstay_lifecycle::Desired;
 use tokio::sync::oneshot;
 
-use super::{Fleet, Stopping, builder};
+use super::builder::NewServer;
+use super::{Fleet, Stopping};
 use crate::config::ServerConfig;
 use crate::keeper::Command;
 use crate::server::Server;
@@ -79,8 +80,13 @@ impl Fleet {
             if shutdown_deadline.at().is_some() {
                 break;
             }
+            let new = NewServer::new(&self.0.shared, config);
+            let stored = new.load_stored().await;
+            if shutdown_deadline.at().is_some() {
+                break;
+            }
             changes.added.push(name.to_string());
-            self.put(&name, Some(builder::keep(&self.0.shared, &config)));
+            self.put(&name, Some(new.keep(stored)));
         }
         changes.added.sort();
         changes

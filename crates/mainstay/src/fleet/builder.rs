@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
 
 use super::{Fleet, Inner, Shared};
 use crate::catalog::{Publisher, STORE_TARGET, Store};
 use crate::config::ServerConfig;
 use crate::event::{EventLog, Events};
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
-use crate::keeper::turns::Turns;
-use crate::keeper::{Inbox, Keeper};
+use crate::keeper::start_queue::StartQueue;
+use crate::keeper::{Inbox, Keeper, KeeperMessage, LoadedCatalog, load_stored};
+use crate::large;
 use crate::process::ShutdownDeadline;
 use crate::protocol::{Introduction, named};
 use crate::server::{Server, Slot};
@@ -27,7 +29,7 @@ pub struct FleetBuilder {
     client: Option<(String, String)>,
     introduction: Option<Introduction>,
     store: Option<PathBuf>,
-    turns: Option<Turns>,
+    start_queue: Option<StartQueue>,
     early: EarlyEvents,
 }
 
@@ -92,7 +94,7 @@ impl FleetBuilder {
     /// ends when its server is up or has failed, when its processes are idle, and after 10 s at the latest.
     #[must_use]
     pub fn starts_at_once(mut self, limit: NonZeroUsize) -> Self {
-        self.turns = Some(Turns::new(limit.get()));
+        self.start_queue = Some(StartQueue::new(limit.get()));
         self
     }
 
@@ -152,19 +154,26 @@ impl FleetBuilder {
             events: self.early.0.unwrap_or_else(|| Arc::new(EventLog::new())),
             publisher: Mutex::new(publisher),
             store: self.store.as_deref().and_then(open_store),
-            turns: self.turns.unwrap_or_else(Turns::of_this_process),
+            start_queue: self.start_queue.unwrap_or_else(StartQueue::of_this_process),
             shutdown_deadline: ShutdownDeadline::default(),
         });
-        let mut kept = BTreeMap::new();
+        let mut new = BTreeMap::new();
         let mut identities = BTreeSet::new();
         for config in servers {
             let name: Arc<str> = config.name().into();
-            if kept.contains_key(&name) {
+            if new.contains_key(&name) {
                 tracing::error!(server = %name, "two servers have this name; the second one is not started");
             }
             identities.insert(shared.stored_as(&config.identity()));
-            kept.entry(name).or_insert_with(|| keep(&shared, &config));
+            new.entry(name).or_insert_with(|| NewServer::new(&shared, config));
         }
+        let slots: Vec<_> = new.values().map(|new| new.slot.clone()).collect();
+        let mut stored = load_stored(&slots);
+        let keep = |(name, new): (Arc<str>, NewServer)| {
+            let stored = stored.remove(&name);
+            (name, new.keep(stored))
+        };
+        let kept: BTreeMap<_, _> = new.into_iter().map(keep).collect();
         if let Some(store) = &shared.store {
             sweep_store(store.clone(), identities);
         }
@@ -191,12 +200,39 @@ fn sweep_store(store: Arc<Store>, keep: BTreeSet<String>) {
     });
 }
 
-/// Starts to keep one server.
-pub(super) fn keep(shared: &Arc<Shared>, config: &ServerConfig) -> Server {
-    let (inbox, messages) = Inbox::new();
-    let slot = Arc::new(Slot::new(config, shared.clone(), inbox));
-    Keeper::start(slot.clone(), messages, config);
-    Server(slot)
+/// A server that is not kept yet.
+pub(super) struct NewServer {
+    slot: Arc<Slot>,
+    messages: mpsc::Receiver<KeeperMessage>,
+    config: ServerConfig,
+}
+
+impl NewServer {
+    pub(super) fn new(shared: &Arc<Shared>, config: ServerConfig) -> Self {
+        let (inbox, messages) = Inbox::new();
+        let slot = Arc::new(Slot::new(&config, shared.clone(), inbox));
+        Self {
+            slot,
+            messages,
+            config,
+        }
+    }
+
+    /// Reads what the store has of the server, on threads that may block.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub(super) async fn load_stored(&self) -> Option<LoadedCatalog> {
+        self.slot.shared.store.as_ref()?;
+        let (name, slots) = (self.slot.name.clone(), [self.slot.clone()]);
+        let load = move || load_stored(&slots).remove(&name);
+        large::process(usize::MAX, load).await
+    }
+
+    /// Starts the keeper.
+    pub(super) fn keep(self, stored: Option<LoadedCatalog>) -> Server {
+        Keeper::start(self.slot.clone(), self.messages, &self.config, stored);
+        Server(self.slot)
+    }
 }
 
 /// A store that cannot be opened is missed, and keeps nothing from starting.

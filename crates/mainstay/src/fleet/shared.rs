@@ -6,7 +6,7 @@ use crate::catalog::{Publisher, Store};
 use crate::config::Identity;
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
-use crate::keeper::turns::Turns;
+use crate::keeper::start_queue::StartQueue;
 use crate::process::ShutdownDeadline;
 use crate::protocol::Introduction;
 
@@ -19,8 +19,8 @@ pub(crate) struct Shared {
     /// Writers of the published catalog take turns; readers never come here.
     pub(crate) publisher: Mutex<Publisher>,
     pub(crate) store: Option<Arc<Store>>,
-    /// Who may start a process now.
-    pub(crate) turns: Turns,
+    /// Bounds how many servers start their processes at one time.
+    pub(crate) start_queue: StartQueue,
     /// Called when the fleet is closed.
     pub(crate) shutdown_deadline: ShutdownDeadline,
 }

@@ -1,111 +1,81 @@
-//! The task that owns one connection from its dial to its end: the process, the handshake, the wait for its death, the
-//! close. It is told to close exactly once, and reports exactly one end.
+//! The task that owns one connection: its dial, its process, the wait for its end, its close. The keeper tells it once to
+//! close, and it ends with one report.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::CloseMode;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::caught::caught;
 use super::dial::{Dial, DialError};
-use super::inbox::Report;
+use super::inbox::{KeeperMessage, Report};
+use super::process_tree::ProcessTree;
 use super::recovery;
-use super::tree::Tree;
+use super::tasks::{TaskKind, Tasks};
 use crate::connection::Connection;
 use crate::deadline;
 use crate::event::Failure;
-use crate::process::Process;
+use crate::process::{Process, Stopped};
 use crate::server::{Slot, noise};
 
-/// A process that closes its pipe mostly exits too, and one that exits closes its pipe: each is given this long to
-/// follow the other, so that the last answers are read and the exit status is known.
-const TOGETHER: Duration = Duration::from_millis(50);
+/// A process that closes its pipe mostly exits too, and one that exits closes its pipe. The second of the two gets this
+/// long to follow, so that the last answers are read and the exit status is known.
+const EXIT_GRACE: Duration = Duration::from_millis(50);
 
-/// The keeper's hold on a connection. Dropping it ends the task, and with it whatever it owns.
-pub(crate) struct ConnectionTask {
+/// The keeper's hold on the task of one connection.
+pub(super) struct ConnectionTask {
     close: Option<oneshot::Sender<CloseMode>>,
-    task: Option<JoinHandle<()>>,
 }
 
 impl ConnectionTask {
-    /// Starts to open a connection, once the connection_tasks `before` it, cut short, are gone. Ends with `Opened` or
-    /// `OpenFailed`, perhaps `Lost`, and, once told, `Closed`.
-    pub(crate) fn start(dial: Dial, before: Vec<JoinHandle<()>>) -> Self {
-        let (close, told) = oneshot::channel();
-        Self {
-            close: Some(close),
-            task: Some(tokio::spawn(keep_and_report(dial, before, told))),
-        }
+    /// Starts to open a connection. The task reports `Opened` or `OpenFailed`, perhaps `Lost`, and, once told to close,
+    /// ends with `Closed`.
+    pub(super) fn start(tasks: &mut Tasks, dial: Dial) -> Self {
+        let (close, closing) = oneshot::channel();
+        let generation = dial.generation;
+        tasks.spawn(TaskKind::Connection, Some(generation), async move {
+            let stopped = keep(dial, closing).await;
+            Some(KeeperMessage::Report(Report::Closed(generation, stopped)))
+        });
+        Self { close: Some(close) }
     }
 
-    /// Ends the task by force. What it owns is gone when the handle is ready, which takes as long as a kill.
-    pub(crate) fn abort(mut self) -> Option<JoinHandle<()>> {
-        let task = self.task.take()?;
-        task.abort();
-        Some(task)
-    }
-
-    pub(crate) fn close(&mut self, manner: CloseMode) {
+    pub(super) fn close(&mut self, mode: CloseMode) {
         if let Some(close) = self.close.take() {
-            // A task that is gone was aborted, and has nothing left to close.
-            let _ = close.send(manner);
+            // A task that panicked has nothing left to close.
+            let _ = close.send(mode);
         }
     }
 }
 
-impl Drop for ConnectionTask {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
-    }
-}
-
-/// Keeps a connection, and reports its end where it panics on the way: what it owned is gone by then.
-async fn keep_and_report(dial: Dial, before: Vec<JoinHandle<()>>, told: oneshot::Receiver<CloseMode>) {
-    let (slot, generation) = (dial.slot.clone(), dial.generation);
-    if let Err(panicked) = caught(keep(dial, before, told)).await {
-        let message = format!("the connection was given up: {panicked}");
-        let failure = Arc::new(Failure::new(&slot, Some(generation), message));
-        slot.inbox.report(Report::Lost(generation, failure));
-        slot.inbox.report(Report::Closed(generation, None));
-    }
-}
-
-async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Receiver<CloseMode>) {
-    for task in before {
-        // However it ended, what it owned is gone.
-        let _ = task.await;
-    }
+async fn keep(mut dial: Dial, mut closing: oneshot::Receiver<CloseMode>) -> Option<Stopped> {
     let slot = dial.slot.clone();
-    let mut tree = Tree::new(slot.shared.shutdown_deadline.clone());
+    let deadline = slot.shared.shutdown_deadline.clone();
+    let mut tree = ProcessTree::new(deadline, dial.process_permit.clone());
     let generation = dial.generation;
     let opened = tokio::select! {
         biased;
-        manner = &mut told => Err(manner),
-        // The connector of an embedder runs here.
-        opened = caught(dial.open(&mut tree)) => Ok(opened.unwrap_or_else(|panicked| Err(panicked.into()))),
+        mode = &mut closing => Err(mode),
+        opened = dial.open(&mut tree) => Ok(opened),
     };
-    let (connection, manner) = match opened {
-        Err(manner) => (None, manner),
+    let (connection, mode) = match opened {
+        Err(mode) => (None, mode),
         Ok(Err(error)) => {
             let failure = failed_to_open(&dial, &error, tree.process()).await;
             slot.inbox
                 .report(Report::OpenFailed(generation, Box::new(error), failure));
-            (None, told.await)
+            (None, closing.await)
         }
         Ok(Ok(connection)) => {
             let connection = Arc::new(connection);
             slot.inbox.report(Report::Opened(connection.clone()));
-            let manner = live(&slot, &connection, tree.process(), &mut told).await;
-            (Some(connection), manner)
+            let mode = live(&slot, &connection, tree.process(), &mut closing).await;
+            (Some(connection), mode)
         }
     };
-    // The keeper is gone when nobody told: then nothing is worth a wait.
-    if let (Some(connection), Ok(CloseMode::Drain)) = (&connection, manner) {
+    // Without a mode, the keeper is gone, and no call is worth a wait.
+    if let (Some(connection), Ok(CloseMode::Drain)) = (&connection, mode) {
         drain(
             connection,
             deadline::within(slot.settings.load().policy().limits.drain),
@@ -115,54 +85,53 @@ async fn keep(mut dial: Dial, before: Vec<JoinHandle<()>>, mut told: oneshot::Re
     if let Some(connection) = &connection {
         connection.cut();
     }
-    let stopped = tree.stop(&dial.ladder).await;
-    slot.inbox.report(Report::Closed(generation, stopped));
+    tree.stop(&dial.ladder).await
 }
 
-/// Waits for the end of a live connection, or for the order to close it; in either case returns that order.
+/// Waits for the order to close a live connection, and reports its loss if that comes first.
 async fn live(
     slot: &Slot,
     connection: &Connection,
-    tree: Option<&Process>,
-    told: &mut oneshot::Receiver<CloseMode>,
+    process: Option<&Process>,
+    closing: &mut oneshot::Receiver<CloseMode>,
 ) -> Result<CloseMode, oneshot::error::RecvError> {
     let failure = tokio::select! {
         biased;
-        manner = &mut *told => return manner,
-        failure = lost(slot, connection, tree) => failure,
+        mode = &mut *closing => return mode,
+        failure = lost(slot, connection, process) => failure,
     };
     slot.inbox.report(Report::Lost(connection.generation, failure));
-    told.await
+    closing.await
 }
 
-/// Comes back when the connection is dead, with the reason; its pending calls have failed by then.
-async fn lost(slot: &Slot, connection: &Connection, tree: Option<&Process>) -> Arc<Failure> {
-    let Some(process) = tree else {
+/// Waits until the connection is dead, and returns the reason. Its pending calls have failed by then.
+async fn lost(slot: &Slot, connection: &Connection, process: Option<&Process>) -> Arc<Failure> {
+    let Some(process) = process else {
         let end = connection.peer.closed().await;
         return Arc::new(Failure::new(slot, Some(connection.generation), end.to_string()));
     };
     let exit = tokio::select! {
-        end = connection.peer.closed() => match timeout(TOGETHER, process.exited()).await {
+        end = connection.peer.closed() => match timeout(EXIT_GRACE, process.exited()).await {
             Ok(exit) => exit,
-            // It lives on without its pipe, and is of no use any more.
+            // Without its pipe, the process is of no use.
             Err(_) => return Arc::new(Failure::new(slot, Some(connection.generation), end.to_string())),
         },
         exit = process.exited() => {
-            let _ = timeout(TOGETHER, connection.peer.closed()).await;
+            let _ = timeout(EXIT_GRACE, connection.peer.closed()).await;
             connection.peer.close();
             exit
         }
     };
-    let _ = timeout(TOGETHER, process.last_words()).await;
+    let _ = timeout(EXIT_GRACE, process.drain_stderr()).await;
     let message = format!("the server's process ended: {exit}");
     Arc::new(Failure::new(slot, Some(connection.generation), message).with_exit(Some(exit)))
 }
 
-async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) -> Arc<Failure> {
+async fn failed_to_open(dial: &Dial, error: &DialError, process: Option<&Process>) -> Arc<Failure> {
     let (slot, generation) = (&dial.slot, dial.generation);
     let recovery = recovery::of_dial(error);
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
-    let Some(process) = tree.filter(|_| error.is_loss()) else {
+    let Some(process) = process.filter(|_| error.is_loss()) else {
         let message = dial.explain(error) + &noise::say(slot.noise.of(generation).as_deref());
         let failure = Failure::new(slot, Some(generation), message).mended_by(recovery);
         return Arc::new(
@@ -172,9 +141,9 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
                 .over_http(slot, error.http()),
         );
     };
-    let exit = timeout(TOGETHER, process.exited()).await.ok();
+    let exit = timeout(EXIT_GRACE, process.exited()).await.ok();
     if exit.is_some() {
-        let _ = timeout(TOGETHER, process.last_words()).await;
+        let _ = timeout(EXIT_GRACE, process.drain_stderr()).await;
     }
     let message = match &exit {
         Some(exit) if error.blames_probe() => {
@@ -193,10 +162,10 @@ async fn failed_to_open(dial: &Dial, error: &DialError, tree: Option<&Process>) 
     Arc::new(failure.mended_by(recovery))
 }
 
-/// What a person should think of first when a program ends by itself, and without an error, instead of answering.
+/// The hint for a program that ends by itself without an error instead of answering.
 const NO_SERVER: &str = "this does not look like an MCP server, which waits for messages on stdin";
 
-/// Lets the running calls finish, as far as the deadline and the connection last.
+/// Lets the running calls finish, until the deadline or the end of the connection.
 async fn drain(connection: &Connection, deadline: Instant) {
     tokio::select! {
         () = connection.all_calls_done() => {}

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::caught::Panicked;
 use super::inbox::Report;
+use super::process_tree::ProcessTree;
 use super::recovery;
-use super::signs::Signs;
-use super::tree::Tree;
-use super::turns::{self, Turn, Waiter};
+use super::start_queue::{self, QueuedStart, StartPermit};
+use super::startup_activity::StartupActivity;
+use super::tasks::Panicked;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, FrontDesk, Reception};
@@ -28,11 +29,11 @@ use crate::wire::{Peer, RequestError};
 
 /// How long a new connection waits for its subscriptions and its log level before it counts as open. What takes longer is
 /// restored while the connection is in use.
-const RESTORE_HEAD_START: Duration = Duration::from_secs(2);
+const RESTORE_GRACE: Duration = Duration::from_secs(2);
 
 /// With so many attempts left, what is remembered of a server's dialect is found out again: before the server is given up
 /// it has been asked in both ways. Not earlier, since such attempts are wasted if the server is merely ill.
-const LAST_ATTEMPTS: u32 = 2;
+const LAST_ATTEMPTS_LIMIT: u32 = 2;
 
 /// Why a connection could not be opened. `recovery` says what can mend it.
 #[derive(Debug, thiserror::Error)]
@@ -79,12 +80,12 @@ fn still_at_work(program: Option<&str>) -> String {
     program.map_or_else(String::new, |program| format!(", and still at work ({program})"))
 }
 
-/// What a failed dial teaches about the server's dialect.
+/// What a failed dial says about the server's dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DialectHint {
-    /// Nothing: whatever was known is as good as before.
+    /// Nothing: keep what is known.
     None,
-    /// What was remembered may have caused it, and is to be found out anew.
+    /// What was remembered may have caused it: find it out again.
     Forget,
     /// A server that fails again and again may have changed; one that fails once has mostly just failed.
     Doubt,
@@ -103,7 +104,7 @@ impl DialectHint {
         match self {
             Self::None => known,
             Self::Forget => None,
-            Self::Doubt => known.filter(|_| attempts_left > LAST_ATTEMPTS),
+            Self::Doubt => known.filter(|_| attempts_left > LAST_ATTEMPTS_LIMIT),
             Self::Unanswered => match known {
                 None => Some(Dialect::Legacy),
                 Some(_) => None,
@@ -115,7 +116,7 @@ impl DialectHint {
 }
 
 impl DialError {
-    /// Whether the connection ended by itself, before anybody here gave up on it.
+    /// Whether the server ended the connection.
     pub(super) fn is_loss(&self) -> bool {
         match self {
             Self::Handshake(
@@ -131,7 +132,7 @@ impl DialError {
         }
     }
 
-    pub(crate) fn lesson(&self) -> DialectHint {
+    pub(crate) fn dialect_hint(&self) -> DialectHint {
         match self {
             Self::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
                 DialectHint::Try(Dialect::Legacy)
@@ -162,7 +163,7 @@ impl DialError {
         }
     }
 
-    /// Whether the server may have ended because it does not know the modern way.
+    /// Whether the server may have ended because it does not know the modern plan.
     pub(super) fn blames_probe(&self) -> bool {
         match self {
             Self::Handshake(HandshakeError::LostWhenProbed) => true,
@@ -252,8 +253,10 @@ impl DialError {
 pub(crate) struct Dial {
     pub(crate) slot: Arc<Slot>,
     pub(crate) generation: Generation,
-    /// Its place among those that want to start, where it starts a process.
-    pub(crate) place: Option<Waiter>,
+    /// Its place in the start queue, where it starts a process.
+    pub(crate) queued: Option<QueuedStart>,
+    /// The permit for the server's only process tree.
+    pub(crate) process_permit: Arc<Semaphore>,
     pub(crate) clock: Clock,
     /// What an earlier connection found out.
     pub(crate) dialect: Option<Dialect>,
@@ -261,27 +264,27 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    /// Opens the connection. The process is in `tree` from the moment it is on its way, so that whoever drops this future
-    /// still owns what it started.
-    pub(crate) async fn open(&mut self, tree: &mut Tree) -> Result<Connection, DialError> {
-        let mut turn = match self.place.take() {
-            Some(place) => place.turn().await,
+    /// Opens the connection. The process belongs to `tree` from the moment its start begins, so that dropping this future
+    /// loses no process.
+    pub(crate) async fn open(&mut self, tree: &mut ProcessTree) -> Result<Connection, DialError> {
+        let mut permit = match self.queued.take() {
+            Some(queued) => queued.permit().await,
             None => None,
         };
         self.slot.inbox.report(Report::Begun(self.generation));
         let settings = self.slot.settings.load_full();
-        let way = Way {
+        let plan = DialPlan {
             settings: &settings,
             approach: self.approach(&settings),
             sse: false,
         };
         match settings.target() {
-            Target::Stdio(_) | Target::Custom(_) => self.greeted(&way, tree, &mut turn).await,
-            Target::Http(http) => self.open_http(http, &way, tree).await,
+            Target::Stdio(_) | Target::Custom(_) => self.greeted(&plan, tree, &mut permit).await,
+            Target::Http(http) => self.open_http(http, &plan, tree).await,
         }
     }
 
-    /// The failure in words, with what the server was asked and, where the era may be to blame, the setting that pins it.
+    /// The failure as a message: with what the server was asked and, where the era may be the cause, the setting for it.
     pub(super) fn explain(&self, error: &DialError) -> String {
         if !error.is_silence() {
             return error.to_string();
@@ -321,26 +324,26 @@ impl Dial {
     async fn open_http(
         &self,
         target: &HttpTarget,
-        way: &Way<'_>,
-        tree: &mut Tree,
+        plan: &DialPlan<'_>,
+        tree: &mut ProcessTree,
     ) -> Result<Connection, DialError> {
         // A certificate that was renewed is shown from the next connection on.
-        let endpoint = way.settings.endpoint(target).map_err(DialError::Config)?;
+        let endpoint = plan.settings.endpoint(target).map_err(DialError::Config)?;
         let reread = endpoint.reread_certificates();
         reread.map_err(|error| DialError::Config(Arc::new(error)))?;
-        let sse = Way {
+        let sse = DialPlan {
             sse: true,
             approach: Approach::Pinned(Era::Legacy),
-            ..*way
+            ..*plan
         };
         match (target.kind(), self.dialect) {
             (HttpKind::Sse, _) | (HttpKind::Auto, Some(Dialect::LegacySse)) => {
                 self.greeted(&sse, tree, &mut None).await
             }
-            (HttpKind::Streamable, _) => self.greeted(way, tree, &mut None).await,
+            (HttpKind::Streamable, _) => self.greeted(plan, tree, &mut None).await,
             (HttpKind::Auto, None | Some(Dialect::Legacy | Dialect::Modern)) => {
-                let error = match self.greeted(way, tree, &mut None).await {
-                    Err(error) if error.suggests_sse() && way.admits(Era::Legacy) => error,
+                let error = match self.greeted(plan, tree, &mut None).await {
+                    Err(error) if error.suggests_sse() && plan.admits(Era::Legacy) => error,
                     done => return done,
                 };
                 // Where there is no stream either, the answer of the newer transport says more.
@@ -350,20 +353,21 @@ impl Dial {
         }
     }
 
-    /// Opens one transport and shakes hands. The turn to start, where there is one, is given back when that is done, or sooner.
+    /// Opens one transport and shakes hands. The permit to start, where there is one, is given back when that is done, or
+    /// sooner.
     async fn greeted(
         &self,
-        way: &Way<'_>,
-        tree: &mut Tree,
-        turn: &mut Option<Turn>,
+        plan: &DialPlan<'_>,
+        tree: &mut ProcessTree,
+        permit: &mut Option<StartPermit>,
     ) -> Result<Connection, DialError> {
-        let settings = way.settings;
+        let settings = plan.settings;
         let hard_limit = settings.policy().limits.open;
         let started = Instant::now();
-        let (transport, input) = turns::holding(turn, self.transport(way, tree)).await?;
+        let (transport, input) = start_queue::holding(permit, self.transport(plan, tree)).await?;
         let reception = Arc::new(Reception::new(self.slot.clone(), self.generation));
         let peer = Peer::start(transport, Arc::new(FrontDesk(reception.clone())));
-        let hanging_up = HangUp(Some(peer.clone()));
+        let unclaimed_peer = CloseOnDrop(Some(peer.clone()));
         let introduction = &self.slot.shared.introduction;
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
@@ -379,49 +383,55 @@ impl Dial {
         let greeting = greet(
             &peer,
             introduction,
-            way.approach,
+            plan.approach,
             far,
             last + Duration::from_secs(1),
         );
-        let mut signs = Signs::new(self, settings, tree.process(), input.clone(), turn.take());
+        let mut activity = StartupActivity::new(self, settings, tree.process(), input.clone(), permit.take());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
-            () = signs.cease() => None,
+            () = activity.ceases() => None,
         };
         let greeting = match greeting {
             Some(Ok(greeting)) => greeting?,
-            Some(Err(_)) => return Err(TooSlow::new(hard_limit, signs.program()).into()),
+            Some(Err(_)) => return Err(TooSlow::new(hard_limit, activity.program()).into()),
             None => return Err(DialError::Silent(settings.startup_timeout())),
         };
-        drop(signs);
+        drop(activity);
         let pid = tree.process().map(Process::pid);
-        let dialect = if way.sse {
+        let dialect = if plan.sse {
             Dialect::LegacySse
         } else {
             greeting.era.into()
         };
-        let mut connection =
-            Connection::new(hanging_up.keep(), greeting, dialect, reception, self.clock, pid);
+        let mut connection = Connection::new(
+            unclaimed_peer.keep(),
+            greeting,
+            dialect,
+            reception,
+            self.clock,
+            pid,
+        );
         let in_order = match settings.target() {
             Target::Stdio(_) => true,
             Target::Http(_) | Target::Custom(_) => false,
         };
-        // A server that is slow to restore a wish is still worth more than none.
-        let _ = timeout(RESTORE_HEAD_START, connection.restore(in_order)).await;
+        // The rest is restored while the connection is in use.
+        let _ = timeout(RESTORE_GRACE, connection.restore(in_order)).await;
         Ok(connection)
     }
 
     /// The transport, and a look at the server's input where there is one to see.
     async fn transport(
         &self,
-        way: &Way<'_>,
-        tree: &mut Tree,
+        plan: &DialPlan<'_>,
+        tree: &mut ProcessTree,
     ) -> Result<(Box<dyn Transport>, Option<InputGauge>), DialError> {
-        match way.settings.target() {
+        match plan.settings.target() {
             Target::Stdio(stdio) => {
                 let (generation, ring) = (self.generation.0, self.slot.stderr.clone());
                 let (stdin, stdout) = tree
-                    .start(spec(stdio, way.settings.redaction()), generation, ring)
+                    .start(spec(stdio, plan.settings.redaction()), generation, ring)
                     .await?;
                 let gauge = InputGauge::of(&stdin);
                 Ok((
@@ -430,8 +440,8 @@ impl Dial {
                 ))
             }
             Target::Http(target) => {
-                let endpoint = way.settings.endpoint(target).map_err(DialError::Config)?;
-                let transport = if way.sse {
+                let endpoint = plan.settings.endpoint(target).map_err(DialError::Config)?;
+                let transport = if plan.sse {
                     endpoint.sse()
                 } else {
                     let headers = CallHeaders::of(self.slot.catalog.clone());
@@ -460,14 +470,14 @@ fn spec(target: &StdioTarget, redaction: &Arc<Redaction>) -> Spec {
 
 /// One way to open a connection.
 #[derive(Clone, Copy)]
-struct Way<'a> {
+struct DialPlan<'a> {
     settings: &'a Settings,
     approach: Approach,
     /// Over HTTP+SSE.
     sse: bool,
 }
 
-impl Way<'_> {
+impl DialPlan<'_> {
     fn admits(&self, era: Era) -> bool {
         match self.approach {
             Approach::FindOut(_) => true,
@@ -476,16 +486,16 @@ impl Way<'_> {
     }
 }
 
-/// A peer that is closed unless it is kept: a handshake that fails or is dropped leaves no reader behind.
-struct HangUp(Option<Peer>);
+/// Closes a peer unless it is kept: a handshake that fails or is dropped leaves no reader behind.
+struct CloseOnDrop(Option<Peer>);
 
-impl HangUp {
+impl CloseOnDrop {
     fn keep(mut self) -> Peer {
         self.0.take().expect("kept once")
     }
 }
 
-impl Drop for HangUp {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         if let Some(peer) = self.0.take() {
             peer.close();

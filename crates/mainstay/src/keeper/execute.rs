@@ -1,5 +1,6 @@
 //! The effects of the machine, started one by one. Nothing here waits.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -11,10 +12,10 @@ use mainstay_lifecycle::{
 
 use super::connection_task::ConnectionTask;
 use super::dial::{Dial, DialError, DialectHint, TooSlow};
-use super::login::LoginWatch;
 use super::recovery::{self, Consequence};
-use super::turns::{Rank, Waiter};
-use super::{Keeper, Report, draw, listing};
+use super::start_queue::{QueuedStart, StartRank};
+use super::tasks::TaskKind;
+use super::{Keeper, KeeperMessage, Report, draw, listing};
 use crate::config::Target;
 use crate::connection::Connection;
 use crate::deadline;
@@ -26,35 +27,28 @@ impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
         match effect {
             Effect::Open(generation) => self.open(generation),
-            Effect::Close(generation, manner) => self.close(generation, manner),
+            Effect::Close(generation, mode) => self.close(generation, mode),
             Effect::CutDrain(generation) => self.cut_draining(generation),
             Effect::Abandon(generation) => {
-                tracing::warn!(server = %self.slot.name, %generation, "a close was cut short");
+                tracing::warn!(server = %self.slot.name, %generation, "a close was aborted");
                 self.cut_draining(generation);
-                if let Some(connection_task) = self.connection_tasks.remove(&generation) {
-                    self.abandoned.extend(connection_task.abort());
-                }
+                self.connection_tasks.remove(&generation);
+                self.tasks.abort_connection(generation);
             }
-            Effect::List(generation) => {
-                self.listings.started += 1;
-                if let Some(connection) = self.connection_of(generation) {
-                    let listing = listing::start(self.slot.clone(), connection);
-                    // One at a time: a listing that was given up must not answer for the next.
-                    if let Some(before) = self.listing.replace(listing) {
-                        before.abort();
-                    }
-                }
-            }
+            Effect::List(generation) => self.list(generation),
             Effect::Hold(generation, until) => {
                 if let Some(connection) = self.connection_of(generation) {
                     connection.hold_calls_until(until);
                 }
                 let pause = until.since(self.clock.now());
-                let error = self.told.as_ref().map(|failure| failure.message.as_str());
+                let error = self
+                    .reported_failure
+                    .as_ref()
+                    .map(|failure| failure.message.as_str());
                 tracing::warn!(server = %self.slot.name, %generation, ?pause, error, "calls pause, as the server asks");
             }
             Effect::Probe(generation) => self.probe(generation),
-            Effect::MarkStale => self.last_good.mark_stale(&self.slot),
+            Effect::MarkStale => self.last_good.mark_stale(&self.slot, &mut self.tasks),
             Effect::Withdraw => self.last_good.withdraw(&self.slot),
             Effect::Transition(transition) => self.announce(transition),
             Effect::CountStale(generation) => {
@@ -67,57 +61,81 @@ impl Keeper {
     fn open(&mut self, generation: Generation) {
         self.spare = draw();
         self.starts += 1;
-        let place = self.enter_queue();
-        self.ticket = place.as_ref().map(Waiter::ticket);
-        let waits = place.as_ref().is_some_and(|place| !place.is_first());
+        let queued = self.enter_queue();
+        self.ticket = queued.as_ref().map(QueuedStart::ticket);
+        let waits = queued.as_ref().is_some_and(|queued| !queued.is_first());
         self.start = waits.then(|| (generation, StartProgress::new(StartStage::Waiting)));
         let dial = Dial {
             slot: self.slot.clone(),
-            place,
+            queued,
+            process_permit: self.process_permit.clone(),
             generation,
             clock: self.clock,
             dialect: self.dialect,
             ladder: Ladder::default(),
         };
-        let before = std::mem::take(&mut self.abandoned);
-        self.connection_tasks
-            .insert(generation, ConnectionTask::start(dial, before));
+        let task = ConnectionTask::start(&mut self.tasks, dial);
+        self.connection_tasks.insert(generation, task);
     }
 
-    /// A place among the servers that want to start a process. An address that is reached takes none: it costs nothing here.
-    fn enter_queue(&self) -> Option<Waiter> {
+    fn list(&mut self, generation: Generation) {
+        self.listings.started += 1;
+        let Some(connection) = self.connection_of(generation) else {
+            return;
+        };
+        connection.listing_starts();
+        let deadline = deadline::within(self.slot.settings.load().policy().limits.list);
+        let previous = self.last_good.offers().cloned();
+        let listing = listing::list(self.slot.clone(), connection, previous, deadline);
+        // One at a time: a listing that was given up must not report for the next.
+        self.tasks.abort(TaskKind::Listing);
+        self.tasks.spawn(TaskKind::Listing, Some(generation), async {
+            Some(KeeperMessage::Report(listing.await))
+        });
+    }
+
+    /// A place in the start queue, for a server that starts a process here.
+    fn enter_queue(&self) -> Option<QueuedStart> {
         let settings = self.slot.settings.load();
         match settings.target() {
             Target::Stdio(_) => {}
             Target::Http(_) | Target::Custom(_) => return None,
         }
         let rank = if self.slot.waiting.load(Ordering::Relaxed) > 0 {
-            Rank::Demanded
+            StartRank::Demanded
         } else if settings.lazy() || settings.policy().idle_stop.is_some() {
-            Rank::Lazy
+            StartRank::Lazy
         } else {
-            Rank::Wanted
+            StartRank::Wanted
         };
-        Some(self.slot.shared.turns.enter(rank))
+        Some(self.slot.shared.start_queue.enter(rank))
     }
 
     /// Fails the calls that still run on a connection that drains.
-    fn cut_draining(&mut self, generation: Generation) {
+    pub(super) fn cut_draining(&mut self, generation: Generation) {
         let is_it = |draining: &mut Arc<Connection>| draining.generation == generation;
-        for connection in self.draining.extract_if(.., is_it) {
-            connection.cut();
+        let draining: Vec<_> = self.draining.extract_if(.., is_it).collect();
+        for connection in draining {
+            self.cut(&connection);
+        }
+    }
+
+    /// Ends a connection. The transport of an embedder may panic here, and that must not end the keeper.
+    pub(super) fn cut(&self, connection: &Connection) {
+        if catch_unwind(AssertUnwindSafe(|| connection.cut())).is_err() {
+            tracing::error!(server = %self.slot.name, generation = %connection.generation, "the close of a transport panicked");
         }
     }
 
     /// Detach, then close: callers lose the connection before its teardown begins.
-    fn close(&mut self, generation: Generation, manner: CloseMode) {
+    fn close(&mut self, generation: Generation, mode: CloseMode) {
         self.slot.current.store(None);
         if let Some(connection) = self
             .connection
             .take_if(|connection| connection.generation == generation)
         {
-            match manner {
-                CloseMode::Cut => connection.cut(),
+            match mode {
+                CloseMode::Cut => self.cut(&connection),
                 CloseMode::Drain => {
                     connection.close_gate();
                     self.draining.push(connection);
@@ -125,11 +143,11 @@ impl Keeper {
             }
         }
         if let Some(connection_task) = self.connection_tasks.get_mut(&generation) {
-            connection_task.close(manner);
+            connection_task.close(mode);
         }
     }
 
-    fn probe(&self, generation: Generation) {
+    fn probe(&mut self, generation: Generation) {
         let Some(connection) = self.connection_of(generation) else {
             return;
         };
@@ -137,11 +155,11 @@ impl Keeper {
             return;
         };
         let (timeout, slot) = (probe.timeout, self.slot.clone());
-        tokio::spawn(async move {
+        self.tasks.spawn(TaskKind::Probe, Some(generation), async move {
             let report = match connection.probe(timeout).await {
                 Ok(()) => Report::ProbeAnswered(generation),
                 Err(error) => match recovery::of_call(&error) {
-                    // It is there, and would not let a call in either.
+                    // The server is there, and would refuse a call too.
                     Consequence::Counts(recovery @ Recovery::Login) => {
                         let failure = Failure::new(&slot, Some(generation), error.to_string())
                             .asking_for(recovery::challenge(&error));
@@ -150,12 +168,10 @@ impl Keeper {
                     Consequence::Nothing
                     | Consequence::Seen
                     | Consequence::Counts(_)
-                    | Consequence::Doubt => {
-                        return;
-                    }
+                    | Consequence::Doubt => return None,
                 },
             };
-            slot.inbox.report(report);
+            Some(KeeperMessage::Report(report))
         });
     }
 
@@ -173,25 +189,14 @@ impl Keeper {
             cause,
         } = transition;
         self.since = SystemTime::now();
-        self.login = match self.machine.state() {
-            State::Disconnected(DisconnectReason::AuthRequired) => LoginWatch::start(&self.slot),
-            State::Disconnected(
-                DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
-            )
-            | State::Disabled
-            | State::Connecting(_)
-            | State::Connected(_)
-            | State::Reconnecting(_)
-            | State::Disabling
-            | State::PermanentlyFailed => None,
-        };
+        self.watch_login();
         if cause == Cause::OpenTimedOut {
-            // The dial was cut before it could say so itself.
-            self.learn(DialectHint::Unready);
+            // The dial was cut before it could report this itself.
+            self.apply_dialect_hint(DialectHint::Unready);
         }
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
-            // Read after the store: a wish is either in here, or finds the connection itself.
+            // Read after the store: a new subscription is either read here, or finds the connection itself.
             if let Some(connection) = &self.connection {
                 connection.catch_up();
             }
@@ -238,8 +243,8 @@ impl Keeper {
         event
     }
 
-    /// What is to blame for a change of state: what the report that caused it says, or else what the machine decided by.
-    /// A change that nothing went wrong for has nothing to blame, whatever went wrong before it.
+    /// The failure behind a change of state: that of the report that caused it, or else the limit that was exceeded.
+    /// Transitions that are not failures carry no error.
     pub(super) fn failure_for(
         &mut self,
         cause: Cause,
@@ -252,7 +257,10 @@ impl Keeper {
                 let start = self.start.as_ref().filter(|(of, _)| Some(*of) == generation);
                 match start.map(|(_, progress)| progress) {
                     Some(progress) if progress.stage == StartStage::Waiting => {
-                        format!("its turn to start did not come within {:?}", policy.limits.turn)
+                        format!(
+                            "it waited in the start queue for more than {:?}",
+                            policy.limits.turn
+                        )
                     }
                     progress => {
                         let program = progress.and_then(|progress| progress.program.as_deref());
@@ -265,7 +273,7 @@ impl Keeper {
             Cause::LoginRequired => "the server asks for a login".to_owned(),
             Cause::CallsFailed => {
                 let failed = format!("{} calls in a row failed", policy.call_failures);
-                match self.told.take() {
+                match self.reported_failure.take() {
                     Some(last) => format!("{failed}; the last one: {}", last.message),
                     None => failed,
                 }
@@ -288,14 +296,14 @@ impl Keeper {
             | Cause::Closed => return None,
         };
         let failure = self
-            .told
+            .reported_failure
             .take()
             .unwrap_or_else(|| Arc::new(Failure::new(&self.slot, generation, message)));
-        self.failure = Some(failure.clone());
+        self.last_failure = Some(failure.clone());
         Some(failure)
     }
 
-    /// Publishes the status, for whoever looks and for whoever waits.
+    /// Publishes the status.
     pub(super) fn show(&self) {
         let state = self.machine.state();
         let live = self.connection.as_ref();
@@ -309,7 +317,7 @@ impl Keeper {
             attempt: self.machine.failures(),
             budget: self.machine.policy().budget.get(),
             next_retry: self.next_retry(),
-            // A server that is awaited where nobody is may be dialled at any moment.
+            // An unreachable server is dialled as soon as it is reachable, which may be at any moment.
             no_attempt_before: self
                 .next_attempt()
                 .filter(|_| self.machine.unreachable().is_none())
@@ -318,7 +326,7 @@ impl Keeper {
                 .and_then(|connection| connection.held_for())
                 .map(|pause| SystemTime::now() + pause),
             start: self.start_progress().cloned(),
-            last_error: self.failure.clone(),
+            last_error: self.last_failure.clone(),
             pid: live.and_then(|connection| connection.pid),
             protocol: live.map(|connection| {
                 (
@@ -335,8 +343,7 @@ impl Keeper {
             call_failures: match state {
                 State::Connected(live) => live.call_failures(),
                 State::Disabled
-                | State::Connecting(_)
-                | State::Reconnecting(_)
+                | State::Connecting { .. }
                 | State::Disabling
                 | State::Disconnected(_)
                 | State::PermanentlyFailed => 0,
@@ -358,12 +365,14 @@ impl Keeper {
     fn start_progress(&self) -> Option<&StartProgress> {
         let (generation, progress) = self.start.as_ref()?;
         match self.machine.state() {
-            State::Connecting(Attempt::Queued(current, _) | Attempt::Opening(current, _))
-            | State::Reconnecting(Attempt::Queued(current, _) | Attempt::Opening(current, _)) => {
-                (current == generation).then_some(progress)
+            State::Connecting {
+                attempt: Attempt::Queued(current, _) | Attempt::Opening(current, _),
+                ..
+            } => (current == generation).then_some(progress),
+            State::Connecting {
+                attempt: Attempt::Pausing(..) | Attempt::Listing(_),
+                ..
             }
-            State::Connecting(Attempt::Pausing(..) | Attempt::Listing(_))
-            | State::Reconnecting(Attempt::Pausing(..) | Attempt::Listing(_))
             | State::Disconnected(_)
             | State::Disabled
             | State::Connected(_)
@@ -380,16 +389,23 @@ impl Keeper {
     /// When the next attempt starts, where one is planned.
     fn next_attempt(&self) -> Option<Moment> {
         match self.machine.state() {
-            State::Connecting(Attempt::Pausing(at, _))
-            | State::Reconnecting(Attempt::Pausing(at, _))
+            State::Connecting {
+                attempt: Attempt::Pausing(at, _),
+                ..
+            }
             | State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => Some(*at),
-            // The pause that a server asked for; a short one is no wait to speak of.
-            State::Connecting(Attempt::Listing(opened)) | State::Reconnecting(Attempt::Listing(opened)) => {
+            // The pause that a server asked for, unless it is short.
+            State::Connecting {
+                attempt: Attempt::Listing(opened),
+                ..
+            } => {
                 let soon = self.clock.now() + self.machine.policy().relist_pause;
                 opened.next_listing().filter(|at| *at > soon)
             }
-            State::Connecting(Attempt::Queued(..) | Attempt::Opening(..))
-            | State::Reconnecting(Attempt::Queued(..) | Attempt::Opening(..))
+            State::Connecting {
+                attempt: Attempt::Queued(..) | Attempt::Opening(..),
+                ..
+            }
             | State::Disconnected(
                 DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
             )
@@ -408,9 +424,8 @@ fn reason(state: &State) -> Option<Reason> {
         State::Disconnected(DisconnectReason::Lost(_)) => Some(Reason::Lost),
         State::Disconnected(DisconnectReason::BudgetSpent(..)) => Some(Reason::BudgetSpent),
         State::Disabled
-        | State::Connecting(_)
+        | State::Connecting { .. }
         | State::Connected(_)
-        | State::Reconnecting(_)
         | State::Disabling
         | State::PermanentlyFailed => None,
     }

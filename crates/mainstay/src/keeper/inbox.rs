@@ -1,4 +1,4 @@
-//! What reaches a keeper: commands of people, and reports of connections, each with its generation.
+//! What reaches a keeper: commands, and reports of connections, each with its generation.
 
 use std::sync::Arc;
 
@@ -7,7 +7,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::dial::DialError;
 use super::listing::ListError;
-use crate::catalog::ServerCatalog;
+use super::stored::LoadedCatalog;
+use super::tasks::{KeeperTask, Panicked};
+use crate::catalog::PreparedOffers;
 use crate::config::ServerConfig;
 use crate::connection::Connection;
 use crate::event::Failure;
@@ -15,50 +17,59 @@ use crate::process::Stopped;
 use crate::server::StartProgress;
 
 /// Messages that wait for a keeper. A keeper never waits for a peer, so a long queue means a machine without CPU.
-const INBOX: usize = 256;
+const INBOX_LIMIT: usize = 256;
 
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum KeeperMessage {
     Command(Command),
     Report(Report),
-    /// What the server does that this generation starts. The status shows it; it decides nothing.
+    /// How far the start of this generation is. Only the status shows it.
     Progress(Generation, StartProgress),
-    /// A connection restores what is wanted for longer than a connection. The status shows how far it is; it decides nothing.
+    /// A connection restores subscriptions and log level. Only the status shows how far it is.
     Restoring,
+    /// A task ended with a panic.
+    Panicked(KeeperTask, Panicked),
+    /// The stored catalog, read after the keeper was started.
+    Loaded(Box<LoadedCatalog>),
+    /// A large catalog is prepared for publication.
+    Prepared(PreparedOffers),
     /// The machine's deadline has come.
     Deadline,
 }
 
-/// What a person, the configuration or a caller wants. Each is answered when the machine has taken it and the status
-/// shows it, not when it is done.
+/// What a person, the configuration or a caller wants. The keeper acknowledges a command when the machine has taken it
+/// and the status shows it, not when it is done.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Enable(Taken),
-    Disable(Taken),
-    Restart(Taken),
-    Configure(Box<ServerConfig>, Taken),
+    Enable(Ack),
+    Disable(Ack),
+    Restart(Ack),
+    Configure(Box<ServerConfig>, Ack),
     Demand,
     /// A new listing; answered with its number.
     Refresh(oneshot::Sender<Result<u64, Refusal>>),
     /// The login that the server asked for took place.
     Login,
-    /// End for good; answered when nothing is left.
+    /// End for good; acknowledged when nothing is left.
     Stop(oneshot::Sender<Ending>),
     /// End now; whatever is left is killed.
     Abort,
     #[cfg(test)]
     Panic,
+    /// Lets the task of this kind and of the current generation end with a panic.
+    #[cfg(test)]
+    PanicIn(super::tasks::TaskKind),
 }
 
-/// Where the answer to a command goes. Dropped without one, the keeper failed, or is gone.
-pub(crate) type Taken = oneshot::Sender<Result<(), Refusal>>;
+/// Where the acknowledgement of a command goes. Dropped without one, the keeper failed, or is gone.
+pub(crate) type Ack = oneshot::Sender<Result<(), Refusal>>;
 
 /// Why a command was not taken.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// A disabled server cannot be restarted.
     Disabled,
-    /// The server is leaving the fleet, and no wish keeps it.
+    /// The server is leaving the fleet.
     Leaving,
 }
 
@@ -70,51 +81,51 @@ pub(crate) struct Ending {
 
 /// What happened to a connection.
 pub(crate) enum Report {
-    /// Its turn to start has come.
+    /// It left the start queue.
     Begun(Generation),
     Opened(Arc<Connection>),
     OpenFailed(Generation, Box<DialError>, Arc<Failure>),
-    Listed(Generation, Box<ServerCatalog>),
+    Listed(Generation, PreparedOffers),
     ListFailed(Generation, ListError),
     ListChanged(Generation),
     Lost(Generation, Arc<Failure>),
     CallAnswered(Generation),
     /// A call failed; what would mend it, and what went wrong.
     CallFailed(Generation, Recovery, Arc<Failure>),
-    /// Something broke that may have broken with the server.
+    /// A request broke off: the server may be gone.
     ProbeNow(Generation),
     ProbeAnswered(Generation),
     Closed(Generation, Option<Stopped>),
-    /// Somebody is there again where this generation found nobody.
+    /// The address accepts connections again that refused this generation.
     Reachable(Generation),
 }
 
 /// The way to a keeper.
 #[derive(Clone, Debug)]
-pub(crate) struct Inbox(mpsc::Sender<Message>);
+pub(crate) struct Inbox(mpsc::Sender<KeeperMessage>);
 
 impl Inbox {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Message>) {
-        let (sender, receiver) = mpsc::channel(INBOX);
+    pub(crate) fn new() -> (Self, mpsc::Receiver<KeeperMessage>) {
+        let (sender, receiver) = mpsc::channel(INBOX_LIMIT);
         (Self(sender), receiver)
     }
 
     /// Reports from where nothing may wait. Each source reports a thing once until it is looked at, so what waits here
     /// for a full inbox is bounded by the number of connections and calls.
     pub(crate) fn report(&self, report: Report) {
-        self.post(Message::Report(report));
+        self.post(KeeperMessage::Report(report));
     }
 
     pub(crate) fn progress(&self, generation: Generation, progress: StartProgress) {
-        self.post(Message::Progress(generation, progress));
+        self.post(KeeperMessage::Progress(generation, progress));
     }
 
     pub(crate) fn restoring(&self) {
-        self.post(Message::Restoring);
+        self.post(KeeperMessage::Restoring);
     }
 
     pub(crate) fn command(&self, command: Command) {
-        self.post(Message::Command(command));
+        self.post(KeeperMessage::Command(command));
     }
 
     /// Whether the keeper is gone for good.
@@ -122,7 +133,7 @@ impl Inbox {
         self.0.is_closed()
     }
 
-    fn post(&self, message: Message) {
+    pub(super) fn post(&self, message: KeeperMessage) {
         // A keeper that is gone has nothing left to decide.
         if let Err(mpsc::error::TrySendError::Full(message)) = self.0.try_send(message) {
             let sender = self.0.clone();

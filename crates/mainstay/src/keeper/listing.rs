@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::caught::{Panicked, caught};
 use super::inbox::Report;
 use super::recovery;
-use crate::catalog::{About, Kind, Listing, PageError, Pager, ServerCatalog, Step};
+use super::tasks::Panicked;
+use crate::catalog::{About, Kind, Listing, PageError, Pager, PreparedOffers, ServerCatalog, Step};
 use crate::config::Target;
 use crate::connection::{Asking, Connection};
-use crate::deadline;
 use crate::handler::METHOD_NOT_FOUND;
 use crate::large;
 use crate::protocol::{Era, Greeting};
@@ -56,21 +54,19 @@ impl ListError {
     }
 }
 
-/// Lists in a task of its own, which ends with a report. It ends no later than the machine stops to wait for it, so that
-/// it is never taken for a later one.
-pub(crate) fn start(slot: Arc<Slot>, connection: Arc<Connection>) -> AbortHandle {
-    connection.listing_starts();
-    let deadline = deadline::within(slot.settings.load().policy().limits.list);
-    let task = tokio::spawn(async move {
-        let generation = connection.generation;
-        let listed = caught(list_all(&slot, &connection, deadline)).await;
-        let report = match listed.unwrap_or_else(|panicked| Err(panicked.into())) {
-            Ok(catalog) => Report::Listed(generation, Box::new(catalog)),
-            Err(error) => Report::ListFailed(generation, error),
-        };
-        slot.inbox.report(report);
-    });
-    task.abort_handle()
+/// Lists everything. It ends no later than the machine stops to wait for it, so that its report is never taken for that of a
+/// later listing. `previous` is what was published before: an equal catalog shares its work.
+pub(super) async fn list(
+    slot: Arc<Slot>,
+    connection: Arc<Connection>,
+    previous: Option<PreparedOffers>,
+    deadline: Instant,
+) -> Report {
+    let generation = connection.generation;
+    match list_all(&slot, &connection, previous, deadline).await {
+        Ok(offers) => Report::Listed(generation, offers),
+        Err(error) => Report::ListFailed(generation, error),
+    }
 }
 
 /// What is kept of a server's introduction for as long as the server is known.
@@ -86,8 +82,9 @@ pub(super) fn about(greeting: &Greeting) -> About {
 async fn list_all(
     slot: &Slot,
     connection: &Connection,
+    previous: Option<PreparedOffers>,
     deadline: Instant,
-) -> Result<ServerCatalog, ListError> {
+) -> Result<PreparedOffers, ListError> {
     let greeting = &connection.greeting;
     let about = about(greeting);
     let mut listings = Vec::new();
@@ -105,11 +102,16 @@ async fn list_all(
         listings.push(listing);
     }
     let length = listings.iter().map(Listing::length).sum();
-    let over_http = matches!(slot.settings.load().target(), Target::Http(_));
-    let (name, era) = (slot.name.clone(), greeting.era);
-    let digest = move || match era {
-        Era::Modern if over_http => ServerCatalog::over_http(&name, about, listings),
-        Era::Modern | Era::Legacy => ServerCatalog::new(&name, about, listings),
+    let settings = slot.settings.load();
+    let over_http = matches!(settings.target(), Target::Http(_));
+    let (name, era, view) = (slot.name.clone(), greeting.era, settings.view.clone());
+    drop(settings);
+    let digest = move || {
+        let catalog = match era {
+            Era::Modern if over_http => ServerCatalog::over_http(&name, about, listings),
+            Era::Modern | Era::Legacy => ServerCatalog::new(&name, about, listings),
+        };
+        PreparedOffers::after(previous.as_ref(), &name, Arc::new(catalog), view)
     };
     Ok(large::process(length, digest).await)
 }

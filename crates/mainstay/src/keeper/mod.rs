@@ -1,25 +1,25 @@
 //! The keeper: the one task that owns a server.
 //!
 //! Its loop is three lines: wait for one message, hand it to the machine, start the effects. It never waits for a peer.
-//! Slow work runs in tasks of its own that end with a report; see `connection_task`, `listing`. If a step panics, everything
-//! the keeper holds is let go, whoever waits is told, and it begins again with a new machine.
+//! Slow work runs in tasks that end with a message; see `tasks`, `connection_task`, `listing`. If a step panics, the keeper
+//! ends its connections and tasks, fails the calls that wait, and begins again with a new machine.
 
-mod caught;
 mod connection_task;
 mod dial;
 mod execute;
-mod hearing;
 mod inbox;
+mod last_good;
 mod listing;
-mod login;
-mod published;
-mod reachability;
+mod process_tree;
 pub(crate) mod recovery;
-mod signs;
+mod reports;
+pub(crate) mod start_queue;
+mod startup_activity;
+mod stored;
+mod tasks;
 #[cfg(test)]
 mod tests;
-mod tree;
-pub(crate) mod turns;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,12 +28,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Cause, Desired, Generation, Input, Machine, StateKind, Timer, Transition};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub(crate) use inbox::{Command, Ending, Inbox, Message, Refusal, Report, Taken};
+pub(crate) use inbox::{Ack, Command, Ending, Inbox, KeeperMessage, Refusal, Report};
 pub(crate) use recovery::Consequence;
+pub(crate) use stored::{LoadedCatalog, load_stored};
 
 use crate::config::{ServerConfig, Target};
 use crate::connection::{Clock, Connection};
@@ -42,16 +42,18 @@ use crate::process::Stopped;
 use crate::protocol::Dialect;
 use crate::server::{Ended, Settings, Slot, StartProgress};
 use connection_task::ConnectionTask;
-use login::LoginWatch;
-use published::LastGood;
-use reachability::ReachabilityWatch;
-use turns::Ticket;
+use last_good::LastGood;
+use start_queue::StartTicket;
+use tasks::Tasks;
 
 /// The pause before a keeper that panicked begins again, for each panic so far; capped at thirty of them.
-const RESUME_PAUSE: Duration = Duration::from_secs(1);
+const RESUME_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the end of a server waits for its last session to be deleted.
-const FAREWELLS: Duration = Duration::from_secs(1);
+/// How long the end of a server waits for the deletion of its last session.
+const SESSION_END_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the end of a server waits for a process that was killed. A kill takes milliseconds.
+const KILL_GRACE: Duration = Duration::from_secs(1);
 
 /// The generations of all servers of this process: no number ever repeats.
 static GENERATIONS: AtomicU64 = AtomicU64::new(1);
@@ -63,48 +65,43 @@ fn draw() -> Generation {
 
 pub(crate) struct Keeper {
     slot: Arc<Slot>,
-    inbox: mpsc::Receiver<Message>,
+    inbox: mpsc::Receiver<KeeperMessage>,
     machine: Machine,
     clock: Clock,
     /// The generation that the next connection gets.
     spare: Generation,
-    /// What the keeper holds: the current connection and, while it closes, the one before it.
+    tasks: Tasks,
+    /// The current connection and, while they close, those before it.
     connection_tasks: BTreeMap<Generation, ConnectionTask>,
-    /// Custodies that were cut short. The next dial waits until they are gone.
-    abandoned: Vec<JoinHandle<()>>,
+    /// The one permit for a process tree of this server: the next start waits until the last tree is gone.
+    process_permit: Arc<Semaphore>,
     /// The connection of the current generation, once it is open.
     connection: Option<Arc<Connection>>,
     /// The connections that were taken out of service and still finish their calls: at most one beside the next, and one that
     /// the next waits for.
     draining: Vec<Arc<Connection>>,
-    /// The listing that runs, or ran last.
-    listing: Option<AbortHandle>,
     listings: Listings,
     last_good: LastGood,
     /// How the server was last spoken to with success.
     dialect: Option<Dialect>,
-    /// Waits for another credential, while the server asks for a login.
-    login: Option<LoginWatch>,
-    /// Waits for somebody to be there, while nobody is.
-    knocking: Option<ReachabilityWatch>,
-    /// Since when nobody has been there.
-    absent_since: Option<Instant>,
-    /// What went wrong last.
-    failure: Option<Arc<Failure>>,
-    /// What the report that is being handled says went wrong.
-    told: Option<Arc<Failure>>,
+    /// The generation whose address a task watches.
+    watched_unreachable: Option<Generation>,
+    unreachable_since: Option<Instant>,
+    last_failure: Option<Arc<Failure>>,
+    /// The failure in the report that is being handled.
+    reported_failure: Option<Arc<Failure>>,
     last_stop: Option<Stopped>,
     /// The last live connection that ended.
     ended: Option<Ended>,
-    /// The place of the generation that waits for its turn to start.
-    ticket: Option<Ticket>,
-    /// What the generation does that was started last.
+    /// The place of the generation that waits in the start queue.
+    ticket: Option<StartTicket>,
+    /// How far the last start is.
     start: Option<(Generation, StartProgress)>,
     since: SystemTime,
     starts: u64,
     panics: u32,
     stopping: Vec<oneshot::Sender<Ending>>,
-    /// The fleet's patience is over: end now.
+    /// The fleet's deadline is over: end now.
     aborted: bool,
 }
 
@@ -120,28 +117,30 @@ pub(crate) struct Listings {
 }
 
 impl Keeper {
-    /// Starts to keep a server. The first step is taken before this returns: what the disk remembers of the server is
-    /// published, and its state is no longer the one before its birth.
-    pub(crate) fn start(slot: Arc<Slot>, inbox: mpsc::Receiver<Message>, config: &ServerConfig) {
-        let (last_good, remembered) = LastGood::load(&slot);
-        let dialect = remembered.or_else(|| config.expected_era().map(Dialect::from));
+    /// Starts to keep a server. The first step is taken before this returns: what the store has of the server is published,
+    /// and the status shows a state.
+    pub(crate) fn start(
+        slot: Arc<Slot>,
+        inbox: mpsc::Receiver<KeeperMessage>,
+        config: &ServerConfig,
+        stored: Option<LoadedCatalog>,
+    ) {
         let mut keeper = Self {
             machine: Machine::new(config.policy().clone()),
             clock: Clock::start(),
             spare: draw(),
+            tasks: Tasks::default(),
             connection_tasks: BTreeMap::new(),
-            abandoned: Vec::new(),
+            process_permit: Arc::new(Semaphore::new(1)),
             connection: None,
             draining: Vec::new(),
-            listing: None,
             listings: Listings::default(),
-            last_good,
-            dialect,
-            login: None,
-            knocking: None,
-            absent_since: None,
-            failure: None,
-            told: None,
+            last_good: LastGood::default(),
+            dialect: config.expected_era().map(Dialect::from),
+            watched_unreachable: None,
+            unreachable_since: None,
+            last_failure: None,
+            reported_failure: None,
             ended: None,
             last_stop: None,
             ticket: None,
@@ -154,6 +153,9 @@ impl Keeper {
             slot,
             inbox,
         };
+        if let Some(stored) = stored {
+            keeper.restore(stored);
+        }
         if config.enabled() {
             let first = keeper.enable();
             keeper.take(first);
@@ -169,66 +171,69 @@ impl Keeper {
                 self.fail();
             }
         }
-        self.cut_custodies_short();
-        for task in self.abandoned.drain(..) {
-            let _ = task.await;
-        }
+        self.tasks.shutdown().await;
+        // The permit is free when nothing is left of the last process.
+        let _ = timeout(KILL_GRACE, self.process_permit.acquire()).await;
         self.last_good.saved().await;
         if let Some(endpoint) = self.slot.settings.load_full().used_endpoint()
             && !self.aborted
         {
             tokio::select! {
-                _ = timeout(FAREWELLS, endpoint.sessions_deleted()) => {}
+                _ = timeout(SESSION_END_GRACE, endpoint.sessions_deleted()) => {}
                 () = self.slot.shared.shutdown_deadline.over() => {}
             }
         }
         let ending = Ending {
             stopped: self.last_stop.take(),
         };
-        // Whoever learns of the end finds the keeper gone.
+        // Closed first, so that who learns of the end finds the keeper gone.
         self.inbox.close();
         for reply in self.stopping.drain(..) {
             let _ = reply.send(ending.clone());
         }
     }
 
-    /// The next message, or the machine's deadline.
-    async fn next(&mut self) -> Option<Message> {
-        match self.machine.deadline() {
-            None => self.inbox.recv().await,
-            Some(deadline) => {
-                tokio::select! {
-                    message = self.inbox.recv() => message,
-                    () = sleep_until(self.clock.instant(deadline.at)) => Some(Message::Deadline),
-                }
+    /// The next message: of the inbox, of a task that ended, or the machine's deadline.
+    async fn next(&mut self) -> Option<KeeperMessage> {
+        let deadline = self.machine.deadline().map(|deadline| deadline.at);
+        let clock = self.clock;
+        let is_due = async {
+            match deadline {
+                Some(at) => sleep_until(clock.instant(at)).await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::select! {
+            // In this order, what a task reported comes before its end.
+            biased;
+            message = self.inbox.recv() => message,
+            message = self.tasks.next_end() => Some(message),
+            () = is_due => Some(KeeperMessage::Deadline),
         }
     }
 
-    fn step(&mut self, message: Message) {
+    fn step(&mut self, message: KeeperMessage) {
         tracing::trace!(server = %self.slot.name, ?message, "step");
-        let taken = match message {
-            Message::Deadline => {
+        let mut answer = None;
+        match message {
+            KeeperMessage::Deadline => {
                 let vitals = self.connection.as_ref().map(|connection| connection.vitals());
                 self.take(Input::Timer(vitals.unwrap_or_default()));
-                None
             }
-            Message::Command(command) => self.obey(command),
-            Message::Progress(generation, progress) => {
-                self.start = Some((generation, progress));
-                None
+            KeeperMessage::Command(command) => answer = self.obey(command),
+            KeeperMessage::Report(report) => self.apply_report(report),
+            KeeperMessage::Panicked(task, panicked) => self.apply_panic(task, &panicked),
+            KeeperMessage::Progress(generation, progress) => self.start = Some((generation, progress)),
+            KeeperMessage::Loaded(stored) => self.restore(*stored),
+            KeeperMessage::Prepared(offers) => {
+                self.last_good.take_prepared(&self.slot, &mut self.tasks, offers);
             }
-            Message::Restoring => None,
-            Message::Report(report) => {
-                let input = self.hear(report);
-                self.take(input);
-                None
-            }
-        };
-        self.told = None;
+            KeeperMessage::Restoring => {}
+        }
+        self.reported_failure = None;
         self.show();
-        if let Some((taken, answer)) = taken {
-            let _ = taken.send(answer);
+        if let Some((ack, answer)) = answer {
+            let _ = ack.send(answer);
         }
     }
 
@@ -240,8 +245,8 @@ impl Keeper {
         for effect in self.machine.handle(input, self.clock.now(), self.spare) {
             self.execute(effect);
         }
-        self.knock();
-        // A server that is reconnecting already changes no state when an attempt fails, and still something went wrong.
+        self.watch_reachability();
+        // A failed attempt of a server that is reconnecting changes no state, and is logged all the same.
         if let Some(cause) = cause
             && self.machine.failures() > failures
             && self.machine.state().kind() == state
@@ -250,33 +255,31 @@ impl Keeper {
         }
     }
 
-    /// Knocks as long as the machine waits for somebody to be there, and for nobody else.
-    fn knock(&mut self) {
-        let absent = self.machine.unreachable();
-        if self.knocking.as_ref().map(ReachabilityWatch::generation) == absent {
+    /// Takes what the store has of the server, unless a listing or another configuration came first.
+    fn restore(&mut self, stored: LoadedCatalog) {
+        let identity = self.slot.shared.stored_as(self.slot.settings.load().identity());
+        if self.last_good.is_known() || identity != stored.on_disk.identity {
             return;
         }
-        self.knocking = absent.map(|generation| {
-            let since = *self.absent_since.get_or_insert_with(Instant::now);
-            ReachabilityWatch::start(&self.slot, generation, since)
-        });
+        self.dialect = stored.on_disk.dialect.or(self.dialect);
+        self.last_good.restore(&self.slot, &mut self.tasks, stored);
     }
 
-    /// Obeys, and returns the answer to send once the status shows what came of it.
-    fn obey(&mut self, command: Command) -> Option<(Taken, Result<(), Refusal>)> {
+    /// Executes a command, and returns the answer to send once the status shows the result.
+    fn obey(&mut self, command: Command) -> Option<(Ack, Result<(), Refusal>)> {
         match command {
-            Command::Enable(taken) => Some((taken, self.wish(Self::enable))),
-            Command::Disable(taken) => Some((taken, self.wish(|_| Input::Disable))),
-            Command::Restart(taken) => {
+            Command::Enable(ack) => Some((ack, self.take_command(Self::enable))),
+            Command::Disable(ack) => Some((ack, self.take_command(|_| Input::Disable))),
+            Command::Restart(ack) => {
                 let answer = match self.machine.desired() {
                     Desired::Disabled if self.stopping.is_empty() => Err(Refusal::Disabled),
-                    Desired::Disabled | Desired::Enabled => self.wish(|_| Input::Restart),
+                    Desired::Disabled | Desired::Enabled => self.take_command(|_| Input::Restart),
                 };
-                Some((taken, answer))
+                Some((ack, answer))
             }
-            Command::Configure(config, taken) => {
+            Command::Configure(config, ack) => {
                 self.configure(*config);
-                Some((taken, Ok(())))
+                Some((ack, Ok(())))
             }
             Command::Refresh(reply) => {
                 let number = if self.stopping.is_empty() {
@@ -289,7 +292,7 @@ impl Keeper {
             }
             Command::Demand => {
                 if let Some(ticket) = self.ticket {
-                    self.slot.shared.turns.promote(ticket);
+                    self.slot.shared.start_queue.promote(ticket);
                 }
                 self.take(Input::Demand);
                 None
@@ -311,11 +314,18 @@ impl Keeper {
             }
             #[cfg(test)]
             Command::Panic => panic!("asked to"),
+            #[cfg(test)]
+            Command::PanicIn(kind) => {
+                let generation = self.machine.state().generation();
+                self.tasks.abort(kind);
+                self.tasks.spawn(kind, generation, async { panic!("asked to") });
+                None
+            }
         }
     }
 
-    /// Takes what a person wants, unless the server is on its way out of the fleet.
-    fn wish(&mut self, input: impl FnOnce(&Self) -> Input) -> Result<(), Refusal> {
+    /// Takes a person's command, unless the server is leaving the fleet.
+    fn take_command(&mut self, input: impl FnOnce(&Self) -> Input) -> Result<(), Refusal> {
         if !self.stopping.is_empty() {
             return Err(Refusal::Leaving);
         }
@@ -324,8 +334,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Asks for a listing that begins from now on, and returns its number. Any number of requests may share one; a server that
-    /// rests is started for it.
+    /// Asks for a listing that begins from now on, and returns its number. Any number of requests may share one. An idle
+    /// server is started for it.
     fn refresh(&mut self) -> u64 {
         let before = self.listings.started;
         match self.machine.state().generation() {
@@ -336,7 +346,7 @@ impl Keeper {
     }
 
     fn enable(&self) -> Input {
-        // A server whose tools nobody knows yet is started once to learn them, lazy or not.
+        // A server whose tools are not known yet is started once to learn them, lazy or not.
         let dormant = self.slot.settings.load().lazy() && self.last_good.is_known();
         Input::Enable { dormant }
     }
@@ -357,7 +367,7 @@ impl Keeper {
             self.take(Input::Disable);
         }
         self.slot.settings.store(Arc::new(settings));
-        self.last_good.set_view(&self.slot);
+        self.last_good.set_view(&self.slot, &mut self.tasks);
         self.take(Input::Adjust(policy));
         if replaced {
             self.last_good.forget(&self.slot);
@@ -378,30 +388,25 @@ impl Keeper {
         self.aborted || (stopped && !self.stopping.is_empty())
     }
 
-    /// Lets go of whatever is held, the process trees included.
-    fn cut_custodies_short(&mut self) {
-        let connection_tasks = std::mem::take(&mut self.connection_tasks).into_values();
-        self.abandoned
-            .extend(connection_tasks.filter_map(ConnectionTask::abort));
-    }
-
-    /// A step panicked: let go of everything, tell whoever waits, and begin again after a pause.
+    /// A step panicked: end all connections and tasks, fail the calls that wait, and begin again after a pause.
     fn fail(&mut self) {
         self.panics = self.panics.saturating_add(1);
         tracing::error!(server = %self.slot.name, panics = self.panics, "the keeper failed and begins again");
         self.slot.current.store(None);
-        for connection in self.connection.take().into_iter().chain(self.draining.drain(..)) {
-            connection.cut();
+        let connections = self.connection.take().into_iter();
+        for connection in connections.chain(std::mem::take(&mut self.draining)) {
+            self.cut(&connection);
         }
-        self.cut_custodies_short();
-        self.knocking = None;
-        self.told = None;
+        self.connection_tasks.clear();
+        self.tasks.abort_all();
+        self.watched_unreachable = None;
+        self.reported_failure = None;
         let policy = self.slot.settings.load().policy().clone();
         let (from, generation) = (self.machine.state().kind(), self.machine.state().generation());
         self.machine = match self.machine.desired() {
             Desired::Enabled => {
-                self.last_good.mark_stale(&self.slot);
-                let pause = RESUME_PAUSE * self.panics.min(30);
+                self.last_good.mark_stale(&self.slot, &mut self.tasks);
+                let pause = RESUME_INTERVAL * self.panics.min(30);
                 Machine::resumed(policy, self.clock.now() + pause)
             }
             Desired::Disabled => Machine::new(policy),

@@ -16,13 +16,13 @@ use crate::wire::{RequestError, TimeoutKind};
 /// What a call that failed means for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consequence {
-    /// None: the server answered, or it was not to blame.
+    /// None: the server answered, or it did not cause the failure.
     Nothing,
-    /// None that the connection's owner would not see by itself.
+    /// None: the task of the connection sees the cause itself.
     Seen,
     /// It counts against the connection; this would mend it.
     Counts(Recovery),
-    /// It counts, and the server may be gone: it is looked after at once.
+    /// It counts, and the server may be gone: probe it at once.
     Doubt,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
         DialError::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
             Recovery::RetryOtherEra
         }
-        DialError::Handshake(HandshakeError::Failed(error)) if finds_nobody(error) => Recovery::RetryWhenReachable,
+        DialError::Handshake(HandshakeError::Failed(error)) if is_unreachable(error) => Recovery::RetryWhenReachable,
         DialError::Handshake(HandshakeError::Failed(error)) => of_opening(error),
         DialError::Spawn(_)
         | DialError::Connect(_)
@@ -59,11 +59,11 @@ pub(crate) fn of_listing(error: &ListError) -> Recovery {
     }
 }
 
-/// What a call's failure means for its connection. Who is let in, but may not do one thing, is still let in.
+/// What a call's failure means for its connection. A client that may not make one call may still make others.
 pub(crate) fn of_call(error: &RequestError) -> Consequence {
     match error {
         RequestError::Rpc(_) | RequestError::BadAnswer(_) => Consequence::Nothing,
-        // It was not the server that let the caller wait.
+        // A person let the caller wait, not the server.
         RequestError::TimedOut {
             kind: TimeoutKind::Person,
             ..
@@ -102,7 +102,7 @@ pub(crate) fn http(error: &RequestError) -> Option<&HttpFailure> {
     }
 }
 
-/// Of what Mainstay itself asks: nobody is let in who may not even list.
+/// For requests of Mainstay itself: a client that may not even list is not let in.
 fn of_opening(error: &RequestError) -> Recovery {
     if challenge(error).is_some() {
         return Recovery::Login;
@@ -116,8 +116,8 @@ fn of_opening(error: &RequestError) -> Recovery {
     }
 }
 
-/// Whether nobody is where the server should be: its port is closed, or its socket is not there.
-fn finds_nobody(error: &RequestError) -> bool {
+/// Whether the server's port is closed, or its socket is not there.
+fn is_unreachable(error: &RequestError) -> bool {
     matches!(
         http(error),
         Some(HttpFailure::ConnectFailed {
@@ -135,7 +135,7 @@ fn of_http(failure: &HttpFailure) -> Consequence {
             retry_after: Some(pause),
             ..
         } => Consequence::Counts(Recovery::RetryAfter(*pause)),
-        // It answers, and says neither that something is wrong with it nor when to come again.
+        // The server answers, and says neither that something is wrong nor when to retry.
         HttpFailure::Throttled { status: 429, .. } => Consequence::Nothing,
         HttpFailure::Throttled { .. } => Consequence::Counts(Recovery::Retry),
         HttpFailure::Status {

@@ -1,4 +1,4 @@
-//! What only a keeper's own inbox can do to it: a panic, and the news of a generation that is gone.
+//! What only a keeper's own inbox can do to it: panics, and reports of a generation that is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,9 @@ use serde_json::json;
 
 use super::dial::DialError;
 use super::listing::ListError;
+use super::tasks::TaskKind;
 use super::{Command, Report};
-use crate::catalog::{About, Kind, Listing, ServerCatalog};
+use crate::catalog::{About, Kind, Listing, PreparedOffers, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Asking, Connection};
 use crate::event::{EventOrLag, Events, Failure};
@@ -105,7 +106,65 @@ async fn a_keeper_that_panics_is_back_with_its_old_process_reaped_and_its_calls_
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_keeper_that_panics_is_told_so() {
+async fn a_panic_in_the_task_of_a_live_connection_is_a_loss_at_once_and_the_process_is_gone_before_the_next()
+{
+    let ledger = Ledger::temporary();
+    let (fleet, server) = keep(&stubborn(&ledger));
+    let old = connected(&server).await;
+    let caller = server.clone();
+    let options = CallOptions::default().replay(crate::config::Replay::Never);
+    let slow = tokio::spawn(async move { caller.call("sleep_ms", &json!({ "ms": 60_000 }), options).await });
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.count("call") == 1, SOON)
+            .await
+    );
+    let mut events = fleet.events();
+    server.0.inbox.command(Command::PanicIn(TaskKind::Connection));
+
+    let lost = event(&mut events, Cause::Lost).await;
+    assert_eq!(
+        (lost.to, lost.generation),
+        (StateKind::Reconnecting, Some(old.generation))
+    );
+    let error = lost.error.expect("it says why").message.clone();
+    assert!(error.contains("panicked: asked to"), "{error}");
+    let failed = slow.await.expect("no panic reaches a caller");
+    assert!(matches!(failed, Err(CallError::Lost { .. })), "{failed:?}");
+    let is_started_again = |ledger: &Ledger| ledger.pids().len() == 2;
+    assert!(ledger.wait_for_async(is_started_again, SOON).await);
+    assert!(
+        !is_alive(old.pid.expect("a process")),
+        "gone before the next one starts"
+    );
+    connected(&server).await;
+    assert_eq!(server.status().keeper_failures, 0, "the keeper goes on");
+}
+
+#[tokio::test]
+async fn a_panic_in_a_watch_is_reported_at_once_and_changes_no_state() {
+    for (kind, words) in [
+        (TaskKind::ReachabilityWatch, "the watch for its address ended"),
+        (TaskKind::LoginWatch, "the watch for another credential ended"),
+    ] {
+        let (_fleet, server) = keep(&FaultyServer::new());
+        let generation = connected(&server).await.generation;
+        server.0.inbox.command(Command::PanicIn(kind));
+        let status = until(&server, |status| status.last_error.is_some()).await;
+        let error = status.last_error.expect("just seen").message.clone();
+        assert!(
+            error.starts_with(words) && error.contains("panicked: asked to"),
+            "{error}"
+        );
+        assert_eq!(
+            (status.state, status.generation),
+            (StateKind::Connected, Some(generation))
+        );
+    }
+}
+
+#[tokio::test]
+async fn callers_that_wait_for_a_keeper_that_panics_fail_at_once() {
     let (_fleet, server) = keep(&FaultyServer::new().on(Step::Initialize, Fault::NoAnswer));
     let (caller, waiter) = (server.clone(), server.clone());
     let call = tokio::spawn(async move { caller.call("echo", &json!({}), CallOptions::default()).await });
@@ -129,7 +188,7 @@ async fn a_disable_between_a_panic_and_the_return_of_the_keeper_is_not_forgotten
     assert_eq!(server.status().state, StateKind::Disabled);
     assert!(
         !ledger
-            .wait_for_async(|ledger| ledger.pids().len() > 1, 2 * super::RESUME_PAUSE)
+            .wait_for_async(|ledger| ledger.pids().len() > 1, 2 * super::RESUME_INTERVAL)
             .await
     );
     assert_eq!(server.status().state, StateKind::Disabled);
@@ -179,14 +238,14 @@ async fn a_call_that_comes_to_a_connection_that_drains_is_not_sent_there() {
         .await
         .expect_err("the gate is closed");
     assert_eq!(late.outcome(), Outcome::NotSent);
-    assert!(!running.is_finished(), "whoever came before may finish");
+    assert!(!running.is_finished(), "a call that came before may finish");
     let reply = running.await.expect("no panic").expect("answered");
     assert_eq!(reply.generation, old.generation);
     connected(&server).await;
 }
 
 #[tokio::test]
-async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
+async fn late_reports_of_an_old_generation_change_nothing_but_the_stale_count() {
     let (fleet, server) = keep(&FaultyServer::new());
     let old = connected(&server).await;
     server.restart().await.expect("taken");
@@ -209,6 +268,11 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     });
     let listed = ServerCatalog::new("kept", About::default(), listings);
     assert!(listed.item(Kind::Tool, "late").is_some());
+    let listed = PreparedOffers::new(
+        &server.0.name,
+        Arc::new(listed),
+        server.0.settings.load().view.clone(),
+    );
     let failed = ListError::Request {
         method: "tools/list",
         error: RequestError::BadAnswer(crate::wire::BadAnswer::Malformed),
@@ -216,7 +280,7 @@ async fn late_news_of_an_old_generation_changes_nothing_but_the_stale_count() {
     let late = [
         Report::Opened(old.clone()),
         Report::OpenFailed(gone, Box::new(DialError::Silent(SOON)), failure()),
-        Report::Listed(gone, Box::new(listed)),
+        Report::Listed(gone, listed),
         Report::ListFailed(gone, failed),
         Report::ListChanged(gone),
         Report::Lost(gone, failure()),

@@ -1,26 +1,28 @@
-//! What a process tree does while its server starts: the signs of life of an installer that says nothing.
+//! What a process tree does while its server starts, also where it writes nothing.
 //!
 //! A look compares the tree with the look before. Processor time, bytes read or written, and processes that came or
-//! went count as work; a process that merely exists does not. All trees that start share one scan of `/proc`. Where
-//! there is no `/proc`, no tree is ever seen at work, and what it writes to stderr is its only sign of life.
+//! went count as work; a process that merely exists does not. All trees that start share one scan of `/proc`. Without
+//! `/proc`, no tree is ever seen at work, and only what it writes to stderr counts.
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
+use tokio::process::ChildStdin;
 
 use super::scan::{self, Stat};
 use crate::PlainText;
 
 /// The processor time between two looks that counts as work. A server that waits for its first message uses less.
-const BUSY_TICKS: u64 = 2;
+const BUSY_TICKS_LIMIT: u64 = 2;
 
-/// The bytes moved between two looks that count as work: more than a handshake that nobody answers.
-const BUSY_BYTES: u64 = 4 * 1024;
+/// The bytes moved between two looks that count as work: more than a handshake without an answer.
+const BUSY_BYTES_LIMIT: u64 = 4 * 1024;
 
 /// How old a scan may be that serves another tree's look. Looks of one tree are further apart.
-const CENSUS_MAX_AGE: Duration = Duration::from_millis(90);
+const CENSUS_AGE_LIMIT: Duration = Duration::from_millis(90);
 
 /// What a look found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +84,7 @@ impl Observer {
         }
         let went = self.before.keys().any(|known| !now.contains_key(known));
         self.before = now;
-        let is_busy = came || went || work.ticks >= BUSY_TICKS || work.bytes >= BUSY_BYTES;
+        let is_busy = came || went || work.ticks >= BUSY_TICKS_LIMIT || work.bytes >= BUSY_BYTES_LIMIT;
         Activity {
             is_busy,
             program: most.and_then(|(_, _, name)| program(name)),
@@ -104,13 +106,13 @@ struct Census {
 }
 
 impl Census {
-    /// A scan that is not older than [`CENSUS_MAX_AGE`]; of several threads that want one, one scans.
+    /// A scan that is not older than [`CENSUS_AGE_LIMIT`]; of several threads that want one, one scans.
     fn recent() -> Arc<Self> {
         static LATEST: Mutex<Option<Arc<Census>>> = Mutex::new(None);
         let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(census) = latest
             .as_ref()
-            .filter(|census| census.at.elapsed() < CENSUS_MAX_AGE)
+            .filter(|census| census.at.elapsed() < CENSUS_AGE_LIMIT)
         {
             return Arc::clone(census);
         }
@@ -148,15 +150,38 @@ impl Census {
     }
 }
 
+/// Tells whether a child has read its input.
+///
+/// It holds the writing end of the pipe open, so the child sees the end of its input only after this is dropped, too.
+pub(crate) struct InputGauge(Option<OwnedFd>);
+
+impl InputGauge {
+    /// Without a descriptor to spare, nothing is ever unread.
+    pub(crate) fn of(input: &ChildStdin) -> Self {
+        Self(input.as_fd().try_clone_to_owned().ok())
+    }
+
+    /// Whether written bytes are still in the pipe. Only Linux shows that at the writing end; elsewhere this is `false`.
+    pub(crate) fn has_unread(&self) -> bool {
+        if !cfg!(target_os = "linux") {
+            return false;
+        }
+        let unread = self.0.as_ref().map(rustix::io::ioctl_fionread);
+        matches!(unread, Some(Ok(bytes)) if bytes > 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
-    use rustix::process::{Pid, Signal, kill_process_group};
+    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-    use super::{Activity, Observer};
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+    use super::{Activity, InputGauge, Observer};
 
     /// A shell that leads its own group, and ends with the test.
     struct Shell(Child);
@@ -229,5 +254,30 @@ mod tests {
         for _ in 0..5 {
             look_until(&mut observer, |activity| activity.is_busy);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_line_is_unread_until_the_child_has_read_it() {
+        let mut child = tokio::process::Command::new("sh")
+            .args(["-c", "read go; read line; echo \"$line\"; read end"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a shell");
+        let mut stdin = child.stdin.take().expect("piped");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let gauge = InputGauge::of(&stdin);
+        // A stopped child reads nothing.
+        let pid = Pid::from_raw(child.id().expect("it runs").cast_signed()).expect("an id");
+        kill_process(pid, Signal::STOP).expect("it runs");
+        stdin.write_all(b"go\nline\n").await.expect("there is room");
+        assert!(gauge.has_unread());
+
+        kill_process(pid, Signal::CONT).expect("it runs");
+        let line = lines.next_line().await.expect("readable");
+        assert_eq!(line.as_deref(), Some("line"));
+        assert!(!gauge.has_unread(), "it has read both lines");
     }
 }

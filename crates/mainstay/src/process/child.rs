@@ -1,10 +1,12 @@
 //! One running server process, from the start of its leader to the end of its tree.
 
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal};
 use tokio::process::Child;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::Exit;
 use super::activity::Observer;
@@ -16,37 +18,55 @@ use super::tree::Tree;
 
 /// The process tree of one generation.
 ///
-/// Dropping it kills the tree at once, without mercy, and blocks the thread for the moment that takes (a few
-/// milliseconds; 50 at most). [`Process::stop`] is the civil way.
+/// Dropping it kills the process group at once. A thread of its own then kills what left the group, and holds the permit
+/// until nothing is left. [`Process::stop`] ends the tree in order.
 pub(crate) struct Process {
     pub(super) tree: Arc<Tree>,
     pub(super) drain: Drain,
-    /// Set when a stop has come to its end and nothing is left to kill.
-    pub(super) cleared: bool,
     exit: watch::Receiver<Option<Exit>>,
-    watched: Option<guardian::Watched>,
+    /// `None` only while this is dropped.
+    remains: Option<TreeRemains>,
 }
 
-/// How long [`Process::last_words`] waits for the rest of stderr: enough to read a full pipe, too short to be felt.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+/// How long [`Process::drain_stderr`] waits: enough to read a full pipe, too short to be felt.
+pub(super) const STDERR_GRACE: Duration = Duration::from_millis(50);
 
 impl Process {
-    pub(super) fn new(child: Child, pid: rustix::process::Pid, marker: Marker, drain: Drain) -> Self {
-        let watched = Some(guardian::watch(pid));
+    pub(super) fn new(child: Child, pid: Pid, marker: Marker, drain: Drain) -> Self {
+        let guarded = guardian::watch(pid);
         let tree = Arc::new(Tree {
             leader: Leader::new(child, pid),
             marker,
         });
         let (ended, exit) = watch::channel(None);
         let watcher = Arc::clone(&tree);
-        // Ends with the leader, which neither outlives its `Process` nor the runtime.
+        // Ends with the leader, which outlives neither its `Process` nor the runtime.
         tokio::spawn(async move { ended.send_replace(Some(watcher.leader.exited().await)) });
+        let remains = Some(TreeRemains {
+            tree: Arc::clone(&tree),
+            guarded: Some(guarded),
+            permit: None,
+            is_gone: false,
+        });
         Self {
             tree,
             drain,
-            cleared: false,
             exit,
-            watched,
+            remains,
+        }
+    }
+
+    /// Holds a permit until nothing of the tree is left.
+    pub(crate) fn hold_until_gone(&mut self, permit: OwnedSemaphorePermit) {
+        if let Some(remains) = &mut self.remains {
+            remains.permit = Some(permit);
+        }
+    }
+
+    /// Notes that a stop has ended the whole tree.
+    pub(super) fn note_gone(&mut self) {
+        if let Some(remains) = &mut self.remains {
+            remains.is_gone = true;
         }
     }
 
@@ -65,37 +85,62 @@ impl Process {
         Observer::new(self.tree.leader.pid())
     }
 
-    /// Waits until the leader has ended, by whatever cause; for any number of waiters. The rest of its tree may live on
-    /// until [`Process::stop`].
+    /// Waits until the leader has ended. The rest of its tree may live on until [`Process::stop`].
     ///
     /// Cancel safety: safe.
     pub(crate) async fn exited(&self) -> Exit {
         let mut exit = self.exit.clone();
         match exit.wait_for(Option::is_some).await {
             Ok(exit) => exit.unwrap_or(Exit::UNKNOWN),
-            // The watching task is gone without a word: the runtime is shutting down.
+            // The watching task is gone: the runtime is shutting down.
             Err(_) => self.tree.leader.exit().unwrap_or(Exit::UNKNOWN),
         }
     }
 
-    /// Waits, for 50 ms at most, until all that this tree wrote to stderr is in the ring. To be awaited between
+    /// Waits, for [`STDERR_GRACE`] at most, until the ring has all that this tree wrote to stderr. Call it between
     /// [`Process::exited`] and a look at the ring: the exit may be noticed before the last line is read.
     ///
     /// Cancel safety: safe.
-    pub(crate) async fn last_words(&self) {
-        // A descendant that holds the pipe open is the one reason for the wait to run out; it has its own stop.
-        let _ = tokio::time::timeout(LAST_WORDS, self.drain.ended()).await;
+    pub(crate) async fn drain_stderr(&self) {
+        // The wait runs out only where a descendant holds the pipe open; the stop ends that one.
+        let _ = tokio::time::timeout(STDERR_GRACE, self.drain.ended()).await;
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if !self.cleared {
-            self.tree.kill_now();
+        if let Some(remains) = self.remains.take() {
+            if remains.is_gone {
+                drop(remains);
+            } else {
+                self.tree.leader.signal_group(Signal::KILL);
+                // Where no thread can be started, the closure is dropped here, and this thread does the work.
+                let _ = Builder::new()
+                    .name("mainstay-sweep".into())
+                    .spawn(move || drop(remains));
+            }
         }
         self.drain.abort();
-        // The guardian forgets the group before the number is let go, so it never knows one that is not ours.
-        self.watched.take();
+    }
+}
+
+/// What is left of a process tree. Dropping it kills the rest and blocks the thread until that is done, for
+/// [`Tree::kill_now`]'s time at most.
+pub(super) struct TreeRemains {
+    tree: Arc<Tree>,
+    guarded: Option<guardian::GuardedGroup>,
+    /// Held until nothing is left.
+    permit: Option<OwnedSemaphorePermit>,
+    is_gone: bool,
+}
+
+impl Drop for TreeRemains {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            self.tree.kill_now();
+        }
+        // The guardian forgets the group before its number is free, so it never knows a number that is not ours.
+        self.guarded.take();
         self.tree.leader.reap();
     }
 }

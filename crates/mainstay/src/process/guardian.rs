@@ -7,7 +7,7 @@
 //!   there from `exec` on; and until `exec` the child itself holds a copy of the pipe, which so cannot end earlier.
 //! - It has its own process group, so Ctrl-C in a terminal, which goes to the foreground group, does not reach it; a
 //!   session of its own would add nothing, as it ignores SIGHUP. It carries no marker, not even an outer program's.
-//! - Telling it never blocks. A guardian that died or does not listen is replaced at the next start of a server.
+//! - Writing to it never blocks. A guardian that died or does not read is replaced at the next start of a server.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -22,59 +22,62 @@ use super::marker::{self, fleet_token};
 const SHELL: &str = "/bin/sh";
 const SCRIPT: &str = include_str!("guardian.sh");
 
-/// Starts the guardian, unless it is there.
+/// Starts the guardian, unless it runs.
 pub(super) fn ensure() {
-    guard().ensure();
+    registry().ensure();
 }
 
 /// Puts a group under guard until the returned value is dropped.
-pub(super) fn watch(group: Pid) -> Watched {
-    guard().add(group);
-    Watched(group)
+pub(super) fn watch(group: Pid) -> GuardedGroup {
+    registry().add(group);
+    GuardedGroup(group)
 }
 
 /// A group under guard.
-pub(super) struct Watched(Pid);
+pub(super) struct GuardedGroup(Pid);
 
-impl Drop for Watched {
+impl Drop for GuardedGroup {
     fn drop(&mut self) {
-        guard().remove(self.0);
+        registry().remove(self.0);
     }
 }
 
 /// The number of the guardian's process, if there is one.
 #[cfg(test)]
 pub(super) fn pid() -> Option<Pid> {
-    guard().post.as_ref().map(|post| Pid::from_child(&post.shell))
+    registry()
+        .guardian
+        .as_ref()
+        .map(|guardian| Pid::from_child(&guardian.shell))
 }
 
 /// Never dropped, and so the pipe lasts exactly as long as the program.
-static GUARD: Mutex<Guard> = Mutex::new(Guard {
-    post: None,
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    guardian: None,
     groups: Vec::new(),
     warned: false,
 });
 
-fn guard() -> MutexGuard<'static, Guard> {
-    GUARD.lock().unwrap_or_else(PoisonError::into_inner)
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Guard {
-    post: Option<Post>,
-    /// All that live, to be told to the next guardian if this one dies.
+struct Registry {
+    guardian: Option<Guardian>,
+    /// All groups that live, for the next guardian if this one dies.
     groups: Vec<Pid>,
-    /// Whether a person was told that there is no guardian; once is enough.
+    /// Whether the log says that there is no guardian; once is enough.
     warned: bool,
 }
 
-impl Guard {
+impl Registry {
     fn ensure(&mut self) {
-        if self.post.as_mut().is_some_and(Post::is_manned) {
+        if self.guardian.as_mut().is_some_and(Guardian::is_alive) {
             return;
         }
-        self.post = None;
-        match Post::man(&self.groups) {
-            Ok(post) => self.post = Some(post),
+        self.guardian = None;
+        match Guardian::spawn(&self.groups) {
+            Ok(guardian) => self.guardian = Some(guardian),
             Err(error) if !self.warned => {
                 self.warned = true;
                 tracing::warn!(
@@ -88,38 +91,37 @@ impl Guard {
 
     fn add(&mut self, group: Pid) {
         self.groups.push(group);
-        if !self.tell('+', group) {
+        if !self.write('+', group) {
             self.ensure();
         }
     }
 
     fn remove(&mut self, group: Pid) {
         self.groups.retain(|&known| known != group);
-        // A guardian that cannot be told is dismissed; while nobody is started there is nobody new to guard, and the
-        // next start brings another.
-        self.tell('-', group);
+        // If this fails, the guardian is dropped, and the next start brings another.
+        self.write('-', group);
     }
 
-    fn tell(&mut self, change: char, group: Pid) -> bool {
-        let told = self
-            .post
+    fn write(&mut self, change: char, group: Pid) -> bool {
+        let is_written = self
+            .guardian
             .as_mut()
-            .is_some_and(|post| post.tell(change, group).is_ok());
-        if !told {
-            self.post = None;
+            .is_some_and(|guardian| guardian.write(change, group).is_ok());
+        if !is_written {
+            self.guardian = None;
         }
-        told
+        is_written
     }
 }
 
-/// One guardian at work.
-struct Post {
+/// The process of a guardian.
+struct Guardian {
     shell: Child,
     pipe: ChildStdin,
 }
 
-impl Post {
-    fn man(groups: &[Pid]) -> io::Result<Self> {
+impl Guardian {
+    fn spawn(groups: &[Pid]) -> io::Result<Self> {
         let mut shell = Command::new(SHELL)
             .args([
                 "-c",
@@ -137,24 +139,24 @@ impl Post {
             .stderr(Stdio::null())
             .spawn()?;
         let pipe = shell.stdin.take().expect("its input was asked to be a pipe");
-        let mut post = Self { shell, pipe };
-        fcntl_setfl(&post.pipe, fcntl_getfl(&post.pipe)? | OFlags::NONBLOCK)?;
-        groups.iter().try_for_each(|&group| post.tell('+', group))?;
-        Ok(post)
+        let mut guardian = Self { shell, pipe };
+        fcntl_setfl(&guardian.pipe, fcntl_getfl(&guardian.pipe)? | OFlags::NONBLOCK)?;
+        groups.iter().try_for_each(|&group| guardian.write('+', group))?;
+        Ok(guardian)
     }
 
-    fn is_manned(&mut self) -> bool {
+    fn is_alive(&mut self) -> bool {
         matches!(self.shell.try_wait(), Ok(None))
     }
 
     /// Lines are far shorter than what a pipe takes in one piece, so each is written whole or not at all.
-    fn tell(&mut self, change: char, group: Pid) -> io::Result<()> {
+    fn write(&mut self, change: char, group: Pid) -> io::Result<()> {
         self.pipe
             .write_all(format!("{change} {}\n", group.as_raw_nonzero()).as_bytes())
     }
 }
 
-impl Drop for Post {
+impl Drop for Guardian {
     /// Dead before the pipe closes: to a guardian that lives, the end of the pipe means "end them all".
     fn drop(&mut self) {
         let _ = self.shell.kill();

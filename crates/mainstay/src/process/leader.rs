@@ -70,16 +70,16 @@ impl Leader {
         self.held().number_is_ours
     }
 
-    /// Signals the whole group; does nothing once the leader is reaped, when the number may be a stranger's.
+    /// Signals the whole group. Does nothing once the leader is reaped: its number may belong to another process then.
     pub(super) fn signal_group(&self, signal: Signal) {
         let held = self.held();
         if held.number_is_ours {
-            // The one failure is that nobody is left who may be signalled, which is no failure here.
+            // It fails only if no process is left to signal.
             let _ = kill_process_group(self.pid, signal);
         }
     }
 
-    /// Lets go of the zombie, and with it of the number. Does nothing while the leader runs.
+    /// Reaps the zombie, which frees its number. Does nothing while the leader runs.
     pub(super) fn reap(&self) {
         let mut held = self.held();
         if let Some(exit) = held.look(self.pid)

@@ -1,11 +1,11 @@
-//! The child processes of stdio servers: started, watched, and stopped with everything they started in turn.
+//! The child processes of stdio servers: started, watched, and stopped with all their descendants.
 //!
 //! - Each child leads its own process group, and carries a marker in its environment that its descendants inherit.
 //!   The group reaches those that stayed; the marker finds those that left it (`setsid`, double fork).
 //! - The leader is reaped last. Until then its zombie keeps the number of the group from being reused, so a signal to
 //!   the group never reaches a stranger.
-//! - Whichever way a [`Process`] ends (stop, drop, half a stop, panic), nothing of its tree is left behind. When this
-//!   whole program is killed, the guardian does the same on its behalf.
+//! - However a [`Process`] ends (stop, drop, half a stop, panic), nothing of its tree is left behind. When this program
+//!   itself is killed, the guardian ends the trees.
 //! - stderr is always read, and kept only in a bounded ring.
 //!
 //! Finding the marker takes `/proc`. On other unixes the tree is the process group, and nothing more.
@@ -14,13 +14,11 @@ mod activity;
 mod child;
 mod exit;
 mod guardian;
-mod input_gauge;
 mod ladder;
 mod leader;
 mod limit;
 mod marker;
 mod scan;
-mod shutdown_deadline;
 mod sightings;
 mod spawn;
 mod stderr;
@@ -31,13 +29,11 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use activity::{Activity, Observer};
+pub(crate) use activity::{Activity, InputGauge, Observer};
 pub(crate) use child::Process;
 pub use exit::Exit;
-pub(crate) use input_gauge::InputGauge;
-pub(crate) use ladder::Ladder;
+pub(crate) use ladder::{Ladder, ShutdownDeadline};
 pub use limit::raise_descriptor_limit;
-pub(crate) use shutdown_deadline::ShutdownDeadline;
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
 pub(crate) use stderr::StderrRing;
 pub use stderr::{Followed, StderrFollower, StderrLine};

@@ -3,7 +3,7 @@
 //! A look at a process costs 10 to 25 µs, so a scan is run off the runtime's threads, or where there is no runtime.
 //! Where there is no `/proc`, every answer is "nothing", and the tree is the process group alone.
 
-pub(super) use imp::{bytes_moved, processes, stat};
+pub(super) use imp::{bytes_moved, children, processes, stat};
 
 use std::io;
 
@@ -15,6 +15,8 @@ use rustix::process::Pid;
 pub(super) struct Stat {
     /// The first 15 bytes of its name, as the process may have set it.
     pub(super) name: String,
+    /// The one letter for what it does.
+    pub(super) state: u8,
     pub(super) parent: i32,
     pub(super) group: i32,
     /// The processor time that it and the children it waited for have used, in ticks of 10 ms on nearly every system.
@@ -31,9 +33,10 @@ impl Stat {
         let name_end = memchr::memrchr(b')', stat)?;
         let name = String::from_utf8_lossy(stat.get(name_start + 1..name_end)?).into_owned();
         let mut fields = str::from_utf8(stat.get(name_end + 2..)?).ok()?.split(' ');
-        if let "Z" | "X" | "x" = fields.next()? {
-            return None;
-        }
+        let state = match fields.next()?.as_bytes() {
+            b"Z" | b"X" | b"x" => return None,
+            state => *state.first()?,
+        };
         let parent = fields.next()?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
         // Eight fields further on: the ticks of the process in its own code and in the kernel, then those of its children.
@@ -45,6 +48,7 @@ impl Stat {
         let started = fields.nth(4)?.parse().ok()?;
         Some(Self {
             name,
+            state,
             parent,
             group,
             ticks,
@@ -63,19 +67,19 @@ pub(super) fn group_of(pid: Pid) -> Option<i32> {
 /// Reads the markers of other processes, with one buffer for all of them.
 pub(super) struct Search {
     prefix: Finder<'static>,
-    buffer: Box<[u8; WINDOW]>,
+    buffer: Box<[u8; WINDOW_BYTES]>,
 }
 
 /// How much of an environment is held at a time; longer ones are read piece by piece.
-const WINDOW: usize = 16 * 1024;
+const WINDOW_BYTES: usize = 16 * 1024;
 
 impl Search {
     /// For entries that begin with `prefix`; what follows up to the end of the entry is short.
     pub(super) fn new(prefix: &[u8]) -> Self {
-        debug_assert!(!prefix.is_empty() && prefix.len() < WINDOW / 4);
+        debug_assert!(!prefix.is_empty() && prefix.len() < WINDOW_BYTES / 4);
         Self {
             prefix: Finder::new(prefix).into_owned(),
-            buffer: Box::new([0; WINDOW]),
+            buffer: Box::new([0; WINDOW_BYTES]),
         }
     }
 
@@ -101,7 +105,7 @@ impl Search {
                     if let Some(end) = memchr::memchr(0, rest) {
                         return Some(String::from_utf8_lossy(&rest[..end]).into_owned());
                     }
-                    if rest.len() > WINDOW / 4 {
+                    if rest.len() > WINDOW_BYTES / 4 {
                         return None;
                     }
                     at
@@ -125,7 +129,7 @@ mod imp {
     use super::Stat;
 
     /// How much of what is said of a process is read: more than goes before the time of its start, however long its name.
-    const STAT: usize = 512;
+    const STAT_BYTES: usize = 512;
 
     pub(in super::super) fn processes() -> io::Result<impl Iterator<Item = Pid>> {
         let entries = fs::read_dir("/proc")?.flatten();
@@ -133,7 +137,7 @@ mod imp {
     }
 
     pub(in super::super) fn stat(pid: Pid) -> Option<Stat> {
-        let mut stat = [0; STAT];
+        let mut stat = [0; STAT_BYTES];
         let mut file = File::open(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         // One read: to read to the end takes half a dozen, and takes a third of the time of a scan.
         let read = file.read(&mut stat).ok()?;
@@ -151,6 +155,21 @@ mod imp {
             })
             .filter_map(|bytes| bytes.parse::<u64>().ok())
             .sum()
+    }
+
+    /// The processes that this one started, by any of its threads. None where the system does not tell.
+    pub(in super::super) fn children(pid: Pid) -> Vec<Pid> {
+        let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+        let lists = threads
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let parse = |list: String| -> Vec<Pid> {
+            let numbers = list.split_whitespace().filter_map(|pid| pid.parse().ok());
+            numbers.filter_map(Pid::from_raw).collect()
+        };
+        lists.flat_map(parse).collect()
     }
 
     pub(super) fn environ(pid: Pid) -> io::Result<File> {
@@ -176,6 +195,10 @@ mod imp {
         0
     }
 
+    pub(in super::super) fn children(_: Pid) -> Vec<Pid> {
+        Vec::new()
+    }
+
     pub(super) fn environ(_: Pid) -> io::Result<io::Empty> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -183,7 +206,7 @@ mod imp {
 
 #[cfg(test)]
 mod tests {
-    use super::{Search, Stat, WINDOW};
+    use super::{Search, Stat, WINDOW_BYTES};
 
     #[test]
     fn a_name_with_brackets_and_spaces_hides_no_number() {
@@ -193,6 +216,7 @@ mod tests {
             stat,
             Stat {
                 name: "npm (x) run".to_owned(),
+                state: b'S',
                 parent: 70,
                 group: 69,
                 ticks: 127,
@@ -208,7 +232,7 @@ mod tests {
     #[test]
     fn a_value_is_read_wherever_a_read_cuts_its_entry() {
         let entry = b"MAINSTAY_TREE=0123.4\0";
-        for before in WINDOW - entry.len() - 1..=WINDOW + 1 {
+        for before in WINDOW_BYTES - entry.len() - 1..=WINDOW_BYTES + 1 {
             let mut environ = vec![b'x'; before];
             environ.extend_from_slice(entry);
             environ.extend_from_slice(b"HOME=/\0");
@@ -222,7 +246,7 @@ mod tests {
         let mut search = Search::new(b"MAINSTAY_TREE=0123.");
         let environ = b"A=b\0MAINSTAY_TREE=0124.45\0".repeat(2_000);
         assert_eq!(search.value_in(&mut environ.as_slice()), None);
-        let endless = [&b"MAINSTAY_TREE=0123."[..], &vec![b'9'; 3 * WINDOW]].concat();
+        let endless = [&b"MAINSTAY_TREE=0123."[..], &vec![b'9'; 3 * WINDOW_BYTES]].concat();
         assert_eq!(search.value_in(&mut endless.as_slice()), None);
     }
 }

@@ -1,8 +1,8 @@
 //! One scan of all processes for every stop that wants one.
 //!
-//! To see who is left of a tree takes the environment of every process on the machine. With as many scans as stops, the end of
-//! many servers would take the square of their number. So whoever wants a scan while one runs shares the next with all others
-//! who do: a scan serves only those who asked before it began, since what was started later it may have missed.
+//! To see what is left of a tree takes the environment of every process on the machine. With as many scans as stops, the
+//! end of many servers would take the square of their number. So all stops that ask while a scan runs share the next one.
+//! A scan serves only stops that asked before it began, since it may miss what was started later.
 
 use std::collections::HashMap;
 use std::sync::mpsc::sync_channel;
@@ -30,14 +30,14 @@ impl Sightings {
         self.by_marker.get(number).map_or(&[], Vec::as_slice)
     }
 
-    /// Those in this group. Processes whose environment may not be read are left out: almost surely another user's, whom we
-    /// could not signal either; half of all processes are.
+    /// Those in this group, without processes whose environment may not be read. Those are almost surely another user's, and
+    /// could not be signalled either.
     pub(super) fn in_group(&self, group: Pid) -> &[Pid] {
         let group = group.as_raw_nonzero().get();
         self.by_group.get(&group).map_or(&[], Vec::as_slice)
     }
 
-    /// Looks at all processes; `None` where this machine lacks something for it, and nothing is known of anybody.
+    /// Looks at all processes; `None` where this machine lacks something for it.
     fn scan() -> Option<Self> {
         let mut sightings = Self::default();
         let mut search = Search::new(&marker::prefix());
@@ -58,64 +58,64 @@ impl Sightings {
     }
 }
 
-/// Who waits for a scan, and how it is handed over.
+/// Hands a scan to a stop that waits for it.
 type Waiting = Box<dyn FnOnce(&Arc<Sightings>) + Send>;
 
-static LOOKOUT: Mutex<Lookout> = Mutex::new(Lookout {
-    is_manned: false,
+static SCANNER: Mutex<Scanner> = Mutex::new(Scanner {
+    is_scanning: false,
     waiting: Vec::new(),
 });
 
-struct Lookout {
-    /// Somebody scans, and goes on as long as somebody waits.
-    is_manned: bool,
+struct Scanner {
+    /// A thread scans, and goes on as long as a stop waits.
+    is_scanning: bool,
     waiting: Vec<Waiting>,
 }
 
-fn lookout() -> MutexGuard<'static, Lookout> {
-    LOOKOUT.lock().unwrap_or_else(PoisonError::into_inner)
+fn scanner() -> MutexGuard<'static, Scanner> {
+    SCANNER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks for a scan; returns the duty to make it, if nobody else has that.
-fn ask(waiting: Waiting) -> Option<Duty> {
-    let mut lookout = lookout();
-    lookout.waiting.push(waiting);
-    let is_first = !std::mem::replace(&mut lookout.is_manned, true);
-    drop(lookout);
-    is_first.then(|| Duty)
+/// Asks for a scan. Returns the duty to make it, unless another thread has it.
+fn ask(waiting: Waiting) -> Option<ScanDuty> {
+    let mut scanner = scanner();
+    scanner.waiting.push(waiting);
+    let is_first = !std::mem::replace(&mut scanner.is_scanning, true);
+    drop(scanner);
+    is_first.then(|| ScanDuty)
 }
 
 /// From one scan to the next, in times of what the first took: the more processes there are, the more stops share a scan, and
 /// their scans never take more than a third of a processor.
-const PAUSE_FACTOR: u32 = 2;
+const INTERVAL_FACTOR: u32 = 2;
 
 /// The longest pause between two scans: no stop waits much longer for it than for the end of a process.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The duty to scan for all who wait. Dropped undone, by a runtime that is shutting down, those who wait learn it.
-struct Duty;
+/// The duty to scan for all stops that wait. If a runtime that shuts down drops it, their scans have failed.
+pub(super) struct ScanDuty;
 
-impl Duty {
-    fn fulfil(self) {
+impl ScanDuty {
+    fn scan_for_all(self) {
         let mut pause = Duration::ZERO;
         loop {
-            let is_awaited = !lookout().waiting.is_empty();
+            let is_awaited = !scanner().waiting.is_empty();
             if is_awaited {
                 std::thread::sleep(pause);
             }
             let waiting = {
-                let mut lookout = lookout();
-                if lookout.waiting.is_empty() {
-                    // Under the same lock as the look: who asks after it has a duty of his own.
-                    return self.end(&mut lookout);
+                let mut scanner = scanner();
+                if scanner.waiting.is_empty() {
+                    // Under the same lock as the look: a stop that asks later gets the duty.
+                    return self.end(&mut scanner);
                 }
-                std::mem::take(&mut lookout.waiting)
+                std::mem::take(&mut scanner.waiting)
             };
             let began = Instant::now();
             let sightings = Sightings::scan().map(Arc::new);
-            pause = LONGEST_PAUSE.min(began.elapsed() * PAUSE_FACTOR);
+            pause = LONGEST_INTERVAL.min(began.elapsed() * INTERVAL_FACTOR);
             let Some(sightings) = sightings else {
-                // Dropped, they say that nothing was seen.
+                // The drop says that the scan failed.
                 drop(waiting);
                 continue;
             };
@@ -125,18 +125,18 @@ impl Duty {
         }
     }
 
-    fn end(self, lookout: &mut Lookout) {
-        lookout.is_manned = false;
+    fn end(self, scanner: &mut Scanner) {
+        scanner.is_scanning = false;
         std::mem::forget(self);
     }
 }
 
-impl Drop for Duty {
+impl Drop for ScanDuty {
     fn drop(&mut self) {
-        let mut lookout = lookout();
-        lookout.is_manned = false;
-        let dismissed = std::mem::take(&mut lookout.waiting);
-        drop(lookout);
+        let mut scanner = scanner();
+        scanner.is_scanning = false;
+        let dismissed = std::mem::take(&mut scanner.waiting);
+        drop(scanner);
         drop(dismissed);
     }
 }
@@ -147,17 +147,17 @@ impl Drop for Duty {
 pub(super) async fn look() -> Option<Arc<Sightings>> {
     let (sender, sightings) = oneshot::channel();
     let duty = ask(Box::new(move |sightings| {
-        // Who left meanwhile has no use for it.
+        // The stop may have been dropped meanwhile.
         let _ = sender.send(Arc::clone(sightings));
     }));
     if let Some(duty) = duty {
-        spawn_blocking(move || duty.fulfil());
+        spawn_blocking(move || duty.scan_for_all());
     }
     sightings.await.ok()
 }
 
 /// How long a thread waits for another's scan before it makes its own: many times what two scans take.
-const PATIENCE: Duration = Duration::from_millis(250);
+const SHARED_SCAN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A scan that begins after this call. Blocks the thread.
 pub(super) fn look_now() -> Arc<Sightings> {
@@ -166,10 +166,22 @@ pub(super) fn look_now() -> Arc<Sightings> {
         let _ = sender.send(Arc::clone(sightings));
     }));
     if let Some(duty) = duty {
-        duty.fulfil();
+        duty.scan_for_all();
     }
-    let sightings = sightings.recv_timeout(PATIENCE);
+    let sightings = sightings.recv_timeout(SHARED_SCAN_TIMEOUT);
     sightings.unwrap_or_else(|_| Arc::new(Sightings::scan().unwrap_or_default()))
+}
+
+/// Holds up the scans of this process until the returned value is dropped, but for those of threads that waited
+/// [`SHARED_SCAN_TIMEOUT`].
+#[cfg(test)]
+pub(super) async fn hold_scans() -> ScanDuty {
+    loop {
+        if let Some(duty) = ask(Box::new(|_| {})) {
+            return duty;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 #[cfg(test)]
@@ -177,19 +189,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_asks_while_a_scan_runs_shares_the_next_one() {
-        // The duty is held here, so nobody scans until all have asked.
-        let duty = loop {
-            if let Some(duty) = ask(Box::new(|_| {})) {
-                break duty;
-            }
-            tokio::task::yield_now().await;
-        };
+    async fn all_who_ask_while_a_scan_runs_share_the_next_one() {
+        let duty = hold_scans().await;
         let mut looks: Vec<_> = (0..100).map(|_| tokio::spawn(look())).collect();
-        while lookout().waiting.len() < 101 {
+        while scanner().waiting.len() < 101 {
             tokio::task::yield_now().await;
         }
-        spawn_blocking(move || duty.fulfil());
+        spawn_blocking(move || duty.scan_for_all());
         let first = looks.pop().expect("a hundred").await.expect("no panic");
         let first = first.expect("a scan");
         for look in looks {
@@ -204,15 +210,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scan_that_is_never_made_is_said_to_those_who_wait_and_keeps_none_from_the_next() {
-        let duty = loop {
-            if let Some(duty) = ask(Box::new(|_| {})) {
-                break duty;
-            }
-            tokio::task::yield_now().await;
-        };
+    async fn a_scan_that_is_never_made_fails_for_those_who_wait_and_not_for_the_next() {
+        let duty = hold_scans().await;
         let waits = tokio::spawn(look());
-        while lookout().waiting.len() < 2 {
+        while scanner().waiting.len() < 2 {
             tokio::task::yield_now().await;
         }
         drop(duty);

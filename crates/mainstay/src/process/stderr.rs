@@ -1,28 +1,28 @@
 //! What servers write to stderr: always read, kept in a bounded ring.
 //!
 //! One ring serves all generations of a server, each line with the number of its own. Memory is bounded whatever a
-//! server writes, and a server that writes faster than anyone reads is never blocked: old lines make room.
+//! server writes. A server that writes fast is never blocked: old lines make room, and a follower that does not read in
+//! time misses pieces and learns how many.
 
 mod drain;
-mod follow;
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 pub(super) use drain::{Drain, drain};
-use follow::Followers;
-pub use follow::{Followed, StderrFollower};
 
 /// Enough for the longest stack trace a person reads.
-const MAX_LINES: usize = 200;
+const LINES_LIMIT: usize = 200;
 /// What a ring holds at most, so that a thousand servers cost 64 MB at their worst.
-const MAX_BYTES: usize = 64 * 1024;
+const BYTES_LIMIT: usize = 64 * 1024;
 /// What a line holds at most; the rest of a longer one is dropped.
-const MAX_LINE_BYTES: usize = 4 * 1024;
+const LINE_BYTES_LIMIT: usize = 4 * 1024;
 
 /// One line a server wrote to stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +40,9 @@ pub struct StderrLine {
 #[derive(Default)]
 pub(crate) struct StderrRing {
     kept: Mutex<Kept>,
-    /// Who reads along what is written, as it is written.
+    /// Followers of the bytes, as they are written.
     bytes: Followers<Bytes>,
-    /// Who reads along the lines that are kept.
+    /// Followers of the lines that are kept.
     lines: Followers<StderrLine>,
 }
 
@@ -79,27 +79,27 @@ impl StderrRing {
         self.kept().last_activity
     }
 
-    /// Reads along what is written from now on, byte for byte.
+    /// Follows what is written from now on, byte for byte.
     pub(crate) fn follow_bytes(&self) -> StderrFollower<Bytes> {
         self.bytes.join()
     }
 
-    /// Reads along the lines that are kept from now on.
+    /// Follows the lines that are kept from now on.
     pub(crate) fn follow_lines(&self) -> StderrFollower<StderrLine> {
         self.lines.join()
     }
 
     fn note_written(&self, bytes: &[u8]) {
         self.kept().last_activity = Some(Instant::now());
-        self.bytes.tell(|| Bytes::copy_from_slice(bytes));
+        self.bytes.send(|| Bytes::copy_from_slice(bytes));
     }
 
     fn push(&self, line: StderrLine) {
-        self.lines.tell(|| line.clone());
+        self.lines.send(|| line.clone());
         let mut kept = self.kept();
         kept.bytes += line.text.len();
         kept.lines.push_back(line);
-        while kept.lines.len() > MAX_LINES || kept.bytes > MAX_BYTES {
+        while kept.lines.len() > LINES_LIMIT || kept.bytes > BYTES_LIMIT {
             let Some(oldest) = kept.lines.pop_front() else {
                 break;
             };
@@ -109,6 +109,59 @@ impl StderrRing {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pieces that wait for a follower: lines, or what was read from the pipe at a time. Together at most 1 MiB of bytes.
+const PENDING_LIMIT: usize = 64;
+
+/// A reader of what a server writes to stderr, from the moment of its making, across restarts.
+#[derive(Debug)]
+pub struct StderrFollower<T>(broadcast::Receiver<T>);
+
+/// What a follower of stderr gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Followed<T> {
+    /// The next that was written.
+    Wrote(T),
+    /// The follower was too slow and missed so many pieces. The next one follows.
+    Missed(u64),
+}
+
+impl<T: Clone> StderrFollower<T> {
+    /// The next that the server writes; `None` when the server is gone, with every handle of it.
+    ///
+    /// Cancel safety: dropping it loses nothing.
+    pub async fn next(&mut self) -> Option<Followed<T>> {
+        match self.0.recv().await {
+            Ok(written) => Some(Followed::Wrote(written)),
+            Err(RecvError::Lagged(missed)) => Some(Followed::Missed(missed)),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+/// All followers of one server. Costs nothing until there is one.
+struct Followers<T>(OnceLock<broadcast::Sender<T>>);
+
+impl<T: Clone> Followers<T> {
+    fn join(&self) -> StderrFollower<T> {
+        let sender = self.0.get_or_init(|| broadcast::Sender::new(PENDING_LIMIT));
+        StderrFollower(sender.subscribe())
+    }
+
+    fn send(&self, written: impl FnOnce() -> T) {
+        let sender = self.0.get().filter(|sender| sender.receiver_count() > 0);
+        if let Some(sender) = sender {
+            // The last follower may just have left.
+            let _ = sender.send(written());
+        }
+    }
+}
+
+impl<T> Default for Followers<T> {
+    fn default() -> Self {
+        Self(OnceLock::new())
     }
 }
 

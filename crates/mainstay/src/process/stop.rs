@@ -1,8 +1,8 @@
-//! The stop ladder: end of input, SIGTERM, SIGKILL, then whatever escaped the group.
+//! The stop ladder: end of input, SIGTERM, SIGKILL, then a sweep of what escaped the group.
 //!
-//! The leader is given time to end well; whoever outlives it gets a shorter time, because a server that crashed is
-//! waiting to be started again. Each rung has its own bound, and their sum bounds the whole. Where a shutdown_deadline leaves less
-//! time than that, all rungs come sooner, also when it is called while the stop is under way.
+//! The leader gets time to end by itself. What outlives it gets less, because a server that crashed waits to be started
+//! again. Each rung has its own bound, and their sum bounds the whole. If a shutdown deadline leaves less time, all rungs
+//! come sooner, also when the deadline is set while the stop is under way.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,13 +12,12 @@ use rustix::process::{Pid, Signal};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::ladder::{Ladder, StopSchedule};
+use super::ladder::{Ladder, ShutdownDeadline, StopSchedule};
 use super::scan;
-use super::shutdown_deadline::ShutdownDeadline;
 use super::sightings;
 use super::{Exit, Process};
 
-/// What a stop came to.
+/// The result of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Stopped {
@@ -47,19 +46,19 @@ pub(crate) enum Rung {
     Killed,
 }
 
-/// Between two looks at a tree that was told to end: no event tells of the end of another's child.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// From one look at a tree that was signalled to the next: the end of a process that is not our child is no event.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Process {
-    /// Ends the whole tree. The leader's input is closed by the caller, who holds it; until then the first rung cannot
-    /// succeed. Returns at once (one look at `/proc`) when the leader has ended and left nobody behind.
+    /// Ends the whole tree. The caller holds the leader's input and closes it before; otherwise the first rung cannot
+    /// succeed. Takes one look at `/proc` when the leader has ended and left no process behind.
     ///
-    /// Cancel safety: a stop dropped half way kills the tree, as dropping the [`Process`] does.
+    /// Cancel safety: dropping a stop kills the tree, as dropping the [`Process`] does.
     pub(crate) async fn stop(mut self, ladder: &Ladder, shutdown_deadline: &ShutdownDeadline) -> Stopped {
         let started = Instant::now();
-        let mut climb = StopSchedule::begin(ladder, shutdown_deadline);
-        let by = self.end_leader(ladder, &mut climb).await;
-        let (swept, left) = self.end_others(ladder, &mut climb, by).await;
+        let mut schedule = StopSchedule::begin(ladder, shutdown_deadline);
+        let by = self.end_leader(ladder, &mut schedule).await;
+        let (swept, left) = self.end_others(ladder, &mut schedule, by).await;
         // For systems on which the scan sees nothing, this is what ends the rest of the group.
         self.tree.leader.signal_group(Signal::KILL);
 
@@ -73,8 +72,10 @@ impl Process {
                 "processes survive their stop"
             );
         }
-        self.last_words().await;
-        self.cleared = survivors == 0;
+        self.drain_stderr().await;
+        if survivors == 0 {
+            self.note_gone();
+        }
         Stopped {
             exit,
             by,
@@ -84,21 +85,21 @@ impl Process {
         }
     }
 
-    async fn end_leader(&self, ladder: &Ladder, climb: &mut StopSchedule) -> Rung {
+    async fn end_leader(&self, ladder: &Ladder, schedule: &mut StopSchedule) -> Rung {
         if self.tree.leader.exit().is_some() {
             return Rung::Exited;
         }
-        if self.exits_before(climb.time_to_term()).await {
+        if self.exits_before(schedule.time_to_term()).await {
             return Rung::Eof;
         }
         self.tree.leader.signal_group(Signal::TERM);
         // A stopped process acts on SIGTERM only once it continues.
         self.tree.leader.signal_group(Signal::CONT);
-        if self.exits_before(climb.time_to_kill()).await {
+        if self.exits_before(schedule.time_to_kill()).await {
             return Rung::Terminated;
         }
         self.tree.leader.signal_group(Signal::KILL);
-        // Nobody is given this time, and a killed leader takes next to none of it: it is the same in a hurry.
+        // A killed leader ends in next to no time, so the schedule does not shorten this.
         let _ = timeout(ladder.kill_grace, self.exited()).await;
         Rung::Killed
     }
@@ -111,55 +112,55 @@ impl Process {
         }
     }
 
-    /// Ends who outlived the leader. Returns how many there were, and how many there still are.
-    async fn end_others(&self, ladder: &Ladder, climb: &mut StopSchedule, by: Rung) -> (usize, usize) {
-        let mut hunt = Sweep {
+    /// Ends the processes that outlived the leader. Returns how many there were, and how many are left.
+    async fn end_others(&self, ladder: &Ladder, schedule: &mut StopSchedule, by: Rung) -> (usize, usize) {
+        let mut sweep = Sweep {
             process: self,
             seen: HashSet::new(),
         };
-        let mercy = match by {
+        let grace = match by {
             Rung::Exited | Rung::Eof | Rung::Terminated => ladder.straggler_grace,
-            // It was shown to the whole group, and not taken.
+            // The whole group had its time.
             Rung::Killed => Duration::ZERO,
         };
-        let kill_at = Instant::now() + mercy;
+        let kill_at = Instant::now() + grace;
         let deadline = kill_at + ladder.kill_grace;
 
-        let mut left = hunt.look(None, deadline).await;
-        if left > 0 && !mercy.is_zero() {
+        let mut left = sweep.look(None, deadline).await;
+        if left > 0 && !grace.is_zero() {
             // For many programs a second SIGTERM means "drop everything", so the group gets only one.
             if by != Rung::Terminated {
                 self.tree.leader.signal_group(Signal::TERM);
                 self.tree.leader.signal_group(Signal::CONT);
             }
-            hunt.look(Some(Signal::TERM), deadline).await;
-            hunt.look(Some(Signal::CONT), deadline).await;
-            while left > 0 && Instant::now() < kill_at.min(climb.sweep_at()) {
-                sleep(LOOK_AGAIN).await;
-                left = hunt.look(None, deadline).await;
+            sweep.look(Some(Signal::TERM), deadline).await;
+            sweep.look(Some(Signal::CONT), deadline).await;
+            while left > 0 && Instant::now() < kill_at.min(schedule.sweep_at()) {
+                sleep(LOOK_INTERVAL).await;
+                left = sweep.look(None, deadline).await;
             }
         }
         // Again and again, because a process may fork in the midst of a look.
         while left > 0 && Instant::now() < deadline {
             self.tree.leader.signal_group(Signal::KILL);
-            left = hunt.look(Some(Signal::KILL), deadline).await;
+            left = sweep.look(Some(Signal::KILL), deadline).await;
             if left > 0 {
-                sleep(LOOK_AGAIN).await;
+                sleep(LOOK_INTERVAL).await;
             }
         }
-        (hunt.seen.len(), left)
+        (sweep.seen.len(), left)
     }
 }
 
-/// The search for those who outlived their leader.
+/// The search for processes that outlived their leader.
 struct Sweep<'a> {
     process: &'a Process,
     seen: HashSet<Pid>,
 }
 
 impl Sweep<'_> {
-    /// Returns how many there are, after signalling those who left the group, if told to. A look that does not end in
-    /// time (reading the environment of a process stuck in the kernel may hang) proves nothing gone.
+    /// Sends the signal, if there is one, to the processes that left the group, and returns how many processes there are. A
+    /// look that does not end in time proves nothing gone: the environment of a process stuck in the kernel may hang.
     async fn look(&mut self, signal: Option<Signal>, deadline: Instant) -> usize {
         match timeout_at(deadline, self.left(signal)).await {
             Ok(Some(left)) => {
@@ -170,12 +171,12 @@ impl Sweep<'_> {
         }
     }
 
-    /// Who is left; `None` where that could not be seen.
+    /// The processes that are left; `None` where the scan failed.
     async fn left(&self, signal: Option<Signal>) -> Option<HashSet<Pid>> {
         let sightings = sightings::look().await?;
         let tree = &self.process.tree;
         let found = tree.others(&sightings);
-        // The usual case: nobody is left, and there is nothing more to read.
+        // The usual case: nothing is left.
         if found.is_empty() && self.seen.is_empty() {
             return Some(found);
         }

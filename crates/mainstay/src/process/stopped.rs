@@ -1,22 +1,23 @@
-//! Whether a server's processes are stopped, as by SIGSTOP: they live, and do nothing until somebody continues them.
+//! Whether a server's processes are stopped, as by SIGSTOP: they live, and do nothing until they are continued.
 //!
 //! A server that works on a call may be silent, use no processor and read no input: a tool that sleeps does just that. So
-//! only what the system itself says counts: the state `T` of the process that was started, or of every process at the end
-//! of its tree (a package runner or a shell that waits for a stopped server). A process that a debugger stops (`t`) is at
-//! work for that debugger. Where there is no `/proc`, nothing is ever seen to be stopped.
+//! only what the system says counts: the state `T` of the process that was started, or of every leaf of its tree (a
+//! package runner or a shell that waits for a stopped server). A process that a debugger stops (`t`) works for that
+//! debugger. Without `/proc`, nothing is ever seen to be stopped.
 
-use imp::{children, state};
+use rustix::process::Pid;
 
-/// How many processes of a tree are looked at; one that has more is not stopped, as far as is known.
+use super::scan::{self, Stat};
+
+/// How many processes of a tree are looked at; a larger tree is taken not to be stopped.
 const TREE_LIMIT: usize = 64;
-
-/// What the system says of a process that is stopped, and of one that has ended and waits for its parent.
-const STOPPED: u8 = b'T';
-const ENDED: u8 = b'Z';
 
 /// Whether the process is stopped, or all that it waits for. A look at a process costs some ten microseconds.
 pub(crate) fn is_stopped(leader: i32) -> bool {
-    if state(leader) == Some(STOPPED) {
+    let Some(leader) = Pid::from_raw(leader) else {
+        return false;
+    };
+    if scan::stat(leader).is_some_and(|stat| stat.is_stopped()) {
         return true;
     }
     let mut found = vec![leader];
@@ -24,16 +25,17 @@ pub(crate) fn is_stopped(leader: i32) -> bool {
     let mut any_stopped = false;
     while let Some(&pid) = found.get(looked_at) {
         looked_at += 1;
-        let children = children(pid).into_iter();
-        let children: Vec<i32> = children
-            .filter(|child| !found.contains(child) && state(*child).is_some_and(|state| state != ENDED))
+        let children = scan::children(pid).into_iter();
+        let children: Vec<Pid> = children
+            .filter(|child| !found.contains(child) && scan::stat(*child).is_some())
             .collect();
-        if children.is_empty() {
-            match state(pid) {
-                Some(STOPPED) => any_stopped = true,
-                Some(_) => return false,
-                None => {}
+        if children.is_empty()
+            && let Some(stat) = scan::stat(pid)
+        {
+            if !stat.is_stopped() {
+                return false;
             }
+            any_stopped = true;
         }
         found.extend(children);
         if found.len() > TREE_LIMIT {
@@ -43,42 +45,9 @@ pub(crate) fn is_stopped(leader: i32) -> bool {
     any_stopped
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod imp {
-    use std::fs;
-
-    /// The one letter for what a process does; `None` if it is gone.
-    pub(super) fn state(pid: i32) -> Option<u8> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // "pid (name) state …": the name may hold anything, a closing bracket too.
-        let name_end = memchr::memrchr(b')', &stat)?;
-        stat.get(name_end + 2).copied()
-    }
-
-    /// The processes that this one started, each by one of its threads. None where the system does not tell.
-    pub(super) fn children(pid: i32) -> Vec<i32> {
-        let threads = fs::read_dir(format!("/proc/{pid}/task"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-        let parse = |list: String| -> Vec<i32> {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect()
-        };
-        lists.flat_map(parse).collect()
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod imp {
-    pub(super) fn state(_: i32) -> Option<u8> {
-        None
-    }
-
-    pub(super) fn children(_: i32) -> Vec<i32> {
-        Vec::new()
+impl Stat {
+    fn is_stopped(&self) -> bool {
+        self.state == b'T'
     }
 }
 
@@ -91,7 +60,7 @@ mod tests {
 
     use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-    use super::{imp, is_stopped};
+    use super::{is_stopped, scan};
 
     /// A shell that leads its own group, and ends with the test; and the process whose number it writes first.
     struct Shell(Child, Pid);
@@ -122,7 +91,7 @@ mod tests {
         fn signal_inner(&self, signal: Signal, seen: impl Fn(u8) -> bool) {
             kill_process(self.1, signal).expect("it runs");
             let deadline = Instant::now() + Duration::from_secs(30);
-            while !imp::state(self.1.as_raw_nonzero().get()).is_some_and(&seen) {
+            while !scan::stat(self.1).is_some_and(|stat| seen(stat.state)) {
                 assert!(Instant::now() < deadline, "the signal has no effect");
                 std::thread::yield_now();
             }

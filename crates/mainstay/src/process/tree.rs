@@ -15,12 +15,12 @@ pub(super) struct Tree {
     pub(super) marker: Marker,
 }
 
-/// How often [`Tree::kill_now`] looks again, and how long it waits between: at most some 50 ms, for it blocks a thread.
-const KILL_NOW_ROUNDS: u32 = 25;
-const KILL_NOW_PAUSE: Duration = Duration::from_millis(2);
+/// How often [`Tree::kill_now`] looks again, and how long it waits between.
+const KILL_NOW_LIMIT: u32 = 25;
+const KILL_NOW_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Tree {
-    /// Every process of the tree that runs, but for the leader: who carries the marker, and who is in the group.
+    /// Every running process of the tree but the leader: those with the marker, and those in the group.
     pub(super) fn others(&self, sightings: &Sightings) -> HashSet<Pid> {
         let leader = self.leader.pid();
         let group = if self.leader.group_is_ours() {
@@ -33,7 +33,7 @@ impl Tree {
         all.filter(|&pid| pid != leader).collect()
     }
 
-    /// Signals, one by one, those of `others` whom a signal to the group does not reach.
+    /// Signals, one by one, those of `others` that a signal to the group does not reach.
     pub(super) fn signal_escaped(&self, others: &HashSet<Pid>, signal: Signal) {
         let group_is_ours = self.leader.group_is_ours();
         for &pid in others
@@ -44,16 +44,16 @@ impl Tree {
         }
     }
 
-    /// Kills the whole tree and waits a moment for it to be gone, blocking the thread.
+    /// Kills the whole tree and waits a moment for it to be gone. Blocks the thread, which is never one of the runtime.
     pub(super) fn kill_now(&self) {
-        for _ in 0..KILL_NOW_ROUNDS {
+        for _ in 0..KILL_NOW_LIMIT {
             self.leader.signal_group(Signal::KILL);
             let others = self.others(&sightings::look_now());
             self.signal_escaped(&others, Signal::KILL);
             if others.is_empty() && self.leader.exit().is_some() {
                 return;
             }
-            std::thread::sleep(KILL_NOW_PAUSE);
+            std::thread::sleep(KILL_NOW_INTERVAL);
         }
     }
 
@@ -73,7 +73,7 @@ impl Tree {
         use rustix::io::Errno;
         use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
-        // Whoever cannot be signalled (gone, or changed its user) is seen again by the next scan, or is not.
+        // A failure needs no answer: the next scan sees what is left.
         let _ = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pinned) if self.carries_marker(pid) => pidfd_send_signal(pinned, signal),
             // Kernels before 5.3, and sandboxes that forbid the call.
@@ -87,8 +87,8 @@ impl Tree {
         self.signal_unpinned(pid, signal);
     }
 
-    /// Where nothing can pin a process: signals it if its number belongs to one of this tree now. The process that carries the
-    /// marker is the one that had the number before and after the look, since both started at the same time.
+    /// Signals a process that cannot be pinned, if it belongs to this tree now. The start time is the same before and after
+    /// the look at the marker, so that both are of the same process.
     pub(super) fn signal_unpinned(&self, pid: Pid, signal: Signal) {
         let started = || scan::stat(pid).map(|stat| stat.started);
         let before = started();

@@ -43,7 +43,7 @@ pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ToolView;
 use crate::deadline;
-use crate::keeper::{Command, Refusal, Taken};
+use crate::keeper::{Ack, Command, Refusal};
 use crate::process::{StderrFollower, StderrLine};
 
 /// A server of a fleet. Clones are handles of the same server.
@@ -195,7 +195,7 @@ impl Server {
         }
     }
 
-    pub(crate) async fn command(&self, command: impl FnOnce(Taken) -> Command) -> Result<(), CommandError> {
+    pub(crate) async fn command(&self, command: impl FnOnce(Ack) -> Command) -> Result<(), CommandError> {
         let (taken, answer) = oneshot::channel();
         self.0.inbox.command(command(taken));
         let name = self.0.name.clone();

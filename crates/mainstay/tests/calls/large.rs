@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use mainstay::config::ToolView;
 use mainstay::{CallOptions, Server};
 use mainstay_testkit::{BadAnswer, Fault, Rule, Script, Step};
 use serde_json::{Value, json};
@@ -88,5 +89,29 @@ fn a_large_listing_waits_for_a_thread_that_may_block_and_a_small_one_does_not() 
         drop(busy);
         connected(&server).await;
         assert_eq!(fleet.catalog().tools().len(), pages);
+    });
+}
+
+#[test]
+fn another_view_of_a_large_catalog_is_prepared_by_a_thread_that_may_block() {
+    with_one_blocking_thread(async {
+        let text = "x".repeat(LARGE);
+        let tool = json!({ "name": "t", "description": text, "inputSchema": {} });
+        let memory = Memory::new(Script::new().without_builtin_tools().tool_json(tool));
+        let (fleet, server) = fleet_of(memory.config("large"));
+        connected(&server).await;
+        assert!(fleet.catalog().tool("large__t").is_some());
+
+        let mut changes = fleet.catalog_reader();
+        let busy = Busy::start();
+        let renamed = memory.config("large").tools(ToolView::default().rename("t", "u"));
+        fleet.apply([renamed.build().unwrap()]).await;
+        assert!(
+            fleet.catalog().tool("large__t").is_some(),
+            "what was published stays until then"
+        );
+        drop(busy);
+        let changed = timeout(LONG, changes.changed()).await.unwrap().unwrap();
+        assert!(changed.tool("large__u").is_some() && changed.tool("large__t").is_none());
     });
 }

@@ -1,7 +1,7 @@
 //! What the disk remembers of a fleet: enough to serve a catalog before any server is up, and nothing it should not.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -62,6 +62,66 @@ async fn a_fresh_start_serves_the_catalog_from_disk_before_any_server_is_up() {
     memory.set_down(false);
     call.await.unwrap().expect("and then runs");
     assert_eq!(fleet.catalog().freshness("s").unwrap().stale_since, None);
+}
+
+/// A file that is written is another file: it is moved over the one before it.
+fn written(store: &TempDir) -> u64 {
+    let files = files(store);
+    assert_eq!(files.len(), 1, "{files:?}");
+    fs::metadata(&files[0]).unwrap().ino()
+}
+
+#[tokio::test]
+async fn a_listing_that_changes_nothing_is_not_written() {
+    let store = TempDir::new().unwrap();
+    let memory = one_tool("t");
+    seed(&store, &memory).await;
+    let first = written(&store);
+
+    seed(&store, &memory).await;
+    assert_eq!(written(&store), first, "the next start lists the same");
+    let (fleet, server) = start(&store, memory.config("s"));
+    connected(&server).await;
+    server.refresh().await.unwrap();
+    fleet.close(LONG).await;
+    assert_eq!(written(&store), first, "and so does a refresh");
+
+    *memory.script.lock().unwrap() = Script::new().without_builtin_tools().tool("u");
+    seed(&store, &memory).await;
+    assert_ne!(written(&store), first);
+    memory.set_down(true);
+    let (fleet, _server) = start(&store, memory.config("s"));
+    assert!(fleet.catalog().tool("s__u").is_some());
+}
+
+/// The one thread that may block is kept busy: what needs it waits, and nothing else does.
+#[test]
+fn stored_catalogs_are_read_by_threads_that_may_block_and_a_start_waits_only_a_moment_for_them() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let store = TempDir::new().unwrap();
+        let memory = one_tool("t");
+        seed(&store, &memory).await;
+        memory.set_down(true);
+
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || released.recv());
+        let (fleet, server) = start(&store, memory.config("s"));
+        assert_eq!(tools(&fleet), 0, "not read by this thread");
+        let mut changes = fleet.catalog_reader();
+        drop(release);
+        let catalog = tokio::time::timeout(LONG, changes.changed())
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(catalog.tool("s__t").is_some(), "published as soon as it is read");
+        assert!(catalog.freshness("s").unwrap().stale_since.is_some());
+        assert_ne!(server.status().state, StateKind::Connected);
+    });
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mainstay::transport::http::{Authorizing, BearerToken, Challenge, Credentials};
+use mainstay::transport::http::{Authorizing, BearerToken, Challenge, Changing, Credentials};
 use mainstay::{CallError, CallOptions, Cause, Failure, Fleet, Outcome, Reason, Server, StateKind, Status};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
 use mainstay_testkit::{Occurrence, Script, Speaks};
@@ -173,6 +173,35 @@ impl Credentials for Refused {
             Ok(Some(HeaderValue::from_static("Bearer expired")))
         })
     }
+}
+
+/// A credential that is refused, and whose watch panics.
+struct Faulty;
+
+impl Credentials for Faulty {
+    fn authorization(&self) -> Authorizing<'_> {
+        Box::pin(async { Ok(Some(HeaderValue::from_static("Bearer expired"))) })
+    }
+
+    fn changed(&self) -> Changing<'_> {
+        Box::pin(async { panic!("asked to") })
+    }
+}
+
+#[tokio::test]
+async fn a_credential_whose_watch_panics_is_reported_and_a_login_still_brings_the_server_back() {
+    let far = serve(Script::new(), HttpScript::new().bearer("good")).await;
+    let (_fleet, server) = keep(web_at(&far).credentials(Arc::new(Faulty)));
+    asks_for_login(&server).await;
+    let said = |status: &Status| {
+        let error = status.last_error.as_ref();
+        error.is_some_and(|error| error.message.contains("panicked: asked to"))
+    };
+    let status = server.wait_until(SOON, said).await.expect("reported");
+    challenge(status.last_error.as_ref());
+    far.edit_http(|http| http.bearer = Some("expired".to_owned()));
+    server.logged_in();
+    connected(&server).await;
 }
 
 #[tokio::test]

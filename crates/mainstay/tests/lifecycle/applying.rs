@@ -232,7 +232,7 @@ async fn a_server_removed_and_added_again_never_overlaps_with_its_old_process_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_that_is_dropped_leaves_no_server_that_nobody_knows() {
+async fn an_apply_that_is_dropped_leaves_no_server_without_an_owner() {
     for turns in 0..12 {
         let (one, two) = (InMemory::playing(Script::new()), InMemory::playing(Script::new()));
         let fleet = fleet([one.config("changed"), one.config("gone")]);
@@ -258,7 +258,7 @@ async fn an_apply_that_is_dropped_leaves_no_server_that_nobody_knows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_apply_loses_no_wish() {
+async fn a_dropped_apply_loses_no_command() {
     for turns in 0..12 {
         let memory = InMemory::playing(Script::new());
         let (fleet, server) = keep(memory.config("wanted").enabled(false));

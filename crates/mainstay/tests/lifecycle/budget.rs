@@ -1,4 +1,4 @@
-//! Failures in a row, the bucket of starts, and the patience for a long outage: all in paused time.
+//! Failures in a row, the bucket of starts, and a long outage: all in paused time.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -134,7 +134,7 @@ async fn a_server_that_answers_a_call_and_dies_each_time_is_back_at_once_every_t
     assert_eq!(memory.attempts(), DEATHS + 1);
     assert!(
         began.elapsed() < Duration::from_secs(1),
-        "nobody waits for a token: {:?}",
+        "there is no wait for a token: {:?}",
         began.elapsed()
     );
 }
@@ -235,7 +235,7 @@ async fn a_server_that_is_to_be_given_up_is_and_its_tools_are_withdrawn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_back_after_an_hour_recovers_with_nobodys_help() {
+async fn a_server_back_after_an_hour_recovers_unaided() {
     let origin = Instant::now();
     let memory = InMemory::choosing(move |attempt| {
         let away = Duration::from_secs(10)..Duration::from_secs(3610);

@@ -108,13 +108,13 @@ const SHORT: Duration = Duration::from_millis(1500);
 /// Less than the 4 s after which it comes to SIGKILL; the rest is for a busy machine.
 const HASTENED: Duration = Duration::from_millis(3500);
 
-fn assert_told_and_gone(ledger: &Ledger) {
-    let told: Vec<_> = ledger
+fn assert_signalled_and_gone(ledger: &Ledger) {
+    let signals: Vec<_> = ledger
         .lines()
         .into_iter()
         .filter(|line| line == "eof" || line == "term")
         .collect();
-    assert_eq!(told, ["eof", "term"]);
+    assert_eq!(signals, ["eof", "term"]);
     assert!(!ledger.pids().into_iter().any(is_alive), "nothing is left");
 }
 
@@ -126,7 +126,7 @@ async fn a_close_shorter_than_the_ladder_shows_every_rung_before_it_kills() {
     let began = Instant::now();
     let report = fleet.close(SHORT).await;
     assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
-    assert_told_and_gone(&ledger);
+    assert_signalled_and_gone(&ledger);
     let [closed] = &report.servers[..] else {
         panic!("{report:?}")
     };
@@ -156,7 +156,7 @@ async fn a_stop_that_is_under_way_when_the_fleet_is_closed_is_hastened() {
         let began = Instant::now();
         let report = fleet.close(SHORT).await;
         assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
-        assert_told_and_gone(&ledger);
+        assert_signalled_and_gone(&ledger);
         assert!(report.servers.iter().all(|server| !server.overdue), "{report:?}");
     }
 }
@@ -179,7 +179,7 @@ async fn a_close_waits_for_no_apply_that_waits_for_an_old_server_and_nothing_is_
     let began = Instant::now();
     fleet.close(SHORT).await;
     assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
-    assert_told_and_gone(&ledger);
+    assert_signalled_and_gone(&ledger);
     assert_eq!(applying.await.expect("no panic").added, [""; 0]);
     let never = fleet
         .apply(built([stdio("new", &FaultyServer::new().ledger(&newer))]))
@@ -195,12 +195,12 @@ async fn a_close_with_less_time_hastens_the_one_that_is_under_way() {
     connected(&server).await;
     let began = Instant::now();
     let (first, ()) = tokio::join!(fleet.close(SOON), async {
-        let told = ledger.wait_for_async(|ledger| ledger.count("eof") == 1, SOON);
-        assert!(told.await);
+        let has_eof = ledger.wait_for_async(|ledger| ledger.count("eof") == 1, SOON);
+        assert!(has_eof.await);
         fleet.close(SHORT).await;
     });
     assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
-    assert_told_and_gone(&ledger);
+    assert_signalled_and_gone(&ledger);
     assert_eq!(first.killed().count(), 1, "it is the first that says how it went");
 }
 
@@ -236,7 +236,7 @@ async fn what_has_no_time_at_all_is_killed_before_the_close_returns() {
     assert_eq!(
         overdue,
         ["good", "one", "removed"],
-        "a server that was removed before is waited for too"
+        "the close waits for a server that was removed before, too"
     );
 }
 

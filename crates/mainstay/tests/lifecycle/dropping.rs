@@ -56,9 +56,9 @@ async fn a_caller_that_leaves_at_any_await_point_leaves_nothing_half_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_whose_caller_left_is_still_taken() {
+async fn a_command_whose_caller_left_is_still_taken() {
     let memory = InMemory::playing(Script::new());
-    let (_fleet, server) = keep(memory.config("wish"));
+    let (_fleet, server) = keep(memory.config("commanded"));
     connected(&server).await;
     dropped_after(0, server.disable()).await;
     reaches(&server, StateKind::Disabled).await;

@@ -65,7 +65,7 @@ async fn events_are_numbered_without_a_gap_across_servers_and_each_leads_on_from
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_lagged_is_told_how_much_it_missed_and_goes_on_after_it() {
+async fn a_reader_that_lagged_learns_how_much_it_missed_and_goes_on_after_it() {
     let memory = InMemory::playing(Script::new());
     let (fleet, server) = keep(memory.config("busy").enabled(false));
     let mut events = fleet.events();
@@ -85,7 +85,7 @@ async fn a_reader_that_lagged_is_told_how_much_it_missed_and_goes_on_after_it() 
     assert_eq!(
         next.sequence,
         lost + 1,
-        "nothing but what it was told of is missing"
+        "only what it was said to miss is missing"
     );
 }
 
@@ -115,7 +115,7 @@ async fn an_event_that_nothing_went_wrong_for_blames_no_earlier_failure() {
     assert!(idle.error.is_none(), "{idle:?}");
     assert!(
         server.status().last_error.is_some(),
-        "whoever asks later still learns of it"
+        "a later status still shows it"
     );
 }
 

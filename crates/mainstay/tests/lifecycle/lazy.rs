@@ -1,4 +1,4 @@
-//! Servers that run only while somebody uses them.
+//! Servers that run only while they are used.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_lazy_server_offers_its_tools_from_disk_and_is_started_by_its_first_us
     assert_eq!(
         memory.attempts(),
         1,
-        "what nobody knows yet is started once to learn it"
+        "a server with an unknown catalog is started once to learn it"
     );
     learning.close(LONG).await;
 
@@ -64,7 +64,7 @@ async fn a_lazy_server_offers_its_tools_from_disk_and_is_started_by_its_first_us
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_lazy_server_starts_it_once() {
+async fn several_waits_for_a_lazy_server_start_it_once() {
     let store = tempfile::tempdir().expect("a directory");
     let memory = InMemory::playing(Script::new());
     let start = || {
@@ -88,7 +88,7 @@ async fn whoever_waits_for_a_lazy_server_starts_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_nobody_uses_is_stopped_and_the_next_call_starts_it_again() {
+async fn an_unused_server_is_stopped_and_the_next_call_starts_it_again() {
     let memory = InMemory::playing(Script::new());
     let idle = Duration::from_secs(60);
     let (fleet, server) = keep(memory.config("idle").policy(stopping_after(idle)));
@@ -153,4 +153,25 @@ async fn probes_and_listings_are_no_use_of_a_server() {
     reaches(&server, StateKind::Disconnected).await;
     assert!(began.elapsed() < Duration::from_secs(62), "{:?}", began.elapsed());
     assert!(memory.last().count("ping") > 0 && memory.last().count("tools/list") > 1);
+}
+
+/// The tool is hinted neither read-only nor idempotent: a call that may have run would fail and not be repeated.
+#[tokio::test(start_paused = true)]
+async fn a_call_at_the_moment_of_an_idle_stop_is_answered_by_this_connection_or_the_next() {
+    let idle = Duration::from_secs(60);
+    let mut answered_by = Vec::new();
+    for turns in 0..32 {
+        let memory = InMemory::playing(Script::new());
+        let (_fleet, server) = keep(memory.config("idle").policy(stopping_after(idle)));
+        let first = connected(&server).await;
+        echo(&server, CallOptions::default()).await.expect("answered");
+        sleep(idle).await;
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        let reply = server.call("append", &json!({}), CallOptions::default()).await;
+        let reply = reply.unwrap_or_else(|error| panic!("after {turns} turns: {error:?}"));
+        answered_by.push(reply.generation.0 > first);
+    }
+    assert!(answered_by.contains(&true), "no call came after the stop");
 }

@@ -120,6 +120,20 @@ async fn a_listing_that_panics_has_failed_at_once_and_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_probe_that_panics_ends_the_connection_at_once() {
+    let faulty = Faulty::new(Some("\"ping\""));
+    let (fleet, server) = keep(ServerConfig::custom("panics", "panics", faulty.clone()));
+    connected(&server).await;
+    let mut events = fleet.events();
+    let lost = next_event(&mut events, |_| true).await;
+    assert_eq!((lost.to, lost.cause), (StateKind::Reconnecting, Cause::Lost));
+    let error = lost.error.expect("it says why").message.clone();
+    assert!(error.contains("panicked: asked to"), "{error}");
+    connected(&server).await;
+    assert_eq!(faulty.memory.attempts(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_close_that_panics_is_over_at_once_and_holds_no_next_connection_up() {
     let faulty = Faulty::new(None);
     let (fleet, server) = keep(ServerConfig::custom("panics", "old", faulty));

@@ -61,7 +61,7 @@ async fn a_process_that_is_stopped_during_a_call_is_replaced_and_the_call_fails(
     let mut events = fleet.events();
 
     let error = echo(&server, CallOptions::default().replay(Replay::Never)).await;
-    let error = error.expect_err("nobody answers it");
+    let error = error.expect_err("nothing answers it");
     assert!(matches!(error, CallError::Lost { .. }), "{error:?}");
     let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
     assert_eq!(

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::support::{InMemory, LONG, SOON, connected, keep, reaches};
 
-/// A server that can be reached or not, as the test pleases, with pauses that outlast any patience.
+/// A server that can be reached or not, as the test pleases, with pauses longer than any test waits.
 struct Fickle {
     memory: Arc<InMemory>,
     reachable: Arc<AtomicBool>,
@@ -66,7 +66,7 @@ async fn a_restart_while_connected_opens_another_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_while_connecting_begins_anew() {
+async fn a_restart_while_connecting_begins_again() {
     let hangs_once = InMemory::choosing(|attempt| {
         let script = Script::new();
         Some(if attempt == 1 {
@@ -146,7 +146,7 @@ async fn a_restart_of_a_disabled_server_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_after_a_restart_is_never_given_the_old_connection() {
+async fn a_wait_after_a_restart_never_ends_with_the_old_connection() {
     let memory = InMemory::playing(Script::new());
     let (_fleet, server) = keep(memory.config("raced"));
     let mut last = connected(&server).await;

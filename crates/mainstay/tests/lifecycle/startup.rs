@@ -1,4 +1,4 @@
-//! Start-up: nobody waits for anybody, and only what is required can fail it.
+//! Start-up: no server waits for another, and only a required one can fail it.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn a_server_that_appears_late_is_connected_then_and_delays_no_other() {
 }
 
 #[tokio::test]
-async fn the_failures_of_required_servers_are_reported_together_and_nobody_elses() {
+async fn the_failures_of_required_servers_alone_are_reported_and_together() {
     let learnt_later = InMemory::playing(Script::new());
     let fleet = fleet([
         missing("first").required(true),
@@ -95,7 +95,7 @@ async fn a_required_server_that_does_not_come_up_in_time_fails_the_start_up_with
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_connection_is_told_at_once_when_that_is_in_vain() {
+async fn a_wait_for_a_connection_fails_at_once_where_none_will_come() {
     let memory = InMemory::playing(Script::new());
     let (_fleet, server) = keep(memory.config("off").enabled(false));
     let waited = server.wait_connected(LONG).await;

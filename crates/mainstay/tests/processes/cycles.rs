@@ -95,7 +95,7 @@ struct Held {
 
 impl Held {
     async fn now() -> Self {
-        // What the last crash left to do is done in a moment, and tells nobody.
+        // What the last crash left to do is done in a moment, without an event.
         tokio::time::sleep(Duration::from_millis(500)).await;
         Self {
             descriptors: procfs::open_descriptors(),

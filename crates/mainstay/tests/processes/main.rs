@@ -9,6 +9,6 @@ mod endings;
 mod killed;
 mod lacking;
 mod misconfigured;
+mod start_queue;
 mod starting;
 mod stderr;
-mod turns;

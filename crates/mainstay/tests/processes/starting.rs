@@ -89,7 +89,7 @@ async fn a_slow_server_is_ended_at_the_hard_limit_however_much_it_writes() {
         .expect("it is given up at the hard limit");
     let failure = failed.last_error.unwrap();
     assert!(failure.message.contains("not ready"), "{failure}");
-    assert!(!failure.stderr.is_empty(), "what it wrote meanwhile is told");
+    assert!(!failure.stderr.is_empty(), "what it wrote meanwhile is reported");
     assert!(stage.tree().wait_until_gone_async(LONG).await);
 }
 

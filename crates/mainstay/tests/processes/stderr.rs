@@ -73,7 +73,7 @@ async fn a_secret_of_its_configuration_reaches_no_tail_no_status_and_no_event() 
 }
 
 #[tokio::test]
-async fn a_failure_is_told_with_the_stderr_of_its_own_connection_alone() {
+async fn a_failure_carries_the_stderr_of_its_own_connection_alone() {
     let directory = tempfile::tempdir().unwrap();
     let mark = directory.path().join("started");
     // The first process says something and dies; the second dies without a word.

@@ -69,12 +69,13 @@ async fn converse(mut stream: TcpStream, result: usize) -> Option<()> {
     }
 }
 
-struct Bare {
+/// The answers of such a server.
+pub(crate) struct Bare {
     result: String,
 }
 
 impl Bare {
-    fn new(result: usize) -> Self {
+    pub(crate) fn new(result: usize) -> Self {
         let text = "x".repeat(result);
         Self {
             result: json!({ "content": [{ "type": "text", "text": text }] }).to_string(),
@@ -82,7 +83,7 @@ impl Bare {
     }
 
     /// Answers a message, if it wants an answer.
-    fn answer(&self, message: &[u8], out: &mut Vec<u8>) -> bool {
+    pub(crate) fn answer(&self, message: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(id) = id_in(message) else {
             return false;
         };
@@ -92,7 +93,7 @@ impl Bare {
         } else if asks(b"\"initialize\"") {
             let about = json!({
                 "protocolVersion": "2025-06-18",
-                "capabilities": { "tools": {} },
+                "capabilities": { "tools": {}, "logging": {} },
                 "serverInfo": { "name": "echo", "version": "1" },
             });
             ("result", about.to_string())

@@ -4,7 +4,7 @@ mod bare;
 mod rmcp;
 
 use crate::Fallible;
-pub(crate) use bare::id_in;
+pub(crate) use bare::{Bare, id_in};
 
 /// A server that answers each call of its tool `echo` with as much text.
 #[derive(Clone, Copy, Debug)]

@@ -1,33 +1,32 @@
-//! Who may come in.
+//! Which requests are admitted.
 //!
-//! `Host` and `Origin` keep web pages out: a page that a browser on this machine shows may name this machine as it likes
-//! (DNS rebinding), but not lie about the name. The token keeps everybody else out.
+//! The checks of `Host` and `Origin` refuse web pages that a browser on this machine shows. By DNS rebinding such a page can
+//! reach this machine under any name, but it cannot forge these headers. The token refuses all other strangers.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::body::Body;
-use super::options::HttpDoor;
-use super::refusal::{Refusal, empty};
-use crate::principal::TokenDigest;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use mainstay::message::RpcError;
 
-/// How long a browser may remember what it was allowed: two hours, the longest that the common ones do.
+use super::options::HttpDoor;
+use super::response::{HttpRefusal, ResponseBody, empty};
+use crate::principal::TokenDigest;
+
+/// How long a browser may remember what it was allowed: two hours, the longest that common browsers do.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
 
-/// Who makes a request, as far as it is known.
+/// The client that makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
-    /// Who shows this token.
+    /// All clients that send this token.
     Token(TokenDigest),
-    /// Who comes from there, and need not show a token.
+    /// All clients from this address, if the door needs no token.
     Peer(IpAddr),
 }
 
 impl Caller {
-    /// Who comes from there. The addresses that one network gives its host count as one.
+    /// The client at this address. All IPv6 addresses of one network (/64) count as one.
     pub(super) fn from_peer(peer: IpAddr) -> Self {
         match peer.to_canonical() {
             IpAddr::V4(peer) => Self::Peer(IpAddr::V4(peer)),
@@ -35,7 +34,7 @@ impl Caller {
         }
     }
 
-    /// Whether what this caller opened may be used by that one: a token must be the same, an address may change.
+    /// Whether `by` may use what this caller opened: a token must be the same, an address may change.
     pub(super) fn may_use(self, by: Self) -> bool {
         match (self, by) {
             (Self::Token(mine), Self::Token(theirs)) => mine == theirs,
@@ -45,43 +44,40 @@ impl Caller {
     }
 }
 
-/// Who does not come in.
+/// Why a client is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stranger {
-    /// Shows no token.
+pub(super) enum Unauthorized {
     NoToken,
-    /// Shows one that is not known.
     WrongToken,
 }
 
-impl From<Stranger> for Refusal {
-    fn from(stranger: Stranger) -> Self {
-        let what = match stranger {
-            Stranger::NoToken => "a bearer token is needed",
-            Stranger::WrongToken => "the bearer token is not known",
+impl From<Unauthorized> for HttpRefusal {
+    fn from(unauthorized: Unauthorized) -> Self {
+        let what = match unauthorized {
+            Unauthorized::NoToken => "a bearer token is needed",
+            Unauthorized::WrongToken => "the bearer token is not known",
         };
-        Self::new(StatusCode::UNAUTHORIZED, RpcError::INVALID_REQUEST, what)
-            .header(header::WWW_AUTHENTICATE, "Bearer")
+        Self::invalid(StatusCode::UNAUTHORIZED, what).header(header::WWW_AUTHENTICATE, "Bearer")
     }
 }
 
-pub(super) struct Guard {
-    /// Listens where only this machine reaches it.
+pub(super) struct HttpGuard {
+    /// Whether only this machine can reach the door.
     is_local: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
-    /// To compare tokens is to compare these: whoever guesses learns nothing from how long it takes.
+    /// Digests of the tokens: how long their comparison takes tells an attacker nothing.
     tokens: Vec<TokenDigest>,
 }
 
-impl Guard {
+impl HttpGuard {
     pub(super) fn new(door: &HttpDoor, address: IpAddr) -> Self {
         Self {
             is_local: address.is_loopback(),
             hosts: door
                 .hosts
                 .iter()
-                // What is no host is kept as it was written, and no request names it.
+                // A text that is no host matches no request.
                 .map(|host| host_in(host).unwrap_or(host).to_owned())
                 .collect(),
             origins: door.origins.clone(),
@@ -93,13 +89,13 @@ impl Guard {
         }
     }
 
-    /// Checks under which name the request was sent.
-    pub(super) fn check_host(&self, head: &Parts) -> Result<(), Refusal> {
-        let Some(named) = named(head)? else {
+    /// Checks the name of the server in a request.
+    pub(super) fn check_host(&self, head: &Parts) -> Result<(), HttpRefusal> {
+        let Some(named) = named_host(head)? else {
             return Err(bad_host("the Host header is missing"));
         };
         let is_own = |host: &str| match ip(host) {
-            // Nobody can make an address mean another machine.
+            // DNS cannot make an address mean another machine.
             Some(address) => address.is_loopback() || !self.is_local,
             None => host.eq_ignore_ascii_case("localhost"),
         };
@@ -108,25 +104,21 @@ impl Guard {
             return Ok(());
         }
         let what = format!("{named} is not a name of this server");
-        Err(Refusal::new(
-            StatusCode::MISDIRECTED_REQUEST,
-            RpcError::INVALID_REQUEST,
-            what,
-        ))
+        Err(HttpRefusal::invalid(StatusCode::MISDIRECTED_REQUEST, what))
     }
 
-    /// The same for a probe, which may come by any address, and without a name: what it learns is no secret, and nobody can
-    /// make an address mean another machine. A name must still be one of this server.
-    pub(super) fn check_probe(&self, head: &Parts) -> Result<(), Refusal> {
-        match named(head)? {
+    /// The same for a health probe, which may use any address, or send no name: its answer is no secret, and DNS cannot make
+    /// an address mean another machine. A name must be one of this server.
+    pub(super) fn check_probe(&self, head: &Parts) -> Result<(), HttpRefusal> {
+        match named_host(head)? {
             None => Ok(()),
             Some(named) if host_in(named).and_then(ip).is_some() => Ok(()),
             Some(_) => self.check_host(head),
         }
     }
 
-    /// Checks which page the request comes from; the origin, when it comes from one.
-    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+    /// Checks the origin of a request; returns it if the request comes from a web page.
+    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, HttpRefusal> {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let Some(origin) = origins.next() else {
             return Ok(None);
@@ -137,15 +129,11 @@ impl Guard {
             return Ok(Some(origin.clone()));
         }
         let what = "pages of this origin are not answered";
-        Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            RpcError::INVALID_REQUEST,
-            what,
-        ))
+        Err(HttpRefusal::invalid(StatusCode::FORBIDDEN, what))
     }
 
-    /// Checks the token.
-    pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Stranger> {
+    /// Checks the token, and returns the client.
+    pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Unauthorized> {
         if self.tokens.is_empty() {
             return Ok(Caller::from_peer(peer));
         }
@@ -153,16 +141,16 @@ impl Guard {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        let shown = TokenDigest::of(shown.ok_or(Stranger::NoToken)?);
+        let shown = TokenDigest::of(shown.ok_or(Unauthorized::NoToken)?);
         let is_known = self.tokens.contains(&shown);
         is_known
             .then_some(Caller::Token(shown))
-            .ok_or(Stranger::WrongToken)
+            .ok_or(Unauthorized::WrongToken)
     }
 }
 
-/// What a browser asks before it lets a page of an allowed origin make a request.
-pub(super) fn preflight(head: &Parts) -> Option<Response<Body>> {
+/// The answer to the preflight request of a browser, if this is one.
+pub(super) fn preflight(head: &Parts) -> Option<Response<ResponseBody>> {
     if head.method != Method::OPTIONS {
         return None;
     }
@@ -177,8 +165,8 @@ pub(super) fn preflight(head: &Parts) -> Option<Response<Body>> {
     Some(response)
 }
 
-/// Lets a page of this origin read a response.
-pub(super) fn readable_by(origin: HeaderValue, response: &mut Response<Body>) {
+/// Lets web pages of this origin read a response.
+pub(super) fn allow_origin(origin: HeaderValue, response: &mut Response<ResponseBody>) {
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
@@ -186,9 +174,9 @@ pub(super) fn readable_by(origin: HeaderValue, response: &mut Response<Body>) {
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
 }
 
-/// The name under which a request was sent. Two names, or one that cannot be read, are a request that another reader may
-/// take for another host's.
-fn named(head: &Parts) -> Result<Option<&str>, Refusal> {
+/// The host that a request names. A request with several names, or an unreadable one, is refused: a proxy may have read it
+/// differently.
+fn named_host(head: &Parts) -> Result<Option<&str>, HttpRefusal> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let (host, another) = (hosts.next(), hosts.next());
     if another.is_some() {
@@ -201,12 +189,11 @@ fn named(head: &Parts) -> Result<Option<&str>, Refusal> {
     host.map(HeaderValue::to_str).transpose().map_err(unreadable)
 }
 
-fn bad_host(what: &str) -> Refusal {
-    Refusal::new(StatusCode::BAD_REQUEST, RpcError::INVALID_REQUEST, what)
+fn bad_host(what: &str) -> HttpRefusal {
+    HttpRefusal::invalid(StatusCode::BAD_REQUEST, what)
 }
 
-/// Whether this is the origin, in lower case, of a page that this machine serves or a program on it shows: `SCHEME://HOST`
-/// or `SCHEME://HOST:PORT`, and nothing else.
+/// Whether this lower-case origin is of this machine: exactly `SCHEME://HOST` or `SCHEME://HOST:PORT` with a local host.
 fn is_of_this_machine(origin: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else {
         return false;
@@ -219,8 +206,8 @@ fn is_of_this_machine(origin: &str) -> bool {
     is_scheme && host_in(authority).is_some_and(is_local)
 }
 
-/// The host in `HOST` or `HOST:PORT`, where an IPv6 address stands in brackets if there is a port. `None` for any other
-/// text: what is not exactly an authority could be read in two ways.
+/// The host in `HOST` or `HOST:PORT`, where an IPv6 address with a port stands in brackets. `None` for any other text, which
+/// two readers could read in two ways.
 fn host_in(authority: &str) -> Option<&str> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
@@ -235,7 +222,7 @@ fn host_in(authority: &str) -> Option<&str> {
     (is_name(host) && is_port_or_nothing(port)).then_some(host)
 }
 
-/// Nothing, or a colon and a port. The port itself may be missing, as in `localhost:`.
+/// Whether a text is empty, or a colon and a port. The port may be missing, as in `localhost:`.
 fn is_port_or_nothing(text: &str) -> bool {
     match text.strip_prefix(':') {
         Some("") => true,
@@ -244,7 +231,7 @@ fn is_port_or_nothing(text: &str) -> bool {
     }
 }
 
-/// Whether a text holds only what the name of a host may hold.
+/// Whether a text has only characters that the name of a host may have.
 fn is_name(text: &str) -> bool {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     !text.is_empty() && text.bytes().all(is_of_name)

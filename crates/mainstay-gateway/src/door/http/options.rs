@@ -1,4 +1,4 @@
-//! What a person says of the HTTP door: who may come in, and how much of it.
+//! The settings of the HTTP door: which clients it admits, and how much they may use.
 
 use std::fmt;
 use std::io;
@@ -12,39 +12,39 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// How clients come in over HTTP.
+/// How clients connect over HTTP.
 ///
-/// By itself it lets clients of the same machine in. Anywhere else it takes a [token](Self::token).
+/// The default admits clients of the same machine. To listen anywhere else it needs a [token](Self::token).
 #[derive(Clone)]
 pub struct HttpDoor {
     pub(super) tokens: Vec<Secret>,
     pub(super) hosts: Vec<String>,
     pub(super) origins: Vec<String>,
     pub(super) tls: Option<Arc<ServerConfig>>,
-    pub(super) bounds: Bounds,
+    pub(super) limits: HttpLimits,
     pub(super) access_log: bool,
 }
 
-/// How much of it.
+/// How much clients may use.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds {
-    /// Bytes of a request.
+pub(super) struct HttpLimits {
+    /// Bytes of the body of a request.
     pub(super) body: usize,
     /// Connections at the same time.
     pub(super) connections: usize,
-    pub(super) connections_of_peer: usize,
+    pub(super) connections_per_peer: usize,
     pub(super) sessions: usize,
-    pub(super) sessions_of_caller: usize,
+    pub(super) sessions_per_caller: usize,
     /// How long a session lives without a request and without an open stream.
     pub(super) session_idle: Duration,
-    pub(super) rate: Option<Rate>,
-    /// How long running requests may take when the door is closed.
+    pub(super) rate: Option<RequestRate>,
+    /// How long running requests may take when the door is being closed.
     pub(super) drain: Duration,
 }
 
 /// Requests that one client may make: so many in a burst, and so many in a second on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rate {
+pub(super) struct RequestRate {
     pub(super) per_second: f64,
     pub(super) burst: f64,
 }
@@ -53,13 +53,13 @@ pub(super) struct Rate {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DoorError {
-    /// Anybody could come in.
+    /// Other machines could connect without a token.
     #[error("listening on {0}, which others can reach, needs a bearer token")]
     TokenRequired(SocketAddr),
     /// The certificate or its key cannot be used.
     #[error("cannot use the certificate: {0}")]
     Certificate(String),
-    /// The listener does not say where it listens.
+    /// The address of the listener is unknown.
     #[error("cannot listen: {0}")]
     Listener(#[from] io::Error),
 }
@@ -78,12 +78,12 @@ impl HttpDoor {
             hosts: Vec::new(),
             origins: Vec::new(),
             tls: None,
-            bounds: Bounds {
+            limits: HttpLimits {
                 body: 16 * 1024 * 1024,
                 connections: 4096,
-                connections_of_peer: 2048,
+                connections_per_peer: 2048,
                 sessions: 10_000,
-                sessions_of_caller: 4_000,
+                sessions_per_caller: 4_000,
                 session_idle: Duration::from_secs(30 * 60),
                 rate: None,
                 drain: Duration::from_secs(30),
@@ -92,29 +92,30 @@ impl HttpDoor {
         }
     }
 
-    /// Lets in only who shows this bearer token, or another that was given. A session belongs to the token that opened it.
+    /// Admits only clients that send this bearer token, or another one that was set. A session belongs to the token that
+    /// opened it.
     #[must_use]
     pub fn token(mut self, token: impl Into<Secret>) -> Self {
         self.tokens.push(token.into());
         self
     }
 
-    /// Answers under this name too. A loopback address is always answered under its own names, and any other under any
-    /// address; other names could be another page's way to this machine (DNS rebinding).
+    /// Accepts this name in the `Host` header too. A door on a loopback address always accepts the names of this machine, any
+    /// other door every IP address. The check protects against DNS rebinding.
     #[must_use]
     pub fn allowed_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into().to_ascii_lowercase());
         self
     }
 
-    /// Answers pages of this origin, such as `https://inspector.example`. Pages of the same machine are always answered.
+    /// Accepts web pages of this origin, such as `https://inspector.example`. It always accepts those of the same machine.
     #[must_use]
     pub fn allowed_origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into().to_ascii_lowercase());
         self
     }
 
-    /// Speaks TLS with this certificate (the chain, the own one first) and key, both PEM.
+    /// Uses TLS with this certificate (the whole chain, the door's own certificate first) and key, both as PEM.
     pub fn tls(mut self, certificates: &[u8], key: &[u8]) -> Result<Self, DoorError> {
         let failed = |error: &dyn fmt::Display| DoorError::Certificate(error.to_string());
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificates)
@@ -135,7 +136,7 @@ impl HttpDoor {
     /// The longest body of a request in bytes; 16 MiB by default.
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
-        self.bounds.body = bytes;
+        self.limits.body = bytes;
         self
     }
 
@@ -143,32 +144,32 @@ impl HttpDoor {
     /// one.
     #[must_use]
     pub fn max_connections(mut self, of_all: usize, of_one: usize) -> Self {
-        self.bounds.connections = of_all;
-        self.bounds.connections_of_peer = of_one;
+        self.limits.connections = of_all;
+        self.limits.connections_per_peer = of_one;
         self
     }
 
-    /// Sessions at the same time, of all clients and of one; 10,000 and 4,000 by default. One client is who shows the
-    /// same token, or comes from the same address where no token is asked for. With one more, the session that was idle for
-    /// the longest time gives way, of all or of that client; one with a running request or an open stream never does.
+    /// Sessions at the same time, of all clients and of one; 10,000 and 4,000 by default. One client is all who send the same
+    /// token, or all from one address if the door needs no token. One session more ends the session that has been idle for the
+    /// longest time, of all or of that client. A session with a running request or an open stream never ends so.
     #[must_use]
     pub fn max_sessions(mut self, of_all: usize, of_one: usize) -> Self {
-        self.bounds.sessions = of_all;
-        self.bounds.sessions_of_caller = of_one;
+        self.limits.sessions = of_all;
+        self.limits.sessions_per_caller = of_one;
         self
     }
 
     /// How long a session lives without a request and without an open stream; 30 minutes by default.
     #[must_use]
     pub fn session_idle(mut self, idle: Duration) -> Self {
-        self.bounds.session_idle = idle;
+        self.limits.session_idle = idle;
         self
     }
 
-    /// Requests that one client may make: so many in a second on average, and so many in a burst. No bound by default.
+    /// Requests that one client may make: so many in a second on average, and so many in a burst. Unlimited by default.
     #[must_use]
     pub fn rate(mut self, per_second: u32, burst: u32) -> Self {
-        self.bounds.rate = Some(Rate {
+        self.limits.rate = Some(RequestRate {
             per_second: f64::from(per_second.max(1)),
             burst: f64::from(burst.max(1)),
         });
@@ -178,19 +179,19 @@ impl HttpDoor {
     /// How long running requests may take once the door is being closed; 30 seconds by default.
     #[must_use]
     pub fn drain_within(mut self, drain: Duration) -> Self {
-        self.bounds.drain = drain;
+        self.limits.drain = drain;
         self
     }
 
-    /// Logs a line for each request, under the target `mainstay_gateway::access`. Those that are refused are logged in any
-    /// case, under `mainstay_gateway::refused`.
+    /// Logs a line for each request, under the target `mainstay_gateway::access`. Refused requests are always logged, under
+    /// `mainstay_gateway::refused`.
     #[must_use]
     pub fn access_log(mut self, wanted: bool) -> Self {
         self.access_log = wanted;
         self
     }
 
-    /// Whether it may be opened at this address: one that others can reach needs a token.
+    /// Checks that it may listen at this address: one that other machines can reach needs a token.
     pub fn check(&self, address: SocketAddr) -> Result<(), DoorError> {
         if self.tokens.is_empty() && !address.ip().is_loopback() {
             return Err(DoorError::TokenRequired(address));
@@ -206,7 +207,7 @@ impl fmt::Debug for HttpDoor {
             .field("hosts", &self.hosts)
             .field("origins", &self.origins)
             .field("tls", &self.tls.is_some())
-            .field("bounds", &self.bounds)
+            .field("limits", &self.limits)
             .field("access_log", &self.access_log)
             .finish()
     }

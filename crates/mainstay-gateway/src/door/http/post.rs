@@ -1,71 +1,46 @@
-//! One message by POST: what it is, and in which era.
+//! Messages by POST: reading the body, finding the era, and answering requests, notifications, responses and batches.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderName};
-use hyper::http::request::Parts;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use mainstay::BadAnswer;
-use mainstay::message::{Message, Params, RawJson, RpcError, TooManyMembers};
+use mainstay::message::{self, Message, RpcError, TooManyMembers};
 use serde::de::IgnoredAny;
 
-use super::answering::Accepts;
-use super::body::{self, Body};
+use super::answer::{HttpAnswer, PendingAnswer, RequestOwner, respond};
 use super::guard::Caller;
-use super::head_timer::HeadTimer;
-use super::legacy::SESSION;
-use super::modern;
-use super::refusal::{Refusal, empty};
+use super::head::{Accepts, NamedVersion, SESSION, check_content_type, check_modern};
+use super::response::{HttpRefusal, ResponseBody, empty};
 use super::service::HttpService;
-use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, RequestMeta};
+use super::session::{SessionTransport, SessionUse};
+use super::stream::ClientStream;
+use super::timeouts::{HOLD_BACK_TIMEOUT, HeadTimer};
+use crate::budget::{Account, Spent};
+use crate::client::{Busy, Client, Outbox, Run};
+use crate::door::batch::{self, PendingLine};
+use crate::door::request::ClientRequest;
+use crate::principal::Principal;
+use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
 
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// How long a client may take to send a body, and how many turns of the connection's timer that is.
+const BODY_TIMEOUT: Duration = HOLD_BACK_TIMEOUT.saturating_mul(BODY_TIMER_TURNS);
+const BODY_TIMER_TURNS: u32 = 6;
 
-/// What most clients accept and send, word for word: seen at a glance, it need not be taken apart.
-const USUALLY_ACCEPTED: &str = "application/json, text/event-stream";
-const USUALLY_SENT: &str = "application/json";
+/// Charged for a request beside its body: for its task, and what that needs.
+const REQUEST_COST: usize = 8 * 1024;
 
-/// A request, as it was posted.
-pub(super) struct Asked {
-    pub(super) id: RawJson,
-    pub(super) method: String,
-    pub(super) params: Params,
-    pub(super) meta: RequestMeta,
-}
-
-/// How a message was posted.
-#[derive(Clone, Copy)]
-pub(super) struct Posted<'a> {
-    pub(super) headers: &'a HeaderMap,
-    pub(super) named: Named<'a>,
-    pub(super) accepts: Accepts,
-    pub(super) head_timer: &'a HeadTimer,
-}
-
-/// The version that a client names in a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Named<'a> {
-    Nothing,
-    Legacy(&'a str),
-    Modern(&'a str),
-    Unknown(&'a str),
-}
-
-impl Asked {
-    pub(super) fn new(id: RawJson, method: String, params: Params) -> Self {
-        Self {
-            meta: RequestMeta::read(&params),
-            id,
-            method,
-            params,
-        }
-    }
-}
+/// The first version whose clients know events without data, which tell where to resume a stream.
+const RESUME_POINTS_SINCE: &str = "2025-11-25";
 
 impl HttpService {
+    /// Takes a message over Streamable HTTP, in either era.
     pub(super) async fn post(
         self: &Arc<Self>,
         scope: Scope,
@@ -73,194 +48,366 @@ impl HttpService {
         headers: &HeaderMap,
         head_timer: &HeadTimer,
         body: Incoming,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
         check_content_type(headers)?;
         let accepts = Accepts::of(headers)?;
-        let account = self.account(caller, headers.get(SESSION));
-        let body = body::read(body, self.bounds.body, head_timer, &account).await?;
-        let named = Named::of(headers);
-        let posted = Posted {
-            headers,
-            named,
-            accepts,
-            head_timer,
-        };
-        match Message::read_any(&body).await {
-            Message::Request { id, method, params } => {
-                let asked = Asked::new(id, method.into_owned(), Params::read(params).await);
-                let id = asked.id.clone();
-                let answered = self.request(scope, caller, posted, asked).await;
-                answered.map_err(|refusal| refusal.of_request(&id))
+        let account = self.account(caller, head_timer.connection, headers.get(SESSION));
+        let body = read_body(body, self.limits.body, head_timer, &account).await?;
+        let is_modern = NamedVersion::of(headers) == NamedVersion::Modern;
+        let request = match Message::read_any(&body).await {
+            Message::Request { id, method, params } => ClientRequest::read(id, &method, params).await,
+            Message::Notification { method, params } if is_modern => {
+                let principal = Principal::of_connection(caller, head_timer.connection);
+                let params = params.as_ref();
+                self.router
+                    .handle_sessionless_notification(principal, &scope, &method, params)
+                    .await;
+                return Ok(empty(StatusCode::ACCEPTED));
             }
             Message::Notification { method, params } => {
-                if let Named::Modern(_) = named {
-                    self.router
-                        .hear_stranger(caller.into(), &scope, &method, params.as_ref())
-                        .await;
-                } else {
-                    let session = self.session(&scope, caller, named, headers)?;
-                    self.router.hear(&session.client, &method, params.as_ref()).await;
-                }
-                Ok(empty(StatusCode::ACCEPTED))
+                let session = self.session(&scope, caller, headers)?;
+                self.router
+                    .handle_notification(&session.client, &method, params.as_ref())
+                    .await;
+                return Ok(empty(StatusCode::ACCEPTED));
+            }
+            Message::Response { .. } if is_modern => {
+                let what = "there is nothing to answer: input goes with the request that needs it";
+                return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
             }
             Message::Response { id, result } => {
-                if matches!(named, Named::Modern(_)) {
-                    let what = "there is nothing to answer: input goes with the request that needs it";
-                    return Err(Refusal::new(
-                        StatusCode::BAD_REQUEST,
-                        RpcError::INVALID_REQUEST,
-                        what,
-                    ));
-                }
-                let session = self.session(&scope, caller, named, headers)?;
+                let session = self.session(&scope, caller, headers)?;
                 session.client.answered(&id, result);
-                Ok(empty(StatusCode::ACCEPTED))
+                return Ok(empty(StatusCode::ACCEPTED));
             }
-            Message::Batch(_) if matches!(named, Named::Modern(_)) => Err(no_batch()),
-            Message::Batch(messages) => self.answer_batch(&scope, caller, posted, messages).await,
-            Message::Garbage(what) => Err(refuse(what, &body)),
-        }
+            Message::Batch(_) if is_modern => {
+                let what =
+                    "only sessions of version 2025-03-26 may send batches: send one message by each POST";
+                return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
+            }
+            Message::Batch(messages) => {
+                let session = self.session(&scope, caller, headers)?;
+                let stream = session.new_stream().for_client(accepts);
+                let Some(pending) = self.answer_batch(&session, &stream, messages).await? else {
+                    return Ok(empty(StatusCode::ACCEPTED));
+                };
+                let owner = RequestOwner::Legacy {
+                    session,
+                    knows_resume_points: false,
+                };
+                return Ok(respond(pending, stream, owner, accepts, head_timer).await);
+            }
+            Message::Garbage(what) => return Err(refuse_garbage(what, body.clone()).await),
+        };
+        // The request keeps of the body what it needs, for as long as it needs it.
+        drop(body);
+        let id = request.id.clone();
+        let response = self.respond_to(scope, caller, headers, accepts, head_timer, request);
+        response.await.map_err(|refusal| refusal.of_request(&id))
     }
 
-    async fn request(
+    /// Answers a request: a modern one by itself, a legacy one in its session.
+    async fn respond_to(
         self: &Arc<Self>,
         scope: Scope,
         caller: Caller,
-        posted: Posted<'_>,
-        asked: Asked,
-    ) -> Result<Response<Body>, Refusal> {
+        headers: &HeaderMap,
+        accepts: Accepts,
+        head_timer: &HeadTimer,
+        request: ClientRequest,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
-        let unreadable = |error: TooManyMembers| Refusal::with(StatusCode::BAD_REQUEST, error.into());
-        asked.params.check_members().map_err(unreadable)?;
-        match posted.named {
-            Named::Modern(_) => self.answer_modern(scope, caller, posted, asked).await,
-            _ if asked.meta.version.is_some() => self.answer_modern(scope, caller, posted, asked).await,
-            Named::Unknown(version) => Err(modern::unsupported(version)),
-            Named::Nothing | Named::Legacy(_) => self.answer_legacy(scope, caller, posted, asked).await,
-        }
+        let unreadable = |error: TooManyMembers| HttpRefusal::with(StatusCode::BAD_REQUEST, error.into());
+        request.params.check_members().map_err(unreadable)?;
+        let version = NamedVersion::of(headers);
+        let (client, stream, owner) = if version == NamedVersion::Modern || request.meta.version.is_some() {
+            check_modern(headers, &request, &scope, &self.router)?;
+            let principal = Principal::of_connection(caller, head_timer.connection);
+            let stream = ClientStream::once(self.router.budget.account(principal));
+            let client = self.router.client_of_request(principal, scope, &request.meta);
+            (client, stream, RequestOwner::Modern)
+        } else if request.method == "initialize" && !headers.contains_key(SESSION) {
+            version.check_known()?;
+            return self.initialize(scope, caller, request).await;
+        } else {
+            let session = self.session(&scope, caller, headers)?;
+            let knows_resume_points =
+                matches!(version, NamedVersion::Legacy(version) if version >= RESUME_POINTS_SINCE);
+            let (client, stream) = (session.client.clone(), session.new_stream());
+            let owner = RequestOwner::Legacy {
+                session,
+                knows_resume_points,
+            };
+            (client, stream, owner)
+        };
+        let run = begin(&client, &request)?;
+        let stream = stream.for_client(accepts);
+        let session = match &owner {
+            RequestOwner::Modern => None,
+            RequestOwner::Legacy { session, .. } => Some(session.clone()),
+        };
+        let pending = self.answer(client, session, stream.clone(), run, request);
+        Ok(respond(pending, stream, owner, accepts, head_timer).await)
     }
 
-    /// A message of a client over HTTP+SSE: what comes of it goes to the client's one stream.
+    /// Opens a session, unless the router refuses its client.
+    async fn initialize(
+        self: &Arc<Self>,
+        scope: Scope,
+        caller: Caller,
+        request: ClientRequest,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        let session = self.sessions.open(scope, SessionTransport::Streamable, caller)?;
+        let mut opened = OpenedSession {
+            service: self,
+            session: Some(session.clone()),
+        };
+        let run = begin(&session.client, &request)?;
+        let (client, account) = (session.client.clone(), &session.account);
+        let stream = Arc::new(ClientStream::once(account.clone()));
+        let answer = self.answer(client, Some(session.clone()), stream, run, request);
+        let Some(mut answer) = answer.await else {
+            return Ok(empty(StatusCode::NO_CONTENT));
+        };
+        if let Some(error) = answer.error() {
+            // Clients show the message of a proper answer, and only the status of an error.
+            if error.code() != SERVER_UNAVAILABLE {
+                answer.status = StatusCode::BAD_REQUEST;
+            }
+            return Ok(answer.response(account));
+        }
+        let mut response = answer.response(account);
+        opened.session = None;
+        if let Ok(id) = HeaderValue::from_str(&session.id) {
+            response.headers_mut().insert(SESSION, id);
+        }
+        Ok(response)
+    }
+
+    /// Takes a message of a client over HTTP+SSE. Answers go to the client's one stream.
     pub(super) async fn post_sse(
         self: &Arc<Self>,
         session: &str,
         caller: Caller,
-        head: &Parts,
+        headers: &HeaderMap,
         head_timer: &HeadTimer,
         body: Incoming,
-    ) -> Result<Response<Body>, Refusal> {
-        check_content_type(&head.headers)?;
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        check_content_type(headers)?;
         let session = self.sse_session(session, caller)?;
-        let body = body::read(body, self.bounds.body, head_timer, &session.account).await?;
-        match Message::read_any(&body).await {
+        let body = read_body(body, self.limits.body, head_timer, &session.account).await?;
+        let stream = session.standing.clone();
+        let pending = match Message::read_any(&body).await {
             Message::Request { id, method, params } => {
                 self.check_open().map_err(|refusal| refusal.of_request(&id))?;
-                self.answer_sse(
-                    session,
-                    Asked::new(id, method.into_owned(), Params::read(params).await),
-                );
+                let request = ClientRequest::read(id, &method, params).await;
+                match session.client.running.begin(request.id.clone()) {
+                    Ok(run) => {
+                        let client = session.client.clone();
+                        Some(self.answer(client, Some(session), stream.clone(), run, request))
+                    }
+                    Err(busy) => {
+                        stream.send(message::response(&request.id, &Err(busy.into())));
+                        None
+                    }
+                }
             }
             Message::Notification { method, params } => {
-                self.router.hear(&session.client, &method, params.as_ref()).await;
+                self.router
+                    .handle_notification(&session.client, &method, params.as_ref())
+                    .await;
+                None
             }
             Message::Response { id, result } => {
                 session.client.answered(&id, result);
+                None
             }
-            Message::Batch(messages) => self.answer_sse_batch(session, messages).await?,
-            Message::Garbage(what) => return Err(refuse(what, &body)),
+            Message::Batch(messages) => self.answer_batch(&session, &stream, messages).await?,
+            Message::Garbage(what) => return Err(refuse_garbage(what, body.clone()).await),
+        };
+        if let Some(pending) = pending {
+            tokio::spawn(async move {
+                if let Some(answer) = pending.await {
+                    stream.push_answer(answer.write_event(stream.account()));
+                }
+            });
         }
         Ok(empty(StatusCode::ACCEPTED))
     }
+
+    /// Takes the messages of a batch in their order; the answers to its requests, if it has any.
+    async fn answer_batch(
+        self: &Arc<Self>,
+        session: &SessionUse,
+        stream: &Arc<ClientStream>,
+        messages: Vec<Bytes>,
+    ) -> Result<Option<PendingAnswer>, HttpRefusal> {
+        let refuse = |error| HttpRefusal::with(StatusCode::BAD_REQUEST, error);
+        batch::check(session.client.version(), messages.len()).map_err(refuse)?;
+        self.check_open()?;
+        let mut pending: Vec<PendingLine> = Vec::new();
+        for message in &messages {
+            match Message::read_any(message).await {
+                Message::Request { id, method, .. } if method == "initialize" => {
+                    pending.push(batch::not_in_a_batch(&id, &method));
+                }
+                Message::Request { id, method, params } => {
+                    let request = ClientRequest::read(id, &method, params).await;
+                    pending.push(self.answer_in_batch(session, stream, request));
+                }
+                Message::Notification { method, params } => {
+                    self.router
+                        .handle_notification(&session.client, &method, params.as_ref())
+                        .await;
+                }
+                Message::Response { id, result } => {
+                    session.client.answered(&id, result);
+                }
+                Message::Batch(_) | Message::Garbage(_) => pending.push(batch::not_a_message()),
+            }
+        }
+        if pending.is_empty() {
+            return Ok(None);
+        }
+        let account = session.account.clone();
+        Ok(Some(Box::pin(async move {
+            let answers = batch::join(pending).await?;
+            Some(HttpAnswer::of_batch(account.charge_in_any_case(answers)))
+        })))
+    }
+
+    fn answer_in_batch(
+        self: &Arc<Self>,
+        session: &SessionUse,
+        stream: &Arc<ClientStream>,
+        request: ClientRequest,
+    ) -> PendingLine {
+        if request.meta.version.is_some() {
+            // A modern request must be by itself.
+            return batch::not_in_a_batch(&request.id, &request.method);
+        }
+        match session.client.running.begin(request.id.clone()) {
+            Ok(run) => {
+                let (client, account) = (session.client.clone(), session.account.clone());
+                let answer = self.answer(client, Some(session.clone()), stream.clone(), run, request);
+                Box::pin(async move { Some(answer.await?.write_line(&account)) })
+            }
+            Err(busy) => batch::ready(message::response(&request.id, &Err(busy.into()))),
+        }
+    }
 }
 
-fn refuse(what: BadAnswer, body: &Bytes) -> Refusal {
-    let (code, what) = if serde_json::from_slice::<IgnoredAny>(body).is_ok() {
-        let what = "the body is no JSON-RPC message".to_owned();
-        (RpcError::INVALID_REQUEST, what)
-    } else {
-        (RpcError::PARSE_ERROR, format!("the body cannot be read: {what}"))
-    };
-    Refusal::new(StatusCode::BAD_REQUEST, code, what)
-}
-
-/// A batch where there is no session that could have them.
-fn no_batch() -> Refusal {
-    let what = "batches are only for sessions of 2025-03-26: send one message by each POST";
-    Refusal::new(StatusCode::BAD_REQUEST, RpcError::INVALID_REQUEST, what)
-}
-
-impl<'a> Named<'a> {
-    pub(super) fn of(headers: &'a HeaderMap) -> Self {
-        let Some(version) = headers.get(VERSION) else {
-            return Self::Nothing;
+/// Registers a request as running. Its id must not be in use, and the client must not run too many.
+fn begin(client: &Client, request: &ClientRequest) -> Result<Run, HttpRefusal> {
+    client.running.begin(request.id.clone()).map_err(|busy| {
+        let status = match busy {
+            Busy::IdInUse => StatusCode::BAD_REQUEST,
+            Busy::TooMany => StatusCode::TOO_MANY_REQUESTS,
         };
-        let version = version.to_str().unwrap_or("");
-        if MODERN_VERSIONS.contains(&version) {
-            Self::Modern(version)
-        } else if LEGACY_VERSIONS.contains(&version) {
-            Self::Legacy(version)
+        HttpRefusal::with(status, busy.into())
+    })
+}
+
+/// A new session. Dropping this ends it, unless its client was accepted.
+struct OpenedSession<'a> {
+    service: &'a HttpService,
+    session: Option<SessionUse>,
+}
+
+impl Drop for OpenedSession<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.service.sessions.end(&session.id);
+        }
+    }
+}
+
+async fn refuse_garbage(what: BadAnswer, body: Bytes) -> HttpRefusal {
+    let length = body.len();
+    let is_json = move || serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+    if message::process_payload(length, is_json).await {
+        return HttpRefusal::invalid(StatusCode::BAD_REQUEST, "the body is not a JSON-RPC message");
+    }
+    let what = format!("the body cannot be read: {what}");
+    HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
+}
+
+/// Reads the body of a request, if it is not above the limit, arrives in time, and fits into the client's budget. It is charged
+/// to the client as long as any part of it is kept.
+async fn read_body(
+    body: Incoming,
+    limit: usize,
+    head_timer: &HeadTimer,
+    account: &Account,
+) -> Result<Bytes, HttpRefusal> {
+    let mut collecting = pin!(collect_body(body, limit, account));
+    // In turns of the timer that the connection has anyway: a timer for each body costs more than the body.
+    for _ in 0..BODY_TIMER_TURNS {
+        tokio::select! {
+            biased;
+            body = &mut collecting => return body.map_err(|error| error.refusal(limit)),
+            () = head_timer.wait() => {}
+        }
+    }
+    let what = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+    Err(HttpRefusal::invalid(StatusCode::REQUEST_TIMEOUT, what))
+}
+
+/// Why a body was not read.
+enum BodyError {
+    TooLong,
+    Spent(Spent),
+    Broken(hyper::Error),
+}
+
+impl BodyError {
+    fn refusal(self, limit: usize) -> HttpRefusal {
+        match self {
+            Self::TooLong => {
+                let what = format!("the body is longer than {limit} bytes");
+                HttpRefusal::invalid(StatusCode::PAYLOAD_TOO_LARGE, what)
+            }
+            Self::Spent(spent) => spent.into(),
+            Self::Broken(error) => {
+                let what = format!("the body cannot be read: {error}");
+                HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
+            }
+        }
+    }
+}
+
+/// Collects the pieces of a body. A body of one piece is not copied, and its end is not awaited.
+async fn collect_body(mut body: Incoming, limit: usize, account: &Account) -> Result<Bytes, BodyError> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit {
+        return Err(BodyError::TooLong);
+    }
+    let mut held = account.hold(REQUEST_COST + announced).map_err(BodyError::Spent)?;
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        // Trailers are ignored.
+        let Ok(piece) = frame.map_err(BodyError::Broken)?.into_data() else {
+            continue;
+        };
+        let before = first.len().max(all.len());
+        if piece.len() > limit - before {
+            return Err(BodyError::TooLong);
+        }
+        // The announced length is charged already.
+        let more = (before + piece.len()).saturating_sub(announced.max(before));
+        held.grow(more).map_err(BodyError::Spent)?;
+        if first.is_empty() && all.is_empty() {
+            first = piece;
         } else {
-            Self::Unknown(version)
+            if all.is_empty() {
+                all.reserve(first.len() + piece.len());
+                all.extend_from_slice(&std::mem::take(&mut first));
+            }
+            all.extend_from_slice(&piece);
+        }
+        if body.is_end_stream() {
+            break;
         }
     }
-}
-
-impl Accepts {
-    /// What a client takes. One that does not say takes everything.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
-        let first = headers.get(header::ACCEPT);
-        if first.is_none_or(|first| first == USUALLY_ACCEPTED) {
-            return Ok(Self {
-                json: true,
-                events: true,
-            });
-        }
-        let mut accepts = Self {
-            json: false,
-            events: false,
-        };
-        let listed = headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        for kind in listed.flat_map(|value| value.split(',')) {
-            let kind = media_type(kind);
-            let is = |name: &str| kind.eq_ignore_ascii_case(name);
-            let all = is("*/*");
-            accepts.json |= all || is("application/json") || is("application/*");
-            accepts.events |= all || is("text/event-stream") || is("text/*");
-        }
-        if accepts.json || accepts.events {
-            return Ok(accepts);
-        }
-        let what = "accept application/json and text/event-stream: answers are one or the other";
-        Err(Refusal::new(
-            StatusCode::NOT_ACCEPTABLE,
-            RpcError::INVALID_REQUEST,
-            what,
-        ))
-    }
-}
-
-fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
-    let named = headers.get(header::CONTENT_TYPE);
-    if named.is_some_and(|named| named == USUALLY_SENT) {
-        return Ok(());
-    }
-    let named = named.and_then(|value| value.to_str().ok());
-    if named.is_some_and(|named| media_type(named).eq_ignore_ascii_case("application/json")) {
-        return Ok(());
-    }
-    let what = "the body must be application/json";
-    Err(Refusal::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        RpcError::INVALID_REQUEST,
-        what,
-    ))
-}
-
-/// A media type without its parameters.
-fn media_type(text: &str) -> &str {
-    let (kind, _parameters) = text.split_once(';').unwrap_or((text, ""));
-    kind.trim()
+    Ok(held.attach(if all.is_empty() { first } else { all.freeze() }))
 }

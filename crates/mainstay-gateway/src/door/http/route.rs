@@ -1,39 +1,39 @@
-//! What a path means.
+//! What the path and the method of a request ask for.
 
 use std::borrow::Cow;
 
 use hyper::http::request::Parts;
-use hyper::{Method, StatusCode, header};
+use hyper::{Method, Response, StatusCode};
 use mainstay::Fleet;
-use mainstay::message::RpcError;
 
-use super::refusal::Refusal;
+use super::response::{HttpRefusal, ResponseBody, plain};
+use super::service::HttpService;
 use crate::scope::Scope;
 
-/// What a request is for.
+/// What a request asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Route {
-    /// A message of a client.
+pub(super) enum HttpRoute {
+    /// A client sends a message.
     Post(Scope),
-    /// A stream of a session.
+    /// A client opens a stream of its session.
     Listen(Scope),
-    /// The end of a session.
+    /// A client ends its session.
     End(Scope),
-    /// A session over HTTP+SSE.
-    Sse(Scope),
-    /// A message of a client over HTTP+SSE, to the session of this id.
-    SseMessage(String),
+    /// A client opens a session over HTTP+SSE.
+    OpenSse(Scope),
+    /// A client over HTTP+SSE sends a message in the session of this id.
+    PostSse(String),
 }
 
-impl Route {
-    /// Whether a request is one of HTTP+SSE.
+impl HttpRoute {
+    /// Whether a request belongs to HTTP+SSE.
     pub(super) fn is_of_sse(head: &Parts) -> bool {
         let path = head.uri.path().trim_matches('/');
         let place = path.split('/').next();
         matches!(place, Some("sse" | "messages"))
     }
 
-    pub(super) fn of(head: &Parts, fleet: &Fleet) -> Result<Self, Refusal> {
+    pub(super) fn of(head: &Parts, fleet: &Fleet) -> Result<Self, HttpRefusal> {
         let path = head.uri.path().trim_matches('/');
         let (place, server) = match path.split_once('/') {
             Some((place, server)) => (place, Some(server)),
@@ -46,44 +46,67 @@ impl Route {
                     Method::POST => Ok(Self::Post(scope)),
                     Method::GET => Ok(Self::Listen(scope)),
                     Method::DELETE => Ok(Self::End(scope)),
-                    _ => Err(not_allowed("GET, POST, DELETE")),
+                    _ => Err(HttpRefusal::method_not_allowed("GET, POST, DELETE")),
                 }
             }
-            ("sse", server) if head.method == Method::GET => Ok(Self::Sse(scope(server, fleet)?)),
-            ("sse", _) => Err(not_allowed("GET")),
+            ("sse", server) if head.method == Method::GET => Ok(Self::OpenSse(scope(server, fleet)?)),
+            ("sse", _) => Err(HttpRefusal::method_not_allowed("GET")),
             ("messages", None) if head.method == Method::POST => {
                 let query = head.uri.query().unwrap_or_default();
                 let session = query.split('&').find_map(|field| field.strip_prefix("session="));
-                Ok(Self::SseMessage(session.unwrap_or_default().to_owned()))
+                Ok(Self::PostSse(session.unwrap_or_default().to_owned()))
             }
-            ("messages", None) => Err(not_allowed("POST")),
+            ("messages", None) => Err(HttpRefusal::method_not_allowed("POST")),
             _ => {
                 let what = "there is nothing here: /mcp is all servers, /mcp/SERVER is one of them";
-                Err(Refusal::new(
-                    StatusCode::NOT_FOUND,
-                    RpcError::INVALID_REQUEST,
-                    what,
-                ))
+                Err(HttpRefusal::invalid(StatusCode::NOT_FOUND, what))
             }
         }
     }
 }
 
-/// A method that means nothing here.
-pub(super) fn not_allowed(allowed: &str) -> Refusal {
-    let what = format!("the method is not one of {allowed}");
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, RpcError::INVALID_REQUEST, what)
-        .header(header::ALLOW, allowed)
+/// What a supervisor or a load balancer asks. The answers need no token, and disclose no name, version or reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HealthProbe {
+    /// `/healthz`: does the program answer?
+    Liveness,
+    /// `/readyz`: should clients be sent here now?
+    Readiness,
 }
 
-fn scope(server: Option<&str>, fleet: &Fleet) -> Result<Scope, Refusal> {
+impl HealthProbe {
+    pub(super) fn of(head: &Parts) -> Option<Self> {
+        match head.uri.path() {
+            "/healthz" => Some(Self::Liveness),
+            "/readyz" => Some(Self::Readiness),
+            _other => None,
+        }
+    }
+
+    pub(super) fn answer(
+        self,
+        service: &HttpService,
+        head: &Parts,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        if head.method != Method::GET && head.method != Method::HEAD {
+            return Err(HttpRefusal::method_not_allowed("GET, HEAD"));
+        }
+        Ok(match self {
+            Self::Liveness => plain(StatusCode::OK, "ok"),
+            Self::Readiness if service.is_ready() => plain(StatusCode::OK, "ready"),
+            Self::Readiness => plain(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+        })
+    }
+}
+
+fn scope(server: Option<&str>, fleet: &Fleet) -> Result<Scope, HttpRefusal> {
     let Some(server) = server else {
         return Ok(Scope::Union);
     };
     let server = &*decoded(server).ok_or_else(|| {
         let what =
             "the server's name in the path is not percent-encoded UTF-8, or holds an encoded slash or NUL";
-        Refusal::new(StatusCode::BAD_REQUEST, RpcError::INVALID_REQUEST, what)
+        HttpRefusal::invalid(StatusCode::BAD_REQUEST, what)
     })?;
     if fleet.server(server).is_some() {
         return Ok(Scope::Server(server.into()));
@@ -97,15 +120,11 @@ fn scope(server: Option<&str>, fleet: &Fleet) -> Result<Scope, Refusal> {
         [] => format!("there is no server {server}, nor any other"),
         names => format!("there is no server {server}; there are: {}", names.join(", ")),
     };
-    Err(Refusal::new(
-        StatusCode::NOT_FOUND,
-        RpcError::INVALID_REQUEST,
-        what,
-    ))
+    Err(HttpRefusal::invalid(StatusCode::NOT_FOUND, what))
 }
 
-/// A server's name as it was before it was percent-encoded into a path. `None` for text that is no encoding of a name, and for an
-/// encoded slash or NUL: another reader of the path could take those for something else. A name may have slashes as they are.
+/// The name of a server, decoded from a path. A name may have plain slashes. `None` if the text is no valid encoding, or has
+/// an encoded slash or NUL, which another reader of the path could read differently.
 fn decoded(name: &str) -> Option<Cow<'_, str>> {
     if !name.contains('%') {
         return Some(Cow::Borrowed(name));
@@ -134,7 +153,7 @@ mod tests {
     use super::decoded;
 
     #[test]
-    fn a_name_is_read_from_a_path_as_it_was_before_it_was_encoded() {
+    fn a_name_in_a_path_is_decoded() {
         for (name, expected) in [
             ("files", Some("files")),
             ("my%20server", Some("my server")),

@@ -6,70 +6,70 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::access::{Access, note_refusal};
-use super::body::Body;
-use super::guard::{Caller, Guard, Stranger, preflight, readable_by};
-use super::head_timer::HeadTimer;
-use super::legacy::SESSION;
-use super::options::{Bounds, HttpDoor};
-use super::post::Named;
-use super::probe::Probe;
-use super::rate::Rates;
-use super::refusal::Refusal;
-use super::route::Route;
-use super::sessions::Sessions;
-use super::wrong_tokens::{TooMany, WrongTokens};
+use super::guard::{Caller, HttpGuard, Unauthorized, allow_origin, preflight};
+use super::head::{Accepts, NamedVersion, SESSION};
+use super::limits::{RateLimiter, TooManyDelayed, WrongTokenLimiter};
+use super::options::{HttpDoor, HttpLimits};
+use super::response::{AccessEntry, HttpRefusal, ResponseBody, empty, events, log_refusal};
+use super::route::{HealthProbe, HttpRoute};
+use super::session::{SessionTransport, SessionUse, Sessions};
+use super::stream::{ClientStream, EventReader};
+use super::timeouts::HeadTimer;
 use crate::budget::{Account, Reclaim};
 use crate::principal::Principal;
 use crate::protocol::{NoId, SERVER_UNAVAILABLE};
 use crate::router::Router;
+use crate::scope::Scope;
 
-/// When a client that is sent away because the gateway goes down may find it up again.
-const BACK_SOON: Duration = Duration::from_secs(5);
+/// When a client that is refused because the gateway shuts down may try again.
+const SHUTDOWN_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// When a client may show another token, after too many wrong ones were shown at once.
-const TOKENS_AGAIN: Duration = Duration::from_secs(10);
+/// When a client may try another token, while too many wrong ones are delayed.
+const TOKEN_RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// The error code for an unknown session: the client must initialize again.
+const SESSION_NOT_FOUND: i64 = -32001;
 
 pub(super) struct HttpService {
     pub(super) router: Arc<Router>,
-    pub(super) bounds: Bounds,
+    pub(super) limits: HttpLimits,
     pub(super) sessions: Sessions,
-    pub(super) busy: Arc<Busy>,
-    guard: Guard,
-    wrong_tokens: WrongTokens,
+    pub(super) running: Arc<RequestCounter>,
+    guard: HttpGuard,
+    wrong_tokens: WrongTokenLimiter,
     logs_access: bool,
-    rates: Option<Rates>,
-    phase: watch::Sender<Phase>,
+    rates: Option<RateLimiter>,
+    phase: watch::Sender<DoorPhase>,
 }
 
-/// Whether clients may come in.
+/// Whether the door is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum DoorPhase {
     Open,
-    /// What runs is finished; nothing new begins.
+    /// Running requests are finished, and new ones are refused.
     Draining,
-    /// What runs was cancelled, and connections end.
+    /// Running requests were cancelled, and connections end.
     Closing,
 }
 
 impl HttpService {
     pub(super) fn new(router: Arc<Router>, door: &HttpDoor, address: IpAddr) -> Self {
         Self {
-            sessions: Sessions::new(router.clone(), &door.bounds),
+            sessions: Sessions::new(router.clone(), &door.limits),
             router,
-            bounds: door.bounds.clone(),
-            busy: Arc::default(),
-            guard: Guard::new(door, address),
-            wrong_tokens: WrongTokens::new(),
+            limits: door.limits.clone(),
+            running: Arc::default(),
+            guard: HttpGuard::new(door, address),
+            wrong_tokens: WrongTokenLimiter::new(),
             logs_access: door.access_log,
-            rates: door.bounds.rate.map(Rates::new),
-            phase: watch::Sender::new(Phase::Open),
+            rates: door.limits.rate.map(RateLimiter::new),
+            phase: watch::Sender::new(DoorPhase::Open),
         }
     }
 
@@ -79,11 +79,11 @@ impl HttpService {
         peer: IpAddr,
         head_timer: Arc<HeadTimer>,
         request: Request<Incoming>,
-    ) -> Response<Body> {
+    ) -> Response<ResponseBody> {
         let (head, body) = request.into_parts();
-        let access = self.logs_access.then(|| Access::begin(peer, &head));
+        let access = self.logs_access.then(|| AccessEntry::begin(peer, &head));
         let mut response = self.respond(peer, &head_timer, &head, body).await;
-        note_refusal(peer, &head, &mut response);
+        log_refusal(peer, &head, &mut response);
         if self.is_draining() {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -100,57 +100,57 @@ impl HttpService {
         head_timer: &HeadTimer,
         head: &Parts,
         body: Incoming,
-    ) -> Response<Body> {
-        let probe = Probe::of(head);
+    ) -> Response<ResponseBody> {
+        let probe = HealthProbe::of(head);
         let checked = match probe {
             Some(_) => self.guard.check_probe(head),
             None => self.guard.check_host(head),
         };
-        let refuse = |refusal: Refusal| refusal.response(self.no_id(head));
+        let refuse = |refusal: HttpRefusal| refusal.response(self.no_id(head));
         let origin = match checked.and_then(|()| self.guard.check_origin(&head.headers)) {
             Ok(origin) => origin,
             Err(refusal) => return refuse(refusal),
         };
         let mut response = match (preflight(head), probe) {
             (Some(response), _) => response,
-            (None, Some(probe)) => self.answer_probe(probe, head).unwrap_or_else(refuse),
+            (None, Some(probe)) => probe.answer(self, head).unwrap_or_else(refuse),
             (None, None) => {
                 let admitted = self.admit(peer, head_timer, head, body).await;
                 admitted.unwrap_or_else(refuse)
             }
         };
         if let Some(origin) = origin {
-            readable_by(origin, &mut response);
+            allow_origin(origin, &mut response);
         }
         response
     }
 
-    /// Who makes a request; a stranger with a wrong token waits for this answer.
-    async fn caller(&self, peer: IpAddr, head: &Parts) -> Result<Caller, Refusal> {
-        let stranger = match self.guard.caller(&head.headers, peer) {
+    /// The client that makes a request. The refusal of a wrong token is delayed.
+    async fn caller(&self, peer: IpAddr, head: &Parts) -> Result<Caller, HttpRefusal> {
+        let unauthorized = match self.guard.caller(&head.headers, peer) {
             Ok(caller) => return Ok(caller),
-            Err(stranger) => stranger,
+            Err(unauthorized) => unauthorized,
         };
-        if stranger == Stranger::WrongToken
-            && let Err(TooMany) = self.wrong_tokens.keep_waiting(peer).await
+        if unauthorized == Unauthorized::WrongToken
+            && let Err(TooManyDelayed) = self.wrong_tokens.delay(peer).await
         {
             let what = "too many wrong bearer tokens";
-            let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what);
-            return Err(refusal.retry_after(TOKENS_AGAIN));
+            let refusal = HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what);
+            return Err(refusal.retry_after(TOKEN_RETRY_DELAY));
         }
-        Err(stranger.into())
+        Err(unauthorized.into())
     }
 
-    /// How the version of this client has errors without a request.
+    /// How the version of this client writes errors that belong to no request.
     fn no_id(&self, head: &Parts) -> NoId {
-        if Route::is_of_sse(head) {
+        if HttpRoute::is_of_sse(head) {
             return NoId::Null;
         }
-        match Named::of(&head.headers) {
-            Named::Legacy(version) => NoId::in_version(version),
-            Named::Modern(_) | Named::Unknown(_) => NoId::Absent,
+        match NamedVersion::of(&head.headers) {
+            NamedVersion::Legacy(version) => NoId::in_version(version),
+            NamedVersion::Modern | NamedVersion::Unknown(_) => NoId::Absent,
             // Older clients name their version only when they initialize.
-            Named::Nothing => {
+            NamedVersion::None => {
                 let session = head.headers.get(SESSION).and_then(|id| id.to_str().ok());
                 let version = session.and_then(|id| self.sessions.version(id));
                 version.map_or(NoId::Absent, NoId::in_version)
@@ -164,94 +164,218 @@ impl HttpService {
         head_timer: &HeadTimer,
         head: &Parts,
         body: Incoming,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
         let caller = self.caller(peer, head).await?;
         if let Some(rates) = &self.rates {
-            rates.take(caller, Instant::now()).map_err(|pause| {
+            rates.take(caller, Instant::now()).map_err(|delay| {
                 let what = "too many requests";
-                Refusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what).retry_after(pause)
+                HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what).retry_after(delay)
             })?;
         }
-        match Route::of(head, self.router.fleet())? {
-            Route::Post(scope) => self.post(scope, caller, &head.headers, head_timer, body).await,
-            Route::Listen(scope) => self.listen(&scope, caller, head),
-            Route::End(scope) => self.end(&scope, caller, head),
-            Route::Sse(scope) => self.open_sse(scope, caller),
-            Route::SseMessage(session) => self.post_sse(&session, caller, head, head_timer, body).await,
+        let headers = &head.headers;
+        match HttpRoute::of(head, self.router.fleet())? {
+            HttpRoute::Post(scope) => self.post(scope, caller, headers, head_timer, body).await,
+            HttpRoute::Listen(scope) => self.listen(&scope, caller, headers),
+            HttpRoute::End(scope) => self.end(&scope, caller, headers),
+            HttpRoute::OpenSse(scope) => self.open_sse(scope, caller),
+            HttpRoute::PostSse(session) => self.post_sse(&session, caller, headers, head_timer, body).await,
         }
     }
 
-    /// What is held for the client that makes a request: for its session, if it names one of its own.
-    pub(super) fn account(&self, caller: Caller, session: Option<&HeaderValue>) -> Account {
+    /// The budget of the client that makes a request: that of its session, if it names one of its own.
+    pub(super) fn account(&self, caller: Caller, connection: u64, session: Option<&HeaderValue>) -> Account {
         let session = session.and_then(|id| id.to_str().ok());
         let of_session = session.and_then(|id| self.sessions.account(id, caller));
-        of_session.unwrap_or_else(|| self.router.budget.account(caller.into()))
+        let of_connection = || {
+            let principal = Principal::of_connection(caller, connection);
+            self.router.budget.account(principal)
+        };
+        of_session.unwrap_or_else(of_connection)
     }
 
-    /// Begins nothing new from now on.
+    /// The session that a request names.
+    pub(super) fn session(
+        &self,
+        scope: &Scope,
+        caller: Caller,
+        headers: &HeaderMap,
+    ) -> Result<SessionUse, HttpRefusal> {
+        NamedVersion::of(headers).check_known()?;
+        let Some(id) = headers.get(SESSION) else {
+            let what = "the Mcp-Session-Id header is missing: initialize first";
+            return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
+        };
+        let id = id.to_str().unwrap_or_default();
+        let session = self
+            .sessions
+            .find(id, SessionTransport::Streamable, caller)
+            .filter(|session| session.client.scope == *scope);
+        session.ok_or_else(session_not_found)
+    }
+
+    pub(super) fn sse_session(&self, id: &str, caller: Caller) -> Result<SessionUse, HttpRefusal> {
+        let session = self.sessions.find(id, SessionTransport::Sse, caller);
+        session.ok_or_else(session_not_found)
+    }
+
+    /// Opens the stream of a session for what belongs to no request, or resumes a stream that broke.
+    fn listen(
+        &self,
+        scope: &Scope,
+        caller: Caller,
+        headers: &HeaderMap,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        refuse_modern(headers)?;
+        if !Accepts::of(headers)?.events {
+            let what = "accept text/event-stream: this is a stream";
+            return Err(HttpRefusal::invalid(StatusCode::NOT_ACCEPTABLE, what));
+        }
+        self.check_open()?;
+        let session = self.session(scope, caller, headers)?;
+        let (stream, after) = match headers.get("last-event-id") {
+            // The latest reader gets the events: the connection of the one before may be dead.
+            None => (session.standing.clone(), None),
+            Some(last) => {
+                let named = last.to_str().ok().and_then(ClientStream::parse_event_id);
+                let found =
+                    named.and_then(|(stream, event)| Some((session.find_stream(stream)?, Some(event))));
+                found.ok_or_else(|| {
+                    let what = "there is nothing after this event any more";
+                    HttpRefusal::invalid(StatusCode::BAD_REQUEST, what)
+                })?
+            }
+        };
+        let position = stream.open(after);
+        let reader = EventReader::new(stream, position, Box::new(session));
+        Ok(events(reader.with_comment()))
+    }
+
+    /// Ends a session at the request of its client.
+    fn end(
+        &self,
+        scope: &Scope,
+        caller: Caller,
+        headers: &HeaderMap,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        refuse_modern(headers)?;
+        let session = self.session(scope, caller, headers)?;
+        self.sessions.end(&session.id);
+        Ok(empty(StatusCode::NO_CONTENT))
+    }
+
+    /// Opens a session over HTTP+SSE, and tells the client where to post its messages. This one stream carries everything to
+    /// the client, and the session ends with it.
+    fn open_sse(
+        self: &Arc<Self>,
+        scope: Scope,
+        caller: Caller,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        self.check_open()?;
+        let session = self.sessions.open(scope, SessionTransport::Sse, caller)?;
+        let stream = session.standing.clone();
+        let address = format!("/messages?session={}", session.id);
+        let position = stream.open(None);
+        let connected = SseConnection {
+            service: self.clone(),
+            session,
+        };
+        let reader = EventReader::new(stream, position, Box::new(connected));
+        Ok(events(reader.with_event("endpoint", &address)))
+    }
+
+    /// Refuses new requests from now on.
     pub(super) fn drain(&self) {
-        self.phase.send_replace(Phase::Draining);
+        self.phase.send_replace(DoorPhase::Draining);
     }
 
     /// Ends connections from now on.
     pub(super) fn close(&self) {
-        self.phase.send_replace(Phase::Closing);
+        self.phase.send_replace(DoorPhase::Closing);
     }
 
-    /// Comes back when nothing new is begun any more.
+    /// Waits until new requests are refused.
     pub(super) async fn draining(&self) {
-        self.reached(Phase::Draining).await;
+        self.reached(DoorPhase::Draining).await;
     }
 
-    /// Comes back when connections end.
+    /// Waits until connections end.
     pub(super) async fn closing(&self) {
-        self.reached(Phase::Closing).await;
+        self.reached(DoorPhase::Closing).await;
     }
 
-    async fn reached(&self, wanted: Phase) {
+    async fn reached(&self, wanted: DoorPhase) {
         let mut phase = self.phase.subscribe();
         // The sender is in `self`, so the wait cannot fail.
         let _ = phase.wait_for(|phase| *phase >= wanted).await;
     }
 
-    /// Refuses to begin something while the door is being closed.
-    pub(super) fn check_open(&self) -> Result<(), Refusal> {
+    /// Refuses new requests while the door is being closed.
+    pub(super) fn check_open(&self) -> Result<(), HttpRefusal> {
         if !self.is_draining() {
             return Ok(());
         }
         let what = "the gateway is being shut down";
-        let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
-        Err(refusal.retry_after(BACK_SOON))
+        let refusal = HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
+        Err(refusal.retry_after(SHUTDOWN_RETRY_DELAY))
     }
 
-    pub(super) fn is_draining(&self) -> bool {
-        *self.phase.borrow() >= Phase::Draining
+    pub(super) fn is_ready(&self) -> bool {
+        !self.is_draining() && self.router.fleet().is_ready()
+    }
+
+    fn is_draining(&self) -> bool {
+        *self.phase.borrow() >= DoorPhase::Draining
     }
 }
 
 impl Reclaim for HttpService {
-    fn reclaim(&self, of: Option<Principal>, bytes: usize) {
-        self.sessions.forget_left_behind(of, bytes);
+    fn reclaim(&self, of: &dyn Fn(Principal) -> bool, bytes: usize) {
+        self.sessions.drop_unread(of, bytes);
+    }
+}
+
+fn session_not_found() -> HttpRefusal {
+    let what = "there is no such session: initialize again";
+    HttpRefusal::new(StatusCode::NOT_FOUND, SESSION_NOT_FOUND, what)
+}
+
+/// Modern clients have no sessions, and so no streams to open or sessions to end.
+fn refuse_modern(headers: &HeaderMap) -> Result<(), HttpRefusal> {
+    match NamedVersion::of(headers) {
+        NamedVersion::Modern => Err(HttpRefusal::method_not_allowed("POST")),
+        NamedVersion::None | NamedVersion::Legacy(_) | NamedVersion::Unknown(_) => Ok(()),
+    }
+}
+
+/// A client that is connected over HTTP+SSE. Its session ends when this is dropped.
+struct SseConnection {
+    service: Arc<HttpService>,
+    session: SessionUse,
+}
+
+impl Drop for SseConnection {
+    fn drop(&mut self) {
+        self.service.sessions.end(&self.session.id);
     }
 }
 
 /// How many requests are being answered.
 #[derive(Default)]
-pub(super) struct Busy {
+pub(super) struct RequestCounter {
     requests: AtomicUsize,
     one_less: Notify,
 }
 
-/// A request that is being answered, as long as this lives.
-pub(super) struct Job(Arc<Busy>);
+/// A request that is being answered, until this is dropped.
+pub(super) struct CountedRequest(Arc<RequestCounter>);
 
-impl Busy {
-    pub(super) fn begin(self: &Arc<Self>) -> Job {
+impl RequestCounter {
+    pub(super) fn begin(self: &Arc<Self>) -> CountedRequest {
         self.requests.fetch_add(1, Ordering::SeqCst);
-        Job(self.clone())
+        CountedRequest(self.clone())
     }
 
-    /// Comes back when no request is being answered.
+    /// Waits until no request is being answered.
     pub(super) async fn idle(&self) {
         loop {
             let one_less = self.one_less.notified();
@@ -263,7 +387,7 @@ impl Busy {
     }
 }
 
-impl Drop for Job {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::SeqCst);
         self.0.one_less.notify_waiters();

@@ -1,259 +1,277 @@
-//! A stream of messages to one client, and what is kept of it.
+//! A stream of messages to one client, and its reader, which writes them as server-sent events.
 //!
-//! The writer puts messages in and never waits; a reader takes them out when its client can take more. So one bounded
-//! log is queue and memory at once: a reader that falls behind what is kept has lost the stream, and a client that lost
-//! its connection takes the stream up again where it left off.
+//! Writers add messages and never wait. The reader takes them as fast as its client reads. One bounded log is both queue and
+//! memory: a client that lost its connection resumes the stream where it left off, and a reader that falls behind the log
+//! has lost the stream.
 
 use std::collections::VecDeque;
+use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
+use super::head::Accepts;
+use super::limits::ActiveRequest;
 use crate::budget::Account;
 use crate::client::Outbox;
-use crate::door::outgoing::Outgoing;
+use crate::door::outgoing::{COPY_LIMIT, OutgoingMessage};
 
 /// Messages in a log, read or not. A client that is so far behind does not read.
-const MAX_EVENTS: usize = 1024;
+const EVENTS_LIMIT: usize = 1024;
 
-/// Bytes in a log, read or not, beside the latest message: that one is kept whatever its size, and drives nothing out.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes in a log, read or not, beside the latest message. That one is kept whatever its size.
+const BYTES_LIMIT: usize = 16 * 1024 * 1024;
 
-/// What may be in a log, read or not, for a message to be put in that the client can miss: events and bytes. A client that
-/// went away without a word is not collected for, and what it waits for is never driven out.
-const SPARE: (usize, usize) = (512, 1024 * 1024);
+/// Events and bytes in a log, read or not, above which it takes no optional message. So nothing piles up for a client that
+/// is gone, and nothing that a client waits for is dropped.
+const OPTIONAL_LIMIT: (usize, usize) = (512, 1024 * 1024);
 
-/// So many of the latest messages are looked through for one that says the same as a new one: a flood is mostly of a few.
-const LATEST: usize = 16;
+/// How many of the latest messages are compared with a new one, to find a repetition.
+const COMPARED_LIMIT: usize = 16;
 
-/// What is kept of what was read already, for a client that did not get it after all: events and bytes.
-const READ_OF_REQUEST: (usize, usize) = (256, 256 * 1024);
+/// Events and bytes kept of what was read already, in case the client did not receive it.
+const READ_OF_REQUEST_LIMIT: (usize, usize) = (256, 256 * 1024);
 
-/// The same of a standing stream, which lives as long as its session.
-const READ_OF_SESSION: (usize, usize) = (64, 8 * 1024);
+/// The same for a standing stream, which lives as long as its session.
+const READ_OF_SESSION_LIMIT: (usize, usize) = (64, 8 * 1024);
 
 /// The number of the stream for what belongs to no request.
 pub(super) const STANDING: u64 = 0;
 
-/// How long a question waits in a stream that broke. Clients come back within seconds, if they do.
-const MISSED_FOR: Duration = Duration::from_secs(60);
+/// How long a question waits in a stream that broke. Clients reconnect within seconds, if they do.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) struct Stream {
+/// A stream that is silent for this long sends a comment. Proxies close silent connections, but none so soon.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+
+const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+
+/// How long a client waits before it resumes a stream that broke, in milliseconds.
+const RETRY_MS: u32 = 1000;
+
+pub(super) struct ClientStream {
     number: u64,
-    kind: Kind,
-    /// What it keeps is held for its client.
+    kind: StreamKind,
+    /// What the log keeps is charged to the client.
     account: Account,
-    log: Mutex<Log>,
-    /// Tells that the reader came or went.
-    readership: Notify,
+    log: Mutex<StreamLog>,
+    /// Notifies of a reader that came or left.
+    reader_changed: Notify,
 }
 
-/// Whether somebody reads.
+/// Whether a client reads the stream.
 #[derive(Clone, Copy)]
-enum Reader {
+enum ReaderState {
     /// Not yet: the head of the response is held back.
-    Awaited,
+    NotYet,
     Reads,
-    /// Not since then, but the client may come back.
+    /// Not since then, but the client may reconnect.
     LeftAt(Instant),
-    /// Nobody will: the client left, and knows no event after which it could take the stream up.
+    /// Never again: the client left, and knows no event after which it could resume.
     Gone,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Of one request, and forgotten as it is read.
-    Passing,
+enum StreamKind {
+    /// Messages are forgotten as they are read.
+    Once,
     /// Of one request; what was read is kept for a while.
-    Kept,
-    /// Of a session. Nothing is put in before somebody has come to read.
+    Resumable,
+    /// Of a session; it takes nothing before its first reader.
     Standing,
 }
 
-struct Log {
-    events: VecDeque<Outgoing>,
+struct StreamLog {
+    events: VecDeque<OutgoingMessage>,
     bytes: usize,
-    /// The number of the first event that is there; the first of all is 1.
+    /// The number of the first event in the log; the first of all is 1.
     first: u64,
     /// The number of the first event that was never read.
     unread: u64,
-    /// Readers so far; the latest one reads.
+    /// Readers so far. Only the latest reads.
     readers: u64,
-    reader: Reader,
+    reader: ReaderState,
     closed: Option<Instant>,
     waker: Option<Waker>,
 }
 
 /// Where in a stream a reader is.
-pub(super) struct Place {
+pub(super) struct ReadPosition {
     reader: u64,
     next: u64,
 }
 
 /// What a reader gets.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum StreamItem {
     /// The event of this number.
-    Event(u64, Outgoing),
-    /// There is no more, or somebody else reads now.
+    Event(u64, OutgoingMessage),
+    /// The stream is closed, or another reader took over.
     End,
-    /// The reader was too slow: what it should get next is not there any more.
+    /// The reader was too slow: its next event was dropped.
     Lost,
 }
 
-impl Stream {
+impl ClientStream {
     /// A stream that can be read once.
-    pub(super) fn passing(account: Account) -> Self {
-        Self::new(STANDING, Kind::Passing, account)
+    pub(super) fn once(account: Account) -> Self {
+        Self::new(STANDING, StreamKind::Once, account)
     }
 
-    /// A stream that can be taken up again.
-    pub(super) fn kept(number: u64, account: Account) -> Self {
-        Self::new(number, Kind::Kept, account)
+    /// A stream that a client can resume.
+    pub(super) fn resumable(number: u64, account: Account) -> Self {
+        Self::new(number, StreamKind::Resumable, account)
     }
 
     /// The stream of a session for what belongs to no request.
     pub(super) fn standing(account: Account) -> Self {
-        Self::new(STANDING, Kind::Standing, account)
+        Self::new(STANDING, StreamKind::Standing, account)
     }
 
-    fn new(number: u64, kind: Kind, account: Account) -> Self {
+    fn new(number: u64, kind: StreamKind, account: Account) -> Self {
         Self {
             number,
             kind,
             account,
-            log: Mutex::new(Log {
+            log: Mutex::new(StreamLog {
                 events: VecDeque::new(),
                 bytes: 0,
                 first: 1,
                 unread: 1,
                 readers: 0,
-                reader: Reader::Awaited,
+                reader: ReaderState::NotYet,
                 closed: None,
                 waker: None,
             }),
-            readership: Notify::new(),
+            reader_changed: Notify::new(),
         }
+    }
+
+    /// The stream of a request. It takes nothing if the client accepts no events.
+    pub(super) fn for_client(self, accepts: Accepts) -> Arc<Self> {
+        if !accepts.events {
+            self.close();
+        }
+        Arc::new(self)
     }
 
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// For whom its bytes are held.
+    /// The client's budget of bytes.
     pub(super) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Puts an answer on its way.
-    pub(super) fn answer(&self, answer: Outgoing) {
-        self.put(answer);
+    /// Adds an answer.
+    pub(super) fn push_answer(&self, answer: OutgoingMessage) {
+        self.push(answer);
     }
 
-    /// Whether a client may come back for what it missed.
-    pub(super) fn resumes(&self) -> bool {
+    /// Whether a client may reconnect for what it missed.
+    fn is_resumable(&self) -> bool {
         match self.kind {
-            Kind::Passing => false,
-            Kind::Kept | Kind::Standing => true,
+            StreamKind::Once => false,
+            StreamKind::Resumable | StreamKind::Standing => true,
         }
     }
 
-    /// Nothing more comes.
+    /// Takes no more messages.
     pub(super) fn close(&self) {
         let mut log = self.log();
         log.closed.get_or_insert_with(Instant::now);
         log.wake();
     }
 
-    /// The client left before it saw anything of the stream.
+    /// Closes the stream of a client that left before it saw anything of it.
     pub(super) fn abandon(&self) {
         self.close();
-        self.log().reader = Reader::Gone;
-        self.readership.notify_waiters();
+        self.log().reader = ReaderState::Gone;
+        self.reader_changed.notify_waiters();
     }
 
-    /// The reader at this place left; somebody else may read already.
-    pub(super) fn leave(&self, place: &Place) {
+    /// Notes that the reader at this position left, unless another one took over.
+    pub(super) fn leave(&self, position: &ReadPosition) {
         let mut log = self.log();
-        if log.readers == place.reader {
-            log.reader = match self.resumes() {
-                true => Reader::LeftAt(Instant::now()),
-                false => Reader::Gone,
+        if log.readers == position.reader {
+            log.reader = match self.is_resumable() {
+                true => ReaderState::LeftAt(Instant::now()),
+                false => ReaderState::Gone,
             };
             drop(log);
-            self.readership.notify_waiters();
+            self.reader_changed.notify_waiters();
         }
     }
 
-    /// Since when nothing more comes.
     pub(super) fn closed_at(&self) -> Option<Instant> {
         self.log().closed
     }
 
-    /// Since when nothing more comes and nobody reads what is there, and how many bytes that is.
-    pub(super) fn left_behind(&self) -> Option<(Instant, usize)> {
+    /// Since when the stream is closed, and its bytes, if no client reads it any more.
+    pub(super) fn finished_unread(&self) -> Option<(Instant, usize)> {
         let log = self.log();
         match log.reader {
-            Reader::Awaited | Reader::Reads => None,
-            Reader::LeftAt(_) | Reader::Gone => Some((log.closed?, log.bytes)),
+            ReaderState::NotYet | ReaderState::Reads => None,
+            ReaderState::LeftAt(_) | ReaderState::Gone => Some((log.closed?, log.bytes)),
         }
     }
 
-    /// Puts a message in; `false` when nobody can get it.
-    fn put(&self, message: Outgoing) -> bool {
+    /// Adds a message; `false` if the stream takes none.
+    fn push(&self, message: OutgoingMessage) -> bool {
         let mut log = self.log();
-        if !self.takes(&log) {
+        if !self.is_open(&log) {
             return false;
         }
-        log.put(message);
+        log.push(message);
         true
     }
 
-    /// Whether somebody may get what is put in.
-    fn takes(&self, log: &Log) -> bool {
-        let unheard = self.kind == Kind::Standing && log.readers == 0;
-        log.closed.is_none() && !unheard
+    /// Whether the stream takes messages.
+    fn is_open(&self, log: &StreamLog) -> bool {
+        let has_no_reader_yet = self.kind == StreamKind::Standing && log.readers == 0;
+        log.closed.is_none() && !has_no_reader_yet
     }
 
-    /// Reads from here on, after the event of this number or after all that was read; whoever read before reads no more.
-    pub(super) fn open(&self, after: Option<u64>) -> Place {
+    /// Starts to read: after the event of this number, or after all that was read. An earlier reader reads no more.
+    pub(super) fn open(&self, after: Option<u64>) -> ReadPosition {
         let mut log = self.log();
         log.readers += 1;
-        log.reader = Reader::Reads;
-        self.readership.notify_waiters();
+        log.reader = ReaderState::Reads;
+        self.reader_changed.notify_waiters();
         log.wake();
         let next = after.map_or(log.unread, |after| after.saturating_add(1));
-        Place {
+        ReadPosition {
             reader: log.readers,
-            // What is not there any more is left out: the client knows by the numbers, and can do nothing about it.
+            // Events that were dropped are skipped: the client sees the gap in their numbers.
             next: next.clamp(log.first, log.unread.max(log.first)),
         }
     }
 
-    /// The name of an event, by which a client takes up the stream after it.
-    pub(super) fn name(&self, event: u64) -> String {
+    /// The id of an event, after which a client can resume the stream.
+    fn event_id(&self, event: u64) -> String {
         format!("{}-{event}", self.number)
     }
 
-    /// The event that such a name names: the stream, and the event in it.
-    pub(super) fn named(name: &str) -> Option<(u64, u64)> {
-        let (stream, event) = name.trim().split_once('-')?;
+    /// The number of the stream and of the event in an event's id.
+    pub(super) fn parse_event_id(id: &str) -> Option<(u64, u64)> {
+        let (stream, event) = id.trim().split_once('-')?;
         Some((stream.parse().ok()?, event.parse().ok()?))
     }
 
     /// Takes the next event.
-    pub(super) fn poll_take(&self, place: &mut Place, context: &Context<'_>) -> Poll<Taken> {
+    fn poll_next(&self, position: &mut ReadPosition, context: &Context<'_>) -> Poll<StreamItem> {
         let mut log = self.log();
-        if log.readers != place.reader {
-            return Poll::Ready(Taken::End);
+        if log.readers != position.reader {
+            return Poll::Ready(StreamItem::End);
         }
-        let Some(at) = place.next.checked_sub(log.first) else {
-            return Poll::Ready(Taken::Lost);
+        let Some(at) = position.next.checked_sub(log.first) else {
+            return Poll::Ready(StreamItem::Lost);
         };
         let event = usize::try_from(at)
             .ok()
@@ -261,25 +279,24 @@ impl Stream {
             .cloned();
         let Some(event) = event else {
             if log.closed.is_some() {
-                return Poll::Ready(Taken::End);
+                return Poll::Ready(StreamItem::End);
             }
             log.wait(context);
             return Poll::Pending;
         };
-        let number = place.next;
-        place.next += 1;
-        log.unread = log.unread.max(place.next);
-        let room = match self.kind {
-            Kind::Passing => (0, 0),
-            Kind::Kept => READ_OF_REQUEST,
-            Kind::Standing => READ_OF_SESSION,
-        };
-        log.forget_read(room);
-        Poll::Ready(Taken::Event(number, event))
+        let number = position.next;
+        position.next += 1;
+        log.unread = log.unread.max(position.next);
+        log.forget_read(match self.kind {
+            StreamKind::Once => (0, 0),
+            StreamKind::Resumable => READ_OF_REQUEST_LIMIT,
+            StreamKind::Standing => READ_OF_SESSION_LIMIT,
+        });
+        Poll::Ready(StreamItem::Event(number, event))
     }
 
-    /// Comes back when there is something to read.
-    pub(super) async fn has_something(&self) {
+    /// Waits until there is an event.
+    pub(super) async fn has_event(&self) {
         std::future::poll_fn(|context| {
             let mut log = self.log();
             if !log.events.is_empty() {
@@ -295,26 +312,19 @@ impl Stream {
         self.log().events.is_empty()
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, StreamLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
-    /// The event before the next one.
-    pub(super) fn after(&self) -> u64 {
-        self.next - 1
-    }
-}
-
-impl Outbox for Stream {
+impl Outbox for ClientStream {
     fn send(&self, message: Bytes) -> bool {
-        if !self.takes(&self.log()) {
+        if !self.is_open(&self.log()) {
             return false;
         }
-        // Senders may hold locks: nothing else is given up for this.
+        // Senders may hold locks, so this must not reclaim bytes from elsewhere.
         let charged = self.account.charge_if_room(message);
-        charged.is_ok_and(|message| self.put(message.into()))
+        charged.is_ok_and(|message| self.push(message.into()))
     }
 
     fn send_once(&self, message: Bytes) -> bool {
@@ -324,7 +334,7 @@ impl Outbox for Stream {
     fn offer(&self, message: Bytes) -> bool {
         let has_room = {
             let log = self.log();
-            log.events.len() < SPARE.0 && log.bytes < SPARE.1
+            log.events.len() < OPTIONAL_LIMIT.0 && log.bytes < OPTIONAL_LIMIT.1
         };
         has_room && self.send(message)
     }
@@ -332,48 +342,52 @@ impl Outbox for Stream {
     fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             loop {
-                // Before the look, so that no change is missed.
-                let changed = self.readership.notified();
+                // Before the state is read, so that no change is missed.
+                let changed = self.reader_changed.notified();
                 let reader = self.log().reader;
                 match reader {
-                    Reader::Awaited | Reader::Reads => changed.await,
-                    Reader::LeftAt(when) if timeout_at(when + MISSED_FOR, changed).await.is_err() => return,
-                    Reader::LeftAt(_) => {}
-                    Reader::Gone => return,
+                    ReaderState::NotYet | ReaderState::Reads => changed.await,
+                    ReaderState::LeftAt(when)
+                        if timeout_at(when + RECONNECT_TIMEOUT, changed).await.is_err() =>
+                    {
+                        return;
+                    }
+                    ReaderState::LeftAt(_) => {}
+                    ReaderState::Gone => return,
                 }
             }
         })
     }
 }
 
-impl Log {
-    fn put(&mut self, event: Outgoing) {
-        while self.events.len() >= MAX_EVENTS || self.bytes > MAX_BYTES {
-            self.forget_first();
+impl StreamLog {
+    fn push(&mut self, event: OutgoingMessage) {
+        while self.events.len() >= EVENTS_LIMIT || self.bytes > BYTES_LIMIT {
+            self.drop_first();
         }
         self.bytes += event.len();
         self.events.push_back(event);
         self.wake();
     }
 
-    /// Whether one of the latest messages is this one, and was never read.
+    /// Whether one of the latest unread messages equals this one.
     fn has_unread(&self, message: &Bytes) -> bool {
         let after_last = self.first + self.events.len() as u64;
         let unread = usize::try_from(after_last.saturating_sub(self.unread)).unwrap_or(usize::MAX);
-        let latest = self.events.iter().rev().take(unread.min(LATEST));
+        let latest = self.events.iter().rev().take(unread.min(COMPARED_LIMIT));
         latest.into_iter().any(|event| match event {
-            Outgoing::Whole(line) => line == message,
-            Outgoing::Pieces(_) => false,
+            OutgoingMessage::Whole(line) => line == message,
+            OutgoingMessage::Pieces(_) => false,
         })
     }
 
     fn forget_read(&mut self, (events, bytes): (usize, usize)) {
         while self.first < self.unread && (self.events.len() > events || self.bytes > bytes) {
-            self.forget_first();
+            self.drop_first();
         }
     }
 
-    fn forget_first(&mut self) {
+    fn drop_first(&mut self) {
         if let Some(event) = self.events.pop_front() {
             self.bytes -= event.len();
             self.first += 1;
@@ -391,6 +405,120 @@ impl Log {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
+    }
+}
+
+/// Reads a stream for a connected client, as server-sent events.
+pub(super) struct EventReader {
+    stream: Arc<ClientStream>,
+    position: ReadPosition,
+    /// Pieces of events that were taken already.
+    pieces: VecDeque<Bytes>,
+    comment_timer: Pin<Box<Sleep>>,
+    /// Dropped when the client leaves.
+    _while_connected: Box<dyn Send>,
+    /// Keeps the connection from being idle.
+    request: Option<ActiveRequest>,
+}
+
+impl EventReader {
+    pub(super) fn new(
+        stream: Arc<ClientStream>,
+        position: ReadPosition,
+        while_connected: Box<dyn Send>,
+    ) -> Self {
+        Self {
+            stream,
+            position,
+            pieces: VecDeque::new(),
+            comment_timer: Box::pin(sleep(COMMENT_INTERVAL)),
+            _while_connected: while_connected,
+            request: None,
+        }
+    }
+
+    /// Keeps this request active until the client leaves.
+    pub(super) fn keep_active(&mut self, request: ActiveRequest) {
+        self.request = Some(request);
+    }
+
+    /// Begins with a comment, so that the client sees the stream open.
+    pub(super) fn with_comment(mut self) -> Self {
+        self.pieces.push_back(COMMENT);
+        self
+    }
+
+    /// Begins with an event without data, whose id tells where to resume the stream if it breaks before the next event.
+    pub(super) fn with_resume_point(mut self) -> Self {
+        let id = self.stream.event_id(self.position.next - 1);
+        let event = format!("id: {id}\nretry: {RETRY_MS}\ndata: \n\n");
+        self.pieces.push_back(event.into());
+        self
+    }
+
+    /// Begins with an event of this name.
+    pub(super) fn with_event(mut self, name: &str, data: &str) -> Self {
+        self.pieces
+            .push_back(format!("event: {name}\ndata: {data}\n\n").into());
+        self
+    }
+
+    pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if let Some(piece) = self.pieces.pop_front() {
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        match self.stream.poll_next(&mut self.position, context) {
+            Poll::Ready(StreamItem::Event(number, message)) => {
+                self.reset_comment_timer();
+                Poll::Ready(Some(Ok(self.frame(number, &message))))
+            }
+            Poll::Ready(StreamItem::End) => Poll::Ready(None),
+            Poll::Ready(StreamItem::Lost) => {
+                let error = io::Error::new(io::ErrorKind::TimedOut, "the client does not read");
+                Poll::Ready(Some(Err(error)))
+            }
+            Poll::Pending => {
+                if self.comment_timer.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                self.reset_comment_timer();
+                // Polled once, so that the timer wakes this task again.
+                let _ = self.comment_timer.as_mut().poll(context);
+                Poll::Ready(Some(Ok(COMMENT)))
+            }
+        }
+    }
+
+    fn reset_comment_timer(&mut self) {
+        self.comment_timer
+            .as_mut()
+            .reset(Instant::now() + COMMENT_INTERVAL);
+    }
+
+    /// Writes an event; returns its first piece and queues the others. A message is one line, and so is its event.
+    fn frame(&mut self, number: u64, message: &OutgoingMessage) -> Bytes {
+        let is_copied = message.len() <= COPY_LIMIT;
+        let mut frame = BytesMut::with_capacity(48 + if is_copied { message.len() } else { 0 });
+        if self.stream.is_resumable() {
+            frame.extend_from_slice(format!("id: {}\n", self.stream.event_id(number)).as_bytes());
+        }
+        frame.extend_from_slice(b"data: ");
+        if is_copied {
+            for piece in message.pieces() {
+                frame.extend_from_slice(piece);
+            }
+            frame.extend_from_slice(b"\n\n");
+        } else {
+            self.pieces.extend(message.pieces().iter().cloned());
+            self.pieces.push_back(Bytes::from_static(b"\n\n"));
+        }
+        frame.freeze()
+    }
+}
+
+impl Drop for EventReader {
+    fn drop(&mut self) {
+        self.stream.leave(&self.position);
     }
 }
 

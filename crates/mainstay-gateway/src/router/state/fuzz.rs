@@ -1,4 +1,4 @@
-//! Request states: none is opened but one that was sealed, for what it was sealed for.
+//! Request states: the gateway accepts only a state that it signed, and only for the purpose that it signed it for.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,23 +6,27 @@ use std::time::Duration;
 use mainstay::message::RawJson;
 use serde_json::Value;
 
-use super::{Opened, Purpose, Seal, member};
+use super::{CheckedState, Purpose, StateSigner, UncheckedState, canonical_member};
 
-const LASTS: Duration = Duration::from_secs(3600);
+const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// Opens any text, and a sealed state after any edits; and tells requests apart whose members are the input.
+/// Checks any text, and a signed state after any edits; and compares requests whose members are the input.
 pub fn request_state(input: &[u8]) {
-    static SEAL: OnceLock<Seal> = OnceLock::new();
-    let seal = SEAL.get_or_init(Seal::new);
-    let purpose = || Purpose([7; 32]);
+    static SIGNER: OnceLock<StateSigner> = OnceLock::new();
+    let signer = SIGNER.get_or_init(StateSigner::new);
+    let purpose = Purpose([7; 32]);
+    let check = |state: &str, purpose| match UncheckedState::read(state) {
+        Some(state) => signer.check(&state, purpose),
+        None => CheckedState::NotOurs,
+    };
     let text = String::from_utf8_lossy(input);
-    assert_eq!(seal.open(&text, purpose), Opened::NotOurs);
+    assert_eq!(check(&text, purpose), CheckedState::NotOurs);
 
-    let (key, state) = seal
-        .draw(purpose(), LASTS)
+    let (key, state) = signer
+        .draw(purpose, LIFETIME)
         .expect("the system has random numbers");
-    assert_eq!(seal.open(&state, purpose), Opened::Key(key));
-    assert_eq!(seal.open(&state, || Purpose([8; 32])), Opened::NotOurs);
+    assert_eq!(check(&state, purpose), CheckedState::Key(key));
+    assert_eq!(check(&state, Purpose([8; 32])), CheckedState::NotOurs);
     let mut edited = state.clone().into_bytes();
     for edit in input.chunks_exact(2) {
         let at = usize::from(edit[0]) % edited.len();
@@ -31,13 +35,13 @@ pub fn request_state(input: &[u8]) {
     if let Ok(edited) = String::from_utf8(edited)
         && edited != state
     {
-        assert_eq!(seal.open(&edited, purpose), Opened::NotOurs, "{edited:?}");
+        assert_eq!(check(&edited, purpose), CheckedState::NotOurs, "{edited:?}");
     }
 
     let mut lines = text.splitn(2, '\n');
     let mut value = || RawJson::from_text(lines.next()?).ok();
     if let (Some(one), Some(other)) = (value(), value())
-        && member("a", &one) == member("a", &other)
+        && canonical_member("a", one.as_str()) == canonical_member("a", other.as_str())
     {
         let read = one.parse::<Value>().ok();
         let same = one == other || read.is_some() && read == other.parse().ok();

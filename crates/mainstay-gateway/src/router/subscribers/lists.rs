@@ -1,33 +1,33 @@
-//! Changes of lists: each that sees one, or listens for it, is told once, however much changed in it.
+//! Changes of lists: every subscriber that has seen a list, or listens for it, gets one notification, however much changed in it.
 
 use mainstay::message::RawJson;
 use mainstay::{Catalog, Item, Kind, Offer};
 
-use super::{News, SubscriberEntry, Subscribers};
+use super::{Broadcast, SubscriberEntry, Subscribers};
 use crate::isolation::Isolated;
 use crate::scope::Scope;
 
-/// The lists whose changes somebody wants to hear of.
+/// The lists whose changes a subscriber wants.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Filter {
+pub(crate) struct ListFilter {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
     pub(crate) resources: bool,
 }
 
 impl Subscribers {
-    /// Tells whoever sees a list that changed. Each is told once for each list, however much changed in it.
+    /// Notifies every subscriber that sees a list which changed, once for each list.
     pub(crate) fn catalog_changed(&self, catalog: &Catalog, isolated: &Isolated) {
-        let mut seats = self.seats();
+        let mut table = self.table();
         let mut changed = Vec::new();
         let mut look = |scope: Scope, kind: Kind, now: u64| {
-            if seats.seen.insert((scope.clone(), kind), now) != Some(now) {
+            if table.fingerprints.insert((scope.clone(), kind), now) != Some(now) {
                 changed.push((scope, kind));
             }
         };
         let isolated_names = isolated.names();
         for kind in Kind::ALL {
-            // Those that sessions have for themselves are looked at one by one: who sees which differs.
+            // Each isolated server counts for itself: sessions differ in which of the template servers they see.
             let is_shared = |server: &str| !isolated.holds(server);
             look(Scope::Union, kind, of_union(catalog, kind, is_shared));
             for server in &isolated_names {
@@ -41,36 +41,36 @@ impl Subscribers {
                 }
             }
         }
-        for hearer in seats.hearers.values() {
-            let mine = changed.iter().filter(|(scope, _)| hearer.sees(scope, isolated));
-            hearer.tell_of_lists(mine.map(|(_, kind)| *kind));
+        for entry in table.entries.values() {
+            let mine = changed.iter().filter(|(scope, _)| entry.sees(scope, isolated));
+            entry.send_list_changes(mine.map(|(_, kind)| *kind));
         }
     }
 }
 
 impl SubscriberEntry {
-    /// Whether it sees what changed in the fleet that all share.
+    /// Whether it sees this change of the shared fleet.
     fn sees(&self, changed: &Scope, isolated: &Isolated) -> bool {
         match changed {
             Scope::Server(name) if isolated.holds(name) => {
-                let follows = self.own.as_ref().is_some_and(|own| own.follows_pattern(name));
+                let follows = self.own.as_ref().is_some_and(|own| own.follows_template(name));
                 follows && self.scope.holds(name)
             }
             Scope::Server(_) | Scope::Union => *changed == self.scope,
         }
     }
 
-    pub(super) fn tell_of_lists(&self, kinds: impl Iterator<Item = Kind>) {
-        let mut methods: Vec<_> = kinds.filter_map(|kind| self.filter.method(kind)).collect();
+    pub(super) fn send_list_changes(&self, kinds: impl Iterator<Item = Kind>) {
+        let mut methods: Vec<_> = kinds.filter_map(|kind| self.lists.method(kind)).collect();
         // Resources and their templates share a method, and so do several servers. They come kind by kind.
         methods.dedup();
         for method in methods {
-            self.tell(&News::of_change(method, None));
+            self.send(&Broadcast::of_change(method, None));
         }
     }
 }
 
-impl Filter {
+impl ListFilter {
     fn method(&self, kind: Kind) -> Option<&'static str> {
         let (wanted, method) = match kind {
             Kind::Tool => (self.tools, "notifications/tools/list_changed"),
@@ -81,7 +81,7 @@ impl Filter {
     }
 }
 
-/// What one server shows of a kind, as a number.
+/// A fingerprint of what one server offers of a kind.
 pub(crate) fn fingerprint_of(catalog: &Catalog, server: &str, kind: Kind) -> u64 {
     of_union(catalog, kind, |its| its == server)
 }

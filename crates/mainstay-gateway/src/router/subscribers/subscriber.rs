@@ -1,127 +1,141 @@
-//! One seat in the subscribers: what whoever sits there hears of, and the subscriptions that are held for it.
+//! One subscriber: which notifications it gets, and the subscriptions that are held for it.
 
 use std::sync::Arc;
 
-use mainstay::Kind;
-use mainstay::message::RpcError;
+use mainstay::message::{RawJson, RpcError};
+use mainstay::{Kind, ServerNotification};
 
-use super::super::reaching::Reached;
-use super::super::subscriptions::{MAX_URIS, Subscription, Topic};
+use super::super::resolve::Upstream;
+use super::super::subscriptions::{RESOURCE_LIMIT, Subscription, Topic};
 use super::{Level, Subscribers, TopicSubscription};
+use crate::client::Client;
 use crate::protocol::invalid_params;
 
-/// A seat in the subscribers, kept as long as this lives.
+/// A subscriber, which gets notifications as long as this lives.
 pub(crate) struct Subscriber {
     pub(super) subscribers: Arc<Subscribers>,
-    pub(super) seat: u64,
+    pub(super) id: u64,
 }
 
 impl Subscriber {
-    /// Hears of every change of this list from now on: it is about to be seen.
+    /// The client is about to see this list: it gets every change of the list from now on.
     pub(crate) fn sees(&self, kind: Kind) {
-        if let Some(hearer) = self.subscribers.seats().hearers.get_mut(&self.seat) {
+        if let Some(entry) = self.subscribers.table().entries.get_mut(&self.id) {
             match kind {
-                Kind::Tool => hearer.filter.tools = true,
-                Kind::Prompt => hearer.filter.prompts = true,
-                Kind::Resource | Kind::Template => hearer.filter.resources = true,
+                Kind::Tool => entry.lists.tools = true,
+                Kind::Prompt => entry.lists.prompts = true,
+                Kind::Resource | Kind::Template => entry.lists.resources = true,
             }
         }
     }
 
-    /// Hears of a topic of this server from now on, in the expectation of a subscription.
+    /// Sends notifications of a topic of this server from now on, while the server is asked for a subscription.
     pub(in crate::router) fn expect<'a>(
         &'a self,
         topic: &'a Topic,
-        reached: &Reached,
-    ) -> Result<Expecting<'a>, RpcError> {
-        let mut seats = self.subscribers.seats();
-        if let Some(hearer) = seats.hearers.get_mut(&self.seat)
-            && !hearer.topics.contains_key(topic)
+        upstream: &Upstream,
+    ) -> Result<ExpectedSubscription<'a>, RpcError> {
+        let mut table = self.subscribers.table();
+        if let Some(entry) = table.entries.get_mut(&self.id)
+            && !entry.topics.contains_key(topic)
         {
-            if hearer.topics.len() >= MAX_URIS {
-                let what = format!("{MAX_URIS} resources are subscribed to already");
+            if entry.topics.len() >= RESOURCE_LIMIT {
+                let what = format!("{RESOURCE_LIMIT} resources are subscribed to already");
                 return Err(invalid_params(what));
             }
-            let heard = TopicSubscription {
-                server: reached.server.name().into(),
-                is_own: reached.is_own,
+            let expected = TopicSubscription {
+                server: upstream.server.name().into(),
+                is_own: upstream.is_own,
                 subscription: None,
             };
-            hearer.topics.insert(topic.clone(), heard);
+            entry.topics.insert(topic.clone(), expected);
         }
-        Ok(Expecting { hearing: self, topic })
+        Ok(ExpectedSubscription {
+            subscriber: self,
+            topic,
+        })
     }
 
-    /// Hears of a topic no more; its subscription is the caller's to end.
-    pub(in crate::router) fn give_up(&self, topic: &Topic) -> Option<Subscription> {
-        let mut seats = self.subscribers.seats();
-        let hearer = seats.hearers.get_mut(&self.seat)?;
-        hearer.topics.remove(topic)?.subscription
+    /// Stops notifications of a topic. The caller ends the subscription.
+    pub(in crate::router) fn remove(&self, topic: &Topic) -> Option<Subscription> {
+        let mut table = self.subscribers.table();
+        let entry = table.entries.get_mut(&self.id)?;
+        entry.topics.remove(topic)?.subscription
     }
 
-    /// Hears nothing any more, and ends all its subscriptions, however long somebody still holds it.
-    pub(in crate::router) fn leave(&self) {
-        let left = self.subscribers.seats().hearers.remove(&self.seat);
+    /// Stops all notifications, and ends all subscriptions, before this is dropped.
+    pub(in crate::router) fn close(&self) {
+        let removed = self.subscribers.table().entries.remove(&self.id);
         // Outside of the lock.
-        drop(left);
+        drop(removed);
     }
 
-    /// The least severe log message of this server that it hears without having asked for a level.
-    pub(crate) fn unasked_level(&self, server: &str) -> Level {
-        self.subscribers.unasked_level(server)
+    /// The least severe log message of this server that a session gets which never set a level.
+    pub(crate) fn unset_level(&self, server: &str) -> Level {
+        self.subscribers.unset_level(server)
     }
-}
 
-/// A topic that is heard of while its server is asked. Nothing is left of it if that comes to nothing.
-pub(in crate::router) struct Expecting<'a> {
-    hearing: &'a Subscriber,
-    topic: &'a Topic,
-}
-
-impl Expecting<'_> {
-    /// The subscription was made. One that was there already, at the same server, is as good.
-    pub(in crate::router) fn keep(self, subscription: Subscription) {
-        let mut seats = self.hearing.subscribers.seats();
-        let Some(hearer) = seats.hearers.get_mut(&self.hearing.seat) else {
-            return;
-        };
-        let heard = TopicSubscription {
-            server: subscription.server().into(),
-            is_own: subscription.is_own(),
-            subscription: Some(subscription),
-        };
-        // A task that ended meanwhile has been told of, and let go.
-        if matches!(self.topic, Topic::Task { .. }) && !hearer.topics.contains_key(self.topic) {
-            return;
-        }
-        let is_there =
-            |known: &TopicSubscription| known.subscription.is_some() && known.server == heard.server;
-        if !hearer.topics.get(self.topic).is_some_and(is_there) {
-            hearer.topics.insert(self.topic.clone(), heard);
-        }
+    /// Sends the status of a task to other sessions of the principal that began it; `false` when there are none.
+    pub(crate) fn task_changed(&self, server: &str, id: &str, params: Option<&RawJson>) -> bool {
+        self.subscribers.task_changed(server, id, params)
     }
-}
 
-impl Drop for Expecting<'_> {
-    fn drop(&mut self) {
-        if let Some(hearer) = self
-            .hearing
-            .subscribers
-            .seats()
-            .hearers
-            .get_mut(&self.hearing.seat)
-            && hearer
-                .topics
-                .get(self.topic)
-                .is_some_and(|heard| heard.subscription.is_none())
-        {
-            hearer.topics.remove(self.topic);
-        }
+    /// Sends "answered" to the other client that was sent to a URL for this question; `false` when there is none. It came
+    /// while this client's calls ran, and has nothing to do with them.
+    pub(crate) fn url_elicitation_complete(
+        &self,
+        client: &Client,
+        notification: &ServerNotification,
+    ) -> bool {
+        let (server, params) = (&notification.server, notification.params.as_ref());
+        !client.elicited.has(server, params) && self.subscribers.url_elicitation_complete(notification)
     }
 }
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        self.leave();
+        self.close();
+    }
+}
+
+/// A topic whose server is being asked. Dropping it stops the notifications again.
+pub(in crate::router) struct ExpectedSubscription<'a> {
+    subscriber: &'a Subscriber,
+    topic: &'a Topic,
+}
+
+impl ExpectedSubscription<'_> {
+    /// The server agreed. A subscription that the subscriber has already, at the same server, stays.
+    pub(in crate::router) fn keep(self, subscription: Subscription) {
+        let mut table = self.subscriber.subscribers.table();
+        let Some(entry) = table.entries.get_mut(&self.subscriber.id) else {
+            return;
+        };
+        let kept = TopicSubscription {
+            server: subscription.server().into(),
+            is_own: subscription.is_own(),
+            subscription: Some(subscription),
+        };
+        // The task has ended meanwhile, and its subscription was ended with it.
+        if matches!(self.topic, Topic::Task { .. }) && !entry.topics.contains_key(self.topic) {
+            return;
+        }
+        let is_there =
+            |known: &TopicSubscription| known.subscription.is_some() && known.server == kept.server;
+        if !entry.topics.get(self.topic).is_some_and(is_there) {
+            entry.topics.insert(self.topic.clone(), kept);
+        }
+    }
+}
+
+impl Drop for ExpectedSubscription<'_> {
+    fn drop(&mut self) {
+        let mut table = self.subscriber.subscribers.table();
+        if let Some(entry) = table.entries.get_mut(&self.subscriber.id) {
+            let is_made = |topic: &TopicSubscription| topic.subscription.is_some();
+            if !entry.topics.get(self.topic).is_none_or(is_made) {
+                entry.topics.remove(self.topic);
+            }
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! News of tasks: of a legacy server's for the sessions of who began them, of a modern server's for the listens that follow
-//! them, until they have ended.
+//! Notifications of tasks: a legacy server's go to the sessions of the principal that began the task, a modern server's to the listens
+//! that follow it, until it has ended.
 
 use std::sync::Arc;
 
@@ -7,57 +7,59 @@ use mainstay::message::{Object, RawJson};
 use serde::Deserialize;
 
 use super::super::subscriptions::Topic;
-use super::{News, Subscriber, SubscriberEntry, Subscribers};
+use super::{Broadcast, SubscriberEntry, Subscribers};
 use crate::isolation::OwnServers;
 
-/// What a legacy server tells of a task.
+/// The notification of a legacy server.
 pub(crate) const STATUS: &str = "notifications/tasks/status";
 
-/// What a modern server tells of a task.
+/// The notification of a modern server.
 pub(super) const FOLLOWED: &str = "notifications/tasks";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Changed {
+struct TaskStatus {
     task_id: String,
     status: String,
 }
 
 impl Subscribers {
-    /// Tells the sessions whose principal has begun a task how it is; `false` when there is none.
+    /// Sends the status of a task to the sessions of the principal that began it; `false` when there are none.
     pub(super) fn task_changed(&self, server: &str, id: &str, params: Option<&RawJson>) -> bool {
-        let mut is_told = false;
-        for hearer in self.seats().hearers.values() {
-            let begun = hearer.session().is_some() && hearer.tasks.has(server, id);
-            if begun && hearer.shares(server) {
-                let status = params.and_then(|params| hearer.tasks.with_public_id(server, params));
-                hearer.tell(&News::of_state(STATUS, status.as_ref()));
-                is_told = true;
+        let mut is_sent = false;
+        for entry in self.table().entries.values() {
+            let begun = entry.session().is_some() && entry.tasks.has(server, id);
+            if begun && entry.shares(server) {
+                let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
+                entry.send(&Broadcast::of_state(STATUS, status.as_ref()));
+                is_sent = true;
             }
         }
-        is_told
+        is_sent
     }
 
-    /// Tells whoever follows a task of a server that all share how it is.
+    /// Sends the status of a shared server's task to the listens that follow it.
     pub(super) fn followed_task_changed(&self, server: &str, params: Option<&RawJson>) {
-        self.tell_followers(server, params, |hearer, topic| hearer.hears(topic, server, false));
-    }
-
-    /// Tells whoever shares the session, and follows a task of one of its own servers, how it is.
-    pub(crate) fn own_task_changed(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
-        self.tell_followers(server, params, |hearer, topic| {
-            hearer.is_of(own) && hearer.hears(topic, server, true)
+        self.send_to_followers(server, params, |entry, topic| {
+            entry.is_subscribed(topic, server, false)
         });
     }
 
-    fn tell_followers(
+    /// Sends the status of a task of a session's own server to the listens of that session that follow it.
+    pub(crate) fn own_task_changed(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
+        self.send_to_followers(server, params, |entry, topic| {
+            entry.is_of(own) && entry.is_subscribed(topic, server, true)
+        });
+    }
+
+    fn send_to_followers(
         &self,
         server: &str,
         params: Option<&RawJson>,
         follows: impl Fn(&SubscriberEntry, &Topic) -> bool,
     ) {
-        let changed = params.and_then(|params| params.parse::<Changed>().ok());
-        let Some(Changed { task_id, status }) = changed else {
+        let changed = params.and_then(|params| params.parse::<TaskStatus>().ok());
+        let Some(TaskStatus { task_id, status }) = changed else {
             return;
         };
         let has_ended = matches!(status.as_str(), "completed" | "failed" | "cancelled");
@@ -65,33 +67,22 @@ impl Subscribers {
             server: server.to_owned(),
             id: task_id,
         };
-        let mut let_go = Vec::new();
-        let mut seats = self.seats();
-        for hearer in seats
-            .hearers
-            .values_mut()
-            .filter(|hearer| follows(hearer, &topic))
-        {
-            let status = params.and_then(|params| hearer.tasks.with_public_id(server, params));
-            hearer.tell(&News::of_state(FOLLOWED, status.as_ref()));
+        let mut ended = Vec::new();
+        let mut table = self.table();
+        for entry in table.entries.values_mut().filter(|entry| follows(entry, &topic)) {
+            let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
+            entry.send(&Broadcast::of_state(FOLLOWED, status.as_ref()));
             if has_ended {
-                let_go.extend(hearer.topics.remove(&topic));
+                ended.extend(entry.topics.remove(&topic));
             }
         }
-        drop(seats);
-        // Their subscriptions end outside of the lock.
-        drop(let_go);
+        drop(table);
+        // Subscriptions end outside of the lock.
+        drop(ended);
     }
 }
 
-impl Subscriber {
-    /// Tells the others whose principal has begun a task how it is; `false` when there are none.
-    pub(crate) fn task_changed(&self, server: &str, id: &str, params: Option<&RawJson>) -> bool {
-        self.subscribers.task_changed(server, id, params)
-    }
-}
-
-/// The task that news is of.
+/// The task that a notification is of.
 pub(crate) fn id(params: Option<&RawJson>) -> Option<String> {
     let params = params.and_then(Object::parse)?;
     params.get("taskId")?.parse().ok()

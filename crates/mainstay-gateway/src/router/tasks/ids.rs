@@ -1,8 +1,8 @@
 //! Whose a task is, and the id by which a client knows it.
 //!
-//! An id that a client is given is sealed for its principal: nobody else can use it, and nothing has to be remembered to
-//! check it. In the union it also says which server has the task. A client without a token and a session has no identity: its
-//! id is sealed for whoever shows it.
+//! The gateway signs an id that it gives to a client for the client's principal. No other principal can use it, and the gateway
+//! remembers nothing to check it. In the union the id also says which server has the task. A client without a token and a session
+//! has no identity: every such client that shows the id can use it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,33 +14,35 @@ use mainstay::message::{Object, RawJson, RpcError};
 use ring::hmac;
 use ring::rand::SystemRandom;
 
-use super::relation::Relation;
 use crate::principal::{Principal, TokenDigest};
 use crate::protocol::text;
 use crate::scope::Scope;
 
-/// Tasks of one principal that are remembered. The oldest are forgotten: the client can use their ids, but they are not
-/// listed, and it hears no news of them.
-const MAX_TASKS: usize = 1024;
+/// Tasks of one principal that are remembered. The oldest are forgotten: the client can use their ids, but the gateway does not list
+/// them, and sends no notifications of them.
+const TASK_LIMIT: usize = 1024;
 
-/// The longest id that is remembered: those that servers give have some tens of bytes.
-const MAX_ID_LENGTH: usize = 1024;
+/// The longest id that is remembered, in bytes. Servers give ids of some tens.
+const ID_LENGTH_LIMIT: usize = 1024;
 
-/// News of unknown tasks that is kept for one principal: the answer that tells of the task may be on its way.
-const MAX_EARLY: usize = 16;
+/// Notifications of unknown tasks that are kept for one principal: the result that names the task may be on its way.
+const EARLY_LIMIT: usize = 16;
 
-/// The longest of such news that is kept: it is a status and perhaps a sentence.
-const MAX_NEWS_LENGTH: usize = 4096;
+/// The longest parameters of such a notification, in bytes: they hold a status and perhaps a sentence.
+const EARLY_LENGTH_LIMIT: usize = 4096;
 
-/// What stands between the id that a server gave and its seal.
-const SEAL: char = '~';
+/// Stands between the id that a server gave and its signature.
+const SIGNATURE_MARK: char = '~';
+
+/// The key in `_meta` that names the task which a message belongs to.
+const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// The tasks of all principals.
 pub(crate) struct Tasks {
-    /// None where there is one client only, which knows tasks by the ids that their servers gave.
+    /// `None` where there is one client only, which knows tasks by the ids that their servers gave.
     key: Option<Arc<hmac::Key>>,
     /// As many as there are tokens at the doors.
-    of_tokens: Mutex<HashMap<TokenDigest, Arc<Begun>>>,
+    of_tokens: Mutex<HashMap<TokenDigest, Arc<TaskTable>>>,
 }
 
 /// The tasks of one client's principal, and how this client knows them.
@@ -49,18 +51,17 @@ pub(crate) struct OwnTasks {
     key: Option<Arc<hmac::Key>>,
     principal: Principal,
     scope: Scope,
-    begun: Arc<Begun>,
+    begun: Arc<TaskTable>,
 }
 
 /// The tasks that a principal has begun.
-#[derive(Default)]
-struct Begun(Mutex<Table>);
+type TaskTable = Mutex<BegunTasks>;
 
 #[derive(Default)]
-struct Table {
+struct BegunTasks {
     /// Server and id, the latest last.
     tasks: VecDeque<(String, String)>,
-    /// News that came before the answer by which the task is known.
+    /// Notifications that came before the result that names their task, with the id of the task.
     early: VecDeque<(String, ServerNotification)>,
 }
 
@@ -79,7 +80,7 @@ impl Tasks {
     pub(crate) fn of(&self, principal: Principal, scope: Scope) -> OwnTasks {
         let begun = match principal {
             Principal::Token(token) => lock(&self.of_tokens).entry(token).or_default().clone(),
-            Principal::Session(_) | Principal::Address(_) => Arc::default(),
+            Principal::Session { .. } | Principal::Connection { .. } => Arc::default(),
         };
         OwnTasks {
             key: self.key.clone(),
@@ -91,58 +92,58 @@ impl Tasks {
 }
 
 impl OwnTasks {
-    /// Notes a task that the client has begun, or has shown to be its own; news of it that came too early.
-    pub(super) fn note(&self, server: &str, id: &str) -> Vec<ServerNotification> {
-        if id.len() > MAX_ID_LENGTH || self.has(server, id) {
+    /// Notes a task that the client has begun, or has shown to be its own. Returns notifications of it that came too early.
+    pub(in crate::router) fn note(&self, server: &str, id: &str) -> Vec<ServerNotification> {
+        if id.len() > ID_LENGTH_LIMIT || self.has(server, id) {
             return Vec::new();
         }
-        let mut table = lock(&self.begun.0);
-        if table.tasks.len() >= MAX_TASKS {
+        let mut table = lock(&self.begun);
+        if table.tasks.len() >= TASK_LIMIT {
             table.tasks.pop_front();
         }
         table.tasks.push_back((server.to_owned(), id.to_owned()));
-        let is_of_it = |(of, news): &(String, ServerNotification)| of == id && *news.server == *server;
+        let is_of_it = |(of, early): &(String, ServerNotification)| of == id && *early.server == *server;
         let early = std::mem::take(&mut table.early);
         let (early, rest): (Vec<_>, _) = early.into_iter().partition(is_of_it);
         table.early = rest.into();
-        early.into_iter().map(|(_, news)| news).collect()
+        early.into_iter().map(|(_, early)| early).collect()
     }
 
-    /// Keeps news of a task for the answer that may be on its way.
-    pub(crate) fn keep(&self, id: String, mut news: ServerNotification) {
-        let params = news.params.take().map(|params| params.as_str().to_owned());
-        let Some(params) = params.filter(|params| params.len() <= MAX_NEWS_LENGTH) else {
+    /// Keeps a notification of a task until the result comes that names the task.
+    pub(crate) fn keep(&self, id: String, mut early: ServerNotification) {
+        let params = early.params.take();
+        let Some(params) = params.filter(|params| params.as_bytes().len() <= EARLY_LENGTH_LIMIT) else {
             return;
         };
-        // Copied: the message is not kept for it.
-        news.params = RawJson::from_text(params).ok();
-        let mut table = lock(&self.begun.0);
-        if table.early.len() >= MAX_EARLY {
+        // Copied, so that the whole message does not stay in memory.
+        early.params = RawJson::from_text(params.as_str().to_owned()).ok();
+        let mut table = lock(&self.begun);
+        if table.early.len() >= EARLY_LIMIT {
             table.early.pop_front();
         }
-        table.early.push_back((id, news));
+        table.early.push_back((id, early));
     }
 
     /// Whether its principal has begun this task of this server.
     pub(crate) fn has(&self, server: &str, id: &str) -> bool {
-        let table = lock(&self.begun.0);
+        let table = lock(&self.begun);
         let mut tasks = table.tasks.iter();
         tasks.any(|(at, task)| at == server && task == id)
     }
 
     /// Whether its principal has begun any task at this server.
     pub(super) fn any_at(&self, server: &str) -> bool {
-        let table = lock(&self.begun.0);
+        let table = lock(&self.begun);
         table.tasks.iter().any(|(at, _)| at == server)
     }
 
-    /// Whether nobody else can have tasks at the servers that all clients share.
+    /// Whether no other client can have tasks at the shared servers.
     pub(crate) fn are_all(&self) -> bool {
         self.key.is_none()
     }
 
     /// Whether the client knows tasks by the ids that their server gave.
-    pub(super) fn have_their_own_ids(&self) -> bool {
+    pub(super) fn have_server_ids(&self) -> bool {
         self.are_all() && matches!(self.scope, Scope::Server(_))
     }
 
@@ -154,8 +155,8 @@ impl OwnTasks {
         };
         match &self.key {
             Some(key) => {
-                let tag = hmac::sign(key, &self.sealed(server, id));
-                format!("{named}{SEAL}{}", URL_SAFE_NO_PAD.encode(tag))
+                let signature = hmac::sign(key, &self.signed(server, id));
+                format!("{named}{SIGNATURE_MARK}{}", URL_SAFE_NO_PAD.encode(signature))
             }
             None => named,
         }
@@ -163,47 +164,47 @@ impl OwnTasks {
 
     /// The server and the id that it gave, of an id that this client was given.
     pub(crate) fn known(&self, public: &str) -> Option<(String, String)> {
-        let (named, seal) = match &self.key {
-            Some(_) => public.rsplit_once(SEAL)?,
+        let (named, signature) = match &self.key {
+            Some(_) => public.rsplit_once(SIGNATURE_MARK)?,
             None => (public, ""),
         };
         let (server, id) = match &self.scope {
-            Scope::Union => parted(named)?,
+            Scope::Union => split_server(named)?,
             Scope::Server(name) => (name.to_string(), named),
         };
         if let Some(key) = &self.key {
-            let seal = URL_SAFE_NO_PAD.decode(seal).ok()?;
-            hmac::verify(key, &self.sealed(&server, id), &seal).ok()?;
+            let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+            hmac::verify(key, &self.signed(&server, id), &signature).ok()?;
         }
         Some((server, id.to_owned()))
     }
 
-    /// What a seal covers: each part with its length, so that no two tasks have the same.
-    fn sealed(&self, server: &str, id: &str) -> Vec<u8> {
-        let mut sealed = Vec::new();
-        self.principal.write_to(&mut sealed);
-        sealed.extend_from_slice(&(server.len() as u64).to_be_bytes());
-        sealed.extend_from_slice(server.as_bytes());
-        sealed.extend_from_slice(id.as_bytes());
-        sealed
+    /// What a signature covers. The length of the server's name keeps any two tasks apart.
+    fn signed(&self, server: &str, id: &str) -> Vec<u8> {
+        let mut signed = Vec::new();
+        self.principal.write_to(&mut signed);
+        signed.extend_from_slice(&(server.len() as u64).to_be_bytes());
+        signed.extend_from_slice(server.as_bytes());
+        signed.extend_from_slice(id.as_bytes());
+        signed
     }
 
-    /// What a server asks or tells, as the client is to see it. None where it belongs to a task that is not the client's, or may do so.
+    /// The parameters of a server's request or notification, as the client is to see them. `None` where they belong to a task of
+    /// another client, or may do so.
     pub(crate) fn shown(&self, server: &str, params: RawJson) -> Option<RawJson> {
-        if self.have_their_own_ids() {
+        if self.have_server_ids() || !params.may_hold(RELATED) {
             return Some(params);
         }
-        match Relation::read(&params).ok()? {
-            Some(relation) if self.are_all() || self.has(server, relation.id()) => {
-                let id = self.public_id(server, relation.id());
-                Some(relation.renamed(&id))
-            }
-            Some(_) => None,
-            None => Some(params),
-        }
+        let Some(related) = RelatedMessage::read(&params) else {
+            // What cannot be parsed may name the task of another client.
+            return (self.are_all() || RelatedMessage::is_none(&params)).then_some(params);
+        };
+        let is_own = self.are_all() || self.has(server, &related.id);
+        let id = is_own.then(|| self.public_id(server, &related.id))?;
+        Some(related.renamed(&id))
     }
 
-    /// The same for what a server asks: what is for another's task is declined.
+    /// The parameters of a server's request, as the client is to see them. A request for the task of another client is declined.
     pub(crate) fn asked(
         &self,
         server: &str,
@@ -216,19 +217,19 @@ impl OwnTasks {
         self.shown(server, params).map(Some).ok_or_else(declined)
     }
 
-    /// What a client says of a task, as the server knows it.
+    /// A message of the client with the id by which the server knows the task that it belongs to.
     pub(crate) fn as_known(&self, message: RawJson) -> RawJson {
-        let relation = (!self.have_their_own_ids()).then(|| Relation::read(&message).ok().flatten());
-        let known = relation.flatten().and_then(|relation| {
-            let (_, id) = self.known(relation.id())?;
-            Some(relation.renamed(&id))
+        let related = (!self.have_server_ids()).then(|| RelatedMessage::read(&message));
+        let known = related.flatten().and_then(|related| {
+            let (_, id) = self.known(&related.id)?;
+            Some(related.renamed(&id))
         });
         known.unwrap_or(message)
     }
 
-    /// News of a task, with the id by which the client knows it.
+    /// The status of a task, with the id by which the client knows it.
     pub(crate) fn with_public_id(&self, server: &str, task: &RawJson) -> Option<RawJson> {
-        if self.have_their_own_ids() {
+        if self.have_server_ids() {
             return Some(task.clone());
         }
         let mut object = Object::parse(task)?;
@@ -244,8 +245,47 @@ pub(super) fn at_server(server: &str, id: &str) -> String {
     format!("{server}/{id}")
 }
 
+/// A message that belongs to a task, and names it in its `_meta`.
+pub(super) struct RelatedMessage {
+    message: Object,
+    meta: Object,
+    related: Object,
+    id: String,
+}
+
+impl RelatedMessage {
+    /// Reads a message; `None` when it names no task, or cannot be parsed.
+    pub(super) fn read(message: &RawJson) -> Option<Self> {
+        let message = Object::parse(Some(message).filter(|message| message.may_hold(RELATED))?)?;
+        let meta = Object::parse(message.get("_meta")?)?;
+        let related = Object::parse(meta.get(RELATED)?)?;
+        let id = related.get("taskId")?.parse().ok()?;
+        Some(Self {
+            message,
+            meta,
+            related,
+            id,
+        })
+    }
+
+    /// Whether a message certainly names no task: it has too many members to be edited, and none of them is such a name.
+    fn is_none(message: &RawJson) -> bool {
+        let meta = Object::find(message, ["_meta"]).and_then(|[meta]| meta);
+        let related = meta.and_then(|meta| Object::find(&meta, [RELATED])?.into_iter().next()?);
+        related.is_none()
+    }
+
+    /// The message with another id of the task.
+    pub(super) fn renamed(mut self, id: &str) -> RawJson {
+        self.related.set("taskId", text(id));
+        self.meta.set(RELATED, self.related.to_raw());
+        self.message.set("_meta", self.meta.to_raw());
+        self.message.to_raw()
+    }
+}
+
 /// The server of such an id, and the id that it gave.
-pub(super) fn parted(public: &str) -> Option<(String, &str)> {
+pub(super) fn split_server(public: &str) -> Option<(String, &str)> {
     let (server, id) = public.split_once('/')?;
     Some((server.replace("%2F", "/").replace("%25", "%"), id))
 }
@@ -260,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    const ONE: Principal = Principal::Session(1);
+    const ONE: Principal = Principal::session(1);
 
     fn at(name: &str) -> Scope {
         Scope::Server(name.into())
@@ -285,16 +325,19 @@ mod tests {
                 }
             }
         }
-        assert_eq!(parted("no-server"), None);
+        assert_eq!(split_server("no-server"), None);
         assert_ne!(at_server("a/b", "c"), at_server("a", "b/c"));
     }
 
     #[test]
-    fn nobody_uses_an_id_but_the_principal_that_it_was_given_to() {
+    fn only_the_principal_that_an_id_was_given_to_can_use_it() {
         let tasks = Tasks::new(false);
         let token = |token| Principal::Token(TokenDigest::of(token));
-        let address = |last| Principal::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
-        let principals = [ONE, Principal::Session(2), token("a"), token("b"), address(1)];
+        let connection = |number| Principal::Connection {
+            number,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        let principals = [ONE, Principal::session(2), token("a"), token("b"), connection(1)];
         for scope in [Scope::Union, at("a")] {
             for owner in principals {
                 let public = tasks.of(owner, scope.clone()).public_id("a", "t");
@@ -310,8 +353,8 @@ mod tests {
                 assert_eq!(another.known(&public), None, "it is of another server");
                 assert_eq!(Tasks::new(false).of(owner, scope.clone()).known(&public), None);
             }
-            let public = tasks.of(address(1), scope.clone()).public_id("a", "t");
-            let moved = tasks.of(address(2), scope.clone());
+            let public = tasks.of(connection(1), scope.clone()).public_id("a", "t");
+            let moved = tasks.of(connection(2), scope.clone());
             assert!(
                 moved.known(&public).is_some(),
                 "without an identity the id is the key"
@@ -325,14 +368,31 @@ mod tests {
     #[test]
     fn of_the_tasks_of_a_principal_the_latest_are_remembered() {
         let own = Tasks::new(false).of(ONE, Scope::Union);
-        for n in 0..=MAX_TASKS {
+        for n in 0..=TASK_LIMIT {
             own.note("a", &n.to_string());
         }
         assert!(!own.has("a", "0"));
-        assert!(own.has("a", "1") && own.has("a", &MAX_TASKS.to_string()));
+        assert!(own.has("a", "1") && own.has("a", &TASK_LIMIT.to_string()));
         assert!(!own.has("b", "1") && own.any_at("a") && !own.any_at("b"));
-        own.note("a", &"x".repeat(MAX_ID_LENGTH + 1));
+        own.note("a", &"x".repeat(ID_LENGTH_LIMIT + 1));
         assert!(own.has("a", "1"), "one that is too long takes no place");
+    }
+
+    #[test]
+    fn a_message_of_another_s_task_is_not_shown_however_many_members_it_has() {
+        let own = Tasks::new(false).of(ONE, Scope::Union);
+        own.note("s", "mine");
+        let message = |task: &str, members: usize| {
+            let members: String = (0..members).map(|n| format!("\"m{n}\":0,")).collect();
+            let text = format!(r#"{{{members}"_meta":{{"{RELATED}":{{"taskId":"{task}"}}}}}}"#);
+            RawJson::from_text(text).unwrap()
+        };
+        assert!(own.shown("s", message("mine", 1)).is_some());
+        for members in [1, 2 * mainstay::message::MAX_MEMBERS] {
+            assert!(own.shown("s", message("theirs", members)).is_none(), "{members}");
+        }
+        let quoted = RawJson::from_text(format!(r#"{{"data":"{RELATED}"}}"#)).unwrap();
+        assert!(own.shown("s", quoted).is_some());
     }
 
     #[test]

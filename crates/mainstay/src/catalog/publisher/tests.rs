@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{CatalogReader, Publisher};
 use crate::catalog::fixtures::{catalog, raw, tool};
-use crate::catalog::{Freshness, Kind, ServerCatalog, View};
+use crate::catalog::{Freshness, Kind, PreparedOffers, ServerCatalog, View};
 
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -26,8 +26,13 @@ fn offers(names: &[&str]) -> Arc<ServerCatalog> {
     Arc::new(catalog("s", &tools))
 }
 
-fn plain() -> Arc<dyn View> {
-    Arc::new(())
+/// What server `s` offers, as it says it.
+fn plain(catalog: Arc<ServerCatalog>) -> PreparedOffers {
+    seen_through(Arc::new(()), "s", catalog)
+}
+
+fn seen_through(view: Arc<dyn View>, server: &str, catalog: Arc<ServerCatalog>) -> PreparedOffers {
+    PreparedOffers::new(&Arc::from(server), catalog, view)
 }
 
 /// The revision the reader is told of; `None` when there will be no more.
@@ -57,7 +62,7 @@ impl View for HideAll {
 fn what_a_server_offered_stays_published_while_stale_and_goes_when_withdrawn() {
     let mut publisher = Publisher::new();
     let reader = publisher.reader();
-    assert!(publisher.set("s", offers(&["a"]), plain(), listed(1)));
+    assert!(publisher.set("s", plain(offers(&["a"])), listed(1)));
 
     publisher.mark_stale("s", at(5));
     publisher.mark_stale("s", at(9));
@@ -69,7 +74,7 @@ fn what_a_server_offered_stays_published_while_stale_and_goes_when_withdrawn() {
         "the first moment counts"
     );
 
-    assert!(!publisher.set("s", offers(&["a"]), plain(), listed(10)));
+    assert!(!publisher.set("s", plain(offers(&["a"])), listed(10)));
     assert_eq!(reader.load().freshness("s"), Some(listed(10)));
 
     assert!(publisher.withdraw("s"));
@@ -86,21 +91,26 @@ fn what_a_server_offered_stays_published_while_stale_and_goes_when_withdrawn() {
 fn another_view_changes_what_is_published_without_a_new_listing() {
     let mut publisher = Publisher::new();
     let reader = publisher.reader();
-    publisher.set("s", offers(&["a"]), plain(), listed(1));
-    assert!(publisher.set_view("s", Arc::new(HideAll)));
+    let first = plain(offers(&["a"]));
+    publisher.set("s", first.clone(), listed(1));
+    let hidden = seen_through(Arc::new(HideAll), "s", first.catalog().clone());
+    assert!(publisher.set("s", hidden, listed(1)));
     assert_eq!(reader.load().tools().len(), 0);
-    assert!(publisher.set_view("s", plain()));
+    assert!(publisher.set("s", first.clone(), listed(1)));
     assert_eq!((reader.load().tools().len(), reader.load().revision()), (1, 3));
-    assert!(!publisher.set_view("s", plain()), "an equal view changes nothing");
-    assert!(!publisher.set_view("unknown", plain()));
+    let equal = plain(first.catalog().clone());
+    assert!(
+        !publisher.set("s", equal, listed(1)),
+        "an equal view changes nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_is_told_once_for_each_change_and_never_for_freshness() {
     let mut publisher = Publisher::new();
     let mut reader = publisher.reader();
-    publisher.set("s", offers(&["a"]), plain(), listed(1));
-    publisher.set("s", offers(&["b"]), plain(), listed(2));
+    publisher.set("s", plain(offers(&["a"])), listed(1));
+    publisher.set("s", plain(offers(&["b"])), listed(2));
     assert_eq!(
         told(&mut reader).await,
         Some(2),
@@ -108,11 +118,11 @@ async fn a_reader_is_told_once_for_each_change_and_never_for_freshness() {
     );
 
     publisher.mark_stale("s", at(3));
-    publisher.set("s", offers(&["b"]), plain(), listed(4));
-    publisher.set("s", offers(&["c"]), plain(), listed(5));
+    publisher.set("s", plain(offers(&["b"])), listed(4));
+    publisher.set("s", plain(offers(&["c"])), listed(5));
     assert_eq!(told(&mut reader).await, Some(3));
 
-    publisher.set("s", offers(&["c"]), plain(), listed(6));
+    publisher.set("s", plain(offers(&["c"])), listed(6));
     drop(publisher);
     assert_eq!(told(&mut reader).await, None);
     assert_eq!(
@@ -125,9 +135,9 @@ async fn a_reader_is_told_once_for_each_change_and_never_for_freshness() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_made_later_waits_for_the_next_change() {
     let mut publisher = Publisher::new();
-    publisher.set("s", offers(&["a"]), plain(), listed(1));
+    publisher.set("s", plain(offers(&["a"])), listed(1));
     let mut reader = publisher.reader();
-    publisher.set("s", offers(&["b"]), plain(), listed(2));
+    publisher.set("s", plain(offers(&["b"])), listed(2));
     assert_eq!(told(&mut reader).await, Some(2));
 }
 
@@ -147,7 +157,7 @@ fn readers_beside_a_busy_writer_never_see_a_gap() {
         ))
     };
     let mut publisher = Publisher::new();
-    publisher.set("s", of_round(0), plain(), listed(0));
+    publisher.set("s", plain(of_round(0)), listed(0));
     let reader = publisher.reader();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -167,9 +177,10 @@ fn readers_beside_a_busy_writer_never_see_a_gap() {
             });
         }
         for round in 1..300 {
-            publisher.set("s", of_round(round), plain(), listed(round as u64));
+            publisher.set("s", plain(of_round(round)), listed(round as u64));
             publisher.mark_stale("s", at(round as u64));
-            publisher.set("other", offers(&["x"]), plain(), listed(1));
+            let other = seen_through(Arc::new(()), "other", offers(&["x"]));
+            publisher.set("other", other, listed(1));
             publisher.withdraw("other");
         }
         done.store(true, Ordering::Relaxed);

@@ -9,7 +9,9 @@ use tempfile::TempDir;
 
 use super::{MAX_FILE_BYTES, Store, StoreError, Stored};
 use crate::catalog::fixtures::{ODD_TOOL, catalog, listings, prompt, raw, resource, template, tool};
-use crate::catalog::{About, CacheScope, Caching, Freshness, Item, Kind, Listing, Publisher, ServerCatalog};
+use crate::catalog::{
+    About, CacheScope, Caching, Freshness, Item, Kind, Listing, PreparedOffers, Publisher, ServerCatalog,
+};
 
 const IDENTITY: &str = "0123456789abcdef";
 
@@ -80,9 +82,10 @@ fn a_catalog_comes_back_byte_for_byte_and_is_published_as_before() {
         stale_since: Some(after.listed_at),
         generation: None,
     };
-    assert!(publisher.set("s", Arc::new(after.catalog), Arc::new(()), freshness));
+    let prepared = |catalog| PreparedOffers::new(&Arc::from("s"), Arc::new(catalog), Arc::new(()));
+    assert!(publisher.set("s", prepared(after.catalog), freshness));
     assert!(
-        !publisher.set("s", Arc::new(before.catalog), Arc::new(()), freshness),
+        !publisher.set("s", prepared(before.catalog), freshness),
         "the live one is no change"
     );
     let published = publisher.reader().load();

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::Input;
+use super::{Input, PreparedOffers};
 use crate::catalog::fixtures::{catalog, prompt, raw, resource, tool};
 use crate::catalog::{Catalog, Fault, Freshness, Kind, Offer};
 use crate::wire::RawJson;
@@ -21,7 +21,11 @@ fn union_at(listed_at: SystemTime, servers: &[Offers<'_>], previous: &Catalog) -
     };
     let input = |(server, items): &Offers<'_>| {
         let name: Arc<str> = Arc::from(*server);
-        let input = Input::new(&name, Arc::new(catalog(server, items)), Arc::new(()), fresh);
+        let offers = PreparedOffers::new(&name, Arc::new(catalog(server, items)), Arc::new(()));
+        let input = Input {
+            offers,
+            freshness: fresh,
+        };
         (name, input)
     };
     Catalog::union(&servers.iter().map(input).collect::<BTreeMap<_, _>>(), previous)

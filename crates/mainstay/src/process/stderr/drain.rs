@@ -9,13 +9,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::{MAX_LINE_BYTES, StderrLine, StderrRing};
+use super::{LINE_BYTES_LIMIT, StderrLine, StderrRing};
 use crate::PlainText;
 use crate::redaction::Redaction;
 use crate::turn::Turn;
 
 /// What is read at a time.
-const CHUNK: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// The task that reads one process tree's stderr.
 pub(in super::super) struct Drain {
@@ -38,7 +38,7 @@ pub(in super::super) fn drain(
             ring,
             redaction,
             generation,
-            chunk: vec![0; CHUNK],
+            chunk: vec![0; CHUNK_BYTES],
             unread: 0..0,
             line: Vec::new(),
             cut: false,
@@ -52,7 +52,7 @@ pub(in super::super) fn drain(
 }
 
 impl Drain {
-    /// Waits until the pipe was read to its end, or the reading was given up.
+    /// Waits until the pipe was read to its end, or reading was aborted.
     ///
     /// Cancel safety: safe.
     pub(in super::super) async fn ended(&self) {
@@ -60,13 +60,13 @@ impl Drain {
         while running.changed().await.is_ok() {}
     }
 
-    /// Gives up reading: for a pipe whose last holder cannot be found.
+    /// Stops reading: for a pipe whose last holder cannot be found.
     pub(in super::super) fn abort(&self) {
         self.task.abort();
     }
 }
 
-/// Makes lines of bytes. What was read last is kept however the reading ends: it is often the part that matters.
+/// Makes lines of bytes. What was read last is kept however reading ends: it is often the part that matters.
 pub(super) struct Intake {
     ring: Arc<StderrRing>,
     redaction: Arc<Redaction>,
@@ -116,7 +116,7 @@ impl Intake {
 
     fn extend(&mut self, from_chunk: Range<usize>) {
         let bytes = &self.chunk[from_chunk];
-        let room = MAX_LINE_BYTES - self.line.len();
+        let room = LINE_BYTES_LIMIT - self.line.len();
         self.cut |= bytes.len() > room;
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-use super::{Followed, MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, StderrRing, drain};
+use super::{BYTES_LIMIT, Followed, LINE_BYTES_LIMIT, LINES_LIMIT, StderrRing, drain};
 use crate::turn::Turn;
 use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
@@ -22,7 +22,7 @@ fn texts(lines: &[super::StderrLine]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn lines_of_each_generation_are_told_apart_by_its_number() {
+async fn each_line_has_the_number_of_its_generation() {
     let ring = Arc::new(StderrRing::default());
     read_into(&ring, 1, "first\nsecond\n").await;
     read_into(&ring, 2, "third\n").await;
@@ -65,20 +65,20 @@ async fn invalid_utf8_is_shown_as_such_and_harms_nothing() {
 #[tokio::test]
 async fn a_ring_stays_within_its_bounds() {
     let ring = Arc::new(StderrRing::default());
-    read_into(&ring, 1, "short\n".repeat(3 * MAX_LINES)).await;
-    assert_eq!(ring.tail(usize::MAX).len(), MAX_LINES);
+    read_into(&ring, 1, "short\n".repeat(3 * LINES_LIMIT)).await;
+    assert_eq!(ring.tail(usize::MAX).len(), LINES_LIMIT);
 
     read_into(
         &ring,
         2,
-        format!("{}\n", "x".repeat(2 * MAX_LINE_BYTES)).repeat(MAX_LINES),
+        format!("{}\n", "x".repeat(2 * LINE_BYTES_LIMIT)).repeat(LINES_LIMIT),
     )
     .await;
     let kept = ring.tail(usize::MAX);
-    assert!(kept.iter().map(|line| line.text.len()).sum::<usize>() <= MAX_BYTES);
+    assert!(kept.iter().map(|line| line.text.len()).sum::<usize>() <= BYTES_LIMIT);
     assert!(
         kept.iter()
-            .all(|line| line.generation == 2 && line.text.len() <= MAX_LINE_BYTES + '…'.len_utf8())
+            .all(|line| line.generation == 2 && line.text.len() <= LINE_BYTES_LIMIT + '…'.len_utf8())
     );
     assert!(kept.last().unwrap().text.ends_with("x…"), "a cut line says so");
 }
@@ -128,15 +128,15 @@ async fn who_follows_is_given_what_is_written_byte_for_byte_and_the_lines_withou
 }
 
 #[tokio::test]
-async fn a_follower_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+async fn a_follower_that_does_not_read_blocks_nothing_and_learns_what_it_missed() {
     let ring = Arc::new(StderrRing::default());
     let mut lines = ring.follow_lines();
-    let written = 10 * MAX_LINES;
+    let written = 10 * LINES_LIMIT;
     let flood: String = (0..written).map(|n| format!("line {n}\n")).collect();
     read_into(&ring, 1, flood).await;
 
     let Some(Followed::Missed(missed)) = lines.next().await else {
-        panic!("not told");
+        panic!("nothing missed");
     };
     let Some(Followed::Wrote(line)) = lines.next().await else {
         panic!("nothing left");
@@ -151,7 +151,7 @@ async fn a_follower_that_does_not_read_holds_nobody_up_and_is_told_what_it_misse
 }
 
 #[tokio::test]
-async fn a_server_that_never_stops_writing_to_stderr_leaves_everybody_their_turn() {
+async fn a_server_that_never_stops_writing_to_stderr_starves_no_other_task() {
     let ring = Arc::new(StderrRing::default());
     let mut lines = ring.follow_lines();
     let count = Arc::new(AtomicU32::new(0));
@@ -177,7 +177,7 @@ async fn a_server_that_never_stops_writing_to_stderr_leaves_everybody_their_turn
 }
 
 #[tokio::test]
-async fn what_was_read_is_kept_when_reading_is_given_up_between_two_turns() {
+async fn what_was_read_is_kept_when_reading_is_aborted() {
     let ring = Arc::new(StderrRing::default());
     let lines = 5 * Turn::MESSAGES;
     let pipe = std::io::Cursor::new("x\n".repeat(lines as usize) + "the last");

@@ -47,7 +47,7 @@ fn nothing_survives_a_second_when_the_program_is_killed() {
 }
 
 #[test]
-fn a_guardian_that_died_is_replaced_and_told_of_all_that_live() {
+fn a_guardian_that_died_is_replaced_and_knows_all_that_live() {
     if rerun::is_it() {
         return rerun::block_on(async {
             // Only its group leads the second guardian to the first server's unmarked child.
@@ -69,7 +69,7 @@ fn a_guardian_that_died_is_replaced_and_told_of_all_that_live() {
             std::future::pending::<()>().await;
         });
     }
-    let mut program = Program::start("guardian::a_guardian_that_died_is_replaced_and_told_of_all_that_live");
+    let mut program = Program::start("guardian::a_guardian_that_died_is_replaced_and_knows_all_that_live");
     let (before, unmarked_before) = program.says_has();
     let (after, unmarked_after) = program.says_has();
 
@@ -207,7 +207,7 @@ fn comes_true_as_promised(mut condition: impl FnMut() -> bool) -> bool {
             .args(["-c", ROUND])
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // There is nobody to be found, which is no success.
+        // No process is found, which is no success.
         let _found = done.status().unwrap();
         rounds += 1;
     }

@@ -66,7 +66,7 @@ async fn a_child_leads_its_own_group() {
 }
 
 #[tokio::test]
-async fn a_missing_command_is_told_from_everything_else() {
+async fn a_missing_command_has_an_error_of_its_own() {
     let mut spec = command("no-such-server");
     spec.env.insert("PATH".into(), "/nowhere:/neither".into());
     spec.env.insert("API_KEY".into(), "secret".into());

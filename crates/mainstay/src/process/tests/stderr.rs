@@ -6,11 +6,11 @@ use rustix::process::Signal;
 use super::{LONG, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, kill, runs, start};
 
 #[tokio::test]
-async fn the_last_words_of_a_crash_are_there_when_it_is_told() {
+async fn the_last_lines_of_a_crash_are_in_the_ring_when_it_is_reported() {
     for _ in 0..20 {
         let server = start("echo first >&2; printf 'and last' >&2; exit 1");
         server.process.exited().await;
-        server.process.last_words().await;
+        server.process.drain_stderr().await;
         let said: Vec<_> = server
             .ring
             .tail_of(1, 9)
@@ -26,7 +26,7 @@ async fn the_last_words_of_a_crash_are_there_when_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_flood_of_stderr_that_nobody_looks_at_does_not_block_the_server() {
+async fn a_flood_of_stderr_without_a_reader_does_not_block_the_server() {
     for flood in [
         "yes 'something went wrong, and here is why'",
         "tr '\\0' x </dev/zero",

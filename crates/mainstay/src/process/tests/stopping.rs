@@ -29,7 +29,7 @@ fn killed_by(signal: Signal) -> Option<Exit> {
 }
 
 #[tokio::test]
-async fn an_exit_is_told_to_every_waiter_and_the_stop_finds_nothing_to_do() {
+async fn every_waiter_sees_an_exit_and_the_stop_finds_nothing_to_do() {
     let server = start("exit 3");
     let (first, second) = tokio::join!(server.process.exited(), server.process.exited());
     assert_eq!((Some(first), Some(second)), (exit_status(3), exit_status(3)));
@@ -45,7 +45,7 @@ async fn an_exit_is_told_to_every_waiter_and_the_stop_finds_nothing_to_do() {
         .await;
     assert_eq!((stopped.exit, stopped.by), (exit_status(3), Rung::Exited));
     assert_eq!((stopped.swept, stopped.survivors), (0, 0));
-    assert!(stopped.took < LONG, "no rung was waited for: {:?}", stopped.took);
+    assert!(stopped.took < LONG, "no rung took its time: {:?}", stopped.took);
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn a_member_of_the_group_without_the_marker_is_swept_after_its_leader_died
 }
 
 #[tokio::test]
-async fn whoever_outlives_the_leader_may_still_end_well() {
+async fn a_process_that_outlives_the_leader_may_still_end_by_itself() {
     let straggler = "trap \"echo in order >&2; exit\" TERM; echo $$; while :; do sleep 0.01; done";
     let mut server = start(&format!(
         "sh -c '{straggler}' & setsid sh -c '{straggler}' & read -r _; exit 1"
@@ -224,7 +224,7 @@ async fn whoever_outlives_the_leader_may_still_end_well() {
 }
 
 #[tokio::test]
-async fn nobody_in_the_group_is_told_twice_to_end() {
+async fn no_process_of_the_group_gets_sigterm_twice() {
     let told = "trap \"echo told >&2\" TERM; echo $$; while :; do sleep 0.01; done";
     let mut server = start(&format!("sh -c '{told}' & exec sleep 1000"));
     server.says().await;
@@ -253,7 +253,7 @@ async fn a_stop_under_way_that_must_hurry_still_shows_sigterm_before_it_kills() 
             .await
             .is_err()
     );
-    assert!(ring.tail(9).is_empty(), "it has not been told yet");
+    assert!(ring.tail(9).is_empty(), "it has not got SIGTERM yet");
     shutdown_deadline.call(Instant::now() + HURRY);
     let stopped = stop.await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Killed, 0));
@@ -262,7 +262,7 @@ async fn a_stop_under_way_that_must_hurry_still_shows_sigterm_before_it_kills() 
 }
 
 #[tokio::test]
-async fn whoever_outlives_the_leader_is_killed_sooner_when_the_stop_must_hurry() {
+async fn a_process_that_outlives_the_leader_is_killed_sooner_near_a_deadline() {
     let mut server = start("setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & read -r _; exit 1");
     let straggler = server.says_pid().await;
     drop(server.stdin);

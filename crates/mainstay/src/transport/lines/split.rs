@@ -104,7 +104,9 @@ impl Splitter {
         }
         let rest = std::mem::take(&mut self.buffer);
         self.scanned = 0;
-        (!rest.trim_ascii().is_empty()).then(|| rest.freeze())
+        // Half a mark is not measured while more may follow. Nothing follows now.
+        let fits = without_return(&rest).len() <= self.limit;
+        (fits && !rest.trim_ascii().is_empty()).then(|| rest.freeze())
     }
 
     /// Takes the mark off the start of the stream, as soon as so much has come that it is one or is none.
@@ -245,6 +247,9 @@ mod tests {
             assert_eq!(splitter.rest().as_deref(), left.map(str::as_bytes));
             assert_eq!(splitter.rest(), None);
         }
+        let mut splitter = Splitter::new(1);
+        pieces(&mut splitter, &BYTE_ORDER_MARK[..2]);
+        assert_eq!(splitter.rest(), None, "half a mark is longer than the limit");
     }
 
     #[test]

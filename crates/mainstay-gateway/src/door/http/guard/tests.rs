@@ -2,8 +2,8 @@ use hyper::Request;
 
 use super::*;
 
-fn guard(door: &HttpDoor, address: &str) -> Guard {
-    Guard::new(door, address.parse().unwrap())
+fn guard(door: &HttpDoor, address: &str) -> HttpGuard {
+    HttpGuard::new(door, address.parse().unwrap())
 }
 
 fn head(host: &str) -> Parts {

@@ -1,0 +1,144 @@
+//! Requests of servers that a client has not answered yet.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mainstay::message::{self, Object, RawJson, RpcError};
+use mainstay::{Generation, ServerRequest};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::Outbox;
+
+/// Questions that one client may have at the same time: more is a server that does not stop asking.
+const QUESTION_LIMIT: usize = 64;
+
+#[derive(Default)]
+pub(super) struct PendingQuestions(Mutex<QuestionTable>);
+
+#[derive(Default)]
+struct QuestionTable {
+    last: u64,
+    waiting: HashMap<u64, WaitingServer>,
+}
+
+struct WaitingServer {
+    origin: QuestionOrigin,
+    answer: oneshot::Sender<Result<RawJson, RpcError>>,
+}
+
+/// The server that asks.
+#[derive(Clone, Debug)]
+pub(crate) struct QuestionOrigin {
+    pub(crate) server: Arc<str>,
+    pub(crate) generation: Generation,
+    /// The progress token of its request, as it spells it.
+    pub(crate) token: Option<RawJson>,
+}
+
+/// One question. Dropped without an answer, it sends the client a `notifications/cancelled`.
+pub(super) struct PendingQuestion<'a> {
+    questions: &'a PendingQuestions,
+    id: u64,
+    outbox: Arc<dyn Outbox>,
+    answer: oneshot::Receiver<Result<RawJson, RpcError>>,
+}
+
+impl PendingQuestions {
+    /// Gives a new question its number; the caller sends it on this outbox.
+    pub(super) fn open(
+        &self,
+        origin: QuestionOrigin,
+        outbox: Arc<dyn Outbox>,
+    ) -> Result<PendingQuestion<'_>, RpcError> {
+        let mut table = self.table();
+        if table.waiting.len() >= QUESTION_LIMIT {
+            let what = format!("the client has {QUESTION_LIMIT} unanswered requests already");
+            return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
+        }
+        table.last += 1;
+        let id = table.last;
+        let (sender, answer) = oneshot::channel();
+        let waiting = WaitingServer {
+            origin,
+            answer: sender,
+        };
+        table.waiting.insert(id, waiting);
+        Ok(PendingQuestion {
+            questions: self,
+            id,
+            outbox,
+            answer,
+        })
+    }
+
+    pub(super) fn answered(&self, id: &RawJson, answer: Result<RawJson, RpcError>) -> bool {
+        let Ok(id) = id.parse::<u64>() else { return false };
+        let waiting = self.table().waiting.remove(&id);
+        waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok())
+    }
+
+    /// The server that waits for progress under this token, if it is the only one: two servers may choose the same.
+    pub(super) fn origin_of(&self, token: &RawJson) -> Option<QuestionOrigin> {
+        let table = self.table();
+        let origins = table.waiting.values().map(|waiting| &waiting.origin);
+        let mut origins = origins.filter(|origin| origin.has(token));
+        match (origins.next(), origins.next()) {
+            (Some(origin), None) => Some(origin.clone()),
+            (None, _) | (Some(_), Some(_)) => None,
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, QuestionTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QuestionOrigin {
+    /// The server that makes this request. The token is copied, so that the message is not kept while a person answers.
+    pub(crate) fn of(request: &ServerRequest) -> Self {
+        let token = request
+            .params
+            .as_ref()
+            .filter(|params| params.may_hold("progressToken"))
+            .and_then(Object::parse)
+            .and_then(|params| Object::parse(params.get("_meta")?))
+            .and_then(|meta| RawJson::from_text(meta.get("progressToken")?.as_str()).ok());
+        Self {
+            server: request.server.clone(),
+            generation: request.generation,
+            token,
+        }
+    }
+
+    /// Whether this is its token, however it is spelt.
+    fn has(&self, token: &RawJson) -> bool {
+        let value = |raw: &RawJson| raw.parse::<serde_json::Value>().ok();
+        let own = self.token.as_ref();
+        own.is_some_and(|own| own == token || value(own).is_some_and(|own| Some(own) == value(token)))
+    }
+}
+
+impl PendingQuestion<'_> {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) async fn answer(mut self) -> Result<RawJson, RpcError> {
+        let gone = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the client went away without an answer");
+        (&mut self.answer).await.unwrap_or_else(|error| Err(gone(error)))
+    }
+}
+
+impl Drop for PendingQuestion<'_> {
+    fn drop(&mut self) {
+        if self.questions.table().waiting.remove(&self.id).is_none() {
+            return;
+        }
+        let params = json!({ "requestId": self.id, "reason": "the answer is not wanted any more" });
+        if let Ok(params) = RawJson::from_value(&params) {
+            self.outbox
+                .send(message::notification("notifications/cancelled", Some(&params)));
+        }
+    }
+}

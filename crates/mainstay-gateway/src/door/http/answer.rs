@@ -1,0 +1,291 @@
+//! Answering a request: with one JSON body if nothing comes before the answer, else with a stream of events.
+//!
+//! The head of the response is held back until it is known which. Until then the task of the connection answers the request,
+//! and no other task is started. A modern client cancels its request by leaving; a legacy one may reconnect for its answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::{Response, StatusCode};
+use mainstay::Era;
+use mainstay::message::{self, RawJson, RpcError};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::head::Accepts;
+use super::response::{HttpRefusal, RefusalReason, ResponseBody, empty, events, json};
+use super::service::HttpService;
+use super::session::SessionUse;
+use super::stream::{ClientStream, EventReader};
+use super::timeouts::HeadTimer;
+use crate::budget::Account;
+use crate::client::{Client, Outbox, Run};
+use crate::door::outgoing::{OutgoingMessage, RequestAnswer};
+use crate::door::request::ClientRequest;
+use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, NoId, UNSUPPORTED_VERSION};
+use crate::router::ended;
+
+/// The answer to a POST.
+pub(super) struct HttpAnswer {
+    pub(super) status: StatusCode,
+    content: AnswerContent,
+}
+
+enum AnswerContent {
+    One(RequestAnswer),
+    /// The answers to a batch, as one line.
+    Batch(Bytes),
+}
+
+impl HttpAnswer {
+    pub(super) fn new(status: StatusCode, answer: RequestAnswer) -> Self {
+        Self {
+            status,
+            content: AnswerContent::One(answer),
+        }
+    }
+
+    /// The answers to a batch, as one line.
+    pub(super) fn of_batch(answers: Bytes) -> Self {
+        Self {
+            status: StatusCode::OK,
+            content: AnswerContent::Batch(answers),
+        }
+    }
+
+    pub(super) fn error(&self) -> Option<&RpcError> {
+        match &self.content {
+            AnswerContent::One(answer) => answer.result.as_ref().err(),
+            AnswerContent::Batch(_) => None,
+        }
+    }
+
+    /// The answer as an event of a stream.
+    pub(super) fn write_event(&self, account: &Account) -> OutgoingMessage {
+        match &self.content {
+            AnswerContent::One(answer) => answer.write_or_refuse(account),
+            AnswerContent::Batch(answers) => answers.clone().into(),
+        }
+    }
+
+    /// The answer as a part of a batch.
+    pub(super) fn write_line(&self, account: &Account) -> Bytes {
+        match &self.content {
+            AnswerContent::One(answer) => answer.write_line(account),
+            AnswerContent::Batch(answers) => answers.clone(),
+        }
+    }
+
+    /// The answer as a response. A large one is charged to the client until the client has read it, and refused if it does
+    /// not fit. A small one is not charged: a connection has one at a time.
+    pub(super) fn response(&self, account: &Account) -> Response<ResponseBody> {
+        let body = match &self.content {
+            AnswerContent::One(answer) if answer.is_large() => match answer.write(account) {
+                Ok(OutgoingMessage::Whole(line)) => ResponseBody::Whole(line),
+                Ok(OutgoingMessage::Pieces(pieces)) => {
+                    ResponseBody::Pieces(pieces.into_iter().rev().collect())
+                }
+                Err(spent) => {
+                    let refusal = HttpRefusal::from(spent).of_request(&answer.id);
+                    // The id is known, so it does not matter how an unknown one is written.
+                    return refusal.response(NoId::Absent);
+                }
+            },
+            AnswerContent::One(RequestAnswer { id, result, .. }) => {
+                ResponseBody::Whole(message::response(id, result))
+            }
+            AnswerContent::Batch(answers) => ResponseBody::Whole(answers.clone()),
+        };
+        let mut response = json(self.status, body);
+        if let (true, Some(error)) = (self.status.is_client_error(), self.error()) {
+            let reason = RefusalReason(error.message().to_owned());
+            response.extensions_mut().insert(reason);
+        }
+        response
+    }
+}
+
+/// A request that is being answered. `None` if the client has cancelled it.
+pub(super) type PendingAnswer = Pin<Box<dyn Future<Output = Option<HttpAnswer>> + Send>>;
+
+impl HttpService {
+    /// Answers a request of either era. What comes before the answer goes to `stream`. The session, if there is one, is in use
+    /// until the answer is there.
+    pub(super) fn answer(
+        self: &Arc<Self>,
+        client: Arc<Client>,
+        session: Option<SessionUse>,
+        stream: Arc<ClientStream>,
+        run: Run,
+        request: ClientRequest,
+    ) -> PendingAnswer {
+        let (service, counted) = (self.clone(), self.running.begin());
+        Box::pin(async move {
+            let outbox: Arc<dyn Outbox> = stream;
+            let id = request.id.clone();
+            let is_endless = client.era == Era::Modern && request.method == "subscriptions/listen";
+            let answer = tokio::select! {
+                biased;
+                answer = request.answer(&service.router, &client, &outbox, &run) => answer?,
+                () = service.draining(), if is_endless => RequestAnswer {
+                    result: Ok(ended(&id)),
+                    id,
+                    is_shared: false,
+                },
+            };
+            drop((counted, session));
+            let status = match client.era {
+                Era::Legacy => StatusCode::OK,
+                Era::Modern => modern_status(&answer.result),
+            };
+            Some(HttpAnswer::new(status, answer))
+        })
+    }
+}
+
+/// The status of a modern answer that is one body.
+fn modern_status(result: &Result<RawJson, RpcError>) -> StatusCode {
+    match result.as_ref().map_err(RpcError::code) {
+        Err(RpcError::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Err(HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION) => StatusCode::BAD_REQUEST,
+        Ok(_) | Err(_) => StatusCode::OK,
+    }
+}
+
+/// What becomes of a request whose client leaves.
+pub(super) enum RequestOwner {
+    /// It is cancelled.
+    Modern,
+    /// It goes on, and its answer is kept in the session. `knows_resume_points` if the client's version has events without
+    /// data.
+    Legacy {
+        session: SessionUse,
+        knows_resume_points: bool,
+    },
+}
+
+/// Responds to a POST once its answer or its first event is there, or the head of the response is held back no longer.
+///
+/// Cancel safety: if the future is dropped, a legacy request goes on in a task of its own, and a modern one is cancelled.
+pub(super) async fn respond(
+    pending: PendingAnswer,
+    stream: Arc<ClientStream>,
+    owner: RequestOwner,
+    accepts: Accepts,
+    head_timer: &HeadTimer,
+) -> Response<ResponseBody> {
+    let mut held_back = HeldBackResponse {
+        pending: Some((pending, owner)),
+        stream: stream.clone(),
+    };
+    tokio::select! {
+        biased;
+        answer = held_back.answer() => held_back.finish(answer, accepts),
+        () = stream.has_event(), if accepts.events => held_back.into_stream(false),
+        () = head_timer.wait(), if accepts.events => held_back.into_stream(true),
+    }
+}
+
+/// A response whose head is held back.
+struct HeldBackResponse {
+    pending: Option<(PendingAnswer, RequestOwner)>,
+    stream: Arc<ClientStream>,
+}
+
+impl HeldBackResponse {
+    async fn answer(&mut self) -> Option<HttpAnswer> {
+        match &mut self.pending {
+            Some((pending, _)) => pending.await,
+            None => None,
+        }
+    }
+
+    /// The answer is there before the head is sent.
+    fn finish(mut self, answer: Option<HttpAnswer>, accepts: Accepts) -> Response<ResponseBody> {
+        let stream = self.stream.clone();
+        match (answer, self.pending.take()) {
+            (Some(answer), _) if accepts.json && stream.is_empty() => answer.response(stream.account()),
+            (Some(answer), Some((_, owner))) => {
+                write_last(&stream, Some(answer));
+                let while_connected: Box<dyn Send> = match owner {
+                    RequestOwner::Modern => Box::new(()),
+                    RequestOwner::Legacy { session, .. } => {
+                        session.keep_stream(stream.clone());
+                        Box::new(session)
+                    }
+                };
+                let position = stream.open(None);
+                events(EventReader::new(stream, position, while_connected))
+            }
+            // The client has cancelled the request.
+            (None, _) | (Some(_), None) => empty(StatusCode::NO_CONTENT),
+        }
+    }
+
+    /// Sends events from now on. The connection's task waits for the client, so the request moves to a task of its own.
+    fn into_stream(mut self, is_silent: bool) -> Response<ResponseBody> {
+        let Some((pending, owner)) = self.pending.take() else {
+            return empty(StatusCode::NO_CONTENT);
+        };
+        let stream = self.stream.clone();
+        let position = stream.open(None);
+        let writes = stream.clone();
+        let task = tokio::spawn(async move { write_last(&writes, pending.await) });
+        events(match owner {
+            RequestOwner::Modern => {
+                let reader = EventReader::new(stream, position, Box::new(AbortOnDrop(task)));
+                if is_silent { reader.with_comment() } else { reader }
+            }
+            RequestOwner::Legacy {
+                session,
+                knows_resume_points,
+            } => {
+                session.keep_stream(stream.clone());
+                let reader = EventReader::new(stream, position, Box::new(session));
+                match (is_silent, knows_resume_points) {
+                    (false, _) => reader,
+                    (true, true) => reader.with_resume_point(),
+                    (true, false) => reader.with_comment(),
+                }
+            }
+        })
+    }
+}
+
+impl Drop for HeldBackResponse {
+    /// The client left before it saw anything. The request of a session goes on, but this stream reaches the client no more.
+    fn drop(&mut self) {
+        let Some((pending, RequestOwner::Legacy { session, .. })) = self.pending.take() else {
+            return;
+        };
+        self.stream.abandon();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                pending.await;
+                drop(session);
+            });
+        }
+    }
+}
+
+/// Writes the answer to a stream, and closes it.
+fn write_last(stream: &ClientStream, answer: Option<HttpAnswer>) {
+    if let Some(answer) = answer {
+        stream.push_answer(answer.write_event(stream.account()));
+    }
+    stream.close();
+}
+
+/// A task that is aborted when this is dropped.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests;

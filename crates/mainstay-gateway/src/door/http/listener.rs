@@ -1,0 +1,292 @@
+//! Connections: how they are accepted, limited, and ended.
+
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::guard::Caller;
+use super::limits::{ConnectionActivity, ConnectionLimiter, LogLimiter};
+use super::options::{DoorError, HttpDoor};
+use super::response::ResponseBody;
+use super::service::HttpService;
+use super::timeouts::{HeadTimer, UnreadOutput, WriteTimeout};
+use crate::budget::Reclaim;
+use crate::gateway::Gateway;
+
+/// How long a connection may stay open between two requests.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long connections may take to send finished answers, when everything else has ended.
+const LAST_ANSWERS_GRACE: Duration = Duration::from_secs(1);
+
+/// A closing connection that has sent nothing for this long has nothing more to send.
+const SENT_GRACE: Duration = Duration::from_millis(100);
+
+/// How long to wait after the system could not accept a connection, for lack of descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// The answer on a connection above the limit.
+const TOO_MANY_CONNECTIONS: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+impl Gateway {
+    /// Serves clients over HTTP until `shutdown` completes. Then it refuses new requests, and returns when the running ones
+    /// have ended or run out of time.
+    ///
+    /// `/mcp` is all servers as one, `/mcp/SERVER` is one of them, for Streamable HTTP in both eras; `/sse` and
+    /// `/sse/SERVER` are the same for clients of HTTP+SSE.
+    ///
+    /// Cancel safety: dropping the future ends all connections, requests and sessions at once.
+    pub async fn serve_http(
+        &self,
+        listener: TcpListener,
+        door: HttpDoor,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), DoorError> {
+        let address = listener.local_addr()?;
+        door.check(address)?;
+        let service = Arc::new(HttpService::new(self.0.clone(), &door, address.ip()));
+        let reclaim: Weak<dyn Reclaim> = Arc::<HttpService>::downgrade(&service);
+        self.0.budget.reclaim_from(reclaim);
+        let limits = &door.limits;
+        let limiter = ConnectionLimiter::new(limits.connections, limits.connections_per_peer);
+        let mut connections = Connections {
+            tls: door.tls.map(TlsAcceptor::from),
+            service,
+            limiter: Arc::new(limiter),
+            refusals: LogLimiter::default(),
+            evictions: LogLimiter::default(),
+            tasks: JoinSet::new(),
+        };
+        connections.accept_until(&listener, shutdown).await;
+        connections.service.drain();
+        let finished = {
+            let service = connections.service.clone();
+            async move { service.running.idle().await }
+        };
+        let within = connections.service.limits.drain;
+        let _ = timeout(within, connections.accept_until(&listener, finished)).await;
+        connections.end().await;
+        Ok(())
+    }
+}
+
+struct Connections {
+    service: Arc<HttpService>,
+    tls: Option<TlsAcceptor>,
+    limiter: Arc<ConnectionLimiter>,
+    refusals: LogLimiter,
+    evictions: LogLimiter,
+    tasks: JoinSet<()>,
+}
+
+impl Connections {
+    async fn accept_until(&mut self, listener: &TcpListener, end: impl Future<Output = ()>) {
+        let mut end = pin!(end);
+        let mut sweep = interval(sweep_interval(self.service.limits.session_idle));
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                // A connection that has ended makes room before the next is accepted.
+                biased;
+                () = &mut end => return,
+                Some(_) = self.tasks.join_next() => {}
+                _ = sweep.tick() => self.service.sessions.sweep(Instant::now()),
+                (stream, peer) = accept(listener) => self.start(stream, peer),
+            }
+        }
+    }
+
+    /// Starts the task of a new connection, unless there are too many.
+    fn start(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let limits = &self.service.limits;
+        let (limit, per_address) = (limits.connections, limits.connections_per_peer);
+        let Ok(permit) = self.limiter.admit(Caller::from_peer(peer.ip())) else {
+            if let Some(refused) = self.refusals.count(Instant::now()) {
+                let connections = self.limiter.count();
+                tracing::warn!(%peer, connections, limit, per_address, refused, "too many connections: refused a new one");
+            }
+            if self.tls.is_none() {
+                // It fits into the empty buffer of a new connection.
+                let _ = stream.try_write(TOO_MANY_CONNECTIONS);
+            }
+            return;
+        };
+        if permit.evicted_another
+            && let Some(evicted) = self.evictions.count(Instant::now())
+        {
+            tracing::warn!(
+                %peer,
+                limit,
+                per_address,
+                evicted,
+                "too many connections: the longest idle one was closed"
+            );
+        }
+        // Otherwise small answers wait for the acknowledgement of earlier ones.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "the connection is gone already");
+            return;
+        }
+        let (service, tls) = (self.service.clone(), self.tls.clone());
+        self.tasks.spawn(async move {
+            let activity = permit.activity();
+            let serving = async {
+                match tls {
+                    None => serve(service, stream, peer.ip(), activity).await,
+                    // Boxed, as it is far larger: plain connections need not reserve its size.
+                    Some(tls) => Box::pin(serve_tls(tls, service, stream, peer, activity)).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = activity.evicted() => tracing::debug!(%peer, "an idle connection was closed for another"),
+                () = serving => {}
+            }
+        });
+    }
+
+    /// Ends all sessions and connections.
+    async fn end(mut self) {
+        self.service.close();
+        self.service.sessions.end_all();
+        let last_answers = async {
+            while self.tasks.join_next().await.is_some() {}
+            // Requests of sessions were cancelled, and need a moment to end.
+            self.service.running.idle().await;
+        };
+        if timeout(LAST_ANSWERS_GRACE, last_answers).await.is_err() {
+            self.tasks.shutdown().await;
+        }
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.service.sessions.end_all();
+    }
+}
+
+/// Serves one client over TLS.
+async fn serve_tls(
+    tls: TlsAcceptor,
+    service: Arc<HttpService>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    activity: &Arc<ConnectionActivity>,
+) {
+    let handshake = tokio::select! {
+        handshake = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => handshake,
+        () = service.closing() => return,
+    };
+    match handshake {
+        Ok(Ok(stream)) => serve(service, stream, peer.ip(), activity).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "the TLS handshake failed"),
+        Err(_) => tracing::debug!(%peer, "the TLS handshake timed out"),
+    }
+}
+
+/// Serves one client over HTTP.
+async fn serve<S>(service: Arc<HttpService>, stream: S, peer: IpAddr, activity: &Arc<ConnectionActivity>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let head_timer = Arc::<HeadTimer>::default();
+    let handler = service_fn(|request| {
+        // Boxed, so that a connection needs memory for a request only while there is one.
+        let handled = Box::pin(handle(
+            service.clone(),
+            peer,
+            activity,
+            head_timer.clone(),
+            request,
+        ));
+        async move { Ok::<_, Infallible>(handled.await) }
+    });
+    let stream = WriteTimeout::new(stream, activity.clone());
+    let unread = stream.unread();
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(KEEP_ALIVE_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), handler);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = service.closing() => {
+            // Finished answers are still sent.
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection => ended,
+                () = wait_until_sent(&service, &unread) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "a connection broke");
+    }
+}
+
+/// Answers one request. Its connection is not idle meanwhile, nor while a stream that answers it is open.
+async fn handle(
+    service: Arc<HttpService>,
+    peer: IpAddr,
+    activity: &Arc<ConnectionActivity>,
+    head_timer: Arc<HeadTimer>,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
+    let active = activity.begin_request().await;
+    let mut response = service.handle(peer, head_timer, request).await;
+    if let Some(events) = response.body_mut().events() {
+        events.keep_active(active);
+    }
+    response
+}
+
+/// Waits until a closing connection has nothing more to send. It may still wait for the rest of a request, which would be
+/// refused.
+async fn wait_until_sent(service: &HttpService, unread: &UnreadOutput) {
+    service.running.idle().await;
+    loop {
+        sleep(SENT_GRACE).await;
+        if !unread.is_some() {
+            return;
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_RETRY_DELAY).await;
+            }
+        }
+    }
+}
+
+/// How often to look for idle sessions: often enough that none lives much longer than it may.
+fn sweep_interval(idle: Duration) -> Duration {
+    (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60))
+}

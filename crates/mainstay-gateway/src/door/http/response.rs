@@ -1,0 +1,368 @@
+//! Responses: their bodies, refusals, and what is logged of them.
+//!
+//! The log has one line for each refused request, and on request one for every request. It has the path without its query,
+//! which may name a session, and no header at all. Text from a client is cleaned first: it cannot end the line or control
+//! a terminal.
+
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use mainstay::PlainText;
+use mainstay::message::{self, RawJson, RpcError};
+use tokio::time::Instant;
+
+use super::stream::EventReader;
+use crate::budget::Spent;
+use crate::protocol::NoId;
+
+/// The log target of refused requests.
+const REFUSED_TARGET: &str = "mainstay_gateway::refused";
+
+/// The log target of all requests.
+const ACCESS_TARGET: &str = "mainstay_gateway::access";
+
+/// Characters of a path or a reason that are logged.
+const LOGGED_LIMIT: usize = 300;
+
+/// Tells proxies not to buffer events.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// When a client whose request did not fit into the budget may try again.
+const SPENT_RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// The body of a response.
+pub(super) enum ResponseBody {
+    /// All of it, or the rest of it.
+    Whole(Bytes),
+    /// A few pieces, the last one first. None of them is empty.
+    Pieces(Vec<Bytes>),
+    /// Events, as they arrive.
+    Events(Box<EventReader>),
+    /// Any of the others, whose end is logged.
+    Logged(Box<LoggedBody>),
+}
+
+impl ResponseBody {
+    pub(super) const EMPTY: Self = Self::Whole(Bytes::new());
+
+    /// The event stream, if the body is one.
+    pub(super) fn events(&mut self) -> Option<&mut EventReader> {
+        match self {
+            Self::Whole(_) | Self::Pieces(_) => None,
+            Self::Events(reader) => Some(reader),
+            Self::Logged(logged) => logged.body.events(),
+        }
+    }
+}
+
+impl hyper::body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Pieces(pieces) => Poll::Ready(pieces.pop().map(|piece| Ok(Frame::data(piece)))),
+            Self::Events(reader) => reader
+                .poll_piece(context)
+                .map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Logged(logged) => logged.poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Pieces(pieces) => pieces.is_empty(),
+            Self::Events(_) => false,
+            Self::Logged(logged) => logged.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
+            Self::Events(_) => SizeHint::default(),
+            Self::Logged(logged) => logged.body.size_hint(),
+        }
+    }
+}
+
+/// A response with this body and, if it is not empty, this content type.
+fn respond(status: StatusCode, content_type: &'static str, body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// A JSON body.
+pub(super) fn json(status: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
+    respond(status, "application/json", body)
+}
+
+/// A word of plain text that proxies must not cache.
+pub(super) fn plain(status: StatusCode, word: &'static str) -> Response<ResponseBody> {
+    let body = ResponseBody::Whole(Bytes::from_static(word.as_bytes()));
+    uncached(respond(status, "text/plain; charset=utf-8", body))
+}
+
+/// A stream of events.
+pub(super) fn events(reader: EventReader) -> Response<ResponseBody> {
+    let body = ResponseBody::Events(Box::new(reader));
+    let mut response = uncached(respond(StatusCode::OK, "text/event-stream", body));
+    response
+        .headers_mut()
+        .insert(BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+fn uncached(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    response
+}
+
+/// No body.
+pub(super) fn empty(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::EMPTY);
+    *response.status_mut() = status;
+    response
+}
+
+/// A request that is refused: with a status for HTTP, and an error for JSON-RPC. Boxed, as it is the rare side of many
+/// results.
+#[derive(Debug)]
+pub(super) struct HttpRefusal(Box<RefusalParts>);
+
+#[derive(Debug)]
+struct RefusalParts {
+    status: StatusCode,
+    /// The id of the refused request, if it could be read.
+    id: Option<RawJson>,
+    error: RpcError,
+    /// The reason to log, if it differs from the one for the client.
+    logged: Option<String>,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl HttpRefusal {
+    pub(super) fn new(status: StatusCode, code: i64, what: impl Into<String>) -> Self {
+        Self::with(status, RpcError::new(code, what))
+    }
+
+    /// Refuses a request that breaks a rule of HTTP or of MCP.
+    pub(super) fn invalid(status: StatusCode, what: impl Into<String>) -> Self {
+        Self::new(status, RpcError::INVALID_REQUEST, what)
+    }
+
+    pub(super) fn with(status: StatusCode, error: RpcError) -> Self {
+        Self(Box::new(RefusalParts {
+            status,
+            id: None,
+            error,
+            logged: None,
+            header: None,
+        }))
+    }
+
+    /// Refuses a method, and names those that this path has.
+    pub(super) fn method_not_allowed(allowed: &str) -> Self {
+        let what = format!("the method is not one of {allowed}");
+        Self::invalid(StatusCode::METHOD_NOT_ALLOWED, what).header(header::ALLOW, allowed)
+    }
+
+    pub(super) fn header(mut self, name: HeaderName, value: &str) -> Self {
+        self.0.header = HeaderValue::from_str(value).ok().map(|value| (name, value));
+        self
+    }
+
+    /// Tells the client when to try again.
+    pub(super) fn retry_after(self, delay: Duration) -> Self {
+        let seconds = delay.as_secs_f64().ceil().max(1.0);
+        self.header(header::RETRY_AFTER, &seconds.to_string())
+    }
+
+    #[cfg(test)]
+    pub(super) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    pub(super) fn of_request(mut self, id: &RawJson) -> Self {
+        self.0.id = Some(id.clone());
+        self
+    }
+
+    /// Logs this in place of the message for the client, which holds a value that may be a secret.
+    pub(super) fn logged_as(mut self, what: String) -> Self {
+        self.0.logged = Some(what);
+        self
+    }
+
+    /// The refusal as a response. If the id of the request is unknown, `no_id` says how the client's version writes that.
+    pub(super) fn response(self, no_id: NoId) -> Response<ResponseBody> {
+        let RefusalParts {
+            status,
+            id,
+            error,
+            logged,
+            header,
+        } = *self.0;
+        let reason = RefusalReason(logged.unwrap_or_else(|| error.message().to_owned()));
+        let line = match id {
+            Some(id) => message::response(&id, &Err(error)),
+            None => no_id.refusal(error),
+        };
+        let mut response = json(status, ResponseBody::Whole(line));
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
+        }
+        response.extensions_mut().insert(reason);
+        response
+    }
+}
+
+impl From<Spent> for HttpRefusal {
+    fn from(spent: Spent) -> Self {
+        let status = match spent {
+            Spent::Share { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Spent::Address { .. } | Spent::All { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::with(status, spent.into()).retry_after(SPENT_RETRY_DELAY)
+    }
+}
+
+/// Why a request was refused: an extension of the response, until it is logged.
+#[derive(Clone)]
+pub(super) struct RefusalReason(pub(super) String);
+
+/// Logs a refused request, if this response is a refusal.
+pub(super) fn log_refusal(peer: IpAddr, head: &Parts, response: &mut Response<ResponseBody>) {
+    let Some(RefusalReason(reason)) = response.extensions_mut().remove() else {
+        return;
+    };
+    tracing::info!(
+        target: REFUSED_TARGET,
+        address = %peer,
+        method = %head.method,
+        path = %clean(head.uri.path()),
+        status = response.status().as_u16(),
+        reason = %clean(&reason),
+        "refused"
+    );
+}
+
+/// Logs a message that was refused on stdin.
+pub(in crate::door) fn log_refused_line(reason: &str) {
+    tracing::info!(target: REFUSED_TARGET, address = "stdin", reason = %clean(reason), "refused");
+}
+
+/// A request to be logged when all of its response is sent, or its client is gone.
+pub(super) struct AccessEntry {
+    peer: IpAddr,
+    method: Method,
+    path: PlainText,
+    began: Instant,
+}
+
+impl AccessEntry {
+    pub(super) fn begin(peer: IpAddr, head: &Parts) -> Self {
+        Self {
+            peer,
+            method: head.method.clone(),
+            path: clean(head.uri.path()),
+            began: Instant::now(),
+        }
+    }
+
+    /// Logs the request at the end of this response.
+    pub(super) fn follow(self, response: Response<ResponseBody>) -> Response<ResponseBody> {
+        let status = response.status();
+        response.map(|body| {
+            ResponseBody::Logged(Box::new(LoggedBody {
+                body,
+                access: self,
+                status,
+                bytes: 0,
+            }))
+        })
+    }
+
+    /// The server in the path; `-` for all servers.
+    fn server(&self) -> &str {
+        let named = ["/mcp/", "/sse/"]
+            .iter()
+            .find_map(|place| self.path.strip_prefix(place));
+        match named.map(|name| name.trim_end_matches('/')) {
+            None | Some("") => "-",
+            Some(name) => name,
+        }
+    }
+}
+
+/// A body whose bytes are counted. Dropping it writes the line of its request.
+pub(super) struct LoggedBody {
+    body: ResponseBody,
+    access: AccessEntry,
+    status: StatusCode,
+    bytes: u64,
+}
+
+impl LoggedBody {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            self.bytes += data.len() as u64;
+        }
+        Poll::Ready(frame)
+    }
+}
+
+impl Drop for LoggedBody {
+    fn drop(&mut self) {
+        let access = &self.access;
+        tracing::info!(
+            target: ACCESS_TARGET,
+            address = %access.peer,
+            method = %access.method,
+            path = %access.path,
+            status = self.status.as_u16(),
+            server = %access.server(),
+            duration_ms = u64::try_from(access.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            bytes = self.bytes,
+            "request"
+        );
+    }
+}
+
+/// The text on one line, without control characters.
+fn clean(text: &str) -> PlainText {
+    PlainText::line(text).cut(LOGGED_LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_a_client_cannot_end_the_line_or_control_a_terminal() {
+        assert_eq!(clean("a\nb\u{1b}[2Jc\u{202e}d").as_str(), "a bcd");
+        assert_eq!(clean(&"x".repeat(1000)).chars().count(), LOGGED_LIMIT);
+    }
+}

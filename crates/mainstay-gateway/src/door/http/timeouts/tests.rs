@@ -1,0 +1,114 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use super::*;
+use crate::door::endless::Endless;
+
+fn activity() -> Arc<ConnectionActivity> {
+    Arc::new(ConnectionActivity::new(Instant::now()))
+}
+
+/// Reads until the connection fails, and says how long that took.
+async fn failure_of(stream: &mut WriteTimeout<tokio::io::DuplexStream>) -> Duration {
+    let began = Instant::now();
+    let mut read = Vec::new();
+    let failed = stream.read_to_end(&mut read).await.unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_head_counts_from_its_first_byte_whatever_trickles_in() {
+    let (near, mut far) = duplex(10);
+    let mut stream = WriteTimeout::new(near, activity());
+    let trickling = tokio::spawn(async move {
+        sleep(Duration::from_secs(30)).await;
+        while far.write_all(b"x").await.is_ok() {
+            sleep(Duration::from_millis(500)).await;
+        }
+    });
+    let took = failure_of(&mut stream).await;
+    assert_eq!(took, Duration::from_secs(30) + HEAD_TIMEOUT);
+    trickling.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_a_body_nor_the_pause_before_the_next_request_counts_as_a_head() {
+    let (near, mut far) = duplex(10);
+    let activity = activity();
+    let mut stream = WriteTimeout::new(near, activity.clone());
+    let mut piece = [0; 1];
+    for _ in 0..3 {
+        far.write_all(b"x").await.unwrap();
+        stream.read_exact(&mut piece).await.unwrap();
+        let request = activity.begin_request().await;
+        far.write_all(b"x").await.unwrap();
+        stream.read_exact(&mut piece).await.unwrap();
+        sleep(2 * HEAD_TIMEOUT).await;
+        far.write_all(b"x").await.unwrap();
+        stream.read_exact(&mut piece).await.unwrap();
+        drop(request);
+        let idle = tokio::time::timeout(2 * HEAD_TIMEOUT, stream.read(&mut piece));
+        assert!(idle.await.is_err(), "it waits for the next request");
+    }
+    // The next request is whole before anything else is read.
+    far.write_all(b"x").await.unwrap();
+    stream.read_exact(&mut piece).await.unwrap();
+    drop(activity.begin_request().await);
+    sleep(2 * HEAD_TIMEOUT).await;
+    let idle = tokio::time::timeout(2 * HEAD_TIMEOUT, stream.read(&mut piece));
+    assert!(idle.await.is_err(), "nothing of another has begun");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_disconnected_and_a_slow_one_is_not() {
+    let (near, mut far) = duplex(10);
+    let mut stream = WriteTimeout::new(near, activity());
+    let slow = tokio::spawn(async move {
+        let mut piece = [0; 10];
+        for _ in 0..5 {
+            sleep(WRITE_TIMEOUT / 2).await;
+            far.read_exact(&mut piece).await.unwrap();
+        }
+        far
+    });
+    stream.write_all(&[0; 50]).await.unwrap();
+    let _far = slow.await.unwrap();
+    let started = Instant::now();
+    let failed = stream.write_all(&[0; 50]).await.unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    assert!(started.elapsed() >= WRITE_TIMEOUT);
+}
+
+#[tokio::test]
+async fn a_client_that_never_stops_writing_lets_other_tasks_run_between_its_turns() {
+    for piece in [1, 16 * 1024] {
+        let input = Endless::of(vec![b'x'; piece]);
+        let counting = input.most_reads_in_one_turn(300);
+        let activity = activity();
+        // A request runs, so that no head is awaited.
+        let request = activity.begin_request().await;
+        let reading = tokio::spawn(async move {
+            let mut stream = WriteTimeout::new(input, activity);
+            let mut read = vec![0; 64 * 1024];
+            while stream.read(&mut read).await.is_ok() {}
+        });
+        let most = counting.await;
+        // The runtime may run a task twice before another.
+        assert!(most <= 4 * Turn::MESSAGES, "{most} reads in one turn");
+        reading.abort();
+        drop(request);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_response_is_held_back_as_long_though_requests_share_a_timer() {
+    let head_timer = HeadTimer::default();
+    for pause in [Duration::ZERO, HOLD_BACK_TIMEOUT / 2, 3 * HOLD_BACK_TIMEOUT] {
+        let answered = tokio::time::timeout(pause, head_timer.wait()).await;
+        assert_eq!(answered.is_ok(), pause > HOLD_BACK_TIMEOUT);
+        assert!(head_timer.timer().is_some(), "the next request can use it");
+        let began = Instant::now();
+        head_timer.wait().await;
+        assert_eq!(began.elapsed(), HOLD_BACK_TIMEOUT);
+    }
+}

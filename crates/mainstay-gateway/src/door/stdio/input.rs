@@ -1,0 +1,207 @@
+//! What a client on stdin sends: its lines, and its first request before anything is started for it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use mainstay::message::{Message, Params};
+use mainstay::transport::{Limits, Turn};
+use mainstay::{Era, Introduction};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use crate::introduction::ClientIntroduction;
+use crate::protocol::RequestMeta;
+
+/// How much is read at once.
+const READ_SIZE: usize = 16 * 1024;
+
+/// Reads lines. A line above the limit is skipped in bounded memory.
+pub(super) struct LineReader<R> {
+    input: R,
+    /// The longest line that is not skipped.
+    limit: usize,
+    buffer: BytesMut,
+    /// How far `buffer` was searched for the end of a line.
+    searched: usize,
+    /// Bytes of the line that is being skipped.
+    skipped: Option<usize>,
+    /// A client that never stops writing must not keep the thread to itself.
+    turn: Turn,
+}
+
+pub(super) enum ReadLine {
+    Line(Bytes),
+    /// A line of so many bytes was skipped.
+    TooLong(usize),
+    End,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    pub(super) fn new(input: R, limit: usize) -> Self {
+        Self {
+            input,
+            limit,
+            buffer: BytesMut::new(),
+            searched: 0,
+            skipped: None,
+            turn: Turn::new(),
+        }
+    }
+
+    /// The next line that is not blank. An input that fails counts as ended.
+    ///
+    /// Cancel safety: dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> ReadLine {
+        loop {
+            self.turn.yield_if_over().await;
+            if let Some(read) = self.next_buffered() {
+                self.turn.count_message();
+                return read;
+            }
+            self.buffer.reserve(READ_SIZE);
+            match self.input.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => return ReadLine::End,
+                Ok(bytes) => self.turn.count_bytes(bytes),
+            }
+        }
+    }
+
+    fn next_buffered(&mut self) -> Option<ReadLine> {
+        loop {
+            let Some(at) = self.buffer[self.searched..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+            else {
+                self.searched = self.buffer.len();
+                self.skip_if_too_long();
+                return None;
+            };
+            let line = self.buffer.split_to(self.searched + at + 1);
+            self.searched = 0;
+            if let Some(skipped) = self.skipped.take() {
+                return Some(ReadLine::TooLong(skipped + line.len()));
+            }
+            if !line.trim_ascii().is_empty() {
+                return Some(ReadLine::Line(line.freeze()));
+            }
+        }
+    }
+
+    fn skip_if_too_long(&mut self) {
+        if self.skipped.is_some() || self.buffer.len() > self.limit {
+            *self.skipped.get_or_insert(0) += self.buffer.len();
+            self.buffer.clear();
+            self.searched = 0;
+        }
+    }
+}
+
+/// The input of a client whose first request has arrived. Reading it begins with that request.
+pub struct ClientInput<R> {
+    /// What was read from `input` already.
+    buffer: BytesMut,
+    input: R,
+    introduction: Option<Introduction>,
+}
+
+impl<R: AsyncRead + Unpin> ClientInput<R> {
+    /// Waits for the first request of a client, for as long as the client takes. `None` if the client closes its side first.
+    ///
+    /// Cancel safety: dropping the future loses what was read.
+    pub async fn wait_for_request(input: R) -> Option<Self> {
+        Self::wait_within(input, Limits::DEFAULT_MESSAGE).await
+    }
+
+    /// Gives up after `limit` bytes without a request; such a client has no introduction.
+    async fn wait_within(mut input: R, limit: usize) -> Option<Self> {
+        let mut buffer = BytesMut::new();
+        let (mut line, mut searched) = (0, 0);
+        let mut turn = Turn::new();
+        while buffer.len() <= limit {
+            turn.yield_if_over().await;
+            let Some(at) = buffer[searched..].iter().position(|byte| *byte == b'\n') else {
+                searched = buffer.len();
+                buffer.reserve(READ_SIZE);
+                match input.read_buf(&mut (&mut buffer).limit(READ_SIZE)).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(bytes) => turn.count_bytes(bytes),
+                }
+                continue;
+            };
+            turn.count_message();
+            searched += at + 1;
+            let message = Bytes::copy_from_slice(buffer[line..searched].trim_ascii());
+            line = searched;
+            if let Some(FirstRequest { introduction }) = FirstRequest::of(&message).await {
+                return Some(Self {
+                    buffer,
+                    input,
+                    introduction,
+                });
+            }
+        }
+        Some(Self {
+            buffer,
+            input,
+            introduction: None,
+        })
+    }
+
+    /// How the client introduces itself. `None` if its first request does not.
+    pub fn introduction(&self) -> Option<&Introduction> {
+        self.introduction.as_ref()
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for ClientInput<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.buffer.is_empty() {
+            return Pin::new(&mut self.input).poll_read(context, buffer);
+        }
+        let length = self.buffer.len().min(buffer.remaining());
+        buffer.put_slice(&self.buffer[..length]);
+        self.buffer.advance(length);
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A message that needs an answer.
+struct FirstRequest {
+    introduction: Option<Introduction>,
+}
+
+impl FirstRequest {
+    async fn of(line: &Bytes) -> Option<Self> {
+        if line.is_empty() {
+            return None;
+        }
+        match Message::read_any(line).await {
+            Message::Request { method, params, .. } => {
+                let params = Params::read(params).await;
+                let meta = RequestMeta::read(&params);
+                let said = match (meta.era(), &*method) {
+                    (Era::Modern, _) => meta.check().ok().map(|()| ClientIntroduction::of_request(&meta)),
+                    (Era::Legacy, "initialize") => ClientIntroduction::of_initialize(&params).ok(),
+                    (Era::Legacy, _other) => None,
+                };
+                Some(Self {
+                    introduction: said.as_ref().map(ClientIntroduction::to_server),
+                })
+            }
+            Message::Notification { .. } | Message::Response { .. } => None,
+            // The session answers these with an error.
+            Message::Batch(_) | Message::Garbage(_) => Some(Self { introduction: None }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

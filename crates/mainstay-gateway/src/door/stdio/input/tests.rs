@@ -1,0 +1,130 @@
+use mainstay::message::RawJson;
+use tokio::io::{AsyncWriteExt, duplex};
+
+use super::*;
+use crate::door::endless::Endless;
+
+/// Reads these pieces, each of which arrives by itself.
+async fn read(pieces: &[&[u8]], limit: usize) -> Vec<String> {
+    let (mut far, near) = duplex(64);
+    let writing = async {
+        for piece in pieces {
+            far.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        drop(far);
+    };
+    let reading = async {
+        let mut lines = LineReader::new(near, limit);
+        let mut read = Vec::new();
+        loop {
+            read.push(match lines.next().await {
+                ReadLine::Line(line) => String::from_utf8_lossy(&line).trim_end().to_owned(),
+                ReadLine::TooLong(length) => format!("too long: {length}"),
+                ReadLine::End => return read,
+            });
+            assert!(
+                lines.buffer.len() <= limit + READ_SIZE,
+                "it is skipped as it arrives"
+            );
+        }
+    };
+    tokio::join!(writing, reading).1
+}
+
+#[tokio::test]
+async fn lines_are_read_however_they_come_in_pieces_and_blank_ones_are_not() {
+    let whole = [&b"one\n\n  \r\ntwo\r\nunfinished"[..]];
+    let pieces: Vec<&[u8]> = whole[0].chunks(1).collect();
+    for pieces in [&whole[..], &pieces] {
+        assert_eq!(read(pieces, 100).await, ["one", "two"]);
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_skipped_and_the_next_is_read() {
+    let long = vec![b'x'; 3 * READ_SIZE];
+    let told = format!("too long: {}", long.len() + 1);
+    assert_eq!(read(&[&long, b"\nnext\n"], 100).await, [told.as_str(), "next"]);
+}
+
+#[tokio::test]
+async fn a_client_that_never_stops_writing_lets_other_tasks_run_between_its_turns() {
+    let pieces = READ_SIZE as u32;
+    for (piece, reads_in_a_turn) in [
+        (b"{}\n".to_vec(), Turn::MESSAGES),
+        (vec![b'\n'; READ_SIZE], Turn::BYTES as u32 / pieces),
+        (vec![b'x'; READ_SIZE], Turn::BYTES as u32 / pieces),
+    ] {
+        let input = Endless::of(piece);
+        let counting = input.most_reads_in_one_turn(300);
+        let reading = tokio::spawn(async move {
+            let mut lines = LineReader::new(input, 100);
+            loop {
+                lines.next().await;
+            }
+        });
+        let most = counting.await;
+        // The runtime may run a task twice before another.
+        assert!(
+            most <= 4 * reads_in_a_turn,
+            "{most} reads in a turn of {reads_in_a_turn}"
+        );
+        reading.abort();
+    }
+}
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"experimental":{"x":1.0}},"clientInfo":{"name":"c","x-more":"\u0031"}}}"#;
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+const MODERN: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"m"}}}}"#;
+const UNKNOWN: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}"#;
+const NOTIFICATION: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+fn raw(text: &str) -> RawJson {
+    RawJson::from_text(text).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_is_known_by_its_first_request_and_nothing_of_its_input_is_lost() {
+    let legacy = Introduction::new(raw(r#"{"experimental":{"x":1.0}}"#))
+        .client_info(raw(r#"{"name":"c","x-more":"\u0031"}"#))
+        .protocol_version("2025-03-26");
+    let modern = Introduction::new(raw(r#"{"roots":{}}"#)).client_info(raw(r#"{"name":"m"}"#));
+    for (lines, known) in [
+        (vec![INITIALIZE], Some(&legacy)),
+        (vec![MODERN], Some(&modern)),
+        (vec!["", NOTIFICATION, INITIALIZE, MODERN], Some(&legacy)),
+        (vec![PING, INITIALIZE], None),
+        (vec!["{", INITIALIZE], None),
+        (vec![UNKNOWN, INITIALIZE], None),
+    ] {
+        let said = format!("{}\n", lines.join("\r\n"));
+        let mut input = ClientInput::wait_for_request(said.as_bytes())
+            .await
+            .expect("a request");
+        assert_eq!(input.introduction(), known, "{said}");
+        let mut read = String::new();
+        input.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, said);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_without_a_request_is_not_served() {
+    for said in ["", "\n", NOTIFICATION, &format!("{NOTIFICATION}\n"), PING] {
+        assert!(
+            ClientInput::wait_for_request(said.as_bytes()).await.is_none(),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_is_not_read_for_ever() {
+    let endless = tokio::io::repeat(b'x');
+    let input = ClientInput::wait_within(endless, 3 * READ_SIZE)
+        .await
+        .expect("it is served");
+    assert!(input.introduction().is_none());
+    assert!(input.buffer.len() <= 4 * READ_SIZE);
+}

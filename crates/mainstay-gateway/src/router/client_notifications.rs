@@ -1,0 +1,178 @@
+//! Notifications of clients. The gateway handles those that it knows, and forwards the others to the one server that the client sees.
+//!
+//! A notification belongs to the connection that its server has now. Without one it is dropped; so is one that the server
+//! does not take in time. In the union nothing says which server it is for.
+//!
+//! A shared server gets the roots of its caller while a call runs. Outside of calls it gets those of the one session that sees it,
+//! and none where several do.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mainstay::message::{Object, Params, RawJson, RpcError};
+use mainstay::{Answer, ClientHandler, NotifyError, Server, ServerRequest};
+
+use super::{Router, Subscribers};
+use crate::client::Client;
+use crate::principal::Principal;
+use crate::protocol::{RequestMeta, without_client};
+use crate::scope::Scope;
+
+const PROGRESS: &str = "notifications/progress";
+
+/// How long a client's next message waits for a server that reads slowly. After a timeout the gateway does not wait again until the
+/// server takes something: the client may want to cancel.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Router {
+    /// Handles a notification of a client. When this returns, a notification for a server is queued there, before the client's next
+    /// request.
+    ///
+    /// Cancel safety: dropped, it is handled whole or not at all.
+    pub(crate) async fn handle_notification(
+        &self,
+        client: &Arc<Client>,
+        method: &str,
+        params: Option<&RawJson>,
+    ) {
+        if let Err(error) = Params::new(params.cloned()).check_members() {
+            return tracing::debug!(method, %error, "notification dropped");
+        }
+        match method {
+            "notifications/cancelled" => {
+                let found = params.and_then(|params| Object::find(params, ["requestId"]));
+                if let Some([Some(id)]) = found {
+                    client.running.cancel(&id);
+                }
+            }
+            "notifications/initialized" => self.roots_may_have_changed(&client.scope),
+            "notifications/roots/list_changed" => self.roots_changed(client),
+            PROGRESS => self.forward_progress(client, params).await,
+            _unknown => self.forward_notification(client, method, params).await,
+        }
+    }
+
+    /// Handles a notification of a client without a session. The gateway has no use for those that it knows: such a client cancels by
+    /// closing its connection.
+    ///
+    /// Cancel safety: dropped, it is handled whole or not at all.
+    pub(crate) async fn handle_sessionless_notification(
+        &self,
+        principal: Principal,
+        scope: &Scope,
+        method: &str,
+        params: Option<&RawJson>,
+    ) {
+        match method {
+            "notifications/cancelled"
+            | "notifications/initialized"
+            | "notifications/roots/list_changed"
+            | PROGRESS => {}
+            _unknown => {
+                let client = self.client_of_request(principal, scope.clone(), &RequestMeta::default());
+                self.forward_notification(&client, method, params).await;
+            }
+        }
+    }
+
+    async fn forward_notification(&self, client: &Client, method: &str, params: Option<&RawJson>) {
+        let Scope::Server(name) = &client.scope else {
+            return tracing::debug!(method, "not forwarded: nothing says which server it is for");
+        };
+        let Some(server) = self.running(client, name) else {
+            return tracing::debug!(method, server = %name, "not forwarded: the server does not run");
+        };
+        let params = Params::new(params.cloned());
+        if let Err(error) = params.check_members() {
+            return tracing::debug!(method, %error, "notification dropped");
+        }
+        let params = match RequestMeta::read(&params).version {
+            Some(_) => without_client(params),
+            None => params,
+        };
+        let within = match client.last_notify_timed_out.load(Ordering::Relaxed) {
+            true => Duration::ZERO,
+            false => NOTIFY_TIMEOUT,
+        };
+        let notified = server.notify(method, params.to_raw().as_ref(), within).await;
+        let last_notify_timed_out = matches!(notified, Err(NotifyError::Full { .. }));
+        client
+            .last_notify_timed_out
+            .store(last_notify_timed_out, Ordering::Relaxed);
+        if let Err(error) = notified {
+            tracing::debug!(method, %error, "not forwarded");
+        }
+    }
+
+    /// Forwards a client's progress with a server's request to that server, under the server's token.
+    async fn forward_progress(&self, client: &Client, params: Option<&RawJson>) {
+        let Some(mut progress) = params.and_then(Object::parse) else {
+            return;
+        };
+        let Some(token) = progress.get("progressToken").cloned() else {
+            return;
+        };
+        let Some(origin) = client.origin_of(&token) else {
+            return tracing::debug!("not forwarded: progress of no request");
+        };
+        let server = self.running(client, &origin.server);
+        let is_same_connection = |server: &Server| server.status().generation == Some(origin.generation);
+        let Some(server) = server.filter(is_same_connection) else {
+            return;
+        };
+        let respelt = origin.token.filter(|own| *own != token).map(|own| {
+            progress.set("progressToken", own);
+            progress.to_raw()
+        });
+        let known = respelt.as_ref().or(params).cloned();
+        let known = known.map(|params| client.tasks.as_known(params));
+        // A later one says all that this one does, so the gateway does not wait for the server to take it.
+        let notified = server.notify(PROGRESS, known.as_ref(), Duration::ZERO);
+        if let Err(error) = notified.await {
+            tracing::debug!(%error, "progress not forwarded");
+        }
+    }
+
+    /// The client's roots changed: the servers that it sees ask again.
+    pub(super) fn roots_changed(&self, client: &Client) {
+        for server in self.shared_servers(&client.scope) {
+            server.roots_changed();
+        }
+        if let Some(own) = client.own() {
+            own.roots_changed();
+        }
+    }
+
+    /// A session was opened or closed: a server that one session sees now may have been declined before, and asks again.
+    pub(super) fn roots_may_have_changed(&self, scope: &Scope) {
+        for server in self.shared_servers(scope) {
+            let only = self.subscribers.only_session(server.name());
+            if only.is_ok_and(|session| session.missing_capability_for("roots/list").is_none()) {
+                server.roots_changed();
+            }
+        }
+    }
+
+    /// The servers of this scope that sessions share.
+    fn shared_servers(&self, scope: &Scope) -> impl Iterator<Item = Server> {
+        let servers = scope.servers(self.fleet()).into_iter();
+        servers.filter(|server| !self.isolated.holds(server.name()))
+    }
+}
+
+impl Subscribers {
+    /// Asks the one session that sees the server, where there is but one.
+    pub(super) fn ask_for_roots(&self, request: ServerRequest) -> Answer<'static> {
+        let session = self.only_session(&request.server);
+        Box::pin(async move {
+            match session {
+                Ok(session) => session.request(request).await,
+                Err(why) => Err(RpcError::new(
+                    RpcError::INVALID_REQUEST,
+                    format!("roots/list declined: {why}"),
+                )),
+            }
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! The exhaustive search: breadth first, so that the first counterexample is one of the shortest.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::fmt;
+
+use crate::effect::Cause;
+use crate::explore::invariants::Violation;
+use crate::explore::liveness;
+use crate::explore::simulation::{Event, Pace, Simulation};
+use crate::policy::Policy;
+use crate::state::StateKind;
+
+/// The predecessor of a start.
+const NO_PREDECESSOR: usize = usize::MAX;
+
+/// One kind of transition: from, cause, to.
+pub(super) type Edge = (StateKind, Cause, StateKind);
+
+/// What a search visited.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Coverage {
+    pub(super) states: u64,
+    /// Inputs that counted. Each was checked against every invariant.
+    pub(super) steps: u64,
+    /// Inputs that had to change nothing.
+    pub(super) stale_inputs: u64,
+    pub(super) edges: BTreeSet<Edge>,
+}
+
+/// The events that break an invariant, from a server that was never enabled or whose keeper failed.
+pub(super) struct Counterexample {
+    pub(super) violation: Violation,
+    pub(super) events: Vec<Event>,
+    pub(super) last: Simulation,
+}
+
+/// What a search covers.
+pub(super) struct Scope {
+    pub(super) name: &'static str,
+    /// The policy to start with, and those that the configuration may change it to.
+    pub(super) policies: Vec<Policy>,
+    /// How many connections to follow. The dial after the last one is checked, and not followed.
+    pub(super) generations: u64,
+    pub(super) pace: Pace,
+    /// The server may give its lists a time to live.
+    pub(super) ttl: bool,
+    /// The server may be dialled beside the one that it replaces.
+    pub(super) beside: bool,
+}
+
+/// Visits every state in the scope, until an invariant breaks.
+pub(super) fn search(scope: &Scope) -> Result<Coverage, Box<Counterexample>> {
+    let mut coverage = Coverage::default();
+    // For each state that was found: its predecessor, and the event between them.
+    let mut found_by: Vec<(usize, Event)> = Vec::new();
+    let policy = || scope.policies[0].clone();
+    let starts = [Simulation::new(policy()), Simulation::resumed(policy())];
+    let mut seen = HashSet::from(starts.clone());
+    let mut queue = VecDeque::from(starts.map(|start| (start, NO_PREDECESSOR)));
+    while let Some((simulation, at)) = queue.pop_front() {
+        coverage.states += 1;
+        let counterexample = |violation, event: Option<Event>| {
+            Box::new(Counterexample {
+                violation,
+                events: path(&found_by, at).into_iter().chain(event).collect(),
+                last: simulation.clone(),
+            })
+        };
+        coverage.stale_inputs += simulation
+            .check_stale_inputs()
+            .map_err(|violation| counterexample(violation, None))?;
+        liveness::check(&simulation).map_err(|violation| counterexample(violation, None))?;
+        let mut found = Vec::new();
+        for event in simulation.events(scope) {
+            coverage.steps += 1;
+            let outcome = match simulation.step(&event) {
+                Ok(outcome) => outcome,
+                Err(violation) => return Err(counterexample(violation, Some(event))),
+            };
+            let edges = outcome.transitions.iter();
+            coverage
+                .edges
+                .extend(edges.map(|edge| (edge.from, edge.cause, edge.to)));
+            let next = outcome.next;
+            if next.trace.opened <= scope.generations && !seen.contains(&next) {
+                seen.insert(next.clone());
+                found.push((next, event));
+            }
+        }
+        for (next, event) in found {
+            found_by.push((at, event));
+            queue.push_back((next, found_by.len() - 1));
+        }
+    }
+    Ok(coverage)
+}
+
+fn path(found_by: &[(usize, Event)], mut at: usize) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some((predecessor, event)) = found_by.get(at) {
+        events.push(event.clone());
+        at = *predecessor;
+    }
+    events.reverse();
+    events
+}
+
+impl fmt::Display for Counterexample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?} after", self.violation)?;
+        for event in &self.events {
+            writeln!(f, "  +{:?} {:?}", event.after, event.input)?;
+        }
+        write!(f, "from {:#?}", self.last)
+    }
+}

@@ -1,0 +1,248 @@
+//! The table of the machine: what each input does in each state, and what each expired timer does.
+//!
+//! A row reads `(state, input) => action`. The actions are in `step`. A report counts only if it names the current
+//! generation, so a row for a report sees the states that have one.
+
+use crate::deadline::Timer;
+use crate::effect::{Cause, CloseMode, Effect};
+use crate::input::{Input, Recovery, Vitals};
+use crate::state::{Attempt, DisconnectReason, State};
+use crate::step::Step;
+use crate::time::Generation;
+
+/// Each expired timer moves a deadline on, so a handful is plenty. A policy of zero durations must not loop for ever.
+const TIMERS_PER_STEP_LIMIT: usize = 16;
+
+impl Step<'_> {
+    pub(crate) fn apply(&mut self, input: Input) {
+        if let Some(generation) = self.stale_generation(&input) {
+            return self.effects.push(Effect::CountStale(generation));
+        }
+        match (&mut self.machine.state, input) {
+            (State::Disabled | State::Disabling, Input::Enable { dormant: true }) => {
+                self.machine.failures = 0;
+                self.enter(State::Disconnected(DisconnectReason::Idle), Cause::Enabled);
+            }
+            (State::Disabled | State::Disabling | State::PermanentlyFailed, Input::Enable { .. }) => {
+                self.machine.failures = 0;
+                self.enter(self.first_attempt(), Cause::Enabled);
+            }
+            (&mut State::Disconnected(DisconnectReason::Lost(at)), Input::Enable { dormant: false }) => {
+                self.enter(self.next_attempt(at), Cause::Enabled);
+            }
+            (
+                State::Connecting { .. } | State::Connected(_) | State::Disconnected(_),
+                Input::Enable { .. },
+            ) => {}
+
+            (State::Disabled | State::Disabling, Input::Disable | Input::Restart | Input::Replace { .. }) => {
+            }
+            (
+                State::Connecting { .. }
+                | State::Connected(_)
+                | State::Disconnected(_)
+                | State::PermanentlyFailed,
+                Input::Disable,
+            ) => {
+                self.cut_drains();
+                self.detach(CloseMode::Cut);
+                self.enter(State::Disabling, Cause::Disabled);
+                self.finish_disabling(Cause::Disabled);
+            }
+            (
+                State::Connecting { .. }
+                | State::Connected(_)
+                | State::Disconnected(_)
+                | State::PermanentlyFailed,
+                Input::Restart,
+            ) => {
+                self.cut_drains();
+                self.detach(CloseMode::Cut);
+                self.redial(Cause::Restarted);
+            }
+            (State::Connected(_), Input::Replace { beside: true }) => {
+                self.detach_beside_next();
+                self.redial(Cause::Replaced);
+            }
+            (
+                State::Connecting { .. }
+                | State::Connected(_)
+                | State::Disconnected(_)
+                | State::PermanentlyFailed,
+                Input::Replace { .. },
+            ) => {
+                self.detach(CloseMode::Drain);
+                self.redial(Cause::Replaced);
+            }
+            (_, Input::Adjust(policy)) => self.adjust(*policy),
+
+            (State::Disconnected(DisconnectReason::Idle), Input::Demand) => {
+                self.enter(self.first_attempt(), Cause::Demanded);
+            }
+            (&mut State::Disconnected(DisconnectReason::Lost(at)), Input::Demand) => {
+                self.enter(self.next_attempt(at), Cause::Demanded);
+            }
+            (
+                State::Disabled
+                | State::Disabling
+                | State::Connecting { .. }
+                | State::Connected(_)
+                | State::Disconnected(DisconnectReason::AuthRequired | DisconnectReason::BudgetSpent(..))
+                | State::PermanentlyFailed,
+                Input::Demand,
+            ) => {}
+
+            (State::Disconnected(DisconnectReason::AuthRequired), Input::Login) => {
+                self.enter(self.first_attempt(), Cause::LoggedIn);
+            }
+            (
+                State::Connecting {
+                    attempt: Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(_),
+                    has_new_login,
+                    ..
+                },
+                Input::Login,
+            ) => *has_new_login = true,
+            (
+                State::Disabled
+                | State::Disabling
+                | State::Connecting {
+                    // The next dial uses the new credential.
+                    attempt: Attempt::Pausing(..),
+                    ..
+                }
+                | State::Connected(_)
+                | State::Disconnected(
+                    DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
+                )
+                | State::PermanentlyFailed,
+                Input::Login,
+            ) => {}
+
+            (
+                State::Connecting {
+                    attempt: Attempt::Queued(..),
+                    ..
+                },
+                Input::Begun(generation),
+            ) => {
+                let by = self.now + self.machine.policy.limits.open;
+                self.set_attempt(Attempt::Opening(generation, by));
+            }
+            (
+                State::Connecting {
+                    attempt: Attempt::Queued(..) | Attempt::Opening(..),
+                    ..
+                },
+                Input::Opened(generation),
+            ) => self.opened(generation),
+            (
+                State::Connecting {
+                    attempt: Attempt::Queued(..) | Attempt::Opening(..),
+                    ..
+                },
+                Input::OpenFailed(_, recovery),
+            ) => self.lose(Cause::OpenFailed, recovery),
+            (
+                State::Disabled
+                | State::Disabling
+                | State::Connecting { .. }
+                | State::Connected(_)
+                | State::Disconnected(_)
+                | State::PermanentlyFailed,
+                Input::Begun(_) | Input::Opened(_) | Input::OpenFailed(..),
+            ) => {}
+
+            // Listings and probes are the same before and after the first listing.
+            (_, Input::Listed(_, listing)) => self.listed(listing),
+            (_, Input::ListFailed(_, recovery)) => self.list_failed(recovery),
+            (_, Input::ListChanged(_)) => self.list_changed(),
+            (_, Input::ProbeNow(_)) => self.probe_now(),
+            (_, Input::ProbeAnswered(_)) => self.probe_answered(),
+
+            (State::Connected(_), Input::CallAnswered(_)) => self.call_answered(),
+            // A shortage on this machine says nothing about the connection.
+            (State::Connected(_), Input::CallFailed(_, Recovery::RetryLack)) => {}
+            (State::Connected(_), Input::CallFailed(generation, Recovery::RetryAfter(pause))) => {
+                let until = self.now + self.granted(pause);
+                self.effects.push(Effect::Hold(generation, until));
+            }
+            (State::Connected(_), Input::CallFailed(_, recovery)) => self.call_failed(recovery),
+            (
+                State::Disabled
+                | State::Disabling
+                | State::Connecting { .. }
+                | State::Disconnected(_)
+                | State::PermanentlyFailed,
+                Input::CallAnswered(_) | Input::CallFailed(..),
+            ) => {}
+
+            (_, Input::Lost(_)) => self.lose(Cause::Lost, Recovery::Retry),
+            (_, Input::Closed(generation)) => self.closed(generation),
+            // The budget stays as it is: the dial takes its token, and a failure counts.
+            (_, Input::Reachable(_)) => self.enter(self.next_attempt(self.now), Cause::Reachable),
+            (_, Input::Timer(vitals)) => self.expire_timers(vitals),
+        }
+    }
+
+    /// The generation of a report that comes too late to count.
+    fn stale_generation(&self, input: &Input) -> Option<Generation> {
+        let machine = &self.machine;
+        let (generation, counts) = match *input {
+            Input::Enable { .. }
+            | Input::Disable
+            | Input::Restart
+            | Input::Replace { .. }
+            | Input::Adjust(_)
+            | Input::Demand
+            | Input::Login
+            | Input::Timer(_) => return None,
+            Input::Begun(generation)
+            | Input::Opened(generation)
+            | Input::OpenFailed(generation, _)
+            | Input::Listed(generation, _)
+            | Input::ListFailed(generation, _)
+            | Input::ListChanged(generation)
+            | Input::Lost(generation)
+            | Input::CallAnswered(generation)
+            | Input::CallFailed(generation, _)
+            | Input::ProbeNow(generation)
+            | Input::ProbeAnswered(generation) => {
+                (generation, machine.state.generation() == Some(generation))
+            }
+            Input::Closed(generation) => {
+                let closes = [machine.closing(), machine.draining()];
+                (generation, closes.contains(&Some(generation)))
+            }
+            Input::Reachable(generation) => (generation, machine.unreachable() == Some(generation)),
+        };
+        (!counts).then_some(generation)
+    }
+
+    fn expire_timers(&mut self, vitals: Vitals) {
+        for _ in 0..TIMERS_PER_STEP_LIMIT {
+            match self.machine.deadline() {
+                Some(deadline) if deadline.at <= self.now => self.expire(deadline.timer, vitals),
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    /// What each timer does. A timer belongs to one state, in which alone it can expire.
+    fn expire(&mut self, timer: Timer, vitals: Vitals) {
+        match timer {
+            Timer::Close => self.abandon_overdue(),
+            Timer::Start => self.start_if_due(),
+            // Other servers kept it from starting, so the attempt costs nothing.
+            Timer::Turn => self.lose(Cause::OpenTimedOut, Recovery::RetryLack),
+            Timer::Open => self.lose(Cause::OpenTimedOut, Recovery::Retry),
+            Timer::List => self.list_failed(Recovery::Retry),
+            Timer::Relist | Timer::Expiry => self.start_listing(),
+            Timer::Proof => self.prove(),
+            Timer::Silence => self.check_silence(vitals),
+            Timer::Answer => self.probe_missed(vitals),
+            Timer::Idle => self.stop_if_idle(vitals),
+            Timer::SlowProbe => self.enter(self.next_attempt(self.now), Cause::SlowProbe),
+        }
+    }
+}

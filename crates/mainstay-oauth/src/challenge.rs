@@ -1,0 +1,181 @@
+//! The `WWW-Authenticate` header of a 401 or 403, as far as a login needs it.
+
+use crate::scope::{is_scope, join};
+
+/// The longest header that is read. HTTP servers refuse longer ones.
+const HEADER_LIMIT: usize = 16 * 1024;
+
+/// What the MCP server asks for when it refuses a request (RFC 6750 section 3, RFC 9728 section 5.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthChallenge {
+    /// The address of the protected resource metadata.
+    pub resource_metadata: Option<String>,
+    /// The scopes the request needs.
+    pub scopes: Vec<String>,
+    /// The error, such as `invalid_token` or `insufficient_scope`.
+    pub error: Option<String>,
+}
+
+impl AuthChallenge {
+    /// Parses the values of all `WWW-Authenticate` headers of a response. The first `Bearer` challenge counts; a
+    /// response without one gives an empty challenge.
+    pub fn parse<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
+        headers.into_iter().find_map(Self::bearer_of).unwrap_or_default()
+    }
+
+    /// Whether the token is valid but lacks a scope, so that the client should ask for more.
+    pub fn is_insufficient_scope(&self) -> bool {
+        self.error.as_deref() == Some("insufficient_scope")
+    }
+
+    fn bearer_of(header: &str) -> Option<Self> {
+        if header.len() > HEADER_LIMIT {
+            return None;
+        }
+        let mut found: Option<Self> = None;
+        let mut in_bearer = false;
+        for item in Items(header) {
+            match item {
+                Item::Scheme(_) if found.is_some() => break,
+                Item::Scheme(scheme) => {
+                    in_bearer = scheme.eq_ignore_ascii_case("bearer");
+                    if in_bearer {
+                        found = Some(Self::default());
+                    }
+                }
+                Item::Parameter(name, value) if in_bearer => {
+                    found.get_or_insert_default().set(name, value);
+                }
+                Item::Parameter(..) => {}
+            }
+        }
+        found
+    }
+
+    /// Of a parameter that comes twice, the first counts.
+    fn set(&mut self, name: &str, value: String) {
+        if name.eq_ignore_ascii_case("resource_metadata") {
+            self.resource_metadata.get_or_insert(value);
+        } else if name.eq_ignore_ascii_case("error") {
+            self.error.get_or_insert(value);
+        } else if name.eq_ignore_ascii_case("scope") && self.scopes.is_empty() {
+            let scopes = value.split_ascii_whitespace().filter(|scope| is_scope(scope));
+            self.scopes = join(scopes.map(str::to_owned));
+        }
+    }
+}
+
+/// A part of a header with challenges: `Scheme name=value, name="value", Scheme …`.
+enum Item<'a> {
+    Scheme(&'a str),
+    Parameter(&'a str, String),
+}
+
+/// The unread rest of a header.
+struct Items<'a>(&'a str);
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        let rest = self.0.trim_start_matches([' ', '\t', ',', '=', '"']);
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.find([' ', '\t', ',', '=', '"']).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        let Some(value) = behind.trim_start_matches([' ', '\t']).strip_prefix('=') else {
+            self.0 = behind;
+            return Some(Item::Scheme(word));
+        };
+        let value = value.trim_start_matches([' ', '\t']);
+        let (value, behind) = match value.strip_prefix('"') {
+            Some(quoted) => unquote(quoted),
+            None => {
+                let end = value.find([',', ' ', '\t']).unwrap_or(value.len());
+                (value[..end].to_owned(), &value[end..])
+            }
+        };
+        self.0 = behind;
+        Some(Item::Parameter(word, value))
+    }
+}
+
+/// The text up to the closing quote, and the rest of the header.
+fn unquote(quoted: &str) -> (String, &str) {
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return (value, &quoted[at + 1..]),
+            '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
+            plain => value.push(plain),
+        }
+    }
+    (value, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bearer_challenge_is_found_among_others() {
+        let metadata = "https://x.example/.well-known/oauth-protected-resource";
+        for header in [
+            r#"Bearer resource_metadata="https://x.example/.well-known/oauth-protected-resource", scope="a b", error="invalid_token""#,
+            r#"Basic realm="Bearer scope=\"no\"", bEARER Scope = "a  b a" , ERROR=invalid_token, resource_metadata="https://x.example/.well-known/oauth-protected-resource""#,
+            r#"Negotiate abc==, Bearer resource_metadata="https:\/\/x.example/.well-known/oauth-protected-resource",scope="a b",error=invalid_token, Digest scope="c""#,
+        ] {
+            let challenge = AuthChallenge::parse(["Basic realm=\"scope\"", header]);
+            assert_eq!(challenge.resource_metadata.as_deref(), Some(metadata), "{header}");
+            assert_eq!(challenge.scopes, ["a", "b"], "{header}");
+            assert_eq!(challenge.error.as_deref(), Some("invalid_token"), "{header}");
+            assert!(!challenge.is_insufficient_scope());
+        }
+    }
+
+    #[test]
+    fn a_header_without_a_bearer_challenge_asks_for_nothing() {
+        for header in [
+            "",
+            "Basic scope=\"a\"",
+            "Bearerish scope=a",
+            "scope=a",
+            "===",
+            "\"\"\"",
+        ] {
+            assert_eq!(
+                AuthChallenge::parse([header]),
+                AuthChallenge::default(),
+                "{header}"
+            );
+        }
+        assert_eq!(AuthChallenge::parse([]), AuthChallenge::default());
+    }
+
+    #[test]
+    fn of_a_parameter_that_comes_twice_the_first_counts() {
+        let challenge = AuthChallenge::parse(["Bearer error=insufficient_scope, error=x, scope=a, scope=b"]);
+        assert!(challenge.is_insufficient_scope());
+        assert_eq!(challenge.scopes, ["a"]);
+        for headers in [
+            &["Bearer scope=a", "Bearer scope=b"][..],
+            &["Bearer scope=a, Bearer scope=b"],
+        ] {
+            assert_eq!(AuthChallenge::parse(headers.iter().copied()).scopes, ["a"]);
+        }
+    }
+
+    #[test]
+    fn a_header_that_no_server_would_accept_is_not_read() {
+        let header = format!("Bearer scope=a, realm=\"{}\"", "x".repeat(HEADER_LIMIT));
+        assert_eq!(AuthChallenge::parse([header.as_str()]), AuthChallenge::default());
+    }
+
+    #[test]
+    fn texts_that_are_no_scopes_are_dropped() {
+        let challenge = AuthChallenge::parse(["Bearer scope=\"a \\\"b\\\" é c\""]);
+        assert_eq!(challenge.scopes, ["a", "c"]);
+    }
+}

@@ -1,0 +1,202 @@
+//! The process tree of one connection.
+//!
+//! It outlives the dial that starts it. If the dial is given up while the process is being started, the stop waits for the
+//! start and then ends the process, so that nothing runs, and nothing comes to run, once a connection is reported closed.
+//!
+//! A server has one process tree at a time: each holds the server's only permit until nothing of it is left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::process::{
+    self, Ladder, Process, ShutdownDeadline, SpawnError, Spawned, Spec, StderrRing, Stopped,
+};
+
+/// Dropping it kills the process, or lets the start that is under way do so.
+pub(super) struct ProcessTree {
+    starting: Option<Starting>,
+    process: Option<Process>,
+    shutdown_deadline: ShutdownDeadline,
+    permit: Arc<Semaphore>,
+}
+
+impl ProcessTree {
+    /// No process yet. `permit` is the server's, for one tree at a time.
+    pub(super) fn new(shutdown_deadline: ShutdownDeadline, permit: Arc<Semaphore>) -> Self {
+        Self {
+            starting: None,
+            process: None,
+            shutdown_deadline,
+            permit,
+        }
+    }
+
+    /// Starts the process, once nothing is left of the one before it.
+    ///
+    /// Cancel safety: dropped, the start goes on, and [`ProcessTree::stop`] ends the process.
+    pub(super) async fn start(
+        &mut self,
+        spec: Spec,
+        generation: u64,
+        ring: Arc<StderrRing>,
+    ) -> Result<(ChildStdin, ChildStdout), SpawnError> {
+        let Ok(permit) = self.permit.clone().acquire_owned().await else {
+            unreachable!("the semaphore is never closed");
+        };
+        let starting = Starting::begin(move || {
+            let mut spawned = process::spawn(&spec, generation, &ring)?;
+            spawned.process.hold_until_gone(permit);
+            Ok(spawned)
+        });
+        let started = (&mut self.starting.insert(starting).task).await;
+        self.starting = None;
+        match started {
+            Ok(Some(started)) => {
+                let spawned = started?;
+                self.process = Some(spawned.process);
+                Ok((spawned.stdin, spawned.stdout))
+            }
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            // The runtime is shutting down, and everything in it with it.
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// The process, once it runs.
+    pub(super) fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    /// Ends the tree, if there is one, and returns how it went. Waits for a start that is under way.
+    ///
+    /// Cancel safety: dropped, the process is killed.
+    pub(super) async fn stop(&mut self, ladder: &Ladder) -> Option<Stopped> {
+        if let Some(starting) = &mut self.starting {
+            if starting.has_begun()
+                && let Ok(Some(Ok(spawned))) = (&mut starting.task).await
+            {
+                // The drop of its pipes here is the first rung.
+                self.process = Some(spawned.process);
+            }
+            self.starting = None;
+        }
+        Some(self.process.take()?.stop(ladder, &self.shutdown_deadline).await)
+    }
+}
+
+/// The start of a process on a thread that may block: a start takes until the program is loaded.
+struct Starting {
+    task: JoinHandle<Option<Result<Spawned, SpawnError>>>,
+    /// Set by the first of two: the start that begins, or the stop that keeps it from beginning.
+    decided: Arc<AtomicBool>,
+}
+
+impl Starting {
+    fn begin(spawn: impl FnOnce() -> Result<Spawned, SpawnError> + Send + 'static) -> Self {
+        let decided = Arc::new(AtomicBool::new(false));
+        let first = decided.clone();
+        let task = tokio::task::spawn_blocking(move || (!first.swap(true, Ordering::Relaxed)).then(spawn));
+        Self { task, decided }
+    }
+
+    /// Whether it has begun; if not, it never does.
+    fn has_begun(&self) -> bool {
+        self.decided.swap(true, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.has_begun();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use mainstay_testkit::procfs::is_alive;
+    use mainstay_testkit::{FaultyServer, Ledger};
+    use tokio::task::spawn_blocking;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    fn spec(server: &FaultyServer) -> Spec {
+        Spec {
+            command: server.command().into(),
+            args: server.args().into_iter().map(Into::into).collect(),
+            env: std::collections::BTreeMap::new(),
+            cwd: None,
+            redaction: Default::default(),
+        }
+    }
+
+    fn tree_of(starting: Starting) -> ProcessTree {
+        ProcessTree {
+            starting: Some(starting),
+            ..ProcessTree::new(ShutdownDeadline::default(), Arc::new(Semaphore::new(1)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stop_waits_for_a_process_that_is_being_started_and_ends_it() {
+        let ledger = Ledger::temporary();
+        let spec = spec(&FaultyServer::new().ledger(&ledger));
+        let (release, released) = mpsc::channel::<()>();
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let starting = Starting::begin(move || {
+            begin.send(()).expect("awaited");
+            released.recv_timeout(SOON).expect("released");
+            process::spawn(&spec, 1, &Arc::default())
+        });
+        let mut tree = tree_of(starting);
+        begun.await.expect("begun");
+        let ladder = Ladder::default();
+        let mut stopping = std::pin::pin!(tree.stop(&ladder));
+        let early = timeout(Duration::from_millis(20), &mut stopping).await;
+        assert!(early.is_err(), "the process is still being started");
+        release.send(()).expect("waits");
+        let stopped = timeout(SOON, stopping).await.expect("in time");
+        assert_eq!(stopped.map(|stopped| stopped.survivors), Some(0));
+        assert!(ledger.pids().into_iter().all(|pid| !is_alive(pid)));
+    }
+
+    #[test]
+    fn a_start_that_has_not_begun_when_it_is_given_up_never_begins() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let (release, released) = mpsc::channel::<()>();
+            let in_the_way = spawn_blocking(move || released.recv_timeout(SOON));
+            let begun = Arc::new(AtomicBool::new(false));
+            let starting = || {
+                let begun = begun.clone();
+                Starting::begin(move || {
+                    begun.store(true, Ordering::Relaxed);
+                    unreachable!("given up")
+                })
+            };
+            drop(starting());
+            let mut tree = tree_of(starting());
+            let stopped = timeout(SOON, tree.stop(&Ladder::default())).await;
+            assert_eq!(stopped.expect("there is nothing to wait for"), None);
+
+            release.send(()).expect("waits");
+            in_the_way.await.expect("no panic").expect("released");
+            // It comes after the two, where one comes after the other.
+            spawn_blocking(|| ()).await.expect("no panic");
+            assert!(!begun.load(Ordering::Relaxed));
+        });
+    }
+}

@@ -1,0 +1,193 @@
+//! What the keeper takes from a report before the machine gets it: the connection, the failure, the catalog, a hint on the
+//! dialect. The machine decides what the report means.
+
+use std::sync::Arc;
+
+use mainstay_lifecycle::{Generation, Input, Listing, Recovery};
+
+use super::dial::{DialError, DialectHint};
+use super::tasks::{KeeperTask, Panicked, TaskKind};
+use super::{Keeper, Report, listing, recovery};
+use crate::event::Failure;
+use crate::server::noise;
+
+impl Keeper {
+    pub(super) fn apply_report(&mut self, report: Report) {
+        let input = self.read_report(report);
+        self.take(input);
+    }
+
+    /// A task panicked. What it owned is dropped, and what it would have reported is reported here.
+    pub(super) fn apply_panic(&mut self, task: KeeperTask, panicked: &Panicked) {
+        let KeeperTask { kind, generation } = task;
+        tracing::error!(server = %self.slot.name, ?kind, ?generation, %panicked, "a task panicked");
+        let slot = self.slot.clone();
+        let failure = |message: String| Arc::new(Failure::new(&slot, generation, message));
+        match (kind, generation) {
+            (TaskKind::Connection, Some(generation)) => {
+                let is_opening =
+                    self.machine.state().generation() == Some(generation) && self.connection.is_none();
+                if is_opening {
+                    let error = DialError::from(panicked.clone());
+                    let failure = failure(error.to_string());
+                    self.apply_report(Report::OpenFailed(generation, Box::new(error), failure));
+                } else {
+                    let failure = failure(format!("the connection was given up: {panicked}"));
+                    self.apply_report(Report::Lost(generation, failure));
+                }
+                self.cut_draining(generation);
+                self.reported_failure = None;
+                self.apply_report(Report::Closed(generation, None));
+            }
+            (TaskKind::Listing, Some(generation)) => {
+                self.apply_report(Report::ListFailed(generation, panicked.clone().into()));
+            }
+            // What a probe cannot even ask is of no use to a caller.
+            (TaskKind::Probe, Some(generation)) => {
+                let failure = failure(format!("the connection was given up: a probe failed, {panicked}"));
+                self.apply_report(Report::Lost(generation, failure));
+            }
+            // The next attempt comes when the pause is over.
+            (TaskKind::ReachabilityWatch, _) => {
+                self.add_to_failure(
+                    generation,
+                    &format!("the watch for its address ended: {panicked}"),
+                );
+            }
+            (TaskKind::LoginWatch, _) => {
+                let message =
+                    format!("the watch for another credential ended: {panicked}; log in and restart it");
+                self.add_to_failure(generation, &message);
+            }
+            (TaskKind::Prepare, _) => {
+                self.add_to_failure(generation, &format!("its catalog was not published: {panicked}"));
+            }
+            (TaskKind::Connection | TaskKind::Listing | TaskKind::Probe, None) => {
+                unreachable!("such a task has a generation")
+            }
+        }
+    }
+
+    /// Takes what a report carries, if its generation is the current one. The machine gets the input either way.
+    fn read_report(&mut self, report: Report) -> Input {
+        let current = self.machine.state().generation();
+        match report {
+            Report::Begun(generation) => Input::Begun(generation),
+            Report::Opened(connection) => {
+                let generation = connection.generation;
+                if current == Some(generation) {
+                    self.dialect = Some(connection.dialect);
+                    self.unreachable_since = None;
+                    self.slot
+                        .about
+                        .store(Some(Arc::new(listing::about(&connection.greeting))));
+                    self.connection = Some(connection);
+                }
+                Input::Opened(generation)
+            }
+            Report::OpenFailed(generation, error, failure) => {
+                let recovery = recovery::of_dial(&error);
+                if current == Some(generation) {
+                    self.note_failure(failure);
+                    self.apply_dialect_hint(error.dialect_hint());
+                }
+                Input::OpenFailed(generation, recovery)
+            }
+            Report::Listed(generation, offers) => {
+                let worth = if current == Some(generation) {
+                    self.last_good
+                        .take(&self.slot, &mut self.tasks, generation, offers, self.dialect)
+                } else {
+                    Listing::Good { ttl: None }
+                };
+                if current == Some(generation) && matches!(worth, Listing::Good { .. }) {
+                    self.listings.done = self.listings.started;
+                }
+                Input::Listed(generation, worth)
+            }
+            Report::ListFailed(generation, error) => {
+                if current == Some(generation) {
+                    let noise = noise::say(self.slot.noise.of(generation).as_deref());
+                    let message = format!("listing failed: {error}{noise}");
+                    let failure = Failure::new(&self.slot, Some(generation), message)
+                        .asking_for(error.challenge())
+                        .over_http(&self.slot, error.http());
+                    tracing::warn!(server = %self.slot.name, generation = generation.0, error = %failure.message, "listing failed");
+                    self.listings.failed = self.listings.started;
+                    // What is published was right once, and may not be any more.
+                    self.last_good.mark_stale(&self.slot, &mut self.tasks);
+                    self.note_failure(Arc::new(failure));
+                }
+                Input::ListFailed(generation, recovery::of_listing(&error))
+            }
+            Report::ListChanged(generation) => Input::ListChanged(generation),
+            Report::Lost(generation, failure) => {
+                if current == Some(generation) {
+                    self.credit_work(generation);
+                    self.note_failure(failure);
+                }
+                Input::Lost(generation)
+            }
+            Report::CallAnswered(generation) => Input::CallAnswered(generation),
+            Report::CallFailed(generation, recovery, failure) => {
+                if current == Some(generation) {
+                    match recovery {
+                        // It ends the connection or pauses its calls, so the status shows it.
+                        Recovery::Login | Recovery::RetryAfter(_) => self.note_failure(failure),
+                        // It may be the last of too many.
+                        Recovery::Retry
+                        | Recovery::RetryOtherEra
+                        | Recovery::RetryWhenReachable
+                        | Recovery::RetryLack
+                        | Recovery::GiveUp => self.reported_failure = Some(failure),
+                    }
+                }
+                Input::CallFailed(generation, recovery)
+            }
+            Report::ProbeNow(generation) => Input::ProbeNow(generation),
+            Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
+            Report::Closed(generation, stopped) => {
+                self.connection_tasks.remove(&generation);
+                self.draining.retain(|draining| draining.generation != generation);
+                self.last_stop = stopped.or(self.last_stop.take());
+                Input::Closed(generation)
+            }
+            Report::Reachable(generation) => Input::Reachable(generation),
+        }
+    }
+
+    /// Credits a call that was answered just before the loss. The caller's report comes from another task, and the loss
+    /// must not overtake it.
+    fn credit_work(&mut self, generation: Generation) {
+        if self
+            .connection
+            .as_ref()
+            .is_some_and(|connection| connection.has_answered_a_call())
+        {
+            self.take(Input::CallAnswered(generation));
+        }
+    }
+
+    pub(super) fn apply_dialect_hint(&mut self, hint: DialectHint) {
+        let budget = self.machine.policy().budget.get();
+        let attempts_left = budget.saturating_sub(self.machine.failures() + 1);
+        self.dialect = hint.apply(self.dialect, attempts_left);
+    }
+
+    /// Adds to the last failure: what it says of a login or an exit still holds.
+    fn add_to_failure(&mut self, generation: Option<Generation>, message: &str) {
+        let failure = match self.last_failure.as_deref() {
+            Some(last) => Failure {
+                message: format!("{}; {message}", last.message),
+                ..last.clone()
+            },
+            None => Failure::new(&self.slot, generation, message),
+        };
+        self.note_failure(Arc::new(failure));
+    }
+
+    fn note_failure(&mut self, failure: Arc<Failure>) {
+        self.last_failure = Some(failure.clone());
+        self.reported_failure = Some(failure);
+    }
+}

@@ -1,0 +1,159 @@
+//! The tasks of one keeper, by kind and generation.
+//!
+//! The end of every task is a message to its keeper: what the task returns, or its panic. A task that the keeper aborts
+//! sends nothing. Dropping the owner aborts all.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::future::pending;
+
+use mainstay_lifecycle::Generation;
+use tokio::task::{AbortHandle, Id, JoinSet};
+
+use super::inbox::KeeperMessage;
+use crate::PlainText;
+
+/// How much of a panic's message is kept.
+const PANIC_MESSAGE_LIMIT: usize = 512;
+
+/// What a task of a keeper does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    /// Owns one connection, from its dial to its end.
+    Connection,
+    Listing,
+    Probe,
+    /// Waits until an unreachable server accepts connections.
+    ReachabilityWatch,
+    /// Waits for another credential.
+    LoginWatch,
+    /// Prepares a large catalog for publication.
+    Prepare,
+}
+
+/// One task of a keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeeperTask {
+    pub(crate) kind: TaskKind,
+    pub(crate) generation: Option<Generation>,
+}
+
+/// A task that panicked. Everything that it held was dropped.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("its task panicked: {0}")]
+pub(crate) struct Panicked(String);
+
+#[derive(Default)]
+pub(super) struct Tasks {
+    running: JoinSet<Option<KeeperMessage>>,
+    /// Those that were not aborted.
+    known: HashMap<Id, (KeeperTask, AbortHandle)>,
+}
+
+impl Tasks {
+    /// Starts a task. Its keeper gets the message that it returns.
+    pub(super) fn spawn(
+        &mut self,
+        kind: TaskKind,
+        generation: Option<Generation>,
+        work: impl Future<Output = Option<KeeperMessage>> + Send + 'static,
+    ) {
+        let handle = self.running.spawn(work);
+        let task = KeeperTask { kind, generation };
+        self.known.insert(handle.id(), (task, handle));
+    }
+
+    /// Ends all tasks of this kind.
+    pub(super) fn abort(&mut self, kind: TaskKind) {
+        self.abort_if(|task| task.kind == kind);
+    }
+
+    /// Ends the task that owns this connection. The drop of what it owns ends the connection and kills its process.
+    pub(super) fn abort_connection(&mut self, generation: Generation) {
+        self.abort_if(|task| task.kind == TaskKind::Connection && task.generation == Some(generation));
+    }
+
+    pub(super) fn abort_all(&mut self) {
+        self.abort_if(|_| true);
+    }
+
+    /// Ends all tasks, and waits until what they hold is dropped.
+    pub(super) async fn shutdown(&mut self) {
+        self.abort_all();
+        self.running.shutdown().await;
+    }
+
+    /// The message of the next task that ends. Waits for ever while none runs.
+    ///
+    /// Cancel safety: safe.
+    pub(super) async fn next_end(&mut self) -> KeeperMessage {
+        while let Some(end) = self.running.join_next_with_id().await {
+            match end {
+                Ok((id, message)) => {
+                    if let (Some(_), Some(message)) = (self.known.remove(&id), message) {
+                        return message;
+                    }
+                }
+                Err(error) => {
+                    let known = self.known.remove(&error.id());
+                    if let (Some((task, _)), Ok(panic)) = (known, error.try_into_panic()) {
+                        return KeeperMessage::Panicked(task, Panicked::of(&*panic));
+                    }
+                }
+            }
+        }
+        pending().await
+    }
+
+    fn abort_if(&mut self, is_meant: impl Fn(&KeeperTask) -> bool) {
+        self.known.retain(|_, (task, handle)| {
+            let is_meant = is_meant(task);
+            if is_meant {
+                handle.abort();
+            }
+            !is_meant
+        });
+    }
+}
+
+impl Panicked {
+    fn of(panic: &(dyn Any + Send)) -> Self {
+        let message = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("without a message");
+        Self(PlainText::line(message).cut(PANIC_MESSAGE_LIMIT).into_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay_lifecycle::Generation;
+
+    use super::{KeeperTask, TaskKind, Tasks};
+    use crate::keeper::inbox::KeeperMessage;
+
+    #[tokio::test]
+    async fn a_task_ends_with_its_message_or_with_its_panic_and_an_aborted_one_with_nothing() {
+        let mut tasks = Tasks::default();
+        tasks.spawn(TaskKind::Listing, None, async { Some(KeeperMessage::Deadline) });
+        tasks.abort(TaskKind::Listing);
+        tasks.spawn(TaskKind::Probe, None, async { None });
+        tasks.spawn(TaskKind::LoginWatch, None, async {
+            Some(KeeperMessage::Restoring)
+        });
+        assert!(matches!(tasks.next_end().await, KeeperMessage::Restoring));
+        tasks.spawn(TaskKind::Probe, Some(Generation(7)), async { panic!("asked to") });
+        let KeeperMessage::Panicked(task, panicked) = tasks.next_end().await else {
+            panic!("another message");
+        };
+        let probe = KeeperTask {
+            kind: TaskKind::Probe,
+            generation: Some(Generation(7)),
+        };
+        assert_eq!(task, probe);
+        assert_eq!(panicked.to_string(), "its task panicked: asked to");
+        assert!(tasks.known.is_empty(), "nothing is remembered of what has ended");
+    }
+}
