@@ -64,7 +64,7 @@ pub trait Inbound: Send + Sync + 'static {
     /// A message came that is longer than the limit; it was skipped.
     fn oversized(&self, skipped: Oversized<'_>);
 
-    /// For a while nothing was heard that the far side may have told of its own accord; for transports that can tell.
+    /// Notifications may have been missed for a while; for transports that can tell.
     fn missed(&self) {}
 
     /// One request could not be carried, though the connection lives on.
@@ -84,7 +84,7 @@ pub trait Outbound: Send + Sync + 'static {
     /// Queues a frame if there is room for it now.
     fn try_send(&self, frame: Frame) -> Result<(), NotQueued>;
 
-    /// Stops carrying a request whose answer nobody wants any more, and frees its place at once. It comes before the frame that
+    /// Stops carrying a request whose caller has given up, and frees its place at once. It comes before the frame that
     /// cancels the request, and also where there is no such frame. By default it does nothing, which suits a transport
     /// whose requests hold nothing once they are written.
     fn withdraw(&self, request: u64) {

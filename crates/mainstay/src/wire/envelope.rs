@@ -18,7 +18,7 @@ use super::raw::RawJson;
 use super::rpc_error::RpcError;
 use crate::large;
 
-/// Messages in one batch. Nobody is asked for batches, so a longer one is no use and only takes memory.
+/// The most messages in one batch. Mainstay asks for no batches, so a longer one would only take memory.
 const BATCH_LIMIT: usize = 4096;
 
 /// What a message is. Its payloads share the memory of the message.

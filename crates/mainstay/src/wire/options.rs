@@ -15,7 +15,7 @@ use crate::deadline;
 pub(crate) struct RequestOptions {
     /// When it has failed at the latest, waiting for room in the queue included.
     pub(crate) total: Instant,
-    /// How long it may be silent; progress starts this time anew. Only a request that asks for progress gets any.
+    /// How long it may be silent; progress restarts this time. Only a request that asks for progress gets any.
     pub(crate) idle: Option<Duration>,
     /// What stops the idle time while it is held.
     pub(crate) hold: Option<Arc<IdlePause>>,
@@ -37,7 +37,7 @@ pub(crate) enum Progress {
     NotRequested,
     /// It is a sign of life.
     Counted,
-    /// It is a sign of life, and somebody listens.
+    /// It is a sign of life, and is reported to the caller.
     Reported(ProgressSink),
 }
 
@@ -87,7 +87,7 @@ impl RequestOptions {
         self
     }
 
-    /// Asks for progress that nobody listens to: it keeps the idle time from ending a request that works.
+    /// Asks for progress that is not reported: it keeps the idle timeout from ending a request that works.
     pub(crate) fn progress_counts(mut self) -> Self {
         self.progress = Progress::Counted;
         self
@@ -124,7 +124,7 @@ struct State {
     released: Option<Instant>,
 }
 
-/// Keeps the idle time stopped until it is dropped; then that time starts anew.
+/// Keeps the idle time stopped until it is dropped; then that time restarts.
 #[derive(Debug)]
 pub(crate) struct IdlePauseGuard(Arc<IdlePause>);
 

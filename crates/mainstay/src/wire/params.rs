@@ -64,8 +64,8 @@ impl Params {
         self.raw.as_ref()
     }
 
-    /// Refuses parameters that cannot be read: they, or their `_meta`, have too many members. Nothing in them is found or
-    /// edited, so whoever receives parameters checks this first.
+    /// Refuses parameters that cannot be read: they, or their `_meta`, have too many members. Nothing in
+    /// such parameters is found or edited, so a receiver checks this first.
     pub fn check_members(&self) -> Result<(), TooManyMembers> {
         if self.length() < SHORTEST_BEYOND_LIMIT {
             return Ok(());

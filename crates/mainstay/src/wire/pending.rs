@@ -1,7 +1,7 @@
 //! The requests that wait for an answer.
 //!
-//! Whoever takes a request out of the table decides how it ends; as the table gives it out once, it ends once. The lock
-//! is held for a look-up and never while an answer is delivered.
+//! The code that takes a request out of the table decides how it ends. The table gives each request out once, so it ends
+//! once. The lock is held for a look-up, and never while an answer is delivered.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -76,7 +76,7 @@ pub(super) struct Waiting {
 pub(crate) enum Cause {
     /// It cannot.
     Unknown,
-    /// A request that is on nobody's behalf.
+    /// A request of Mainstay's own.
     Ours,
     /// A call: the one with this hold.
     Call(Arc<IdlePause>),
@@ -313,7 +313,7 @@ impl Waiting {
         self.hold.is_some()
     }
 
-    /// Ends the request; `false` when nobody waits for it any more.
+    /// Ends the request; `false` when its caller no longer waits.
     pub(super) fn settle(self, answer: Answer) -> bool {
         self.answer.send(answer).is_ok()
     }

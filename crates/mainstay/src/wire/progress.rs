@@ -52,8 +52,8 @@ impl ProgressListener {
         sink(restored.unwrap_or(params));
     }
 
-    /// The same for when the request has been answered, if there is somebody to hear it, and a token to know it by. The
-    /// token is copied: the message that it came in is not kept for it.
+    /// The listener after the answer, if the caller has a sink and a token of its own. The token is copied, so that the
+    /// message it came in is freed.
     pub(super) fn after_the_answer(self) -> Option<Self> {
         let token = self
             .callers_token
@@ -138,7 +138,7 @@ fn prepare<'a>(
     Ok((prepared, listener(callers_token)))
 }
 
-/// The same for parameters that nobody has read.
+/// The same for parameters that were not read yet.
 fn prepare_raw<'a>(
     params: Option<RawJson>,
     id: u64,

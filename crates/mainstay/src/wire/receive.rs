@@ -63,7 +63,7 @@ const RESULT_KEYS: [&str; 11] = [
 
 pub(super) struct Receiver {
     shared: Arc<Shared>,
-    /// Weak, so that a connection nobody holds is closed.
+    /// Weak, so that dropping the last handle closes the connection.
     handle: Weak<Handle>,
     handler: Arc<dyn Handler>,
     garbage_in_a_row: AtomicU32,
@@ -251,7 +251,7 @@ impl Receiver {
     }
 }
 
-/// Ends a request; `false` when nobody waits for it any more. An answered call is counted before its caller wakes, so
+/// Ends a request; `false` when its caller no longer waits. An answered call is counted before its caller wakes, so
 /// that the end of the connection, which is seen later, never overtakes it.
 fn deliver(shared: &Shared, waiting: Waiting, answer: Answer) -> bool {
     let outcome = answer
@@ -296,7 +296,7 @@ impl Inbound for Receiver {
         match classify(head, tail) {
             UnreadableKind::Answers(ids) => self.fail(&ids, what),
             UnreadableKind::NoAnswer => {}
-            // It may be an answer, and then nobody else will ever wake the one who waits for it.
+            // It may be an answer, and then nothing else would ever wake its caller.
             UnreadableKind::Unclear => match self.shared.pending.take_only() {
                 Only::None => {}
                 Only::One(waiting) => {

@@ -1,5 +1,4 @@
-//! What was told and has not left yet: so much at most that calls and answers keep room in the queue, however much
-//! somebody tells.
+//! The quota of notifications that are queued and not yet sent. It keeps room in the queue for requests and answers.
 
 use std::sync::Arc;
 

@@ -87,23 +87,22 @@ impl Endpoint {
         }
     }
 
-    /// Comes back when no session is being deleted. Whoever ends the program waits for it, or its last sessions would stay
-    /// behind at their servers.
+    /// Waits until no session is being deleted. Shutdown waits for it, or its last sessions would remain at their servers.
     pub(crate) async fn sessions_deleted(&self) {
         let _ = self
             .session_deletions
             .subscribe()
-            .wait_for(|saying| *saying == 0)
+            .wait_for(|deletions| *deletions == 0)
             .await;
     }
 
     /// Counts a session as being deleted until the guard is dropped.
     pub(super) fn begin_session_deletion(&self) -> SessionDeletion {
-        self.session_deletions.send_modify(|saying| *saying += 1);
+        self.session_deletions.send_modify(|deletions| *deletions += 1);
         SessionDeletion(self.session_deletions.clone())
     }
 
-    /// Where to probe. With a proxy in between there is no knocking: it is always there, whoever is behind it.
+    /// What to probe; `None` behind a proxy, which accepts connections whether or not the server does.
     pub(crate) fn port_probe(&self) -> Option<PortProbe> {
         if let Some(path) = self.pool.dialer.socket().ok()? {
             return Some(PortProbe::Socket(path));
@@ -218,7 +217,7 @@ pub(super) struct SessionDeletion(watch::Sender<usize>);
 
 impl Drop for SessionDeletion {
     fn drop(&mut self) {
-        self.0.send_modify(|saying| *saying -= 1);
+        self.0.send_modify(|deletions| *deletions -= 1);
     }
 }
 

@@ -1,8 +1,8 @@
 //! One kept connection, and one answer on it.
 //!
-//! A connection has no task of its own: whoever waits for an answer on it drives it meanwhile. So an answer costs no switch
+//! A connection has no task of its own: the task that waits for an answer drives it. So an answer costs no switch
 //! of tasks, and an idle connection costs nothing at all. Dropping an answer before its end closes the connection, which is
-//! how a modern server learns that nobody wants it.
+//! how a modern server learns that it was cancelled.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -95,7 +95,7 @@ impl HttpConnection {
         self.counters.as_ref().map(|counters| counters.written())
     }
 
-    /// Whether it can carry another request: the far side may have closed it while nobody looked. After some idle time the
+    /// Whether it can carry another request: the far side may have closed it meanwhile. After some idle time the
     /// system itself is asked.
     pub(super) fn is_ready(&mut self, ask_the_system: bool) -> bool {
         if let (Some(counters), true) = (&self.counters, ask_the_system) {
@@ -104,7 +104,7 @@ impl HttpConnection {
         self.is_open(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// The same, for somebody who wants to be woken when the far side closes it.
+    /// The same; the task is woken when the far side closes it.
     pub(super) fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
         drive(&mut self.wire, cx);
         self.wire.is_some() && self.sender.is_ready()
@@ -130,7 +130,7 @@ pub(in crate::transport) struct Response {
     turn: Turn,
 }
 
-/// What is skipped at most of an answer that nobody reads.
+/// The most that is skipped of an answer that is not read.
 const SKIPPED_LIMIT: usize = 64 * 1024;
 
 impl Response {
@@ -173,8 +173,8 @@ impl Response {
         }
     }
 
-    /// The next piece of the body; `None` at its end. It is decompressed where it has to be. Whoever reads a body piece by
-    /// piece does so in turns.
+    /// The next piece of the body; `None` at its end. It is decompressed where it has to be. The reader
+    /// yields after each turn.
     ///
     /// Cancel safety: no piece is lost.
     pub(in crate::transport) async fn chunk(&mut self) -> Result<Option<Bytes>, ExchangeError> {
@@ -202,7 +202,7 @@ impl Response {
         }
     }
 
-    /// Lets an answer go that nobody reads. What has come of it already is skipped, so that the connection may be used again.
+    /// Discards an answer. What has come of it already is skipped, so that the connection may be used again.
     pub(in crate::transport) fn discard(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         let mut skipped = 0;

@@ -34,7 +34,7 @@ impl Event {
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::transport) enum Next {
     Event(Event),
-    /// Many lines, and no event among them. There are more: whoever reads lets others have a turn.
+    /// Many lines, and no event among them. There are more; the reader yields first.
     Searching,
     /// All was read; the next event needs another piece.
     Starved,
@@ -154,7 +154,7 @@ impl Events {
             b"event" => self.event.kind = text(&value),
             b"id" if value.len() <= LONGEST_ID && !value.contains(&0) => self.event.id = Some(text(&value)),
             b"retry" => self.event.retry = text(&value).parse().ok().map(Duration::from_millis),
-            // A comment, or a field that nobody knows.
+            // A comment, or an unknown field.
             _other => return Ok(()),
         }
         self.begun = true;

@@ -1,8 +1,10 @@
 //! The tasks of one transport over HTTP, and its one end.
 //!
-//! Each frame is carried by a task of its own, of which there are at most so many. Invariants: the end is told once, and
-//! nothing is told after it; a request whose task is gone without a word is failed; a task is aborted when the transport
-//! ends.
+//! Each frame is carried by a task of its own, and their number is bounded. Invariants: the transport reports its end once,
+//! and nothing after it; a request whose task panics fails; the end of the transport aborts all tasks.
+//!
+//! A task for each request is no waste: it starts in the LIFO slot of its worker, which costs no system call. Driving the
+//! exchange in the caller's task instead wakes that task while it runs, and then tokio wakes a second worker for it.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -182,7 +184,7 @@ impl Exchanges {
         // Not under the lock: a runtime that shuts down drops the task, and with it the guard, before this returns.
         let task = tokio::spawn(async move {
             // Dropped last, when the work is done or gone.
-            let _tether = guard;
+            let _guard = guard;
             work.await;
         });
         carrier
@@ -354,7 +356,7 @@ impl Drop for Undecided<'_> {
     }
 }
 
-/// Takes a task off the list when it is gone, and speaks for a request that it left without a word.
+/// Takes a task off the list when it ends, and fails the request of a task that panicked.
 struct ExchangeGuard<C: FrameCarrier> {
     carrier: Arc<C>,
     exchange: ExchangeId,

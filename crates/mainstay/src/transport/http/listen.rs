@@ -1,7 +1,7 @@
-//! What a legacy server says of its own accord: a stream that is asked for by GET.
+//! The stream of a legacy server's own messages, opened by GET.
 //!
-//! Its loss is no loss of the connection: it is asked for again, ever more slowly, as long as the transport lives. Only
-//! a server that knows the session no more, or that nobody listens for any more, ends the transport.
+//! Its loss is no loss of the connection: it is reopened with growing pauses as long as the transport lives. Only a server
+//! that no longer knows the session, or whose port refuses connections, ends the transport.
 
 use std::io;
 use std::sync::Arc;
@@ -113,14 +113,14 @@ fn wrong_content(content_type: String) -> Opened {
 }
 
 fn of_failure(failure: HttpFailure) -> Opened {
-    let nobody_there = matches!(
+    let is_refused = matches!(
         failure,
         HttpFailure::ConnectFailed {
             kind: io::ErrorKind::ConnectionRefused,
             ..
         }
     );
-    if nobody_there {
+    if is_refused {
         return Opened::Never(failure);
     }
     Opened::Later

@@ -1,9 +1,8 @@
 //! The connections to one server that wait for their next request.
 //!
-//! Each request takes one of them or makes its own, so one slow answer never holds another back. The one that was used last
-//! is taken first; one that nobody has used for as long as its server keeps it is closed, and one that its server closes is
-//! let go. Both are the
-//! business of one task, which is there as long as anything waits: see `sweeping`.
+//! Each request takes one of them or makes its own, so one slow answer never delays another. The one that was used last is
+//! taken first. One task (`sweeping`) closes connections that were idle for their keep-alive time, and drops those that
+//! the server closed.
 
 mod sweeping;
 
@@ -45,14 +44,14 @@ pub(super) struct Pool {
 struct Idle {
     /// The one that was used last is the last.
     connections: Vec<IdleConnection>,
-    /// Who closes those that nobody uses, and lets go of those that are closed, while there are any.
+    /// The task that closes idle connections, while there are any.
     sweeper: Option<Sweeper>,
 }
 
 /// A connection that waits for its next request.
 struct IdleConnection {
     connection: HttpConnection,
-    /// Since when nobody uses it.
+    /// Since when it is idle.
     since: Instant,
     /// When it is closed.
     until: Instant,

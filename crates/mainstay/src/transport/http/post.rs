@@ -25,7 +25,7 @@ use crate::wire::Outcome;
 /// again; a server that leaves its streams open costs a connection for each.
 const STREAM_END_GRACE: Duration = Duration::from_millis(100);
 
-/// Vain tries to take up a broken stream, before the request is given up.
+/// Failed attempts to resume a broken stream, after which the request fails.
 const RESUME_LIMIT: u32 = 4;
 
 /// What a stream is left with when it ends before the answer.
@@ -123,7 +123,7 @@ impl Asked<'_> {
         let turn = &mut Turn::new();
         match Relation::of(&body, self.id) {
             // The protocol says so of every 404 within a session. But one that knows the session, and not the method, is
-            // told from it: to begin anew would not help, and never end.
+            // an exception: a new session would not help, and would be lost the same way.
             Relation::Answer
                 if head.status == 404 && self.transport.session.has_id() && !lacks_method(&body) =>
             {

@@ -43,8 +43,8 @@ impl SocketCounters {
     }
 }
 
-/// A socket with its counters. Whoever reads from it reads in turns, also a reader that never waits of its own accord, such as
-/// that of an answer's head while interim answers come.
+/// A socket with its counters. Its reader yields after each turn, even one that never waits, such as hyper's while interim
+/// answers come.
 #[derive(Debug)]
 pub(super) struct CountedSocket<T> {
     socket: T,

@@ -151,7 +151,7 @@ impl StreamableHttp {
         }
     }
 
-    /// Opens the gate, and listens to what the server says of its own accord.
+    /// Opens the gate, and opens the stream of the server's own messages.
     async fn initialized(self: Arc<Self>, frame: Frame) {
         struct Open(Arc<StreamableHttp>);
         impl Drop for Open {

@@ -1,4 +1,4 @@
-//! Who looks after the connections of a pool that nobody uses.
+//! The task that closes idle connections of a pool.
 //!
 //! One task for all of them, which waits for the close of each. It does not look at a connection the moment it comes back:
 //! in a busy pool that would wake the task for every request. A second after one came, it looks at all that are there, and
@@ -40,7 +40,7 @@ impl Sweeper {
         })
     }
 
-    /// There is a connection that it has not seen. It is told of the first: the others it finds with it.
+    /// Wakes the task for a connection that it has not seen, unless it is awake.
     pub(super) fn connection_came(&mut self) {
         if std::mem::take(&mut self.rests) {
             self.new_connection.notify_one();
@@ -58,7 +58,7 @@ async fn sweep(pool: Weak<Pool>, new_connection: Arc<Notify>) {
     loop {
         sleep(UNSEEN).await;
         loop {
-            let look = poll_fn(|cx| Poll::Ready(pool.upgrade().and_then(|pool| pool.let_go(cx))));
+            let look = poll_fn(|cx| Poll::Ready(pool.upgrade().and_then(|pool| pool.close_idle(cx))));
             let Some(next) = look.await else { return };
             let mut is_first = true;
             // Whatever wakes this task but the other two is a connection that has something to say.
@@ -77,9 +77,9 @@ async fn sweep(pool: Weak<Pool>, new_connection: Arc<Notify>) {
 }
 
 impl Pool {
-    /// Closes what nobody has used for too long, and what the far side has closed. Of the others this wakes whoever looks
-    /// when they are. Says when the next one is to be closed; nobody looks any more when there is none.
-    fn let_go(&self, cx: &mut Context<'_>) -> Option<Instant> {
+    /// Closes connections that were idle for too long, and drops those that the far side closed. The close of any other
+    /// wakes the task. Returns when the next one is to be closed; `None` ends the task.
+    fn close_idle(&self, cx: &mut Context<'_>) -> Option<Instant> {
         let mut idle = self.idle();
         let now = Instant::now();
         let is_over = |kept: &mut IdleConnection| kept.until <= now || !kept.connection.is_open(cx);

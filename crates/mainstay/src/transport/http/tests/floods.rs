@@ -169,7 +169,7 @@ async fn a_reader_that_never_waits_is_made_to_wait_when_its_turn_is_over() {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![b'x'; TOTAL]));
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (mut counted, _pulse) = CountedSocket::new(stream);
+    let (mut counted, _counters) = CountedSocket::new(stream);
     let pieces = Arc::new(AtomicU32::new(0));
     let count = pieces.clone();
     tokio::spawn(async move {
