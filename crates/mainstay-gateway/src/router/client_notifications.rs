@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mainstay::gateway::NotifyError;
-use mainstay::gateway::ServerExt;
 use mainstay::gateway::message::{Object, Params, RawJson, RpcError};
+use mainstay::gateway::{NotifyError, ServerExt};
 use mainstay::handler::{Answer, ServerRequest};
 use mainstay::{ClientHandler, Server};
 
@@ -39,6 +38,9 @@ impl Router {
         method: &str,
         params: Option<&RawJson>,
     ) {
+        if let Err(error) = Params::new(params.cloned()).check_members() {
+            return tracing::debug!(method, %error, "notification dropped");
+        }
         match method {
             "notifications/cancelled" => {
                 let found = params.and_then(|params| Object::find(params, ["requestId"]));
@@ -84,6 +86,9 @@ impl Router {
             return tracing::debug!(method, server = %name, "not forwarded: the server does not run");
         };
         let params = Params::new(params.cloned());
+        if let Err(error) = params.check_members() {
+            return tracing::debug!(method, %error, "notification dropped");
+        }
         let params = match ClientMeta::read(&params).version {
             Some(_) => without_client(params),
             None => params,

@@ -158,6 +158,7 @@ impl Router {
     }
 
     async fn dispatch(&self, request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {
+        request.params.check_members()?;
         if let Scope::Server(name) = &request.client.scope
             && self.fleet.server(name).is_none()
         {

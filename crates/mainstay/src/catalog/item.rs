@@ -7,9 +7,8 @@ use serde_json::value::RawValue;
 
 use super::diagnostic::CatalogFault;
 use super::mirror::{self, Mirror};
-use super::object::fields;
 use super::pages::MAX_ITEM_BYTES;
-use crate::wire::{Object, RawJson};
+use crate::wire::{Object, RawJson, TooManyMembers};
 
 /// One thing a server offers, exactly as the server sent it.
 #[derive(Clone, Debug)]
@@ -111,7 +110,7 @@ impl Item {
             "description",
         ];
         let [name, uri, uri_template, schema, annotations, description] =
-            fields(raw.as_str(), wanted).map_err(|error| ItemFlaw::nameless(error.to_string()))?;
+            Object::find_once(raw.as_str(), wanted).map_err(|error| ItemFlaw::nameless(error.to_string()))?;
 
         let key = match kind {
             Kind::Tool | Kind::Prompt => text("name", name),
@@ -124,6 +123,14 @@ impl Item {
                 fault: CatalogFault::TooLarge,
                 item: Some(key),
                 message: format!("has more than {MAX_ITEM_BYTES} bytes"),
+            });
+        }
+        // Its name is edited when it is published.
+        if Object::has_too_many_members(&raw) {
+            return Err(ItemFlaw {
+                fault: CatalogFault::TooLarge,
+                item: Some(key),
+                message: TooManyMembers.to_string(),
             });
         }
         let complete = match kind {
@@ -166,7 +173,7 @@ impl Hints {
             "destructiveHint",
             "openWorldHint",
         ];
-        let said = fields(annotations.get(), wanted).unwrap_or_default();
+        let said = Object::find_once(annotations.get(), wanted).unwrap_or_default();
         let [read_only, idempotent, destructive, open_world] = said.map(|value| match value?.get() {
             "true" => Some(true),
             "false" => Some(false),
@@ -284,10 +291,19 @@ fn object(field: &str, value: Option<&RawValue>) -> Result<(), String> {
 mod tests {
     use super::{Hints, Item};
     use crate::catalog::Kind;
-    use crate::wire::RawJson;
+    use crate::wire::{MAX_MEMBERS, RawJson};
 
     fn read(kind: Kind, text: &str) -> Result<Item, String> {
         Item::read(kind, RawJson::from_text(text).unwrap()).map_err(|flaw| flaw.message)
+    }
+
+    #[test]
+    fn an_item_with_too_many_members_is_set_aside() {
+        let members = vec![r#""":0"#; MAX_MEMBERS].join(",");
+        let flaw = read(Kind::Prompt, &format!(r#"{{"name":"a",{members}}}"#)).unwrap_err();
+        assert_eq!(flaw, "an object has more than 4096 members");
+        let members = vec![r#""":0"#; MAX_MEMBERS - 1].join(",");
+        assert!(read(Kind::Prompt, &format!(r#"{{"name":"a",{members}}}"#)).is_ok());
     }
 
     #[test]

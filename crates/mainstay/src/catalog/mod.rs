@@ -15,7 +15,6 @@ mod hash;
 mod item;
 mod mirror;
 mod names;
-mod object;
 mod offer;
 mod pages;
 mod published;

@@ -8,7 +8,6 @@ use serde::de::DeserializeOwned;
 
 use super::hash::{CatalogHash, Hasher};
 use super::names::public_name;
-use super::object::renamed;
 use super::{Hints, Item, Kind, ServerCatalog};
 use crate::config::ToolView;
 use crate::wire::{Object, RawJson};
@@ -95,10 +94,13 @@ impl<T> Offer<T> {
     /// An item under `server__name`.
     fn renamed(kind: Kind, server: &Arc<str>, item: &Item, name: &str, description: Option<&str>) -> Self {
         let name = public_name(server, name);
-        let text = renamed(item.raw().as_str(), &name, description)
-            .expect("an item of this kind was read as an object with one `name`");
-        let published = RawJson::from_text(text).expect("replacing a value by a value leaves JSON");
-        Self::new(kind, server, item, name.into(), published)
+        let text = |text: &str| RawJson::from_value(text).expect("a string can be written");
+        let mut object = Object::parse(item.raw()).expect("an item was read as an object");
+        object.set("name", text(&name));
+        if let Some(description) = description {
+            object.set("description", text(description));
+        }
+        Self::new(kind, server, item, name.into(), object.to_raw())
     }
 
     /// An item known by its uri, which means the same whoever asks.

@@ -14,8 +14,7 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Kind;
-use super::object::fields;
-use crate::wire::RawJson;
+use crate::wire::{Object, RawJson};
 
 /// Pages of one list. At even ten items a page this reaches [`MAX_ITEMS`]; more means a server that never ends.
 pub(crate) const MAX_PAGES: usize = 1_000;
@@ -110,8 +109,8 @@ impl Pager {
     pub(crate) fn accept(mut self, result: &RawJson) -> Result<PageStep, PageError> {
         let kind = self.kind();
         let wanted = [kind.list_field(), "nextCursor", "cacheScope", "ttlMs"];
-        let [items, next, scope, ttl] =
-            fields(result.as_str(), wanted).map_err(|source| PageError::NotAnObject { kind, source })?;
+        let [items, next, scope, ttl] = Object::find_once(result.as_str(), wanted)
+            .map_err(|source| PageError::NotAnObject { kind, source })?;
 
         self.pages += 1;
         let caching = Caching::read(scope, ttl);

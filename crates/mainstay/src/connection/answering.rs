@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use super::callers::CallOrigin;
 use super::inbound::InboundHandler;
 use crate::handler::{ServerRequest, decline};
-use crate::wire::{Cause, Hold, Peer, RawJson, RpcError};
+use crate::wire::{Cause, IdlePause, Peer, RawJson, RpcError};
 
 /// Handlers of one server's requests that may run at the same time. A server that asks for more is told so.
 const MAX_ANSWERING: usize = 64;
@@ -72,7 +72,7 @@ impl InboundHandler {
             number,
             _place: place,
         };
-        let held: Vec<_> = holds.iter().map(Hold::hold).collect();
+        let held: Vec<_> = holds.iter().map(IdlePause::hold).collect();
         // Noted before it runs, so that one that ends at once finds itself there. Not spawned under the lock: a runtime that
         // shuts down drops the task, and with it what is owed, before this returns.
         let task = tokio::spawn(async move {

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
-use crate::wire::{Cause, Hold};
+use crate::wire::{Cause, IdlePause};
 
 /// How long after its caller left a call without an answer may still cause requests: the server hears of the
 /// cancellation late, or not at all.
@@ -29,7 +29,7 @@ pub(crate) struct InFlight {
     /// How many there are, and [`CLOSED`].
     plain: AtomicUsize,
     /// Shared by all plain calls: which of them caused a request cannot be told, nor does it matter to who answers.
-    plain_hold: Arc<Hold>,
+    plain_hold: Arc<IdlePause>,
     own: Mutex<Own>,
     left: Notify,
 }
@@ -40,7 +40,7 @@ type Caller = Option<Arc<dyn ClientHandler>>;
 #[derive(Default)]
 struct Own {
     is_closed: bool,
-    present: Vec<(Arc<dyn ClientHandler>, Arc<Hold>)>,
+    present: Vec<(Arc<dyn ClientHandler>, Arc<IdlePause>)>,
     /// The last two parties that left without an answer, the later one last: more than one is as good as many.
     lingering: Vec<Lingering>,
 }
@@ -62,9 +62,9 @@ struct Left {
 /// CallOrigin call caused a server's request, with the holds of the calls that may be the one.
 pub(crate) enum CallOrigin {
     /// Nobody's in particular: the fleet's handler answers.
-    Fleets(Arc<Hold>),
+    Fleets(Arc<IdlePause>),
     /// The one caller's that is there.
-    Ones(Arc<dyn ClientHandler>, Vec<Arc<Hold>>),
+    Ones(Arc<dyn ClientHandler>, Vec<Arc<IdlePause>>),
     /// That of one caller who gave up its calls, and may still hear what comes of them.
     Left(Arc<dyn ClientHandler>),
     /// A caller's that has left.
@@ -79,7 +79,7 @@ pub(crate) enum CallOrigin {
 pub(crate) struct CallGuard<'a> {
     callers: &'a InFlight,
     own: Caller,
-    hold: Arc<Hold>,
+    hold: Arc<IdlePause>,
     settled: bool,
 }
 
@@ -96,7 +96,7 @@ impl InFlight {
                 self.plain_hold.clone()
             }
             Some(handler) => {
-                let hold = Arc::<Hold>::default();
+                let hold = Arc::<IdlePause>::default();
                 let mut own = self.own();
                 if own.is_closed {
                     return None;
@@ -227,7 +227,7 @@ impl Own {
 
 impl CallGuard<'_> {
     /// What stops the call's idle time.
-    pub(crate) fn hold(&self) -> Arc<Hold> {
+    pub(crate) fn hold(&self) -> Arc<IdlePause> {
         self.hold.clone()
     }
 

@@ -18,7 +18,7 @@ use super::standing::Standing;
 use super::tasks::TASKS_EXTENSION;
 use super::{Connection, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
-use crate::transport::http::Pace;
+use crate::transport::http::ReconnectBackoff;
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
 
 /// An answer that stood this long was not vain.
@@ -92,23 +92,23 @@ impl Connection {
 
 impl Listening {
     async fn keep(self) {
-        let mut pace = Pace::default();
+        let mut pace = ReconnectBackoff::default();
         let mut again = false;
         loop {
             let asked = Instant::now();
             let ended = self.once(again).await;
             self.inbound.listen_taken();
             if asked.elapsed() >= STABLE_LISTEN_TIME {
-                pace.gained();
+                pace.reset();
             }
             match ended {
                 Ended::ForGood => return,
-                Ended::Gracefully => sleep(pace.next(false)).await,
+                Ended::Gracefully => sleep(pace.next_pause(false)).await,
                 Ended::Throttled(pause) => {
-                    pace.ask(pause.unwrap_or_default());
-                    sleep(pace.next(false)).await;
+                    pace.set_retry(pause.unwrap_or_default());
+                    sleep(pace.next_pause(false)).await;
                 }
-                Ended::Broken => sleep(pace.next(true)).await,
+                Ended::Broken => sleep(pace.next_pause(true)).await,
             }
             again = true;
         }

@@ -27,7 +27,7 @@ use crate::process::is_stopped;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::server::CallOptions;
 use crate::transport::{End, HttpFailure, SendFailure};
-use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
+use crate::wire::{IdlePause, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
 
 use call_record::CallRecord;
 use restoring::Restoring;
@@ -142,7 +142,7 @@ impl Connection {
         method: &str,
         params: &Params,
         options: &CallOptions,
-        hold: Option<Arc<Hold>>,
+        hold: Option<Arc<IdlePause>>,
     ) -> Result<RawJson, RequestError> {
         let wire_options = self.wire_options(options, hold);
         match &self.meta {
@@ -155,7 +155,7 @@ impl Connection {
     }
 
     /// The part of the options that the wire acts on.
-    fn wire_options(&self, call: &CallOptions, hold: Option<Arc<Hold>>) -> RequestOptions {
+    fn wire_options(&self, call: &CallOptions, hold: Option<Arc<IdlePause>>) -> RequestOptions {
         let deadline = call.deadline.unwrap_or_else(|| Instant::now() + LONGEST_REQUEST);
         let mut options = RequestOptions::until(deadline);
         options.idle = call.idle_timeout;
@@ -205,11 +205,11 @@ impl Connection {
 
     /// What can be seen of the connection from outside.
     pub(crate) fn vitals(&self) -> Vitals {
-        let vitals = self.peer.vitals();
+        let stats = self.peer.stats();
         // Looked at before the time of the last use: whoever is seen to have left has noted it.
         let busy = self.inbound.callers.any();
         Vitals {
-            heard: vitals
+            heard: stats
                 .last_heard
                 .map_or(Moment::default(), |heard| self.clock.moment(heard)),
             used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
@@ -248,7 +248,7 @@ impl Connection {
 
     /// Whether it has completed a call, which the caller may not have told yet.
     pub(crate) fn has_answered_a_call(&self) -> bool {
-        self.peer.vitals().calls_answered > 0
+        self.peer.stats().calls_answered > 0
     }
 
     /// Comes back when no call waits for an answer.

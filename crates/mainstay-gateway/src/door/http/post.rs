@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
-use mainstay::gateway::message::{self, Message, RpcError};
+use mainstay::gateway::message::{self, Message, RpcError, TooManyMembers};
 use mainstay::server::BadAnswer;
 use serde::de::IgnoredAny;
 
@@ -117,6 +117,8 @@ impl HttpService {
         request: ClientRequest,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
+        let unreadable = |error: TooManyMembers| HttpRefusal::with(StatusCode::BAD_REQUEST, error.into());
+        request.params.check_members().map_err(unreadable)?;
         let version = NamedVersion::of(headers);
         let (client, stream, owner) = if version == NamedVersion::Modern || request.meta.version.is_some() {
             check_modern(headers, &request, &scope, &self.router)?;

@@ -1,7 +1,7 @@
 //! One request, from its entry into the pending table to its end.
 //!
-//! It waits for three things at once: its answer, room in the queue, and one timer. Whatever ends it takes it out of
-//! the table first. When the far side may have seen it and nobody wants the answer any more, the far side is told so.
+//! It waits for three things at once: its answer, room in the queue, and one timer. Each way to end it takes it out of the
+//! table first. A request that is abandoned after it was sent is cancelled at the far side.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use super::failure::Outcome;
 use super::failure::{RequestError, TimeoutKind};
-use super::hold::Hold;
-use super::outcome::Outcome;
+use super::options::IdlePause;
 use super::peer::Shared;
 use super::pending::Answer;
 use super::write;
@@ -20,7 +20,7 @@ use crate::deadline;
 use crate::transport::{End, Frame, NotQueued, Purpose};
 
 /// A request that is in the table; dropping it abandons the request.
-pub(super) struct Asked<'a> {
+pub(super) struct RequestInFlight<'a> {
     shared: &'a Shared,
     id: u64,
     cancellable: bool,
@@ -28,7 +28,7 @@ pub(super) struct Asked<'a> {
     ended: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestInFlight<'a> {
     /// A request that was just entered under this number.
     pub(super) fn new(shared: &'a Shared, id: u64, cancellable: bool) -> Self {
         Self {
@@ -44,12 +44,12 @@ impl<'a> Asked<'a> {
         mut self,
         frame: Frame,
         mut answer: oneshot::Receiver<Answer>,
-        patience: Patience,
+        timeouts: RequestTimeouts,
         now: Instant,
     ) -> Answer {
-        let mut timer = pin!(sleep_until(patience.next(now)));
+        let mut timer = pin!(sleep_until(timeouts.next(now)));
         let mut queueing = None;
-        if now < patience.total
+        if now < timeouts.total
             && let Err(NotQueued::Full(frame)) = self.shared.outbound.try_send(frame)
         {
             queueing = Some(self.shared.outbound.send(frame));
@@ -62,28 +62,28 @@ impl<'a> Asked<'a> {
                 _ = async { queueing.as_mut().expect("only polled while queueing").await }, if queueing.is_some() => {
                     queueing = None;
                 }
-                () = &mut timer => match self.look_at_the_clock(&patience) {
-                    Clock::Until(next) => timer.as_mut().reset(next),
-                    Clock::RunOut(error) => return Err(error),
+                () = &mut timer => match self.check_timeouts(&timeouts) {
+                    TimerOutcome::Until(next) => timer.as_mut().reset(next),
+                    TimerOutcome::Expired(error) => return Err(error),
                     // Its answer was taken out of the table this very moment, and is being handed over.
-                    Clock::Answered => return self.settled(answer.await),
+                    TimerOutcome::Answered => return self.settled(answer.await),
                 },
             }
         }
     }
 
-    fn look_at_the_clock(&mut self, patience: &Patience) -> Clock {
+    fn check_timeouts(&mut self, timeouts: &RequestTimeouts) -> TimerOutcome {
         let Some(heard) = self.shared.pending.heard(self.id) else {
-            return Clock::Answered;
+            return TimerOutcome::Answered;
         };
         let now = Instant::now();
-        let heard = patience.last_sign(heard, now);
-        let Some(kind) = patience.run_out(heard, now) else {
-            return Clock::Until(patience.next(heard));
+        let heard = timeouts.last_sign(heard, now);
+        let Some(kind) = timeouts.expired(heard, now) else {
+            return TimerOutcome::Until(timeouts.next(heard));
         };
         match self.abandon("timed out") {
-            Some(sent) => Clock::RunOut(RequestError::TimedOut { kind, sent }),
-            None => Clock::Answered,
+            Some(sent) => TimerOutcome::Expired(RequestError::TimedOut { kind, sent }),
+            None => TimerOutcome::Answered,
         }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.abandon("the caller no longer waits");
@@ -121,20 +121,20 @@ impl Drop for Asked<'_> {
 }
 
 /// What a request finds when its timer fires.
-enum Clock {
+enum TimerOutcome {
     Until(Instant),
-    RunOut(RequestError),
+    Expired(RequestError),
     Answered,
 }
 
 /// How long a request waits.
-pub(super) struct Patience {
+pub(super) struct RequestTimeouts {
     pub(super) idle: Option<Duration>,
     pub(super) total: Instant,
-    pub(super) hold: Option<Arc<Hold>>,
+    pub(super) hold: Option<Arc<IdlePause>>,
 }
 
-impl Patience {
+impl RequestTimeouts {
     /// The next moment at which time may run out.
     fn next(&self, heard: Instant) -> Instant {
         let idle = self.idle.map(|idle| deadline::after(heard, idle));
@@ -147,9 +147,9 @@ impl Patience {
         released.map_or(heard, |released| released.max(heard))
     }
 
-    fn run_out(&self, heard: Instant, now: Instant) -> Option<TimeoutKind> {
+    fn expired(&self, heard: Instant, now: Instant) -> Option<TimeoutKind> {
         if now >= self.total {
-            let held = self.hold.as_ref().is_some_and(|hold| hold.is_held());
+            let held = self.hold.as_ref().is_some_and(|hold| hold.is_paused());
             return Some(if held {
                 TimeoutKind::Person
             } else {

@@ -1,8 +1,8 @@
 //! One kept connection, and one answer on it.
 //!
-//! A connection has no task of its own: whoever waits for an answer on it drives it meanwhile. So an answer costs no switch
+//! A connection has no task of its own: the task that waits for an answer drives it. So an answer costs no switch
 //! of tasks, and an idle connection costs nothing at all. Dropping an answer before its end closes the connection, which is
-//! how a modern server learns that nobody wants it.
+//! how a modern server learns that it was cancelled.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -19,30 +19,29 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use super::coding::Coding;
-use super::dialling::{Dialled, Stream};
-use super::keeping::kept;
-use super::pool::{Mishap, Pool};
-use super::pulse::Pulse;
+use super::dialer::{DialledStream, Stream};
+use super::pool::{ExchangeError, Pool, keep_alive};
+use super::socket::SocketCounters;
 use crate::transport::Turn;
 
 pub(super) type Request = http::Request<Full<Bytes>>;
 type Wire = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 
 /// A connection that carries one request at a time.
-pub(super) struct Line {
+pub(super) struct HttpConnection {
     sender: SendRequest<Full<Bytes>>,
     /// `None` when it is over. In a box: it is large, and goes with each request from the pool to its answer and back.
     wire: Option<Box<Wire>>,
-    pulse: Option<Arc<Pulse>>,
+    counters: Option<Arc<SocketCounters>>,
 }
 
-/// Why a request on a line has no answer.
+/// Why a request on a connection has no answer.
 pub(super) enum Unanswered {
-    /// The line was closed before anything was written; here is the request again.
+    /// The connection was closed before anything was written; here is the request again.
     Returned(Box<Request>, hyper::Error),
     /// The system took no byte of the request.
     NotWritten(hyper::Error),
-    /// The line broke while the answer was awaited.
+    /// The connection broke while the answer was awaited.
     Broken(hyper::Error),
     /// Interim answers came, and no end of them.
     NoHead,
@@ -52,29 +51,30 @@ pub(super) enum Unanswered {
 /// of which servers send one or two.
 pub(super) const HEAD_LIMIT: u64 = 1024 * 1024;
 
-impl Line {
-    pub(super) async fn open(dialled: Dialled) -> Result<Self, hyper::Error> {
-        let Dialled { stream, pulse } = dialled;
+impl HttpConnection {
+    pub(super) async fn open(dialled: DialledStream) -> Result<Self, hyper::Error> {
+        let DialledStream { stream, counters } = dialled;
         let (sender, wire) = http1::handshake(TokioIo::new(stream)).await?;
         Ok(Self {
             sender,
             wire: Some(Box::new(wire)),
-            pulse,
+            counters,
         })
     }
 
     /// Sends a request and waits for the head of its answer.
     ///
-    /// Cancel safety: dropping it, and then the line, closes the connection.
+    /// Cancel safety: dropping it, and then the connection, closes the connection.
     pub(super) async fn ask(&mut self, request: Request) -> Result<http::Response<Incoming>, Unanswered> {
         let written = self.written();
-        let came = |pulse: &Option<Arc<Pulse>>| pulse.as_ref().map_or(0, |pulse| pulse.read());
-        let limit = came(&self.pulse) + HEAD_LIMIT;
+        let came =
+            |counters: &Option<Arc<SocketCounters>>| counters.as_ref().map_or(0, |counters| counters.read());
+        let limit = came(&self.counters) + HEAD_LIMIT;
         let mut answer = pin!(self.sender.try_send_request(request));
         let answer = poll_fn(|cx| {
             drive(&mut self.wire, cx);
             match answer.as_mut().poll(cx) {
-                Poll::Pending if came(&self.pulse) > limit => Poll::Ready(None),
+                Poll::Pending if came(&self.counters) > limit => Poll::Ready(None),
                 answer => answer.map(Some),
             }
         });
@@ -92,19 +92,19 @@ impl Line {
 
     /// How many bytes the system has taken so far, where that is known.
     fn written(&self) -> Option<u64> {
-        self.pulse.as_ref().map(|pulse| pulse.written())
+        self.counters.as_ref().map(|counters| counters.written())
     }
 
-    /// Whether it can carry another request: the far side may have closed it while nobody looked. After some idle time the
+    /// Whether it can carry another request: the far side may have closed it meanwhile. After some idle time the
     /// system itself is asked.
     pub(super) fn is_ready(&mut self, ask_the_system: bool) -> bool {
-        if let (Some(pulse), true) = (&self.pulse, ask_the_system) {
-            pulse.look();
+        if let (Some(counters), true) = (&self.counters, ask_the_system) {
+            counters.look();
         }
         self.is_open(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// The same, for somebody who wants to be woken when the far side closes it.
+    /// The same; the task is woken when the far side closes it.
     pub(super) fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
         drive(&mut self.wire, cx);
         self.wire.is_some() && self.sender.is_ready()
@@ -126,21 +126,21 @@ pub(in crate::transport) struct Response {
     body: Incoming,
     coding: Coding,
     /// What it comes on, until it has come.
-    line: Option<(Line, Arc<Pool>)>,
+    connection: Option<(HttpConnection, Arc<Pool>)>,
     turn: Turn,
 }
 
-/// What is skipped at most of an answer that nobody reads.
+/// The most that is skipped of an answer that is not read.
 const SKIPPED_LIMIT: usize = 64 * 1024;
 
 impl Response {
-    pub(super) fn new(answer: http::Response<Incoming>, line: Line, pool: Arc<Pool>) -> Self {
+    pub(super) fn new(answer: http::Response<Incoming>, connection: HttpConnection, pool: Arc<Pool>) -> Self {
         let (head, body) = answer.into_parts();
         let mut response = Self {
             coding: Coding::of(&head.headers),
             head,
             body,
-            line: Some((line, pool)),
+            connection: Some((connection, pool)),
             turn: Turn::new(),
         };
         if response.body.is_end_stream() {
@@ -173,11 +173,11 @@ impl Response {
         }
     }
 
-    /// The next piece of the body; `None` at its end. It is decompressed where it has to be. Whoever reads a body piece by
-    /// piece does so in turns.
+    /// The next piece of the body; `None` at its end. It is decompressed where it has to be. The reader
+    /// yields after each turn.
     ///
     /// Cancel safety: no piece is lost.
-    pub(in crate::transport) async fn chunk(&mut self) -> Result<Option<Bytes>, Mishap> {
+    pub(in crate::transport) async fn chunk(&mut self) -> Result<Option<Bytes>, ExchangeError> {
         self.turn.yield_if_over().await;
         let piece = self.next_piece().await;
         if let Ok(Some(piece)) = &piece {
@@ -187,10 +187,10 @@ impl Response {
         piece
     }
 
-    async fn next_piece(&mut self) -> Result<Option<Bytes>, Mishap> {
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, ExchangeError> {
         loop {
             if let Coding::Compressed(decoder) = &mut self.coding
-                && let Some(piece) = decoder.next().map_err(Mishap::Damaged)?
+                && let Some(piece) = decoder.next().map_err(ExchangeError::Damaged)?
             {
                 return Ok(Some(piece));
             }
@@ -202,7 +202,7 @@ impl Response {
         }
     }
 
-    /// Lets an answer go that nobody reads. What has come of it already is skipped, so that the connection may be used again.
+    /// Discards an answer. What has come of it already is skipped, so that the connection may be used again.
     pub(in crate::transport) fn discard(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         let mut skipped = 0;
@@ -218,9 +218,9 @@ impl Response {
         loop {
             let mut frame = Pin::new(&mut self.body).poll_frame(cx);
             if frame.is_pending()
-                && let Some((line, _)) = &mut self.line
+                && let Some((connection, _)) = &mut self.connection
             {
-                drive(&mut line.wire, cx);
+                drive(&mut connection.wire, cx);
                 frame = Pin::new(&mut self.body).poll_frame(cx);
             }
             match frame {
@@ -230,7 +230,7 @@ impl Response {
                     Err(_trailers) => {}
                 },
                 Poll::Ready(Some(Err(error))) => {
-                    self.line = None;
+                    self.connection = None;
                     return Poll::Ready(Err(error));
                 }
                 Poll::Ready(None) => {
@@ -243,8 +243,8 @@ impl Response {
 
     /// Gives the connection back: the answer has come.
     fn hang_up(&mut self) {
-        if let Some((line, pool)) = self.line.take() {
-            pool.keep(line, kept(&self.head.headers));
+        if let Some((connection, pool)) = self.connection.take() {
+            pool.keep(connection, keep_alive(&self.head.headers));
         }
     }
 }

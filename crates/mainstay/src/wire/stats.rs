@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// A reading of a peer's signs of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Vitals {
+pub(crate) struct PeerStats {
     /// When the last valid message came.
     pub(crate) last_heard: Option<Instant>,
     /// Requests that wait for their answer.
@@ -27,7 +27,7 @@ pub(crate) struct Vitals {
 }
 
 /// Counts as they happen. Each is independent of the others, so the order of their changes does not matter.
-pub(super) struct Counters {
+pub(super) struct PeerCounters {
     started: Instant,
     /// Nanoseconds from the start to the last message, plus one; zero when there was none.
     heard: AtomicU64,
@@ -52,7 +52,7 @@ impl Count {
     }
 }
 
-impl Counters {
+impl PeerCounters {
     pub(super) fn new() -> Self {
         Self {
             started: Instant::now(),
@@ -66,15 +66,15 @@ impl Counters {
         }
     }
 
-    pub(super) fn heard_now(&self) {
+    pub(super) fn note_message(&self) {
         let nanos = self.started.elapsed().as_nanos();
         self.heard
             .store(u64::try_from(nanos).unwrap_or(u64::MAX - 1) + 1, Relaxed);
     }
 
-    pub(super) fn read(&self, in_flight: usize) -> Vitals {
+    pub(super) fn read(&self, in_flight: usize) -> PeerStats {
         let heard = self.heard.load(Relaxed).checked_sub(1).map(Duration::from_nanos);
-        Vitals {
+        PeerStats {
             last_heard: heard.map(|since| self.started + since),
             in_flight,
             calls_answered: self.calls_answered.get(),

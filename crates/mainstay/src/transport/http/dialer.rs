@@ -20,9 +20,9 @@ use tower_service::Service;
 use url::Url;
 
 use super::client::is_loopback;
-use super::door::not_to_itself;
 use super::options::{HttpConfigError, HttpOptions};
-use super::pulse::{Pulse, Watched};
+use super::port_probe::refuse_self_connection;
+use super::socket::{CountedSocket, SocketCounters};
 use super::socks::Socks;
 
 /// Finds out, on a quiet connection, that the far side is gone.
@@ -36,18 +36,18 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// A connection that was made, and its pulse where it has one.
-pub(super) struct Dialled {
+/// A connection that was made, and the counters of its socket where it has them.
+pub(super) struct DialledStream {
     pub(super) stream: Box<dyn Stream>,
-    pub(super) pulse: Option<Arc<Pulse>>,
+    pub(super) counters: Option<Arc<SocketCounters>>,
 }
 
-impl Dialled {
+impl DialledStream {
     fn over(socket: impl AsyncRead + AsyncWrite + AsFd + Send + Unpin + 'static) -> Self {
-        let (watched, pulse) = Watched::new(socket);
+        let (counted, counters) = CountedSocket::new(socket);
         Self {
-            stream: Box::new(watched),
-            pulse: Some(pulse),
+            stream: Box::new(counted),
+            counters: Some(counters),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Dialled {
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How the connections to one server are made.
-pub(super) struct Dialling {
+pub(super) struct Dialer {
     origin: Uri,
     route: Route,
     /// What a proxy is told of its client.
@@ -96,7 +96,7 @@ impl Route {
     }
 }
 
-impl Dialling {
+impl Dialer {
     /// To this address, as the options and the environment say.
     pub(super) fn new(
         url: &Url,
@@ -159,12 +159,12 @@ impl Dialling {
     /// Makes a connection.
     ///
     /// Cancel safety: dropping it ends the attempt.
-    pub(super) async fn dial(&self, tls: &Arc<ClientConfig>) -> Result<Dialled, BoxError> {
-        let Dialled { stream, pulse } = match &self.route {
+    pub(super) async fn dial(&self, tls: &Arc<ClientConfig>) -> Result<DialledStream, BoxError> {
+        let DialledStream { stream, counters } = match &self.route {
             Route::Direct => tcp(&self.origin).await?,
-            Route::Socket(path) => Dialled::over(UnixStream::connect(path).await?),
+            Route::Socket(path) => DialledStream::over(UnixStream::connect(path).await?),
             Route::Proxy { proxy, authorization } => {
-                let Dialled { stream, pulse } = tcp(proxy).await?;
+                let DialledStream { stream, counters } = tcp(proxy).await?;
                 let mut stream = encrypted(stream, proxy, tls).await?;
                 if is_encrypted(&self.origin) {
                     let headers = [
@@ -173,16 +173,16 @@ impl Dialling {
                     ];
                     stream = tunnel(stream, &self.origin, headers).await?;
                 }
-                Dialled { stream, pulse }
+                DialledStream { stream, counters }
             }
             Route::Socks(socks) => {
-                let Dialled { stream, pulse } = tcp(&socks.proxy).await?;
+                let DialledStream { stream, counters } = tcp(&socks.proxy).await?;
                 let stream = socks.connect(stream, &self.origin).await?;
-                Dialled { stream, pulse }
+                DialledStream { stream, counters }
             }
         };
         let stream = encrypted(stream, &self.origin, tls).await?;
-        Ok(Dialled { stream, pulse })
+        Ok(DialledStream { stream, counters })
     }
 
     /// The socket that stands in for the server, or none where the server itself is dialled; `Err` where a proxy is.
@@ -208,13 +208,13 @@ pub(super) fn default_port(origin: &Uri) -> u16 {
     if is_encrypted(origin) { 443 } else { 80 }
 }
 
-async fn tcp(origin: &Uri) -> Result<Dialled, BoxError> {
+async fn tcp(origin: &Uri) -> Result<DialledStream, BoxError> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_keepalive(Some(TCP_KEEPALIVE));
     let stream = connector.call(origin.clone()).await?.into_inner();
-    Ok(Dialled::over(not_to_itself(stream)?))
+    Ok(DialledStream::over(refuse_self_connection(stream)?))
 }
 
 async fn encrypted(
@@ -233,7 +233,8 @@ async fn encrypted(
     ))
 }
 
-/// Asks a proxy for a way to the server that it does not look into. Any success opens it: the client of hyper knows 200 only.
+/// Asks a proxy with CONNECT for a tunnel to the server. Any status from 200 to 299 is a success;
+/// hyper-util's `Tunnel` accepts 200 alone, so it is not used here.
 async fn tunnel(
     stream: Box<dyn Stream>,
     origin: &Uri,

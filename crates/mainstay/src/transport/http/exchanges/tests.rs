@@ -7,24 +7,29 @@ use crate::transport::Oversized;
 
 /// Carries each frame until it is told that one has arrived.
 struct Slow {
-    crew: Crew,
+    exchanges: Exchanges,
     arrives: Notify,
 }
 
-impl Carrier for Slow {
-    fn crew(&self) -> &Crew {
-        &self.crew
+impl FrameCarrier for Slow {
+    fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
     }
 
-    fn carry(self: &Arc<Self>, load: Load) {
+    fn carry(self: &Arc<Self>, admitted: AdmittedFrame) {
         let carrier = self.clone();
-        let Purpose::Request { id } = load.frame.purpose() else {
+        let Purpose::Request { id } = admitted.frame.purpose() else {
             unreachable!("only requests are sent here");
         };
-        Crew::spawn_request(self, id, load, async move { carrier.arrives.notified().await });
+        Exchanges::spawn_request(
+            self,
+            id,
+            admitted,
+            async move { carrier.arrives.notified().await },
+        );
     }
 
-    fn farewell(&self) {}
+    fn delete_session(&self) {}
 }
 
 /// Hears nothing.
@@ -42,11 +47,11 @@ impl Inbound for Deaf {
 
 fn running() -> Arc<Slow> {
     let slow = Arc::new(Slow {
-        crew: Crew::new(),
+        exchanges: Exchanges::new(),
         arrives: Notify::new(),
     });
     let inbound: Arc<dyn Inbound> = Arc::new(Deaf);
-    assert!(Crew::start(&slow, &inbound));
+    assert!(Exchanges::start(&slow, &inbound));
     slow
 }
 
@@ -58,28 +63,28 @@ fn request(id: usize) -> Frame {
 async fn a_request_keeps_its_place_until_it_is_done() {
     let slow = running();
     let sender = Sender(slow.clone());
-    for id in 0..ORDERED_LANE {
+    for id in 0..ORDERED_LIMIT {
         sender.try_send(request(id)).unwrap();
     }
-    let full = sender.try_send(request(ORDERED_LANE));
+    let full = sender.try_send(request(ORDERED_LIMIT));
     assert!(matches!(full, Err(NotQueued::Full(_))), "{full:?}");
     slow.arrives.notify_one();
-    sender.send(request(ORDERED_LANE)).await.unwrap();
+    sender.send(request(ORDERED_LIMIT)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_waits_for_the_last_verdict_and_no_longer() {
     let slow = running();
-    let verdicts = [slow.crew.await_verdict(), slow.crew.await_verdict()];
+    let verdicts = [slow.exchanges.await_verdict(), slow.exchanges.await_verdict()];
     let began = Instant::now();
-    let pause = LAST_WORDS / 4;
+    let pause = VERDICT_GRACE / 4;
     let deciding = async {
         for verdict in verdicts {
             tokio::time::sleep(pause).await;
             drop(verdict);
         }
     };
-    tokio::join!(slow.crew.finish_soon(End::SessionLost), deciding);
+    tokio::join!(slow.exchanges.finish_soon(End::SessionLost), deciding);
     assert_eq!(began.elapsed(), 2 * pause);
-    assert!(slow.crew.inbound().is_none(), "ended");
+    assert!(slow.exchanges.inbound().is_none(), "ended");
 }

@@ -15,14 +15,13 @@ use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::body_headers::{BodyHeaders, is_notification};
 use super::client::{Endpoint, Outgoing};
-use super::crew::{Carrier, Crew, Load};
+use super::connection::Response;
+use super::exchanges::{AdmittedFrame, Exchanges, FrameCarrier};
 use super::failure::{HttpFailure, Step};
-use super::headline::Headline;
-use super::inquiry::Inquiry;
-use super::line::Response;
 use super::refusal::{Head, Refusal, read_error};
-use super::session::Session;
+use super::session::{Session, SessionCheck};
 use super::{listen, post};
 use crate::transport::{End, Frame, Purpose};
 
@@ -34,68 +33,68 @@ const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, 
 /// How long a server may take to accept what it need not answer.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the farewell to a session may take. Only the end of its server waits for it, and not this long.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the delete_session to a session may take. Only the end of its server waits for it, and not this long.
+const SESSION_DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What servers answer that do not know a session: the protocol's 404, and 400, which may have other reasons.
 const MAY_BE_LOST: [u16; 2] = [400, 404];
 
-pub(super) struct Courier {
-    pub(super) crew: Crew,
+pub(super) struct StreamableHttp {
+    pub(super) exchanges: Exchanges,
     pub(super) endpoint: Endpoint,
     pub(super) session: Session,
     /// The headers of a message that belongs to no session, without those that repeat a part of it.
     posted: Arc<HeaderMap>,
-    pub(super) inquiry: Inquiry,
+    pub(super) check: SessionCheck,
     /// Whether requests have to wait until the server has taken `notifications/initialized`.
     gate: watch::Sender<bool>,
     /// Whether the server ever answered.
     met: AtomicBool,
 }
 
-impl Carrier for Courier {
-    fn crew(&self) -> &Crew {
-        &self.crew
+impl FrameCarrier for StreamableHttp {
+    fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
     }
 
     fn session(&self) -> Option<String> {
         self.session.id()
     }
 
-    fn carry(self: &Arc<Self>, load: Load) {
-        let frame = load.frame.clone();
-        let courier = self.clone();
+    fn carry(self: &Arc<Self>, admitted: AdmittedFrame) {
+        let frame = admitted.frame.clone();
+        let transport = self.clone();
         match frame.purpose() {
             Purpose::Request { id } => {
-                Crew::spawn_request(self, id, load, courier.ask(id, frame));
+                Exchanges::spawn_request(self, id, admitted, transport.ask(id, frame));
             }
-            Purpose::Notification if Headline::read(frame.bytes()).method == INITIALIZED => {
+            Purpose::Notification if is_notification(frame.bytes(), INITIALIZED) => {
                 self.gate.send_replace(true);
-                Crew::spawn_other(self, Some(load), courier.initialized(frame));
+                Exchanges::spawn_other(self, Some(admitted), transport.initialized(frame));
             }
             Purpose::Notification => {
-                Crew::spawn_other(self, Some(load), async move {
+                Exchanges::spawn_other(self, Some(admitted), async move {
                     // What a server does not want to be told it may refuse as it likes: that says nothing of the session.
-                    let _ = courier.tell(&frame, &[404]).await;
+                    let _ = transport.tell(&frame, &[404]).await;
                 });
             }
             Purpose::Reply => {
-                Crew::spawn_other(self, Some(load), async move {
-                    let _ = courier.tell(&frame, &MAY_BE_LOST).await;
+                Exchanges::spawn_other(self, Some(admitted), async move {
+                    let _ = transport.tell(&frame, &MAY_BE_LOST).await;
                 });
             }
             // In the modern era the end of its stream has told the server already.
             Purpose::Cancel { .. } if !self.session.is_agreed() => {}
             Purpose::Cancel { .. } => {
-                Crew::spawn_cancel(self, load, async move {
+                Exchanges::spawn_cancel(self, admitted, async move {
                     // Boxed, so that one that waits for its turn carries no room for a request.
-                    let _ = Box::pin(courier.tell(&frame, &MAY_BE_LOST)).await;
+                    let _ = Box::pin(transport.tell(&frame, &MAY_BE_LOST)).await;
                 });
             }
         }
     }
 
-    fn farewell(&self) {
+    fn delete_session(&self) {
         if !self.session.has_id() || self.session.is_lost() {
             return;
         }
@@ -105,7 +104,7 @@ impl Carrier for Courier {
         let endpoint = self.endpoint.clone();
         let mut session = HeaderMap::new();
         self.session.mark(&mut session);
-        let saying = endpoint.saying_farewell();
+        let saying = endpoint.begin_session_deletion();
         runtime.spawn(async move {
             let _saying = saying;
             let goodbye = async {
@@ -113,7 +112,7 @@ impl Carrier for Courier {
                 request.headers.extend(session);
                 endpoint.send(request).await.ok()
             };
-            let said = timeout(FAREWELL_TIMEOUT, goodbye).await.ok().flatten();
+            let said = timeout(SESSION_DELETE_TIMEOUT, goodbye).await.ok().flatten();
             tracing::debug!(
                 status = said.map(|answer| answer.status().as_u16()),
                 "session deleted"
@@ -122,16 +121,16 @@ impl Carrier for Courier {
     }
 }
 
-impl Courier {
+impl StreamableHttp {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         let own = [(ACCEPT, JSON_OR_EVENTS), (CONTENT_TYPE, JSON)];
         let posted = Arc::new(endpoint.headers_with(own.into_iter().collect()));
         Self {
-            crew: Crew::new(),
+            exchanges: Exchanges::new(),
             endpoint,
             session: Session::new(posted.clone()),
             posted,
-            inquiry: Inquiry::default(),
+            check: SessionCheck::default(),
             gate: watch::Sender::new(false),
             met: AtomicBool::new(false),
         }
@@ -146,31 +145,31 @@ impl Courier {
         if let Err(refusal) = post::ask(&self, id, &frame, &mut undecided).await {
             let failure = refusal.failure.clone();
             tracing::debug!(id, %failure, outcome = %refusal.outcome, "request failed");
-            self.crew.fail(id, refusal);
+            self.exchanges.fail(id, refusal);
             drop(undecided);
-            Box::pin(self.draw_consequences(&failure)).await;
+            Box::pin(self.end_if_lost(&failure)).await;
         }
     }
 
-    /// Opens the gate, and listens to what the server says of its own accord.
+    /// Opens the gate, and opens the stream of the server's own messages.
     async fn initialized(self: Arc<Self>, frame: Frame) {
-        struct Open(Arc<Courier>);
+        struct Open(Arc<StreamableHttp>);
         impl Drop for Open {
             fn drop(&mut self) {
                 self.0.gate.send_replace(false);
             }
         }
-        let courier = Open(self);
-        if courier.0.tell(&frame, &MAY_BE_LOST).await.is_ok() {
-            Crew::spawn_other(&courier.0, None, listen::standing(courier.0.clone()));
+        let transport = Open(self);
+        if transport.0.tell(&frame, &MAY_BE_LOST).await.is_ok() {
+            Exchanges::spawn_other(&transport.0, None, listen::standing(transport.0.clone()));
         }
     }
 
     /// Carries what needs no answer. By these statuses the server may say that it does not know the session.
     async fn tell(&self, frame: &Frame, may_be_lost: &[u16]) -> Result<(), ()> {
         let told = async {
-            let headline = self.headline(frame.bytes()).of_notification();
-            let request = self.post(frame.bytes(), headline).await;
+            let headers = self.body_headers(frame.bytes()).await.of_notification();
+            let request = self.post(frame.bytes(), headers).await;
             let request = request.map_err(Refusal::not_sent)?;
             if !frame.begin() {
                 return Ok(());
@@ -192,32 +191,28 @@ impl Courier {
             return Ok(());
         };
         tracing::debug!(failure = %refusal.failure, "message not accepted");
-        self.draw_consequences(&refusal.failure).await;
+        self.end_if_lost(&refusal.failure).await;
         Err(())
     }
 
-    /// What a message says of itself. Within a session its headers repeat nothing of it, and it need not be read.
-    pub(super) fn headline<'a>(&self, message: &'a Bytes) -> Headline<'a> {
+    /// The headers that repeat parts of a message. Within a session there are none, and it need not be read.
+    pub(super) async fn body_headers(&self, message: &Bytes) -> BodyHeaders {
         if self.session.is_agreed() {
-            return Headline::default();
+            return BodyHeaders::default();
         }
-        Headline::read(message)
+        BodyHeaders::read(message, self.endpoint.options.params.as_ref()).await
     }
 
     /// A POST of these bytes, with every header it needs.
-    pub(super) async fn post(
-        &self,
-        message: &Bytes,
-        headline: Headline<'_>,
-    ) -> Result<Outgoing, HttpFailure> {
+    pub(super) async fn post(&self, message: &Bytes, headers: BodyHeaders) -> Result<Outgoing, HttpFailure> {
         let mut request = self.endpoint.request(Method::POST).await?;
         request.body = message.clone();
-        if headline.is_modern() {
-            let params = self.endpoint.options.params.as_deref();
-            request.headers.extend(headline.headers(params));
-            request.shared = self.posted.clone();
-        } else {
-            request.shared = self.session.posted();
+        match headers.modern {
+            Some(headers) => {
+                request.headers.extend(headers);
+                request.shared = self.posted.clone();
+            }
+            None => request.shared = self.session.posted(),
         }
         Ok(request)
     }
@@ -225,10 +220,8 @@ impl Courier {
     /// The same request with another credential than the one that was shown, where there is one by now. A server that refuses whom it does not know has
     /// done nothing of what it was asked, so it may be asked again.
     pub(super) async fn renewed(&self, frame: &Frame, shown: Option<&HeaderValue>) -> Option<Outgoing> {
-        let request = self
-            .post(frame.bytes(), self.headline(frame.bytes()))
-            .await
-            .ok()?;
+        let headers = self.body_headers(frame.bytes()).await;
+        let request = self.post(frame.bytes(), headers).await.ok()?;
         (request.credential() != shown).then_some(request)
     }
 
@@ -244,7 +237,7 @@ impl Courier {
                 })
             })?,
         };
-        let response = sent.map_err(|mishap| Refusal::of_mishap(&mishap, &self.endpoint.options))?;
+        let response = sent.map_err(|error| Refusal::of_exchange(&error, &self.endpoint.options))?;
         self.met.store(true, Ordering::Relaxed);
         Ok(response)
     }
@@ -258,18 +251,18 @@ impl Courier {
     }
 
     /// Ends the transport when a failure means more than the request it met.
-    pub(super) async fn draw_consequences(&self, failure: &HttpFailure) {
+    pub(super) async fn end_if_lost(&self, failure: &HttpFailure) {
         if let HttpFailure::SessionLost { .. } = failure
             && self.session.lose()
         {
-            self.crew.finish_soon(End::SessionLost).await;
+            self.exchanges.finish_soon(End::SessionLost).await;
         }
         if let HttpFailure::ConnectFailed { kind, message } = failure
             && *kind == io::ErrorKind::ConnectionRefused
             && self.met.load(Ordering::Relaxed)
         {
             let (kind, message) = (*kind, message.clone());
-            self.crew.finish_soon(End::Io { kind, message }).await;
+            self.exchanges.finish_soon(End::Io { kind, message }).await;
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The tasks of one transport over HTTP, and its one end.
 //!
-//! Each frame is carried by a task of its own, of which there are at most so many. Invariants: the end is told once, and
-//! nothing is told after it; a request whose task is gone without a word is failed; a task is aborted when the transport
-//! ends.
+//! Each frame is carried by a task of its own, and their number is bounded. Invariants: the transport reports its end once,
+//! and nothing after it; a request whose task panics fails; the end of the transport aborts all tasks.
+//!
+//! A task for each request is no waste: it starts in the LIFO slot of its worker, which costs no system call. Driving the
+//! exchange in the caller's task instead wakes that task while it runs, and then tokio wakes a second worker for it.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,25 +22,25 @@ use crate::transport::{End, Frame, Inbound, NotQueued, Outbound, Purpose, SendFa
 use crate::wire::Outcome;
 
 /// Requests and notifications under way at once. Each takes a connection, and a process has some thousand files.
-const ORDERED_LANE: usize = 256;
+const ORDERED_LIMIT: usize = 256;
 
 /// Replies under way at once; those over the bound are dropped.
-const REPLY_LANE: usize = 64;
+const REPLY_LIMIT: usize = 64;
 
 /// Cancellations that wait or are under way; those over the bound are dropped. Each is about a hundred bytes, and they come in
 /// bursts: all requests of a client that goes away are cancelled at once.
-const CANCEL_LANE: usize = 1024;
+const CANCEL_LIMIT: usize = 1024;
 
 /// Cancellations under way at once. Each takes a connection, and none is urgent: its request has freed its place already.
-const CANCELS_AT_ONCE: usize = 32;
+const CONCURRENT_CANCEL_LIMIT: usize = 32;
 
 /// How long a transport that is about to end lets the other requests hear what became of them: a server that lost a
 /// session refuses them all, and a request that was refused may be made again.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const VERDICT_GRACE: Duration = Duration::from_millis(100);
 
 /// What is done for a frame, or for the transport itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Errand {
+enum ExchangeId {
     Request(u64),
     Other(u64),
 }
@@ -48,12 +50,12 @@ enum Errand {
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A frame with its place among those under way.
-pub(in crate::transport) struct Load {
+pub(in crate::transport) struct AdmittedFrame {
     pub(in crate::transport) frame: Frame,
     permit: OwnedSemaphorePermit,
 }
 
-pub(in crate::transport) struct Crew {
+pub(in crate::transport) struct Exchanges {
     life: Mutex<Life>,
     ordered: Arc<Semaphore>,
     replies: Arc<Semaphore>,
@@ -67,25 +69,25 @@ pub(in crate::transport) struct Crew {
 }
 
 enum Life {
-    Ready(Vec<Load>),
+    Ready(Vec<AdmittedFrame>),
     Running {
         inbound: Arc<dyn Inbound>,
         /// Without a handle for the moment in which a task is started.
-        tasks: HashMap<Errand, Option<AbortHandle>>,
-        errands: u64,
+        tasks: HashMap<ExchangeId, Option<AbortHandle>>,
+        started: u64,
     },
     Ended,
 }
 
 /// A transport that carries each frame on its own.
-pub(in crate::transport) trait Carrier: Send + Sync + 'static {
-    fn crew(&self) -> &Crew;
+pub(in crate::transport) trait FrameCarrier: Send + Sync + 'static {
+    fn exchanges(&self) -> &Exchanges;
 
     /// Starts to carry a frame; the transport runs.
-    fn carry(self: &Arc<Self>, load: Load);
+    fn carry(self: &Arc<Self>, admitted: AdmittedFrame);
 
     /// The end came from this side.
-    fn farewell(&self);
+    fn delete_session(&self);
 
     /// The id of the server's session, where there is one.
     fn session(&self) -> Option<String> {
@@ -96,31 +98,31 @@ pub(in crate::transport) trait Carrier: Send + Sync + 'static {
 /// The sending side of a carrier.
 pub(in crate::transport) struct Sender<C>(pub(in crate::transport) Arc<C>);
 
-impl Crew {
+impl Exchanges {
     pub(in crate::transport) fn new() -> Self {
         Self {
             life: Mutex::new(Life::Ready(Vec::new())),
-            ordered: Arc::new(Semaphore::new(ORDERED_LANE)),
-            replies: Arc::new(Semaphore::new(REPLY_LANE)),
-            cancels: Arc::new(Semaphore::new(CANCEL_LANE)),
-            cancelling: Semaphore::new(CANCELS_AT_ONCE),
+            ordered: Arc::new(Semaphore::new(ORDERED_LIMIT)),
+            replies: Arc::new(Semaphore::new(REPLY_LIMIT)),
+            cancels: Arc::new(Semaphore::new(CANCEL_LIMIT)),
+            cancelling: Semaphore::new(CONCURRENT_CANCEL_LIMIT),
             undecided: AtomicUsize::new(0),
             all_decided: Notify::new(),
         }
     }
 
     /// Starts the life of a carrier with what was sent before; `false` when it ended before it began.
-    pub(in crate::transport) fn start<C: Carrier>(carrier: &Arc<C>, inbound: &Arc<dyn Inbound>) -> bool {
-        let mut life = carrier.crew().life();
+    pub(in crate::transport) fn start<C: FrameCarrier>(carrier: &Arc<C>, inbound: &Arc<dyn Inbound>) -> bool {
+        let mut life = carrier.exchanges().life();
         let running = Life::Running {
             inbound: inbound.clone(),
             tasks: HashMap::new(),
-            errands: 0,
+            started: 0,
         };
         match std::mem::replace(&mut *life, running) {
-            Life::Ready(loads) => {
+            Life::Ready(frames) => {
                 drop(life);
-                loads.into_iter().for_each(|load| carrier.carry(load));
+                frames.into_iter().for_each(|admitted| carrier.carry(admitted));
                 true
             }
             Life::Running { .. } => unreachable!("a transport is started once"),
@@ -134,72 +136,79 @@ impl Crew {
     }
 
     /// Carries a request. Its task hands over what it receives, or says why it cannot.
-    pub(in crate::transport) fn spawn_request<C: Carrier>(
+    pub(in crate::transport) fn spawn_request<C: FrameCarrier>(
         carrier: &Arc<C>,
         id: u64,
-        load: Load,
+        admitted: AdmittedFrame,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        Self::spawn(carrier, Some(id), Some(load), Box::pin(work));
+        Self::spawn(carrier, Some(id), Some(admitted), Box::pin(work));
     }
 
-    /// Does anything else; `load` keeps its place meanwhile.
-    pub(in crate::transport) fn spawn_other<C: Carrier>(
+    /// Does anything else; `admitted` keeps its place meanwhile.
+    pub(in crate::transport) fn spawn_other<C: FrameCarrier>(
         carrier: &Arc<C>,
-        load: Option<Load>,
+        admitted: Option<AdmittedFrame>,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        Self::spawn(carrier, None, load, Box::pin(work));
+        Self::spawn(carrier, None, admitted, Box::pin(work));
     }
 
     /// Cancels a request at the server, in turn with other cancellations.
-    pub(in crate::transport) fn spawn_cancel<C: Carrier>(
+    pub(in crate::transport) fn spawn_cancel<C: FrameCarrier>(
         carrier: &Arc<C>,
-        load: Load,
+        admitted: AdmittedFrame,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         let waiting = carrier.clone();
-        Self::spawn_other(carrier, Some(load), async move {
-            let _turn = waiting.crew().cancelling.acquire().await;
+        Self::spawn_other(carrier, Some(admitted), async move {
+            let _turn = waiting.exchanges().cancelling.acquire().await;
             work.await;
         });
     }
 
-    fn spawn<C: Carrier>(carrier: &Arc<C>, request: Option<u64>, load: Option<Load>, work: Work) {
-        let Some(errand) = carrier.crew().enlist(request) else {
+    fn spawn<C: FrameCarrier>(
+        carrier: &Arc<C>,
+        request: Option<u64>,
+        admitted: Option<AdmittedFrame>,
+        work: Work,
+    ) {
+        let Some(exchange) = carrier.exchanges().register(request) else {
             return;
         };
-        let tether = Tether {
+        let guard = ExchangeGuard {
             carrier: carrier.clone(),
-            errand,
-            _place: load.map(|load| load.permit),
+            exchange,
+            _place: admitted.map(|admitted| admitted.permit),
         };
-        // Not under the lock: a runtime that shuts down drops the task, and with it the tether, before this returns.
+        // Not under the lock: a runtime that shuts down drops the task, and with it the guard, before this returns.
         let task = tokio::spawn(async move {
             // Dropped last, when the work is done or gone.
-            let _tether = tether;
+            let _guard = guard;
             work.await;
         });
-        carrier.crew().tie(errand, task.abort_handle());
+        carrier
+            .exchanges()
+            .set_abort_handle(exchange, task.abort_handle());
     }
 
     /// Puts a task on the list before it runs, so that one that ends at once finds itself there.
-    fn enlist(&self, request: Option<u64>) -> Option<Errand> {
+    fn register(&self, request: Option<u64>) -> Option<ExchangeId> {
         match &mut *self.life() {
-            Life::Running { tasks, errands, .. } => {
-                *errands += 1;
-                let errand = request.map_or(Errand::Other(*errands), Errand::Request);
-                tasks.insert(errand, None);
-                Some(errand)
+            Life::Running { tasks, started, .. } => {
+                *started += 1;
+                let exchange = request.map_or(ExchangeId::Other(*started), ExchangeId::Request);
+                tasks.insert(exchange, None);
+                Some(exchange)
             }
             Life::Ready(_) | Life::Ended => None,
         }
     }
 
     /// Makes a task that runs abortable. One that is off the list already was withdrawn meanwhile, or is done.
-    fn tie(&self, errand: Errand, task: AbortHandle) {
+    fn set_abort_handle(&self, exchange: ExchangeId, task: AbortHandle) {
         if let Life::Running { tasks, .. } = &mut *self.life()
-            && let Some(place) = tasks.get_mut(&errand)
+            && let Some(place) = tasks.get_mut(&exchange)
         {
             *place = Some(task);
             return;
@@ -210,7 +219,7 @@ impl Crew {
     /// Drops what is done for a request; its answer is not wanted.
     fn withdraw(&self, id: u64) {
         let task = match &mut *self.life() {
-            Life::Running { tasks, .. } => tasks.remove(&Errand::Request(id)),
+            Life::Running { tasks, .. } => tasks.remove(&ExchangeId::Request(id)),
             Life::Ready(_) | Life::Ended => None,
         };
         if let Some(Some(task)) = task {
@@ -250,7 +259,7 @@ impl Crew {
                 told.await;
             }
         };
-        let _ = timeout(LAST_WORDS, all_decided).await;
+        let _ = timeout(VERDICT_GRACE, all_decided).await;
         self.finish(end);
     }
 
@@ -271,13 +280,13 @@ impl Crew {
     }
 
     /// Takes a frame: keeps it while the transport is not started, otherwise gives it back to be carried.
-    fn admit(&self, load: Load) -> Result<Option<Load>, NotQueued> {
+    fn admit(&self, admitted: AdmittedFrame) -> Result<Option<AdmittedFrame>, NotQueued> {
         match &mut *self.life() {
-            Life::Ready(loads) => {
-                loads.push(load);
+            Life::Ready(frames) => {
+                frames.push(admitted);
                 Ok(None)
             }
-            Life::Running { .. } => Ok(Some(load)),
+            Life::Running { .. } => Ok(Some(admitted)),
             Life::Ended => Err(NotQueued::Closed),
         }
     }
@@ -295,26 +304,26 @@ impl Crew {
     }
 }
 
-impl<C: Carrier> Sender<C> {
+impl<C: FrameCarrier> Sender<C> {
     fn hand_over(&self, frame: Frame, permit: OwnedSemaphorePermit) -> Result<(), NotQueued> {
-        if let Some(load) = self.0.crew().admit(Load { frame, permit })? {
-            self.0.carry(load);
+        if let Some(admitted) = self.0.exchanges().admit(AdmittedFrame { frame, permit })? {
+            self.0.carry(admitted);
         }
         Ok(())
     }
 }
 
-impl<C: Carrier> Outbound for Sender<C> {
+impl<C: FrameCarrier> Outbound for Sender<C> {
     fn send(&self, frame: Frame) -> Sending<'_> {
         Box::pin(async move {
-            let lane = self.0.crew().lane(frame.purpose());
+            let lane = self.0.exchanges().lane(frame.purpose());
             let permit = lane.acquire_owned().await.map_err(|_closed| NotQueued::Closed)?;
             self.hand_over(frame, permit)
         })
     }
 
     fn try_send(&self, frame: Frame) -> Result<(), NotQueued> {
-        match self.0.crew().lane(frame.purpose()).try_acquire_owned() {
+        match self.0.exchanges().lane(frame.purpose()).try_acquire_owned() {
             Ok(permit) => self.hand_over(frame, permit),
             Err(TryAcquireError::NoPermits) => Err(NotQueued::Full(frame)),
             Err(TryAcquireError::Closed) => Err(NotQueued::Closed),
@@ -322,7 +331,7 @@ impl<C: Carrier> Outbound for Sender<C> {
     }
 
     fn withdraw(&self, request: u64) {
-        self.0.crew().withdraw(request);
+        self.0.exchanges().withdraw(request);
     }
 
     fn session(&self) -> Option<String> {
@@ -330,14 +339,14 @@ impl<C: Carrier> Outbound for Sender<C> {
     }
 
     fn close(&self) {
-        if self.0.crew().finish(End::Closed) {
-            self.0.farewell();
+        if self.0.exchanges().finish(End::Closed) {
+            self.0.delete_session();
         }
     }
 }
 
 /// A request whose verdict is awaited.
-pub(in crate::transport) struct Undecided<'a>(&'a Crew);
+pub(in crate::transport) struct Undecided<'a>(&'a Exchanges);
 
 impl Drop for Undecided<'_> {
     fn drop(&mut self) {
@@ -347,22 +356,24 @@ impl Drop for Undecided<'_> {
     }
 }
 
-/// Takes a task off the list when it is gone, and speaks for a request that it left without a word.
-struct Tether<C: Carrier> {
+/// Takes a task off the list when it ends, and fails the request of a task that panicked.
+struct ExchangeGuard<C: FrameCarrier> {
     carrier: Arc<C>,
-    errand: Errand,
+    exchange: ExchangeId,
     /// The place of the frame that it carries.
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl<C: Carrier> Drop for Tether<C> {
+impl<C: FrameCarrier> Drop for ExchangeGuard<C> {
     fn drop(&mut self) {
-        let crew = self.carrier.crew();
-        let inbound = match &mut *crew.life() {
-            Life::Running { tasks, inbound, .. } => tasks.remove(&self.errand).map(|_| inbound.clone()),
+        let exchanges = self.carrier.exchanges();
+        let inbound = match &mut *exchanges.life() {
+            Life::Running { tasks, inbound, .. } => tasks.remove(&self.exchange).map(|_| inbound.clone()),
             Life::Ready(_) | Life::Ended => None,
         };
-        if let (Errand::Request(id), Some(inbound), true) = (self.errand, inbound, std::thread::panicking()) {
+        if let (ExchangeId::Request(id), Some(inbound), true) =
+            (self.exchange, inbound, std::thread::panicking())
+        {
             inbound.failed(id, SendFailure::new(Outcome::Unknown, HttpFailure::Aborted));
         }
     }

@@ -10,17 +10,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// How much text may stand before a message: more than a person prints on one line.
-const GLUED_TEXT: usize = 4 * 1024;
+const TEXT_LIMIT: usize = 4 * 1024;
 
 /// At how many places of a line a message is looked for. Text has few braces; a line of braces is not worth the time.
-const GLUED_TRIES: usize = 16;
+const BRACE_LIMIT: usize = 16;
 
 /// Takes a line apart that is text and, behind it, one whole message.
-pub(super) fn glued(line: &Bytes) -> Option<(Bytes, Bytes)> {
+pub(super) fn split_off_text(line: &Bytes) -> Option<(Bytes, Bytes)> {
     if matches!(line.trim_ascii_start().first(), Some(b'{' | b'[')) {
         return None;
     }
-    let begins = memchr::memchr_iter(b'{', &line[..line.len().min(GLUED_TEXT)]).take(GLUED_TRIES);
+    let begins = memchr::memchr_iter(b'{', &line[..line.len().min(TEXT_LIMIT)]).take(BRACE_LIMIT);
     let mut whole = begins.filter(|&at| is_message(&line[at..]));
     let at = whole.next()?;
     // Of two messages on a line, the second must not be taken alone.
@@ -39,7 +39,7 @@ fn is_message(bytes: &[u8]) -> bool {
 
 /// What an unreadable message seems to be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wreck {
+pub(super) enum UnreadableKind {
     /// Answers to these requests.
     Answers(Vec<u64>),
     /// A request or a notification.
@@ -49,9 +49,9 @@ pub(super) enum Wreck {
 }
 
 /// Looks at the start and the end of a message; both may be the whole of it.
-pub(super) fn examine(head: &[u8], tail: &[u8]) -> Wreck {
+pub(super) fn classify(head: &[u8], tail: &[u8]) -> UnreadableKind {
     if !matches!(head.trim_ascii_start().first(), Some(b'{' | b'[')) {
-        return Wreck::Unclear;
+        return UnreadableKind::Unclear;
     }
     let mut scan = Scan::new(head);
     let mut ids = Vec::new();
@@ -72,9 +72,9 @@ pub(super) fn examine(head: &[u8], tail: &[u8]) -> Wreck {
         }
     }
     match ids.is_empty() {
-        false => Wreck::Answers(ids),
-        true if calls => Wreck::NoAnswer,
-        true => Wreck::Unclear,
+        false => UnreadableKind::Answers(ids),
+        true if calls => UnreadableKind::NoAnswer,
+        true => UnreadableKind::Unclear,
     }
 }
 
@@ -203,16 +203,16 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(head: &str, tail: &str, expected: &Wreck) {
+    fn check(head: &str, tail: &str, expected: &UnreadableKind) {
         assert_eq!(
-            &examine(head.as_bytes(), tail.as_bytes()),
+            &classify(head.as_bytes(), tail.as_bytes()),
             expected,
             "{head} … {tail}"
         );
     }
 
-    fn answers(ids: &[u64]) -> Wreck {
-        Wreck::Answers(ids.to_vec())
+    fn answers(ids: &[u64]) -> UnreadableKind {
+        UnreadableKind::Answers(ids.to_vec())
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         ] {
             let text = text.trim_start_matches('{');
             let line = Bytes::from(format!("{text}{message}"));
-            let (before, found) = glued(&line).unwrap_or_else(|| panic!("{text}"));
+            let (before, found) = split_off_text(&line).unwrap_or_else(|| panic!("{text}"));
             assert_eq!((&before[..], &found[..]), (text.as_bytes(), message.as_bytes()));
         }
         for line in [
@@ -236,10 +236,10 @@ mod tests {
             format!("text {message} more"),
             format!("text {}", &message[..message.len() - 1]),
             r#"text {"id":7,"result":{}}"#.to_owned(),
-            format!("{}{message}", "x".repeat(GLUED_TEXT)),
-            format!("x{}{message}", "{".repeat(GLUED_TRIES)),
+            format!("{}{message}", "x".repeat(TEXT_LIMIT)),
+            format!("x{}{message}", "{".repeat(BRACE_LIMIT)),
         ] {
-            assert_eq!(glued(&Bytes::from(line.clone())), None, "{line}");
+            assert_eq!(split_off_text(&Bytes::from(line.clone())), None, "{line}");
         }
     }
 
@@ -275,12 +275,12 @@ mod tests {
         check(
             r#"{"jsonrpc":"2.0","result":{"id":8"#,
             r#"{"id":8}}"#,
-            &Wreck::Unclear,
+            &UnreadableKind::Unclear,
         );
         check(
             r#"{"jsonrpc":"2.0","result":["#,
             r#"{"a":1,"id":8}]}"#,
-            &Wreck::Unclear,
+            &UnreadableKind::Unclear,
         );
     }
 
@@ -289,17 +289,17 @@ mod tests {
         check(
             r#"{"jsonrpc":"2.0","method":"n","params":{"#,
             r#"},"id":7}"#,
-            &Wreck::NoAnswer,
+            &UnreadableKind::NoAnswer,
         );
         check(
             r#"{"jsonrpc":"2.0","id":7,"method":"sampling/x","params":{"#,
             "",
-            &Wreck::NoAnswer,
+            &UnreadableKind::NoAnswer,
         );
         check(
             r#"{"params":{"x":"aaa"#,
             r#"aaa"},"method":"n","jsonrpc":"2.0"}"#,
-            &Wreck::NoAnswer,
+            &UnreadableKind::NoAnswer,
         );
     }
 
@@ -319,7 +319,7 @@ mod tests {
             r#"{"id""#,
             r#"{"id":"#,
         ] {
-            check(line, "", &Wreck::Unclear);
+            check(line, "", &UnreadableKind::Unclear);
         }
     }
 

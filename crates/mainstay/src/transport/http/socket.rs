@@ -17,7 +17,7 @@ use crate::transport::Turn;
 
 /// Shared between a connection and the line that is made of it.
 #[derive(Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct SocketCounters {
     /// Whether the next read asks the system, even if the runtime knows of nothing to read.
     look: AtomicBool,
     /// Bytes that the system took.
@@ -26,7 +26,7 @@ pub(super) struct Pulse {
     read: AtomicU64,
 }
 
-impl Pulse {
+impl SocketCounters {
     /// Lets the next read ask the system. The runtime may not have heard yet of what came.
     pub(super) fn look(&self) {
         self.look.store(true, Ordering::Relaxed);
@@ -43,35 +43,35 @@ impl Pulse {
     }
 }
 
-/// A socket with its pulse. Whoever reads from it reads in turns, also a reader that never waits of its own accord, such as
-/// that of an answer's head while interim answers come.
+/// A socket with its counters. Its reader yields after each turn, even one that never waits, such as hyper's while interim
+/// answers come.
 #[derive(Debug)]
-pub(super) struct Watched<T> {
+pub(super) struct CountedSocket<T> {
     socket: T,
-    pulse: Arc<Pulse>,
+    counters: Arc<SocketCounters>,
     turn: Turn,
 }
 
-impl<T: AsFd> Watched<T> {
-    pub(super) fn new(socket: T) -> (Self, Arc<Pulse>) {
-        let pulse = Arc::<Pulse>::default();
-        let watched = Self {
+impl<T: AsFd> CountedSocket<T> {
+    pub(super) fn new(socket: T) -> (Self, Arc<SocketCounters>) {
+        let counters = Arc::<SocketCounters>::default();
+        let counted = Self {
             socket,
-            pulse: pulse.clone(),
+            counters: counters.clone(),
             turn: Turn::new(),
         };
-        (watched, pulse)
+        (counted, counters)
     }
 
     fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &written {
-            self.pulse.written.fetch_add(*bytes as u64, Ordering::Relaxed);
+            self.counters.written.fetch_add(*bytes as u64, Ordering::Relaxed);
         }
         written
     }
 }
 
-impl<T: AsyncRead + AsFd + Unpin> AsyncRead for Watched<T> {
+impl<T: AsyncRead + AsFd + Unpin> AsyncRead for CountedSocket<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -83,11 +83,11 @@ impl<T: AsyncRead + AsFd + Unpin> AsyncRead for Watched<T> {
         if read.is_ready() {
             let came = buffer.filled().len() - before;
             self.turn.count_bytes(came);
-            self.pulse.read.fetch_add(came as u64, Ordering::Relaxed);
+            self.counters.read.fetch_add(came as u64, Ordering::Relaxed);
             return read;
         }
         self.turn = Turn::new();
-        if !self.pulse.look.swap(false, Ordering::Relaxed) {
+        if !self.counters.look.swap(false, Ordering::Relaxed) {
             return read;
         }
         // The runtime has set the socket to non-blocking, and wakes this task when it hears of something to read.
@@ -104,7 +104,7 @@ impl<T: AsyncRead + AsFd + Unpin> AsyncRead for Watched<T> {
     }
 }
 
-impl<T: AsyncWrite + AsFd + Unpin> AsyncWrite for Watched<T> {
+impl<T: AsyncWrite + AsFd + Unpin> AsyncWrite for CountedSocket<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
         self.count(written)

@@ -8,13 +8,13 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-fn by_proxy(url: &str) -> Dialling {
+fn by_proxy(url: &str) -> Dialer {
     let url = Url::parse(url).unwrap();
     let proxies = || {
         let proxies = Matcher::builder().all("http://user:pass@proxy.example:3128");
         proxies.no("inside.example").build()
     };
-    Dialling::by(&url, &HttpOptions::new(), &HeaderMap::new(), proxies).unwrap()
+    Dialer::by(&url, &HttpOptions::new(), &HeaderMap::new(), proxies).unwrap()
 }
 
 #[test]
@@ -133,19 +133,19 @@ async fn a_proxy_that_does_not_speak_http_or_never_ends_its_head_fails_the_dial(
     }
 }
 
-fn by(url: &str, proxy: &str) -> Result<Dialling, HttpConfigError> {
+fn by(url: &str, proxy: &str) -> Result<Dialer, HttpConfigError> {
     let url = Url::parse(url).unwrap();
     let proxies = || Matcher::builder().all(proxy).build();
-    Dialling::by(&url, &HttpOptions::new(), &HeaderMap::new(), proxies)
+    Dialer::by(&url, &HttpOptions::new(), &HeaderMap::new(), proxies)
 }
 
-async fn dial(dialling: &Dialling) -> Result<Box<dyn Stream>, BoxError> {
-    dial_trusting(dialling, &HttpOptions::new()).await
+async fn dial(dialer: &Dialer) -> Result<Box<dyn Stream>, BoxError> {
+    dial_trusting(dialer, &HttpOptions::new()).await
 }
 
-async fn dial_trusting(dialling: &Dialling, options: &HttpOptions) -> Result<Box<dyn Stream>, BoxError> {
-    let tls = super::super::tls::config(dialling.encrypts(), options).unwrap();
-    dialling.dial(&Arc::new(tls)).await.map(|dialled| dialled.stream)
+async fn dial_trusting(dialer: &Dialer, options: &HttpOptions) -> Result<Box<dyn Stream>, BoxError> {
+    let tls = super::super::tls::config(dialer.encrypts(), options).unwrap();
+    dialer.dial(&Arc::new(tls)).await.map(|dialled| dialled.stream)
 }
 
 #[tokio::test]
@@ -172,13 +172,13 @@ async fn the_certificate_of_an_encrypted_proxy_is_checked_against_the_roots_befo
     let roots = directory.path().join("ca.pem");
     std::fs::write(&roots, issuer.pem()).unwrap();
 
-    let dialling = by("http://mcp.example/mcp", &format!("https://127.0.0.1:{port}")).unwrap();
+    let dialer = by("http://mcp.example/mcp", &format!("https://127.0.0.1:{port}")).unwrap();
     let options = HttpOptions::new().root_certificates(&roots);
     let proxy = async {
         let (far, _) = listener.accept().await.unwrap();
         TlsAcceptor::from(Arc::new(config)).accept(far).await.unwrap()
     };
-    let (near, mut far) = tokio::join!(dial_trusting(&dialling, &options), proxy);
+    let (near, mut far) = tokio::join!(dial_trusting(&dialer, &options), proxy);
     near.expect("trusted").write_all(b"GET").await.unwrap();
     let mut heard = [0; 3];
     far.read_exact(&mut heard).await.unwrap();
@@ -208,10 +208,10 @@ async fn a_socks_proxy_is_asked_for_the_server_and_passes_every_byte_on() {
             format!("socks5h://127.0.0.1:{plain_port}"),
         ),
     ] {
-        let dialling = by(url, &proxy).unwrap();
-        assert!(dialling.socket().is_err(), "nobody knocks behind a proxy");
-        assert!(!dialling.names_the_origin() && dialling.of_proxy().is_none());
-        let mut near = dial(&dialling).await.unwrap();
+        let dialer = by(url, &proxy).unwrap();
+        assert!(dialer.socket().is_err(), "nobody knocks behind a proxy");
+        assert!(!dialer.names_the_origin() && dialer.of_proxy().is_none());
+        let mut near = dial(&dialer).await.unwrap();
         let (mut far, _) = listener.accept().await.unwrap();
         near.write_all(b"GET / HTTP/1.1").await.unwrap();
         let mut heard = [0; 14];
@@ -245,8 +245,8 @@ async fn a_socks_proxy_that_refuses_or_is_not_there_is_a_failure_that_says_so() 
         .await
         .err()
         .unwrap();
-    let mishap = crate::transport::http::pool::Mishap::NotConnected(refused);
-    let refusal = crate::transport::http::refusal::Refusal::of_mishap(&mishap, &HttpOptions::new());
+    let error = crate::transport::http::pool::ExchangeError::NotConnected(refused);
+    let refusal = crate::transport::http::refusal::Refusal::of_exchange(&error, &HttpOptions::new());
     let crate::transport::HttpFailure::ConnectFailed { kind, .. } = refusal.failure else {
         panic!("{refusal:?}");
     };
