@@ -271,7 +271,7 @@ fn errors_of_a_request_and_of_a_server_pass_as_they_are() {
         "server files has no tool rm that the configuration shows"
     );
     let said = RpcError::new(SERVER_UNAVAILABLE, "my own words");
-    let passed = CallErrorKind::Rpc(said.clone());
+    let passed = CallErrorKind::Rpc(Box::new(said.clone()));
     let passed = CallError::new(Arc::from("files"), Some(Generation(1)), Outcome::Answered, passed);
     assert_eq!(tool_result(&passed).unwrap_err(), said);
 }

@@ -18,10 +18,7 @@ use serde_json::{Value, json};
 
 use crate::support::{LONG, Memory, connected, fleet_of, fleet_with, raw};
 
-async fn next<S: Stream>(stream: &mut S) -> Option<S::Item>
-where
-    S: Unpin,
-{
+async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     let next = std::future::poll_fn(|context| pin!(&mut *stream).poll_next(context));
     tokio::time::timeout(LONG, next).await.expect("in time")
 }
@@ -199,7 +196,10 @@ impl ClientHandler for Typed {
     }
 
     fn sample(&self, request: Sampling) -> Answer<'_, SamplingAnswer> {
-        let last = request.messages.last().and_then(|message| message.text());
+        let last = request
+            .messages
+            .last()
+            .and_then(mainstay::handler::SamplingMessage::text);
         Box::pin(async move { Ok(SamplingAnswer::text("m", &last.unwrap_or_default())) })
     }
 
