@@ -91,7 +91,7 @@ impl Fleet {
         if wanted().any(|(is_required, _)| is_required) {
             wanted().all(|(is_required, status)| !is_required || is_up(&status))
         } else {
-            wanted().all(|(_, status)| status.state != StateKind::Connecting)
+            wanted().all(|(_, status)| has_settled(&status))
         }
     }
 }

@@ -31,6 +31,15 @@ async fn a_server_that_appears_late_is_connected_then_and_delays_no_other() {
     assert_eq!(ready.attempts(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_fleet_is_not_ready_before_the_first_attempts_have_ended() {
+    let memory = InMemory::playing(Script::new());
+    let fleet = fleet([memory.config("one")]);
+    assert!(!fleet.is_ready(), "no attempt has begun");
+    fleet.wait_settled(LONG).await;
+    assert!(fleet.is_ready());
+}
+
 #[tokio::test]
 async fn the_failures_of_required_servers_alone_are_reported_and_together() {
     let learnt_later = InMemory::playing(Script::new());
