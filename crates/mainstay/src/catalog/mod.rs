@@ -1,8 +1,8 @@
 //! What the servers offer, and the one immutable picture of it that callers see.
 //!
-//! The path of a listing: [`Pager`] turns pages into an [`ItemList`]; the lists become a [`ServerCatalog`], which sets
-//! malformed items aside; [`Replacement`] decides whether it replaces the last-good one; [`Publisher`] joins the catalogs
-//! of all servers, each with its `ToolView` applied, into the published [`Catalog`]; [`Store`] keeps a server's catalog on
+//! The path of a listing: `Pager` turns pages into an `ItemList`; the lists become a [`ServerCatalog`], which sets
+//! malformed items aside; `Replacement` decides whether it replaces the last-good one; `Publisher` joins the catalogs
+//! of all servers, each with its `ToolView` applied, into the published [`Catalog`]; `Store` keeps a server's catalog on
 //! disk for the next start.
 //!
 //! Invariants: items are carried as the bytes the server sent; equal offers give equal bytes and hash, and an equal union,

@@ -4,7 +4,7 @@
 //!   The group reaches those that stayed; the marker finds those that left it (`setsid`, double fork).
 //! - The leader is reaped last. Until then its zombie keeps the number of the group from being reused, so a signal to
 //!   the group never reaches a stranger.
-//! - However a [`Process`] ends (stop, drop, half a stop, panic), nothing of its tree is left behind. When this program
+//! - However a `Process` ends (stop, drop, half a stop, panic), nothing of its tree is left behind. When this program
 //!   itself is killed, the guardian ends the trees.
 //! - stderr is always read, and kept only in a bounded ring.
 //!
