@@ -16,6 +16,7 @@ mod exit;
 mod json;
 mod load;
 mod log;
+mod memory;
 mod naming;
 mod output;
 mod pick;
@@ -41,6 +42,7 @@ use log::Logged;
 use output::{Screen, Text};
 
 fn main() -> ExitCode {
+    memory::return_large_blocks();
     let arguments = CommandLine::parse();
     let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);

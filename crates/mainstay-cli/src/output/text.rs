@@ -245,7 +245,9 @@ fn broken(mut word: &str, columns: usize) -> Vec<&str> {
         pieces.push(piece);
         word = rest;
     }
-    pieces.push(word);
+    if !word.is_empty() || pieces.is_empty() {
+        pieces.push(word);
+    }
     pieces
 }
 

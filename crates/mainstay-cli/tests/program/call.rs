@@ -170,12 +170,12 @@ fn json_has_the_documented_keys_and_the_result_as_it_was_sent() {
     assert_eq!(
         keys(&document["error"]),
         [
+            "failure",
             "may_have_run",
             "message",
             "outcome",
             "retry_after_ms",
-            "rpc",
-            "failure"
+            "rpc"
         ]
     );
 }
