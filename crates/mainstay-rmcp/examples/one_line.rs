@@ -18,7 +18,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Without Mainstay: `().serve(TokioChildProcess::new(command)?)`.
     let client = ().serve(mainstay_rmcp::supervised(config)).await?;
-    println!("connected to {:?}", client.peer_info().and_then(|server| server.server_info.clone()));
+    println!(
+        "connected to {:?}",
+        client.peer_info().and_then(|server| server.server_info.clone())
+    );
 
     let pid = text(&client.call_tool(CallToolRequestParams::new("pid")).await?);
     println!("process {pid} answered");

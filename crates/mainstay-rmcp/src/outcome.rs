@@ -16,6 +16,11 @@ pub fn outcome(answer: &Result<CallToolResult, ServiceError>) -> Option<Outcome>
         Err(_not_an_answer) => None,
     };
     let word = facts?.get("outcome")?.as_str()?;
-    let all = [Outcome::NotSent, Outcome::Refused, Outcome::Unknown, Outcome::Answered];
+    let all = [
+        Outcome::NotSent,
+        Outcome::Refused,
+        Outcome::Unknown,
+        Outcome::Answered,
+    ];
     all.into_iter().find(|outcome| outcome.as_str() == word)
 }

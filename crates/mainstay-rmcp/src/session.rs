@@ -47,7 +47,11 @@ impl Session {
         }
         let report = gateway.close(self.close_timeout).await;
         for server in report.killed() {
-            tracing::warn!(server = server.server, overdue = server.overdue, "the server did not stop by itself");
+            tracing::warn!(
+                server = server.server,
+                overdue = server.overdue,
+                "the server did not stop by itself"
+            );
         }
     }
 }

@@ -71,12 +71,21 @@ fn build(directory: &Path, package: &str, name: &str) {
         Some(profile) => profile,
     };
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--offline", "--package", package, "--bin", name])
+        .args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--package",
+            package,
+            "--bin",
+            name,
+        ])
         .args(["--profile", profile, "--target-dir"])
         .arg(directory.parent().expect("a profile has a target directory"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output();
-    let output = output.unwrap_or_else(|error| panic!("cannot run cargo to build {name} ({error}); set CARGO"));
+    let output =
+        output.unwrap_or_else(|error| panic!("cannot run cargo to build {name} ({error}); set CARGO"));
     assert!(
         output.status.success(),
         "cargo could not build {name} ({}); build it by hand with `cargo build -p {package} --bin {name}`:\n{}",
