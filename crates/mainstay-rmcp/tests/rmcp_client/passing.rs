@@ -147,6 +147,11 @@ async fn log_messages_arrive_at_the_level_that_the_client_wants() {
 async fn a_changed_list_is_announced_and_listed() {
     for begins in Begins::ALL {
         let (client, mut notifications) = connect(begins, supervised(rmcp_server())).await;
+        let tools = client.list_all_tools().await.expect("a list");
+        assert!(
+            tools.iter().all(|tool| tool.name != "extra"),
+            "{begins:?}: {tools:?}"
+        );
         if begins == Begins::Legacy {
             call_text(&client, "toggle", json!({})).await;
             assert_eq!(notifications.next().await, Notified::ToolsChanged);
