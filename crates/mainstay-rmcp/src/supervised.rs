@@ -49,8 +49,7 @@ pub fn supervised(config: impl Into<ServerConfig>) -> Supervised {
 }
 
 impl Supervised {
-    /// A directory for the server's catalog and era. With it the next start answers `initialize` and `tools/list` before the server is
-    /// up. Without it, nothing is kept on disk.
+    /// Where the server's catalog and era are kept from one start to the next. Without it, nothing is kept on disk.
     pub fn store(mut self, directory: impl Into<PathBuf>) -> Self {
         self.store = Some(directory.into());
         self
@@ -64,6 +63,9 @@ impl Supervised {
     }
 
     /// Access to the server beside the client's session: its status, its stderr, a restart.
+    ///
+    /// The client has the server to itself in any case. With [`Isolation::Session`](mainstay::config::Isolation::Session) in its
+    /// configuration, the handle is that of a second process, which only lists what the server offers.
     pub fn server(&self) -> ServerHandle {
         ServerHandle(self.started.subscribe())
     }

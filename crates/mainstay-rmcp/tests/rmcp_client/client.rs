@@ -140,6 +140,12 @@ pub(crate) async fn try_connect(
     (client, Notifications(receiver))
 }
 
+/// Closes the client and waits for the end of its server.
+pub(crate) async fn close(client: Client) {
+    let closed = timeout(LIMIT, client.cancel()).await;
+    closed.expect("an end in time").expect("an end without a panic");
+}
+
 pub(crate) async fn call(
     client: &Client,
     tool: &'static str,

@@ -10,7 +10,7 @@ use rmcp::ServiceExt;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::client::{Begins, LIMIT, call_text, connect, scripted, try_connect};
+use crate::client::{Begins, LIMIT, call_text, close, connect, scripted, try_connect};
 
 /// A server that ends only when it is killed.
 fn stubborn() -> FaultyServer {
@@ -29,7 +29,7 @@ async fn closing_the_client_waits_until_no_process_is_left() {
     let (client, _) = connect(Begins::Legacy, transport).await;
     assert!(!tree(mark).pids().is_empty());
     let began = Instant::now();
-    client.cancel().await.expect("an end");
+    close(client).await;
     assert_eq!(tree(mark).pids(), [0; 0]);
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
@@ -67,15 +67,16 @@ async fn giving_up_on_a_server_that_does_not_answer_leaves_no_process() {
     let handle = transport.server();
     let connecting = ().serve(transport);
     let started = async {
-        handle.started().await.expect("a server that starts");
-        while tree(mark).pids().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let server = handle.started().await.expect("a server that starts");
+        server.wait_until(LIMIT, |status| status.pid.is_some()).await;
+        server
     };
-    tokio::select! {
+    let server = tokio::select! {
         connected = connecting => panic!("{connected:?}"),
         started = timeout(LIMIT, started) => started.expect("a process in time"),
-    }
+    };
+    let removed = server.wait_until(LIMIT, |status| status.removed).await;
+    assert!(removed.is_some(), "the session ends with its client");
     assert!(tree(mark).wait_until_gone_async(LIMIT).await);
 }
 
@@ -105,7 +106,7 @@ async fn a_store_keeps_what_the_server_offers() {
     let config = scripted(&FaultyServer::new(), "rmcp-store");
     let (client, _) = connect(Begins::Legacy, supervised(config).store(directory.path())).await;
     call_text(&client, "echo", json!({})).await;
-    client.cancel().await.expect("an end");
+    close(client).await;
     let kept = std::fs::read_dir(directory.path()).expect("a directory").count();
     assert!(kept > 0);
 }

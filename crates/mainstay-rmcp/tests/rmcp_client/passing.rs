@@ -1,7 +1,7 @@
 //! What passes between client and server, in both eras.
 
 use mainstay_rmcp::supervised;
-use mainstay_testkit::{FaultyServer, Ledger, Script, Speaks};
+use mainstay_testkit::{Fault, FaultyServer, Flood, Ledger, Script, Speaks, Step};
 use rmcp::model::{
     LoggingLevel, RequestMetaObject, ServerNotification, SetLevelRequestParams, SubscriptionFilter,
 };
@@ -9,7 +9,8 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::client::{
-    Begins, LIMIT, Notified, asking_server, call, call_text, connect, params, rmcp_server, scripted, text,
+    Begins, LIMIT, Notified, asking_server, call, call_text, close, connect, params, rmcp_server, scripted,
+    text,
 };
 
 #[tokio::test]
@@ -32,7 +33,7 @@ async fn a_client_sees_the_server_itself() {
             call_text(&client, "echo", json!({ "text": "hello" })).await,
             "hello"
         );
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -50,7 +51,7 @@ async fn a_server_sees_the_client_itself() {
         let lines = ledger.lines().join("\n");
         assert!(lines.contains(r#""name":"test-client""#), "{begins:?}: {lines}");
         assert!(lines.contains(r#""version":"7.8.9""#), "{begins:?}: {lines}");
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -61,7 +62,7 @@ async fn a_client_and_a_server_may_be_of_different_eras() {
         let (client, _) = connect(begins, supervised(scripted(&server, "other-era"))).await;
         let echoed = call_text(&client, "echo", json!({ "text": "hello" })).await;
         assert!(echoed.contains("hello"), "{begins:?}: {echoed}");
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -75,7 +76,7 @@ async fn the_client_answers_sampling_elicitation_and_roots() {
         assert!(elicited.contains("ada@example.org"), "{begins:?}: {elicited}");
         let roots = call_text(&client, "test_input_required_result_list_roots", json!({})).await;
         assert!(roots.contains("file:///home/ada"), "{begins:?}: {roots}");
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -96,7 +97,7 @@ async fn progress_arrives_while_the_call_runs() {
             [Notified::Progress(1.0), Notified::Progress(2.0)],
             "{begins:?}"
         );
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -115,7 +116,7 @@ async fn a_call_that_the_client_drops_is_cancelled_at_the_server() {
         assert_eq!(ledger.count("cancelled"), 0, "{begins:?}");
         let cancelled = ledger.wait_for_async(|ledger| ledger.count("cancelled") == 1, LIMIT);
         assert!(cancelled.await, "{begins:?}: {:?}", ledger.lines());
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -139,8 +140,24 @@ async fn log_messages_arrive_at_the_level_that_the_client_wants() {
             Notified::Logged(json!("Tool execution started")),
             "{begins:?}"
         );
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
+}
+
+/// The server is this client's own, so what belongs to no call is for this client.
+#[tokio::test]
+async fn a_log_message_outside_of_calls_arrives() {
+    let later = Fault::Flood {
+        of: Flood::Log,
+        count: 1,
+    }
+    .after_ms(300);
+    let server = FaultyServer::new().on(Step::Call, later);
+    let transport = supervised(scripted(&server, "outside"));
+    let (client, mut notifications) = connect(Begins::Legacy, transport).await;
+    call_text(&client, "echo", json!({})).await;
+    assert_eq!(notifications.next().await, Notified::Logged(json!("flood")));
+    close(client).await;
 }
 
 #[tokio::test]
@@ -171,7 +188,7 @@ async fn a_changed_list_is_announced_and_listed() {
             tools.iter().any(|tool| tool.name == "extra"),
             "{begins:?}: {tools:?}"
         );
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -186,5 +203,5 @@ async fn an_answer_above_the_limit_of_rmcp_arrives() {
     .await;
     let answer = call_text(&client, "big", json!({ "bytes": BYTES })).await;
     assert_eq!(answer.len(), BYTES);
-    client.cancel().await.expect("an end");
+    close(client).await;
 }

@@ -4,8 +4,9 @@ use mainstay::{Outcome, StateKind};
 use mainstay_rmcp::{outcome, supervised};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use tokio::time::timeout;
 
-use crate::client::{Begins, Client, LIMIT, Notified, call, call_text, connect, rmcp_server, text};
+use crate::client::{Begins, Client, LIMIT, Notified, call, call_text, close, connect, rmcp_server, text};
 
 #[tokio::test]
 async fn the_session_stays_when_the_server_is_killed_between_two_calls() {
@@ -27,7 +28,7 @@ async fn the_session_stays_when_the_server_is_killed_between_two_calls() {
         );
         assert!(status.generation > generation, "{begins:?}");
         assert!(!client.is_closed(), "{begins:?}");
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -50,7 +51,7 @@ async fn a_call_that_is_lost_with_its_server_says_that_it_may_have_run() {
         let echoed = call(&client, "echo", json!({ "text": "back" })).await;
         assert_eq!(outcome(&echoed), None, "{begins:?}");
         assert_eq!(text(&echoed.expect("a result")), "back", "{begins:?}");
-        client.cancel().await.expect("an end");
+        close(client).await;
     }
 }
 
@@ -63,12 +64,15 @@ async fn the_handle_restarts_the_server_under_the_session() {
         "nothing is started before the client's first request"
     );
     let (client, _) = connect(Begins::Legacy, transport).await;
-    let server = handle.started().await.expect("a started server");
+    let server = timeout(LIMIT, handle.started())
+        .await
+        .expect("a start in time")
+        .expect("a started server");
     let first = pid(&client).await;
     server.restart().await.expect("a restart");
     server.wait_connected(LIMIT).await.expect("a connection");
     assert_ne!(pid(&client).await, first);
-    client.cancel().await.expect("an end");
+    close(client).await;
 }
 
 async fn pid(client: &Client) -> i32 {
