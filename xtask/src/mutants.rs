@@ -12,7 +12,7 @@ use crate::project::Project;
 use crate::tools;
 
 const LOOK_WITHIN: Duration = Duration::from_secs(30);
-/// One mutant of the machine is walked for minutes before it is called alive.
+/// A mutant of the keeper is tested for minutes before it counts as missed.
 const MUTANT_SILENCE: Duration = Duration::from_secs(60 * 60);
 
 pub(crate) fn run(project: &Project, passed_on: &[String]) -> Result<()> {
@@ -25,7 +25,40 @@ pub(crate) fn run(project: &Project, passed_on: &[String]) -> Result<()> {
     if tools::has_nextest(project) {
         cargo.args(["--test-tool", "nextest"]);
     }
+    if !names_packages(passed_on) {
+        // cargo-mutants would only take the default members of the workspace.
+        cargo.arg("--workspace");
+    }
     // Each mutant is built in a copy of the sources, with a build directory of its own.
     cargo.env_remove("CARGO_TARGET_DIR").args(passed_on);
     child::run_while_it_speaks(&mut cargo, MUTANT_SILENCE)
+}
+
+fn names_packages(arguments: &[String]) -> bool {
+    let names = |argument: &String| {
+        let name = argument.split('=').next().unwrap_or_default();
+        matches!(name, "-p" | "--package" | "--workspace")
+    };
+    arguments.iter().any(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_packages;
+
+    #[test]
+    fn the_whole_workspace_is_mutated_unless_a_package_is_named() {
+        let names = |line: &str| {
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            names_packages(&arguments)
+        };
+        assert!(!names("--shard 1/8"));
+        for named in [
+            "-p mainstay-lifecycle",
+            "--package=mainstay",
+            "--workspace --list",
+        ] {
+            assert!(names(named), "{named}");
+        }
+    }
 }

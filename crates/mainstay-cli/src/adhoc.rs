@@ -83,8 +83,8 @@ fn token(variable: &str) -> Result<String, CommandFailure> {
 
 /// A problem without the key, which nobody wrote.
 fn in_words(problem: &Problem) -> String {
-    match &problem.mend {
-        Some(mend) => format!("{}; {mend}", problem.message),
+    match &problem.fix {
+        Some(fix) => format!("{}; {fix}", problem.message),
         None => problem.message.clone(),
     }
 }

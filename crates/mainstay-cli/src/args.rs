@@ -35,7 +35,7 @@ Environment:
 /// Without a configuration, every command supervises a small demo server that is built in.
 #[derive(Debug, Parser)]
 #[command(name = "mainstay", version, after_help = format!("{EXIT_CODES}\n\n{ENVIRONMENT}"))]
-pub(crate) struct Arguments {
+pub(crate) struct CommandLine {
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(subcommand)]
@@ -69,15 +69,15 @@ pub(crate) struct Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Check(Check),
-    Tools(Tools),
-    Describe(Describe),
-    Call(Call),
-    Read(Read),
-    Prompt(Prompt),
-    Serve(Serve),
-    Wrap(Wrap),
-    Ping(Ping),
+    Check(CheckArgs),
+    Tools(ToolsArgs),
+    Describe(DescribeArgs),
+    Call(CallArgs),
+    Read(ReadArgs),
+    Prompt(PromptArgs),
+    Serve(ServeArgs),
+    Wrap(WrapArgs),
+    Ping(PingArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }
@@ -106,7 +106,7 @@ Examples:
   mainstay check --server files --server web
   mainstay check --no-start
   mainstay check -- npx -y @modelcontextprotocol/server-everything")]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// Only this server; may be given more than once
     #[arg(long, short, value_name = "SERVER", conflicts_with_all = ["url", "command"])]
     pub(crate) server: Vec<String>,
@@ -132,7 +132,7 @@ pub(crate) struct Check {
 Examples:
   mainstay tools --server files
   mainstay tools --url https://example.com/mcp --bearer-token-env TOKEN")]
-pub(crate) struct Tools {
+pub(crate) struct ToolsArgs {
     /// Only this server; may be given more than once
     #[arg(long, short, value_name = "SERVER", conflicts_with_all = ["url", "command"])]
     pub(crate) server: Vec<String>,
@@ -157,7 +157,7 @@ Examples:
   mainstay describe demo echo
   mainstay describe echo -- npx -y @modelcontextprotocol/server-everything"
 )]
-pub(crate) struct Describe {
+pub(crate) struct DescribeArgs {
     /// The tool's public name, such as `server__tool`; or the server's name and its own name for the tool
     #[arg(value_name = "TOOL", required = true, num_args = 1..=2)]
     pub(crate) words: Vec<String>,
@@ -186,7 +186,7 @@ Examples:
   jq -n '{text: \"hello\"}' | mainstay call demo echo -
   mainstay call get_current_time timezone=UTC -- uvx mcp-server-time"
 )]
-pub(crate) struct Call {
+pub(crate) struct CallArgs {
     /// The tool and its arguments
     ///
     /// The tool is given by its public name, such as `server__tool`, or by the server's name and its own name for the tool.
@@ -195,7 +195,7 @@ pub(crate) struct Call {
     #[arg(value_name = "TOOL", required = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    pub(crate) request: Request,
+    pub(crate) request: RequestArgs,
 }
 
 /// Read a resource
@@ -210,12 +210,12 @@ Examples:
   mainstay read demo://about
   mainstay read demo demo://square/7"
 )]
-pub(crate) struct Read {
+pub(crate) struct ReadArgs {
     /// The resource's URI, behind the server's name where it is to be asked
     #[arg(value_name = "URI", required = true, num_args = 1..=2)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    pub(crate) request: Request,
+    pub(crate) request: RequestArgs,
 }
 
 /// Get a prompt
@@ -230,7 +230,7 @@ Examples:
   mainstay prompt demo__summarize text='A long text'
   mainstay prompt demo summarize '{\"text\": \"A long text\"}'"
 )]
-pub(crate) struct Prompt {
+pub(crate) struct PromptArgs {
     /// The prompt and its arguments
     ///
     /// The prompt is given by its public name, such as `server__prompt`, or by the server's name and its own name for the
@@ -238,12 +238,12 @@ pub(crate) struct Prompt {
     #[arg(value_name = "NAME", required = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    pub(crate) request: Request,
+    pub(crate) request: RequestArgs,
 }
 
 /// How one request to one server is made.
 #[derive(Debug, Args)]
-pub(crate) struct Request {
+pub(crate) struct RequestArgs {
     /// How long it may take in all, the start of the server included
     ///
     /// By default the server has a minute to come up, and the request the time that its configuration gives it.
@@ -267,7 +267,7 @@ Examples:
   mainstay serve
   mainstay serve --listen 0.0.0.0:7332 --token-file token.txt --tls-cert cert.pem --tls-key key.pem
   mainstay serve --stdio")]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     /// The address to listen on; one that others can reach needs a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7332")]
     pub(crate) listen: SocketAddr,
@@ -347,7 +347,7 @@ Examples:
   mainstay wrap npx -y @modelcontextprotocol/server-everything
   mainstay wrap --name time -- uvx mcp-server-time
   mainstay wrap --url https://example.com/mcp --bearer-token-env TOKEN")]
-pub(crate) struct Wrap {
+pub(crate) struct WrapArgs {
     /// The server's name in messages [default: from its program or package, or the host of its address]
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -381,7 +381,7 @@ Examples:
   mainstay ping demo
   mainstay ping http://localhost:3000/mcp --count 10 --interval 100ms
   mainstay ping -- uvx mcp-server-time")]
-pub(crate) struct Ping {
+pub(crate) struct PingArgs {
     /// The server's name, or an address: http://… or https://…
     #[arg(value_name = "SERVER|URL", required_unless_present_any = ["url", "command"], conflicts_with_all = ["url", "command"])]
     pub(crate) server: Option<String>,
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        <Arguments as clap::CommandFactory>::command().debug_assert();
+        <CommandLine as clap::CommandFactory>::command().debug_assert();
     }
 
     #[test]
@@ -416,7 +416,7 @@ mod tests {
             ["mainstay", "--config", "a.json", "check"],
             ["mainstay", "check", "--config", "a.json"],
         ] {
-            let arguments = Arguments::try_parse_from(line).unwrap();
+            let arguments = CommandLine::try_parse_from(line).unwrap();
             assert_eq!(arguments.common.config, Some("a.json".into()));
         }
     }
@@ -425,7 +425,7 @@ mod tests {
     fn a_timeout_of_nothing_is_refused() {
         for timeout in ["0", "soon", "-1s"] {
             let line = ["mainstay", "check", &format!("--timeout={timeout}")].map(str::to_owned);
-            assert!(Arguments::try_parse_from(line).is_err(), "{timeout}");
+            assert!(CommandLine::try_parse_from(line).is_err(), "{timeout}");
         }
     }
 
@@ -437,7 +437,7 @@ mod tests {
                 "mainstay", "wrap", "--", "python3", "x.py", "--quiet", "--name", "y",
             ],
         ] {
-            let arguments = Arguments::try_parse_from(line).unwrap();
+            let arguments = CommandLine::try_parse_from(line).unwrap();
             assert!(!arguments.common.quiet);
             let Command::Wrap(wrap) = arguments.command else {
                 panic!("it is wrap");
@@ -446,7 +446,7 @@ mod tests {
             assert_eq!(wrap.name, None);
         }
         let line = ["mainstay", "wrap", "--name", "n", "-q", "npx", "--", "pkg"];
-        let arguments = Arguments::try_parse_from(line).unwrap();
+        let arguments = CommandLine::try_parse_from(line).unwrap();
         assert!(arguments.common.quiet);
         let Command::Wrap(wrap) = arguments.command else {
             panic!("it is wrap");
@@ -457,7 +457,7 @@ mod tests {
         );
         let misspelt = ["mainstay", "wrap", "--nmae", "n", "npx"];
         assert!(
-            Arguments::try_parse_from(misspelt).is_err(),
+            CommandLine::try_parse_from(misspelt).is_err(),
             "a misspelt option is no command"
         );
     }
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn the_document_has_every_command_and_every_option() {
-        let program = <Arguments as clap::CommandFactory>::command();
+        let program = <CommandLine as clap::CommandFactory>::command();
         let everywhere = section("Options of every command").expect("it is there");
         for option in program.get_arguments().filter_map(clap::Arg::get_long) {
             assert!(
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn the_document_has_no_option_that_there_is_not() {
-        let program = <Arguments as clap::CommandFactory>::command();
+        let program = <CommandLine as clap::CommandFactory>::command();
         let mut known: Vec<_> = program.get_arguments().filter_map(clap::Arg::get_long).collect();
         for command in program.get_subcommands() {
             known.extend(command.get_arguments().filter_map(clap::Arg::get_long));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use mainstay::config::{Host, Origin, Problem, Severity, locate, nearest};
+use mainstay::config::{ConfigOrigin, Host, Problem, Severity, locate, nearest};
 use mainstay::{Configuration, ServerConfig};
 
 use crate::adhoc;
@@ -38,7 +38,7 @@ pub(crate) struct Setup {
 pub(crate) enum Source {
     File {
         path: PathBuf,
-        how: Origin,
+        how: ConfigOrigin,
         /// Whose format it is in.
         host: Host,
     },
@@ -87,7 +87,7 @@ pub(crate) fn load(common: &Common) -> Result<Setup, CommandFailure> {
     Ok(Setup {
         source: Source::File {
             path,
-            how: located.how,
+            how: located.origin,
             host: configuration.host,
         },
         servers: configuration.servers,
@@ -180,9 +180,9 @@ fn shown(path: &Path) -> Text {
 }
 
 /// How a file was found, in words.
-fn found(how: Origin) -> String {
+fn found(how: ConfigOrigin) -> String {
     match how {
-        Origin::Flag | Origin::Env => format!("named by {how}"),
+        ConfigOrigin::Flag | ConfigOrigin::Env => format!("named by {how}"),
         _ => format!("found in {how}"),
     }
 }

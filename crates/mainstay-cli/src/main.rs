@@ -35,13 +35,13 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::{Arguments, Command};
+use args::{Command, CommandLine};
 use exit::{CommandFailure, Exit};
 use log::Logged;
 use output::{Screen, Text};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = CommandLine::parse();
     let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 }
 
 /// What is logged unless `MAINSTAY_LOG` says otherwise.
-fn logged(arguments: &Arguments) -> Logged {
+fn logged(arguments: &CommandLine) -> Logged {
     match &arguments.command {
         Command::Serve(_) if !arguments.common.quiet => Logged::Changes,
         Command::Serve(_) => Logged::Problems,

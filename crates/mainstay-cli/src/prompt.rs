@@ -6,25 +6,25 @@ use mainstay::{Fleet, Reply};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::args::{Common, Prompt};
+use crate::args::{Common, PromptArgs};
 use crate::ask::Asking;
-use crate::call::{Arguments, shown};
+use crate::call::{CallArguments, shown};
 use crate::exit::{CommandFailure, Done};
 use crate::load::servers;
 use crate::output::Screen;
 use crate::pick::{Picked, Sought};
 
-pub(crate) fn run(prompt: &Prompt, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(prompt: &PromptArgs, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&prompt.request.adhoc, common, screen)?;
     let picked = Picked::read(&mut setup, &prompt.words, Sought::Prompt)?;
-    let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(CommandFailure::usage)?;
+    let arguments = CallArguments::read(&picked.rest, io::stdin()).map_err(CommandFailure::usage)?;
     let asking = Asking::new(&setup, screen, &prompt.request, Sought::Prompt, &picked.name);
     asking.run(&setup, async |fleet| {
         make(&asking, fleet, &picked.name, &arguments).await
     })
 }
 
-async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Arguments) -> Done {
+async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallArguments) -> Done {
     let server = asking
         .locate(fleet, |catalog| {
             catalog.prompt(name).map(|prompt| prompt.server().to_owned())

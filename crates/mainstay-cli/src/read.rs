@@ -4,7 +4,7 @@ use mainstay::{Fleet, Reply};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::args::{Common, Read};
+use crate::args::{Common, ReadArgs};
 use crate::ask::Asking;
 use crate::call::shown_resource;
 use crate::exit::Done;
@@ -12,7 +12,7 @@ use crate::load::servers;
 use crate::output::Screen;
 use crate::pick::{Picked, Sought};
 
-pub(crate) fn run(read: &Read, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(read: &ReadArgs, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&read.request.adhoc, common, screen)?;
     let picked = Picked::read(&mut setup, &read.words, Sought::Resource)?;
     let asking = Asking::new(&setup, screen, &read.request, Sought::Resource, &picked.name);

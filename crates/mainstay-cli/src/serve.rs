@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::args::{Common, Serve};
+use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::{Setup, load};
 use crate::output::{Screen, count, text};
@@ -32,7 +32,7 @@ const MAX_WORKERS: usize = 8;
 /// servers take by default.
 const SILENT_END_LIMIT: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(arguments: &Serve, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Done {
     if arguments.stdio {
         let setup = load(common)?;
         setup.announce(screen);
@@ -186,7 +186,7 @@ async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
 }
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
-async fn serve_http(setup: &Setup, arguments: &Serve, door: HttpDoor, screen: &Screen) -> Done {
+async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
@@ -297,7 +297,7 @@ fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction
     Gateway::builder(builder).max_isolated(max_isolated)
 }
 
-fn door(arguments: &Serve) -> Result<HttpDoor, CommandFailure> {
+fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {
     let connections = arguments.max_connections.get();
     let of_address = arguments.max_connections_per_address.map(NonZeroUsize::get);
     let sessions = arguments.max_sessions.get();
@@ -333,7 +333,7 @@ fn share(sessions: usize) -> usize {
 }
 
 /// The token that clients must show. It never stands on the command line, where every user of the machine could read it.
-fn token(arguments: &Serve) -> Result<Option<String>, CommandFailure> {
+fn token(arguments: &ServeArgs) -> Result<Option<String>, CommandFailure> {
     let (token, place) = match (&arguments.token_file, &arguments.token_env) {
         (Some(file), _) => {
             let text = String::from_utf8(read(file)?).map_err(CommandFailure::usage)?;

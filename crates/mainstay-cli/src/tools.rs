@@ -3,7 +3,7 @@
 use mainstay::{Catalog, Status};
 use serde::Deserialize;
 
-use crate::args::{Common, Tools};
+use crate::args::{Common, ToolsArgs};
 use crate::exit::{Done, Exit};
 use crate::json;
 use crate::load::servers;
@@ -18,7 +18,7 @@ const INDENT: usize = 2;
 /// How wide the word for a kind is: that of the longest.
 const KINDS: usize = "resource".len();
 
-pub(crate) fn run(tools: &Tools, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(tools: &ToolsArgs, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&tools.adhoc, common, screen)?;
     setup.keep(&tools.server)?;
     with_fleet(&setup, screen, async |fleet| {
@@ -30,7 +30,7 @@ pub(crate) fn run(tools: &Tools, common: &Common, screen: &Screen) -> Done {
         drop(progress);
         let catalog = fleet.catalog();
         let text = if tools.json {
-            Text::document(&json::Tools::of(&setup, &catalog, &statuses))
+            Text::document(&json::ToolsDocument::of(&setup, &catalog, &statuses))
         } else {
             text(&catalog, &statuses, screen)
         };

@@ -6,13 +6,13 @@ use mainstay::ServerConfig;
 use mainstay_gateway::Scope;
 
 use crate::adhoc;
-use crate::args::{Common, Wrap};
+use crate::args::{Common, WrapArgs};
 use crate::exit::{CommandFailure, Done};
 use crate::load::{Setup, Source, cache_directory};
 use crate::output::Screen;
 use crate::serve::{Meets, PassesStderr, serve_stdio};
 
-pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(arguments: &WrapArgs, common: &Common, screen: &Screen) -> Done {
     let server = server(arguments)?;
     let name = server.name().to_owned();
     let setup = Setup {
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Wrap, common: &Common, screen: &Screen) -> Done {
     serve_stdio(&setup, Scope::Server(name.into()), meets, 1, screen)
 }
 
-fn server(arguments: &Wrap) -> Result<ServerConfig, CommandFailure> {
+fn server(arguments: &WrapArgs) -> Result<ServerConfig, CommandFailure> {
     let name = arguments.name.as_deref();
     match &arguments.url {
         Some(url) => adhoc::of_address(url, arguments.bearer_token_env.as_deref(), name),
@@ -37,7 +37,7 @@ fn server(arguments: &Wrap) -> Result<ServerConfig, CommandFailure> {
     }
 }
 
-fn passes_stderr(arguments: &Wrap) -> PassesStderr {
+fn passes_stderr(arguments: &WrapArgs) -> PassesStderr {
     // A server over HTTP has none.
     match (
         arguments.no_stderr || arguments.url.is_some(),

@@ -3,12 +3,11 @@
 //! Clients without a token that come from one address share a part of the budget too, since one client can open many sessions and
 //! connections. A client with a token has its share and no part in that.
 //!
-//! Whatever a client can make the gateway hold for longer than a moment takes its bytes from here first: the requests that
-//! run, the answers that wait to be read, the calls that are parked, and what a session says of itself. What does not fit
-//! is refused with the reason, and touches nothing that is held for another.
+//! The gateway charges here whatever a client can make it hold for longer than a moment: requests that run, answers that wait to
+//! be read, parked calls, and introductions of sessions. It refuses what does not fit, and says why.
 //!
-//! Invariant: what is taken is given back when its [`Held`] is dropped, so the budget is whole again when nothing is held. The
-//! bytes of a message carry theirs along ([`Account::charge`]): wherever a part of them is kept, they count.
+//! Invariant: dropping a [`HeldBytes`] gives its bytes back, so the budget is whole again when nothing is held. The bytes of a message
+//! carry their charge along ([`Account::charge`]): they count as long as any part of them is kept.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -23,10 +22,10 @@ use crate::protocol::SERVER_UNAVAILABLE;
 
 /// How many bytes may be held for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct BudgetLimits {
     /// For all of them together.
     pub(crate) all: usize,
-    /// For one principal; unless somebody says so, a part of all, so that no client takes them all.
+    /// For one principal; by default a part of all, so that no client takes them all.
     pub(crate) share: Option<usize>,
 }
 
@@ -36,7 +35,7 @@ const SHARE: usize = 4;
 /// The part of a share that a message may have to count as small.
 const SMALL: usize = 1024;
 
-impl Limits {
+impl BudgetLimits {
     fn share(self) -> usize {
         self.share.unwrap_or(self.all / SHARE).min(self.all)
     }
@@ -47,7 +46,7 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for BudgetLimits {
     /// As much as a workstation can spare. A share has room for two of the largest messages.
     fn default() -> Self {
         Self {
@@ -62,15 +61,15 @@ pub(crate) const MIB: usize = 1024 * 1024;
 /// The bytes that are held for all clients.
 #[derive(Default)]
 pub(crate) struct Budget {
-    limits: Limits,
-    table: Mutex<Table>,
-    /// Who can give something up.
-    keepers: Mutex<Vec<Weak<dyn Reclaim>>>,
+    limits: BudgetLimits,
+    table: Mutex<BudgetTable>,
+    /// Where unread answers are kept that can be dropped.
+    reclaimers: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
 
-/// Something that keeps bytes which it can give up.
+/// Something that keeps bytes which it can drop.
 pub(crate) trait Reclaim: Send + Sync {
-    /// Gives up so many bytes that are kept for these principals, if there are so many; the oldest first.
+    /// Drops so many bytes that are kept for these principals, if there are so many; the oldest first.
     fn reclaim(&self, of: &dyn Fn(Principal) -> bool, bytes: usize);
 }
 
@@ -82,7 +81,7 @@ pub(crate) struct Account {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct BudgetTable {
     held: usize,
     of: HashMap<Principal, usize>,
     of_address: HashMap<IpAddr, usize>,
@@ -120,14 +119,14 @@ impl From<Spent> for RpcError {
 }
 
 impl Budget {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: BudgetLimits) -> Self {
         Self {
             limits,
             ..Self::default()
         }
     }
 
-    /// What is held for this principal.
+    /// The account of this principal.
     pub(crate) fn account(self: &Arc<Self>, principal: Principal) -> Account {
         Account {
             budget: self.clone(),
@@ -135,11 +134,11 @@ impl Budget {
         }
     }
 
-    /// From now on this is asked to give something up when nothing more fits, as long as it is there.
-    pub(crate) fn reclaim_from(&self, keeper: Weak<dyn Reclaim>) {
-        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        keepers.retain(|keeper| keeper.strong_count() > 0);
-        keepers.push(keeper);
+    /// Drops bytes there from now on when nothing more fits.
+    pub(crate) fn reclaim_from(&self, reclaimer: Weak<dyn Reclaim>) {
+        let mut reclaimers = self.reclaimers.lock().unwrap_or_else(PoisonError::into_inner);
+        reclaimers.retain(|reclaimer| reclaimer.strong_count() > 0);
+        reclaimers.push(reclaimer);
     }
 
     /// The bytes that are held for all clients.
@@ -162,7 +161,7 @@ impl Budget {
 
     /// Checks that so many bytes more fit into the part of the principal's address, and that the principal leaves as many free
     /// there as it holds. Small messages need not leave any: a client can always cancel what runs for it.
-    fn check_address(&self, table: &Table, principal: Principal, bytes: usize) -> Result<(), Spent> {
+    fn check_address(&self, table: &BudgetTable, principal: Principal, bytes: usize) -> Result<(), Spent> {
         let Some(address) = principal.address() else {
             return Ok(());
         };
@@ -177,7 +176,7 @@ impl Budget {
         }
     }
 
-    /// The same for a payload that others may hold too: it counts once for all of them, and once for each.
+    /// Adds a payload that others may hold too: it counts once for all of them, and once for each.
     fn try_add_shared(&self, principal: Principal, payload: &Bytes) -> Result<(), Spent> {
         let (address, bytes) = (payload.as_ptr().addr(), payload.len());
         let mut table = self.table();
@@ -205,15 +204,15 @@ impl Budget {
         Ok(())
     }
 
-    fn check_all(&self, table: &Table, bytes: usize) -> Result<(), Spent> {
-        let Limits { all, .. } = self.limits;
+    fn check_all(&self, table: &BudgetTable, bytes: usize) -> Result<(), Spent> {
+        let BudgetLimits { all, .. } = self.limits;
         match table.held.saturating_add(bytes) > all {
             true => Err(Spent::All { all }),
             false => Ok(()),
         }
     }
 
-    /// Adds bytes if they fit, or fit once something older was given up.
+    /// Adds bytes if they fit, or fit once older ones were dropped.
     fn add(&self, principal: Principal, bytes: usize) -> Result<(), Spent> {
         self.add_by(principal, bytes, || self.try_add(principal, bytes))
     }
@@ -233,33 +232,32 @@ impl Budget {
             Spent::Address { .. } => kept.address() == principal.address(),
             Spent::All { .. } => true,
         };
-        let keepers = self
-            .keepers
+        let reclaimers = self
+            .reclaimers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        for keeper in keepers.iter().filter_map(Weak::upgrade) {
-            keeper.reclaim(&of, bytes);
+        for reclaimer in reclaimers.iter().filter_map(Weak::upgrade) {
+            reclaimer.reclaim(&of, bytes);
         }
         try_add()
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, BudgetTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Account {
-    /// Holds so many bytes, if they fit, or fit once something older was given up. The caller holds no lock that whoever gives
-    /// up may need.
-    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, Spent> {
+    /// Holds so many bytes, if they fit, or fit once older ones were dropped. The caller holds no lock that [`Reclaim`] may need.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<HeldBytes, Spent> {
         self.budget.add(self.principal, bytes)?;
         Ok(self.held(bytes))
     }
 
     /// So many bytes, which have been added.
-    fn held(&self, bytes: usize) -> Held {
-        Held {
+    fn held(&self, bytes: usize) -> HeldBytes {
+        HeldBytes {
             account: self.clone(),
             bytes,
         }
@@ -271,8 +269,8 @@ impl Account {
         Ok(held.attach(bytes))
     }
 
-    /// The same for a payload of which others may hold the very same bytes, such as a list. However many hold it, it counts once
-    /// against the whole; and it counts once against the share of each of them, however often that one holds it.
+    /// Charges a payload of which others may hold the very same bytes, such as a list. It counts once against the whole, and once against
+    /// the share of each principal that holds it.
     pub(crate) fn charge_shared(&self, payload: Bytes) -> Result<Bytes, Spent> {
         let Self { budget, principal } = self;
         let try_add = || budget.try_add_shared(*principal, &payload);
@@ -283,27 +281,24 @@ impl Account {
         }))
     }
 
-    /// The same, without that anything else is given up for it: for what a client can miss. It waits for no other lock.
+    /// Charges a message that a client can miss: drops nothing else for it, and takes no other lock.
     pub(crate) fn charge_if_room(&self, bytes: Bytes) -> Result<Bytes, Spent> {
         self.budget.try_add(self.principal, bytes.len())?;
         Ok(self.held(bytes.len()).attach(bytes))
     }
 
-    /// The same for few bytes that must not be refused, such as the words of a refusal.
+    /// Charges few bytes that must not be refused, such as a refusal itself.
     pub(crate) fn charge_in_any_case(&self, bytes: Bytes) -> Bytes {
         self.budget.table().add(self.principal, bytes.len());
         self.held(bytes.len()).attach(bytes)
     }
-}
 
-impl Account {
-    /// For whom it is held.
     pub(crate) fn principal(&self) -> Principal {
         self.principal
     }
 }
 
-impl Table {
+impl BudgetTable {
     fn of(&self, principal: Principal) -> usize {
         self.of.get(&principal).copied().unwrap_or(0)
     }
@@ -357,13 +352,13 @@ fn subtract<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K, bytes: usize)
     }
 }
 
-/// Bytes that are held for a principal, as long as this lives.
-pub(crate) struct Held {
+/// Bytes that are held for a principal, until this is dropped.
+pub(crate) struct HeldBytes {
     account: Account,
     bytes: usize,
 }
 
-impl Held {
+impl HeldBytes {
     /// Holds so many more bytes, if they fit.
     pub(crate) fn grow(&mut self, more: usize) -> Result<(), Spent> {
         self.account.budget.add(self.account.principal, more)?;
@@ -377,7 +372,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         let Account { budget, principal } = &self.account;
         budget.table().give_back(*principal, self.bytes);
@@ -407,7 +402,7 @@ impl Drop for SharedCharge {
 /// Bytes, and what is held for them.
 struct Charged {
     bytes: Bytes,
-    _held: Held,
+    _held: HeldBytes,
 }
 
 impl AsRef<[u8]> for Charged {
@@ -432,7 +427,7 @@ mod tests {
 
     fn budget(all: usize, share: usize) -> Arc<Budget> {
         let share = Some(share);
-        Arc::new(Budget::new(Limits { all, share }))
+        Arc::new(Budget::new(BudgetLimits { all, share }))
     }
 
     fn bytes(count: usize) -> Bytes {
@@ -455,7 +450,7 @@ mod tests {
         assert_eq!(budget.held(), 10);
         drop((first, second, third));
         assert_eq!(budget.held(), 0);
-        assert!(budget.table().of.is_empty(), "nobody is remembered");
+        assert!(budget.table().of.is_empty(), "no principal is remembered");
     }
 
     #[test]
@@ -588,8 +583,8 @@ mod tests {
             let charged = account.charge(bytes(2)).unwrap();
             keeps.0.lock().unwrap().push((account.principal, charged));
         }
-        let keeper = Arc::downgrade(&keeps);
-        budget.reclaim_from(keeper);
+        let reclaimer = Arc::downgrade(&keeps);
+        budget.reclaim_from(reclaimer);
         let held = budget.account(session_at(3, 1)).hold(3);
         assert!(
             held.is_ok(),
@@ -626,8 +621,8 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_a_quarter_of_all_unless_somebody_says_so_and_never_more_than_all() {
-        let limits = |share| Limits { all: 100, share };
+    fn a_share_is_a_quarter_of_all_by_default_and_never_more_than_all() {
+        let limits = |share| BudgetLimits { all: 100, share };
         assert_eq!(limits(None).share(), 25);
         assert_eq!(limits(Some(60)).share(), 60);
         assert_eq!(limits(Some(600)).share(), 100);

@@ -17,17 +17,17 @@ use mainstay::gateway::message::{self, Object, RawJson, RpcError};
 use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
 use mainstay::{ClientHandler, Era};
 
-use crate::budget::Held;
-use crate::door::Caller;
+use crate::budget::HeldBytes;
+use crate::door::HttpCaller;
 use crate::introduction::ClientIntroduction;
 use crate::isolation::{Isolated, OwnServers};
 use crate::principal::Principal;
-use crate::protocol::{RequestMeta, capability_for, declined};
-use crate::router::tasks::{OwnTasks, Tasks};
+use crate::protocol::{ClientMeta, capability_for, declined};
+use crate::router::tasks::{ClientTasks, OwnTasks};
 use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};
 use crate::scope::Scope;
 use questions::{PendingQuestions, QuestionOrigin};
-pub(crate) use running::{Busy, Run, Running};
+pub(crate) use running::{BeginError, RunningRequest, RunningRequests};
 pub(crate) use url_elicitations::COMPLETE as URL_ELICITATION_COMPLETE;
 use url_elicitations::UrlElicitations;
 
@@ -59,13 +59,13 @@ pub(crate) struct Client {
     pub(crate) principal: Principal,
     pub(crate) scope: Scope,
     pub(crate) era: Era,
-    pub(crate) running: Arc<Running>,
+    pub(crate) running: Arc<RunningRequests>,
     /// Shared like the number.
     pub(crate) waits: Arc<StartWaits>,
     /// What the client said of itself, once it has.
     introduction: Mutex<Option<ClientIntroduction>>,
     /// The bytes that are held for the introduction.
-    introduction_held: Mutex<Option<Held>>,
+    introduction_held: Mutex<Option<HeldBytes>>,
     /// The least severe log message it wants.
     level: Mutex<Option<Level>>,
     /// Whether a modern request came on the connection of this session.
@@ -99,8 +99,8 @@ impl Client {
     pub(crate) fn of_session(
         scope: Scope,
         isolated: &Arc<Isolated>,
-        tasks: &Tasks,
-        caller: Option<Caller>,
+        tasks: &ClientTasks,
+        caller: Option<HttpCaller>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|session| {
             let number = next_number();
@@ -116,7 +116,7 @@ impl Client {
         principal: Principal,
         scope: Scope,
         tasks: OwnTasks,
-        meta: &RequestMeta,
+        meta: &ClientMeta,
     ) -> Arc<Self> {
         let client = Self::build(next_number(), principal, scope, Era::Modern, tasks, None);
         Arc::new(client.described(meta))
@@ -124,7 +124,7 @@ impl Client {
 
     /// The client of one modern request on the connection of this session. It has the session's own servers, and can be cancelled like
     /// the session's requests.
-    pub(crate) fn with_request(&self, meta: &RequestMeta) -> Arc<Self> {
+    pub(crate) fn with_request(&self, meta: &ClientMeta) -> Arc<Self> {
         self.is_modern_too.store(true, Ordering::Relaxed);
         let (scope, tasks, own) = (self.scope.clone(), self.tasks.clone(), self.own.clone());
         let client = Self::build(self.number, self.principal, scope, Era::Modern, tasks, own);
@@ -166,7 +166,7 @@ impl Client {
     }
 
     /// The client as its request describes it.
-    fn described(self, meta: &RequestMeta) -> Self {
+    fn described(self, meta: &ClientMeta) -> Self {
         Self {
             introduction: Mutex::new(Some(ClientIntroduction::of_request(meta))),
             level: Mutex::new(meta.log_level),
@@ -175,7 +175,7 @@ impl Client {
     }
 
     /// Notes what the client says of itself, and the bytes that are held for it.
-    pub(crate) fn introduce(&self, introduction: &ClientIntroduction, held: Held) {
+    pub(crate) fn introduce(&self, introduction: &ClientIntroduction, held: HeldBytes) {
         *lock(&self.introduction) = Some(introduction.copied());
         *lock(&self.introduction_held) = Some(held);
     }

@@ -14,7 +14,7 @@ use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
 /// The answer to a failed call. A server's own error passes as it came.
 pub(crate) fn answer(error: &CallError) -> RpcError {
     match error.kind() {
-        CallErrorKind::Rpc(error) => error.clone(),
+        CallErrorKind::Rpc(error) => (**error).clone(),
         CallErrorKind::Hidden { .. } | CallErrorKind::NotFound { .. } | CallErrorKind::BadArguments(_) => {
             invalid_params(error.to_string())
         }

@@ -8,7 +8,7 @@ use mainstay::fleet::{Changes, CloseReport};
 use mainstay::handler::ClientCapabilities;
 use mainstay::{Fleet, FleetBuilder};
 
-use crate::budget::Limits;
+use crate::budget::BudgetLimits;
 use crate::isolation::{Isolated, IsolationLimits};
 use crate::router::{Router, Subscribers};
 
@@ -21,7 +21,7 @@ pub struct Gateway(pub(crate) Arc<Router>);
 pub struct GatewayBuilder {
     fleet: FleetBuilder,
     isolated: IsolationLimits,
-    held: Limits,
+    held: BudgetLimits,
     has_one_client: bool,
 }
 
@@ -31,7 +31,7 @@ impl Gateway {
         GatewayBuilder {
             fleet,
             isolated: IsolationLimits::default(),
-            held: Limits::default(),
+            held: BudgetLimits::default(),
             has_one_client: false,
         }
     }

@@ -3,7 +3,7 @@
 use mainstay::gateway::Introduction;
 use mainstay::gateway::message::{Params, RawJson, RpcError};
 
-use crate::protocol::{LEGACY_VERSIONS, RequestMeta, invalid_params};
+use crate::protocol::{ClientMeta, LEGACY_VERSIONS, invalid_params};
 
 /// The longest introduction, in bytes: it is kept as long as its session. Clients send a few hundred; there is room for icons, too.
 const INTRODUCTION_LIMIT: usize = 64 * 1024;
@@ -55,7 +55,7 @@ impl ClientIntroduction {
     }
 
     /// What a modern request says.
-    pub(crate) fn of_request(meta: &RequestMeta) -> Self {
+    pub(crate) fn of_request(meta: &ClientMeta) -> Self {
         Self {
             capabilities: meta.capabilities.clone().unwrap_or(RawJson::EMPTY_OBJECT),
             info: meta.client_info.clone(),

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
-use crate::door::Caller;
+use crate::door::HttpCaller;
 
 /// Who makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,10 +28,10 @@ pub(crate) struct TokenDigest([u8; 16]);
 
 impl Principal {
     /// The client of the session of this number; the caller opened it, where there can be several.
-    pub(crate) fn of_session(caller: Option<Caller>, number: u64) -> Self {
+    pub(crate) fn of_session(caller: Option<HttpCaller>, number: u64) -> Self {
         match caller {
-            Some(Caller::Token(token)) => Self::Token(token),
-            Some(Caller::Peer(address)) => Self::Session {
+            Some(HttpCaller::Token(token)) => Self::Token(token),
+            Some(HttpCaller::Peer(address)) => Self::Session {
                 number,
                 address: Some(address),
             },
@@ -43,10 +43,10 @@ impl Principal {
     }
 
     /// The client of a request that belongs to no session, on the HTTP connection of this number.
-    pub(crate) fn of_connection(caller: Caller, number: u64) -> Self {
+    pub(crate) fn of_connection(caller: HttpCaller, number: u64) -> Self {
         match caller {
-            Caller::Token(token) => Self::Token(token),
-            Caller::Peer(address) => Self::Connection { number, address },
+            HttpCaller::Token(token) => Self::Token(token),
+            HttpCaller::Peer(address) => Self::Connection { number, address },
         }
     }
 
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn a_token_is_one_principal_in_every_session_and_an_address_is_none() {
-        let token = |token| Caller::Token(TokenDigest::of(token));
-        let here = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let token = |token| HttpCaller::Token(TokenDigest::of(token));
+        let here = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let of_one = Principal::of_session(Some(token("a")), 1);
         assert_eq!(of_one, Principal::of_connection(token("a"), 7));
         assert_ne!(of_one, Principal::of_session(Some(token("b")), 1));
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_signed_for_one_connection_is_good_on_another() {
-        let here = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let here = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let signed = |principal: Principal| {
             let mut signed = Vec::new();
             principal.write_to(&mut signed);

@@ -67,7 +67,7 @@ impl NoId {
 
 /// What a request says of its client in `_meta`, read once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RequestMeta {
+pub(crate) struct ClientMeta {
     /// The version it is made in; only modern requests name one.
     pub(crate) version: Option<String>,
     /// What the client can answer.
@@ -80,7 +80,7 @@ pub(crate) struct RequestMeta {
     pub(crate) log_level: Option<Level>,
 }
 
-impl RequestMeta {
+impl ClientMeta {
     pub(crate) fn read(params: &Params) -> Self {
         let Some(meta) = params.meta() else {
             return Self::default();
@@ -228,29 +228,29 @@ mod tests {
         )
         .unwrap();
         let params = Params::new(Some(params));
-        let meta = RequestMeta::read(&params);
+        let meta = ClientMeta::read(&params);
         assert_eq!(meta.era(), Era::Modern);
         assert_eq!(meta.progress_token, Some(RawJson::from(7)));
         assert_eq!(
             without_client(params).to_raw().unwrap().as_str(),
             r#"{"name":"a", "_meta":{"traceparent":"00-1" ,"progressToken":7}}"#
         );
-        assert_eq!(RequestMeta::read(&Params::default()).era(), Era::Legacy);
+        assert_eq!(ClientMeta::read(&Params::default()).era(), Era::Legacy);
     }
 
     #[test]
     fn a_result_for_a_modern_client_is_complete_unless_it_says_otherwise() {
         let result = |text: &str| RawJson::from_text(text).unwrap();
-        let told = |text: &str, era| completed(result(text), "tools/call", era).to_string();
+        let completed_text = |text: &str, era| completed(result(text), "tools/call", era).to_string();
         assert_eq!(
-            told(r#"{"a":1}"#, Era::Modern),
+            completed_text(r#"{"a":1}"#, Era::Modern),
             r#"{"a":1,"resultType":"complete"}"#
         );
         assert_eq!(
-            told(r#"{"resultType":"input_required"}"#, Era::Modern),
+            completed_text(r#"{"resultType":"input_required"}"#, Era::Modern),
             r#"{"resultType":"input_required"}"#
         );
-        assert_eq!(told(r#"{"a":1}"#, Era::Legacy), r#"{"a":1}"#);
+        assert_eq!(completed_text(r#"{"a":1}"#, Era::Legacy), r#"{"a":1}"#);
         for (result, expected) in [
             ("{ }", r#"{"resultType":"complete"}"#),
             (r#"{"a":1 }"#, r#"{"a":1 ,"resultType":"complete"}"#),
@@ -261,7 +261,7 @@ mod tests {
             (r#"{"result\u0054ype":"x"}"#, r#"{"result\u0054ype":"x"}"#),
             ("[1]", "[1]"),
         ] {
-            assert_eq!(told(result, Era::Modern), expected);
+            assert_eq!(completed_text(result, Era::Modern), expected);
         }
     }
 }

@@ -6,7 +6,9 @@
 use crate::deadline::Timer;
 use crate::effect::{Cause, CloseMode, Effect};
 use crate::input::{Input, Recovery, Vitals};
-use crate::state::{Attempt, DisconnectReason, State};
+use crate::state::Attempt::{Listing, Opening, Pausing, Queued};
+use crate::state::DisconnectReason::{AuthRequired, BudgetSpent, Idle, Lost};
+use crate::state::State::{Connected, Connecting, Disabled, Disabling, Disconnected, PermanentlyFailed};
 use crate::step::Step;
 use crate::time::Generation;
 
@@ -19,56 +21,37 @@ impl Step<'_> {
             return self.effects.push(Effect::CountStale(generation));
         }
         match (&mut self.machine.state, input) {
-            (State::Disabled | State::Disabling, Input::Enable { dormant: true }) => {
+            (Disabled | Disabling, Input::Enable { dormant: true }) => {
                 self.machine.failures = 0;
-                self.enter(State::Disconnected(DisconnectReason::Idle), Cause::Enabled);
+                self.enter(Disconnected(Idle), Cause::Enabled);
             }
-            (State::Disabled | State::Disabling | State::PermanentlyFailed, Input::Enable { .. }) => {
+            (Disabled | Disabling | PermanentlyFailed, Input::Enable { .. }) => {
                 self.machine.failures = 0;
                 self.enter(self.first_attempt(), Cause::Enabled);
             }
-            (&mut State::Disconnected(DisconnectReason::Lost(at)), Input::Enable { dormant: false }) => {
+            (&mut Disconnected(Lost(at)), Input::Enable { dormant: false }) => {
                 self.enter(self.next_attempt(at), Cause::Enabled);
             }
-            (
-                State::Connecting { .. } | State::Connected(_) | State::Disconnected(_),
-                Input::Enable { .. },
-            ) => {}
+            (Connecting { .. } | Connected(_) | Disconnected(_), Input::Enable { .. }) => {}
 
-            (State::Disabled | State::Disabling, Input::Disable | Input::Restart | Input::Replace { .. }) => {
-            }
-            (
-                State::Connecting { .. }
-                | State::Connected(_)
-                | State::Disconnected(_)
-                | State::PermanentlyFailed,
-                Input::Disable,
-            ) => {
+            (Disabled | Disabling, Input::Disable | Input::Restart | Input::Replace { .. }) => {}
+            (Connecting { .. } | Connected(_) | Disconnected(_) | PermanentlyFailed, Input::Disable) => {
                 self.cut_drains();
                 self.detach(CloseMode::Cut);
-                self.enter(State::Disabling, Cause::Disabled);
+                self.enter(Disabling, Cause::Disabled);
                 self.finish_disabling(Cause::Disabled);
             }
-            (
-                State::Connecting { .. }
-                | State::Connected(_)
-                | State::Disconnected(_)
-                | State::PermanentlyFailed,
-                Input::Restart,
-            ) => {
+            (Connecting { .. } | Connected(_) | Disconnected(_) | PermanentlyFailed, Input::Restart) => {
                 self.cut_drains();
                 self.detach(CloseMode::Cut);
                 self.redial(Cause::Restarted);
             }
-            (State::Connected(_), Input::Replace { beside: true }) => {
+            (Connected(_), Input::Replace { beside: true }) => {
                 self.detach_beside_next();
                 self.redial(Cause::Replaced);
             }
             (
-                State::Connecting { .. }
-                | State::Connected(_)
-                | State::Disconnected(_)
-                | State::PermanentlyFailed,
+                Connecting { .. } | Connected(_) | Disconnected(_) | PermanentlyFailed,
                 Input::Replace { .. },
             ) => {
                 self.detach(CloseMode::Drain);
@@ -76,82 +59,62 @@ impl Step<'_> {
             }
             (_, Input::Adjust(policy)) => self.adjust(*policy),
 
-            (State::Disconnected(DisconnectReason::Idle), Input::Demand) => {
-                self.enter(self.first_attempt(), Cause::Demanded);
-            }
-            (&mut State::Disconnected(DisconnectReason::Lost(at)), Input::Demand) => {
+            (Disconnected(Idle), Input::Demand) => self.enter(self.first_attempt(), Cause::Demanded),
+            (&mut Disconnected(Lost(at)), Input::Demand) => {
                 self.enter(self.next_attempt(at), Cause::Demanded);
             }
-            (
-                State::Disabled
-                | State::Disabling
-                | State::Connecting { .. }
-                | State::Connected(_)
-                | State::Disconnected(DisconnectReason::AuthRequired | DisconnectReason::BudgetSpent(..))
-                | State::PermanentlyFailed,
-                Input::Demand,
-            ) => {}
+            (Disconnected(AuthRequired | BudgetSpent(..)), Input::Demand) => {}
+            (Disabled | Disabling | Connecting { .. } | Connected(_) | PermanentlyFailed, Input::Demand) => {}
 
-            (State::Disconnected(DisconnectReason::AuthRequired), Input::Login) => {
+            (Disconnected(AuthRequired), Input::Login) => {
                 self.enter(self.first_attempt(), Cause::LoggedIn);
             }
             (
-                State::Connecting {
-                    attempt: Attempt::Queued(..) | Attempt::Opening(..) | Attempt::Listing(_),
+                Connecting {
+                    attempt,
                     has_new_login,
                     ..
                 },
                 Input::Login,
-            ) => *has_new_login = true,
-            (
-                State::Disabled
-                | State::Disabling
-                | State::Connecting {
+            ) => {
+                *has_new_login = match attempt {
                     // The next dial uses the new credential.
-                    attempt: Attempt::Pausing(..),
-                    ..
-                }
-                | State::Connected(_)
-                | State::Disconnected(
-                    DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
-                )
-                | State::PermanentlyFailed,
-                Input::Login,
-            ) => {}
+                    Pausing(..) => false,
+                    Queued(..) | Opening(..) | Listing(_) => true,
+                };
+            }
+            (Disconnected(Idle | Lost(_) | BudgetSpent(..)), Input::Login) => {}
+            (Disabled | Disabling | Connected(_) | PermanentlyFailed, Input::Login) => {}
 
             (
-                State::Connecting {
-                    attempt: Attempt::Queued(..),
-                    ..
+                Connecting {
+                    attempt: Queued(..), ..
                 },
                 Input::Begun(generation),
             ) => {
                 let by = self.now + self.machine.policy.limits.open;
-                self.set_attempt(Attempt::Opening(generation, by));
+                self.set_attempt(Opening(generation, by));
             }
             (
-                State::Connecting {
-                    attempt: Attempt::Queued(..) | Attempt::Opening(..),
+                Connecting {
+                    attempt: Queued(..) | Opening(..),
                     ..
                 },
                 Input::Opened(generation),
-            ) => self.opened(generation),
+            ) => {
+                self.opened(generation);
+            }
             (
-                State::Connecting {
-                    attempt: Attempt::Queued(..) | Attempt::Opening(..),
+                Connecting {
+                    attempt: Queued(..) | Opening(..),
                     ..
                 },
                 Input::OpenFailed(_, recovery),
-            ) => self.lose(Cause::OpenFailed, recovery),
-            (
-                State::Disabled
-                | State::Disabling
-                | State::Connecting { .. }
-                | State::Connected(_)
-                | State::Disconnected(_)
-                | State::PermanentlyFailed,
-                Input::Begun(_) | Input::Opened(_) | Input::OpenFailed(..),
-            ) => {}
+            ) => {
+                self.lose(Cause::OpenFailed, recovery);
+            }
+            // The connection is further on.
+            (_, Input::Begun(_) | Input::Opened(_) | Input::OpenFailed(..)) => {}
 
             // Listings and probes are the same before and after the first listing.
             (_, Input::Listed(_, listing)) => self.listed(listing),
@@ -160,20 +123,17 @@ impl Step<'_> {
             (_, Input::ProbeNow(_)) => self.probe_now(),
             (_, Input::ProbeAnswered(_)) => self.probe_answered(),
 
-            (State::Connected(_), Input::CallAnswered(_)) => self.call_answered(),
+            (Connected(_), Input::CallAnswered(_)) => self.call_answered(),
             // A shortage on this machine says nothing about the connection.
-            (State::Connected(_), Input::CallFailed(_, Recovery::RetryLack)) => {}
-            (State::Connected(_), Input::CallFailed(generation, Recovery::RetryAfter(pause))) => {
+            (Connected(_), Input::CallFailed(_, Recovery::RetryLack)) => {}
+            (Connected(_), Input::CallFailed(generation, Recovery::RetryAfter(pause))) => {
                 let until = self.now + self.granted(pause);
                 self.effects.push(Effect::Hold(generation, until));
             }
-            (State::Connected(_), Input::CallFailed(_, recovery)) => self.call_failed(recovery),
+            (Connected(_), Input::CallFailed(_, recovery)) => self.call_failed(recovery),
+            // Only a connected server takes calls.
             (
-                State::Disabled
-                | State::Disabling
-                | State::Connecting { .. }
-                | State::Disconnected(_)
-                | State::PermanentlyFailed,
+                Disabled | Disabling | Connecting { .. } | Disconnected(_) | PermanentlyFailed,
                 Input::CallAnswered(_) | Input::CallFailed(..),
             ) => {}
 

@@ -5,7 +5,8 @@
 //! test replays their corpora on every run.
 
 pub use crate::catalog::fuzz::stored_catalog;
-pub use crate::config::fuzz::configuration;
+#[cfg(feature = "config-file")]
+pub use crate::config::file::fuzz::configuration;
 pub use crate::transport::fuzz_lines::lines;
 pub use crate::transport::http::fuzz::{challenge, events};
 pub use crate::wire::fuzz::{envelope, object};

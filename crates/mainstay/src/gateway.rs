@@ -34,7 +34,7 @@ use crate::wire::{Params, RawJson, RequestError};
 pub mod message {
     pub use crate::large::{INLINE_LIMIT, process as process_payload};
     pub use crate::wire::write::{notification, refusal, request, response, response_in_pieces};
-    pub use crate::wire::{MAX_MEMBERS, Message, Object, Params, RawJson, RpcError};
+    pub use crate::wire::{MAX_MEMBERS, Message, Object, Params, RawJson, RpcError, TooManyMembers};
 }
 
 /// Introduces another client to the servers than the fleet would by itself: the one that it speaks for. It replaces

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 use crate::event::{Event, Failure};
 use crate::protocol::Era;
-use crate::server::{StartProgress, Status};
+use crate::server::{Reason, StartProgress, Status, TransportKind};
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -91,7 +91,7 @@ impl Serialize for Status {
             state: self.state.as_str(),
             since_ms: unix_ms(self.since),
             enabled: self.desired == Desired::Enabled,
-            reason: self.reason.map(|reason| reason.as_str()),
+            reason: self.reason.map(Reason::as_str),
             generation: self.generation.map(|generation| generation.0),
             attempt: self.attempt,
             budget: self.budget,
@@ -107,7 +107,7 @@ impl Serialize for Status {
                 },
                 version,
             }),
-            transport: self.transport.map(|transport| transport.as_str()),
+            transport: self.transport.map(TransportKind::as_str),
             last_success_ms: self.last_success.map(unix_ms),
             call_failures: self.call_failures,
             removed: self.removed,

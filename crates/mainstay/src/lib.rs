@@ -60,7 +60,10 @@ mod wire;
 #[doc(inline)]
 pub use catalog::{Catalog, CatalogReader};
 #[doc(inline)]
-pub use config::{Configuration, ServerConfig};
+#[cfg(feature = "config-file")]
+pub use config::Configuration;
+#[doc(inline)]
+pub use config::ServerConfig;
 #[doc(inline)]
 pub use event::{Event, Events, Failure};
 #[doc(inline)]

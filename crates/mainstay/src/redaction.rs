@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::config::{HttpTarget, ServerConfig, StdioTarget, Target, Text};
+use crate::config::{ConfigText, HttpTarget, ServerConfig, StdioTarget, Target};
 
 /// Shorter values stay: `true`, `8080`, `debug`.
 const SHORTEST_SECRET: usize = 6;
@@ -59,7 +59,7 @@ impl Redaction {
     }
 
     /// Of a text with variables, what they stand for.
-    fn add_text(&mut self, text: &Text) {
+    fn add_text(&mut self, text: &ConfigText) {
         let (value, shown) = (text.value(), text.shown());
         if value == shown {
             return;
@@ -166,7 +166,10 @@ mod tests {
     #[test]
     fn of_an_argument_with_a_variable_only_its_value_is_taken_out() {
         let mut redaction = Redaction::default();
-        redaction.add_text(&Text::hidden("--token=tok-123456,v2", "--token=${TOKEN},v2"));
+        redaction.add_text(&ConfigText::hidden(
+            "--token=tok-123456,v2",
+            "--token=${TOKEN},v2",
+        ));
         let text = redaction.apply("unknown option --token=tok-123456,v2".to_owned());
         assert_eq!(text, "unknown option --token=[TOKEN],v2");
     }

@@ -118,7 +118,7 @@ impl Front {
 }
 
 /// How a server is once it is connected, or has failed.
-async fn settled(config: mainstay::config::ServerBuilder) -> (Fleet, Status) {
+async fn settled(config: mainstay::config::ServerBuilder<mainstay::config::HttpTarget>) -> (Fleet, Status) {
     let fleet = Fleet::builder().start([config.build().unwrap()]);
     let server = fleet.server("s").unwrap();
     let settled = |status: &Status| status.protocol.is_some() || status.last_error.is_some();

@@ -21,7 +21,7 @@ impl Asking<'_> {
         let failure = failure(server, error).await;
         let failure = failure.as_deref();
         if self.request.json {
-            let document = json::Answer::failed(self.asked(), error, failure);
+            let document = json::AnswerDocument::failed(self.asked(), error, failure);
             self.screen.print(Text::document(&document))?;
             return Ok(exit);
         }
@@ -55,7 +55,7 @@ impl Asking<'_> {
                 "SIGINT"
             };
             let may_have_run = outcome == Outcome::Unknown;
-            let document = json::Answer::interrupted(self.asked(), signal, outcome, may_have_run);
+            let document = json::AnswerDocument::interrupted(self.asked(), signal, outcome, may_have_run);
             self.screen.print(Text::document(&document))?;
         } else if self.is_call {
             self.screen.say(verdict);

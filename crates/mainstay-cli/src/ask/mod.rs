@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use mainstay::{CallError, CallErrorKind, CallOptions, Catalog, Fleet, Reply, Server};
 use tokio::time::Instant;
 
-use crate::args::Request;
+use crate::args::RequestArgs;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
 use crate::load::Setup;
@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// A request while it is made.
 pub(crate) struct Asking<'a> {
     pub(crate) screen: &'a Screen,
-    pub(crate) request: &'a Request,
+    pub(crate) request: &'a RequestArgs,
     pub(crate) sought: Sought,
     /// What is asked for, as the person named it.
     name: &'a str,
@@ -43,7 +43,7 @@ impl<'a> Asking<'a> {
     pub(crate) fn new(
         setup: &Setup,
         screen: &'a Screen,
-        request: &'a Request,
+        request: &'a RequestArgs,
         sought: Sought,
         name: &'a str,
     ) -> Self {
@@ -192,7 +192,7 @@ impl<'a> Asking<'a> {
             Err(error) => return self.failed(server, &error).await,
         };
         if self.request.json {
-            let document = json::Answer::answered(self.asked(), &reply, false);
+            let document = json::AnswerDocument::answered(self.asked(), &reply, false);
             self.screen.print(Text::document(&document))?;
         } else {
             self.screen.print_payload(&text(&reply))?;
@@ -201,8 +201,8 @@ impl<'a> Asking<'a> {
     }
 
     /// What was asked, for a document.
-    pub(crate) fn asked(&self) -> json::Asked<'_> {
+    pub(crate) fn asked(&self) -> json::AnswerSubject<'_> {
         let server = self.server.get().map(String::as_str);
-        json::Asked::new(server, self.sought, self.name)
+        json::AnswerSubject::new(server, self.sought, self.name)
     }
 }

@@ -13,13 +13,13 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The arguments as far as they can be read before the tool's schema is known.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Arguments {
+pub(crate) enum CallArguments {
     /// JSON, sent byte for byte.
     Json(RawJson),
     Pairs(Vec<(String, String)>),
 }
 
-impl Arguments {
+impl CallArguments {
     /// Reads what was written. Blocks while it reads stdin.
     pub(crate) fn read(written: &[String], stdin: impl Read) -> anyhow::Result<Self> {
         match written {
@@ -96,12 +96,12 @@ impl Schema {
     }
 }
 
-fn object(text: &str) -> anyhow::Result<Arguments> {
+fn object(text: &str) -> anyhow::Result<CallArguments> {
     let json = RawJson::from_text(text).map_err(|error| anyhow!("the arguments are not JSON: {error}"))?;
     if !json.as_str().starts_with('{') {
         bail!("the arguments are not a JSON object: write '{{\"key\": value}}'");
     }
-    Ok(Arguments::Json(json))
+    Ok(CallArguments::Json(json))
 }
 
 fn split(pair: &str) -> anyhow::Result<(String, String)> {
@@ -117,9 +117,9 @@ fn split(pair: &str) -> anyhow::Result<(String, String)> {
 mod tests {
     use super::*;
 
-    fn read(written: &[&str]) -> anyhow::Result<Arguments> {
+    fn read(written: &[&str]) -> anyhow::Result<CallArguments> {
         let written: Vec<_> = written.iter().map(|&text| text.to_owned()).collect();
-        Arguments::read(&written, &br#" {"from": "stdin"} "#[..])
+        CallArguments::read(&written, &br#" {"from": "stdin"} "#[..])
     }
 
     fn sent(written: &[&str], schema: &str) -> String {

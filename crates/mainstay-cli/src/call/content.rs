@@ -8,7 +8,7 @@ use mainstay::RawJson;
 /// A tool's result, as far as it is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(super) struct ShownAnswer {
     content: Vec<Value>,
     structured_content: Option<Value>,
     pub(super) is_error: bool,
@@ -17,7 +17,7 @@ pub(super) struct Answer {
     pub(super) is_result: bool,
 }
 
-impl Answer {
+impl ShownAnswer {
     /// Reads a result. One of an unknown shape is shown whole.
     pub(super) fn read(result: &RawJson) -> Self {
         let answer = result.parse().unwrap_or_else(|_| Self {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn text(result: &str) -> String {
-        Answer::read(&RawJson::from_text(result).unwrap()).text()
+        ShownAnswer::read(&RawJson::from_text(result).unwrap()).text()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use mainstay::catalog::PublicTool;
 use mainstay::{Fleet, Reply};
 use serde::Deserialize;
 
-use crate::args::{Call, Common};
+use crate::args::{CallArgs, Common};
 use crate::ask::Asking;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
@@ -18,23 +18,23 @@ use crate::load::servers;
 use crate::output::{Screen, Text, text};
 use crate::pick::{Picked, Sought};
 use arguments::Schema;
-use content::Answer;
+use content::ShownAnswer;
 
-pub(crate) use arguments::Arguments;
+pub(crate) use arguments::CallArguments;
 pub(crate) use content::{shown, shown_resource};
 
-pub(crate) fn run(call: &Call, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(call: &CallArgs, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&call.request.adhoc, common, screen)?;
     let picked = Picked::read(&mut setup, &call.words, Sought::Tool)?;
     // Before anything is started: a mistake here costs nothing, and Ctrl-C while stdin is awaited ends the program.
-    let arguments = Arguments::read(&picked.rest, io::stdin()).map_err(CommandFailure::usage)?;
+    let arguments = CallArguments::read(&picked.rest, io::stdin()).map_err(CommandFailure::usage)?;
     let asking = Asking::new(&setup, screen, &call.request, Sought::Tool, &picked.name).calling();
     asking.run(&setup, async |fleet| {
         make(&asking, fleet, &picked.name, &arguments).await
     })
 }
 
-async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Arguments) -> Done {
+async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallArguments) -> Done {
     let server = asking
         .locate(fleet, |catalog| {
             catalog.tool(name).map(|tool| tool.server().to_owned())
@@ -58,7 +58,7 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &Argume
 }
 
 fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
-    let answer = Answer::read(&reply.result);
+    let answer = ShownAnswer::read(&reply.result);
     let is_result = answer.is_result;
     let exit = if answer.is_error || !is_result {
         Exit::Failed
@@ -66,7 +66,7 @@ fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
         Exit::Success
     };
     if asking.request.json {
-        let document = json::Answer::answered(asking.asked(), reply, exit != Exit::Success);
+        let document = json::AnswerDocument::answered(asking.asked(), reply, exit != Exit::Success);
         asking.screen.print(Text::document(&document))?;
     } else if answer.is_error {
         asking.screen.error(text!(

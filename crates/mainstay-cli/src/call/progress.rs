@@ -11,9 +11,9 @@ use crate::output::{Live, Screen, Text, plain, text};
 const QUEUED: usize = 16;
 
 /// The task that draws, where there is one.
-pub(super) struct Progress(Option<JoinHandle<()>>);
+pub(super) struct CallProgress(Option<JoinHandle<()>>);
 
-impl Progress {
+impl CallProgress {
     /// Waits until the last of it is drawn and cleared. The call must have ended.
     pub(super) async fn ended(self) {
         if let Some(task) = self.0 {
@@ -23,31 +23,31 @@ impl Progress {
 }
 
 /// Options that show progress, if somebody watches. Asking for it makes servers do more work.
-pub(super) fn shown(screen: &Screen, options: CallOptions) -> (Progress, CallOptions) {
+pub(super) fn shown(screen: &Screen, options: CallOptions) -> (CallProgress, CallOptions) {
     if !screen.is_live() {
-        return (Progress(None), options);
+        return (CallProgress(None), options);
     }
     let (sender, mut steps) = mpsc::channel::<RawJson>(QUEUED);
     let paint = screen.err;
     let task = tokio::spawn(async move {
         let mut live = Live::default();
         while let Some(step) = steps.recv().await {
-            if let Ok(step) = step.parse::<Step>() {
+            if let Ok(step) = step.parse::<ProgressStep>() {
                 live.draw(&[paint.dim(step.words())]);
             }
         }
     });
-    (Progress(Some(task)), options.progress(sender))
+    (CallProgress(Some(task)), options.progress(sender))
 }
 
 #[derive(Deserialize)]
-struct Step {
+struct ProgressStep {
     progress: f64,
     total: Option<f64>,
     message: Option<String>,
 }
 
-impl Step {
+impl ProgressStep {
     fn words(&self) -> Text {
         let done = match self.total {
             Some(total) if total > 0.0 => {
@@ -64,12 +64,12 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
-    use super::Step;
+    use super::ProgressStep;
 
     #[test]
     fn progress_is_a_share_where_the_whole_is_known() {
         let words = |json: &str| {
-            serde_json::from_str::<Step>(json)
+            serde_json::from_str::<ProgressStep>(json)
                 .unwrap()
                 .words()
                 .as_str()

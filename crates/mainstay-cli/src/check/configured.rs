@@ -16,7 +16,7 @@ pub(super) fn run(setup: &Setup, is_json: bool, screen: &Screen) -> Done {
         Exit::Usage
     };
     let page = if is_json {
-        Text::document(&json::Configured::of(setup, exit == Exit::Success))
+        Text::document(&json::ConfiguredDocument::of(setup, exit == Exit::Success))
     } else {
         page(setup, screen)
     };

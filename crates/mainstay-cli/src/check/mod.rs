@@ -1,11 +1,11 @@
 //! `mainstay check`: starts every server, shows what each offers and what is wrong with the rest.
 
 mod configured;
-mod mend;
+mod fix;
 mod report;
 mod show;
 
-use crate::args::{Check, Common};
+use crate::args::{CheckArgs, Common};
 use crate::exit::{Done, Exit};
 use crate::json;
 use crate::load::servers;
@@ -13,10 +13,10 @@ use crate::output::{Screen, Text};
 use crate::run::with_fleet;
 use crate::startup::{Progress, Startup};
 
-pub(crate) use report::{Report, ServerReport};
+pub(crate) use report::{CheckReport, ServerReport};
 pub(crate) use show::server as show_server;
 
-pub(crate) fn run(check: &Check, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&check.adhoc, common, screen)?;
     setup.keep(&check.server)?;
     if check.no_start {
@@ -30,9 +30,9 @@ pub(crate) fn run(check: &Check, common: &Common, screen: &Screen) -> Done {
             .settle(check.timeout, |statuses| progress.show(&startup, fleet, statuses))
             .await;
         drop(progress);
-        let report = Report::new(&setup, &startup, fleet, statuses);
+        let report = CheckReport::new(&setup, &startup, fleet, statuses);
         let text = if check.json {
-            Text::document(&json::Check::of(&setup, &report))
+            Text::document(&json::CheckDocument::of(&setup, &report))
         } else {
             show::text(&report, screen.out, screen.width)
         };
@@ -41,7 +41,7 @@ pub(crate) fn run(check: &Check, common: &Common, screen: &Screen) -> Done {
     })
 }
 
-impl Report {
+impl CheckReport {
     /// Errors in the configuration need a person, whatever is up.
     pub(crate) fn exit(&self) -> Exit {
         if !self.refused.is_empty() {

@@ -5,14 +5,14 @@ use std::time::Duration;
 use mainstay::{Catalog, Fleet, ServerConfig, Status};
 use serde::Deserialize;
 
-use super::mend::{Mend, mend};
+use super::fix::{Fix, fix};
 use crate::load::Setup;
 use crate::reach;
 use crate::startup::{Standing, Startup};
 
 /// What a check found.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct CheckReport {
     /// By name.
     pub(crate) servers: Vec<ServerReport>,
     /// Servers that are not used, for errors in their configuration.
@@ -33,25 +33,25 @@ pub(crate) struct ServerReport {
     pub(crate) address: Option<String>,
     /// What the server calls itself: name and version.
     pub(crate) title: Option<String>,
-    pub(crate) offers: Offers,
+    pub(crate) offers: OfferCounts,
     /// What was set aside of its offers, in words.
     pub(crate) set_aside: Vec<String>,
     /// What it has written to stderr so far, while it is still starting.
     pub(crate) stderr: Vec<String>,
     /// What a person can do about it.
-    pub(crate) mend: Option<Mend>,
+    pub(crate) fix: Option<Fix>,
 }
 
 /// What a server offers, by the names and uris it uses itself.
 #[derive(Debug, Default)]
-pub(crate) struct Offers {
+pub(crate) struct OfferCounts {
     pub(crate) tools: Vec<String>,
     pub(crate) prompts: Vec<String>,
     pub(crate) resources: Vec<String>,
     pub(crate) templates: Vec<String>,
 }
 
-impl Report {
+impl CheckReport {
     pub(crate) fn new(setup: &Setup, startup: &Startup, fleet: &Fleet, statuses: Vec<Status>) -> Self {
         let none_required = !setup.servers.iter().any(ServerConfig::required);
         let catalog = fleet.catalog();
@@ -69,10 +69,10 @@ impl Report {
                 took: startup.took(&status),
                 address: config.and_then(reach::address),
                 title: title(&catalog, &status.server),
-                offers: Offers::of(&catalog, &status.server),
+                offers: OfferCounts::of(&catalog, &status.server),
                 set_aside: set_aside(&catalog, &status.server),
                 stderr: stderr_so_far(fleet, &status),
-                mend: config.and_then(|config| mend(&status, config, setup.file())),
+                fix: config.and_then(|config| fix(&status, config, setup.file())),
                 status,
             }
         };
@@ -89,7 +89,7 @@ impl ServerReport {
     }
 }
 
-impl Offers {
+impl OfferCounts {
     fn of(catalog: &Catalog, server: &str) -> Self {
         macro_rules! names {
             ($offers:expr) => {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use mainstay::gateway::PlainText;
 use mainstay::transport::http::Challenge;
 
-use super::report::{Report, ServerReport};
+use super::report::{CheckReport, ServerReport};
 use crate::output::{Ink, Paint, Text, count, labelled, plain, prose, span, text, wrapped};
 use crate::startup::{Row, Standing, board, doing};
 
@@ -15,7 +15,7 @@ const LABELS: usize = 11;
 const INDENT: usize = 2;
 
 /// The table, then each server in turn, then the sum.
-pub(super) fn text(report: &Report, paint: Paint, width: usize) -> Text {
+pub(super) fn text(report: &CheckReport, paint: Paint, width: usize) -> Text {
     let mut text = Text::default();
     let rows: Vec<_> = report.servers.iter().map(row).collect();
     if !rows.is_empty() {
@@ -106,10 +106,10 @@ impl Page {
                 text.push(self.prose("next try", Ink::None, text!("in {}", span(pause))));
             }
         }
-        if let Some(mend) = &server.mend {
-            text.push(self.prose("remedy", Ink::None, &mend.advice));
+        if let Some(fix) = &server.fix {
+            text.push(self.prose("remedy", Ink::None, &fix.advice));
             // Not wrapped: it is to be copied.
-            text.push(self.verbatim("", mend.command.as_slice()));
+            text.push(self.verbatim("", fix.command.as_slice()));
         }
         text
     }
@@ -177,7 +177,7 @@ impl Page {
         self.width.saturating_sub(INDENT + LABELS)
     }
 
-    fn sum(&self, report: &Report) -> Text {
+    fn sum(&self, report: &CheckReport) -> Text {
         let wanted: Vec<_> = report
             .servers
             .iter()

@@ -7,7 +7,7 @@ pub(super) const MAX_LINE: usize = 4 * 1024 * 1024;
 
 /// What was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum DemoLine {
     /// A line, now in the buffer, without its newline.
     Whole,
     /// A line longer than [`MAX_LINE`]; it was skipped.
@@ -20,13 +20,16 @@ pub(super) enum Line {
 ///
 /// # Cancel safety
 /// Not safe: part of a line may be lost.
-pub(super) async fn read(input: &mut (impl AsyncBufRead + Unpin), buffer: &mut Vec<u8>) -> io::Result<Line> {
+pub(super) async fn read(
+    input: &mut (impl AsyncBufRead + Unpin),
+    buffer: &mut Vec<u8>,
+) -> io::Result<DemoLine> {
     buffer.clear();
     let mut length = 0;
     loop {
         let chunk = input.fill_buf().await?;
         if chunk.is_empty() && length == 0 {
-            return Ok(Line::End);
+            return Ok(DemoLine::End);
         }
         let newline = chunk.iter().position(|&byte| byte == b'\n');
         let part = &chunk[..newline.unwrap_or(chunk.len())];
@@ -39,9 +42,9 @@ pub(super) async fn read(input: &mut (impl AsyncBufRead + Unpin), buffer: &mut V
         input.consume(used);
         if ended {
             return Ok(if length <= MAX_LINE {
-                Line::Whole
+                DemoLine::Whole
             } else {
-                Line::TooLong
+                DemoLine::TooLong
             });
         }
     }
@@ -51,7 +54,7 @@ pub(super) async fn read(input: &mut (impl AsyncBufRead + Unpin), buffer: &mut V
 mod tests {
     use super::*;
 
-    fn all(input: &[u8]) -> Vec<(Line, usize)> {
+    fn all(input: &[u8]) -> Vec<(DemoLine, usize)> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut input = io::BufReader::new(input);
         let mut buffer = Vec::new();
@@ -59,8 +62,8 @@ mod tests {
         runtime.block_on(async {
             loop {
                 match read(&mut input, &mut buffer).await.unwrap() {
-                    Line::End => return lines,
-                    line @ (Line::Whole | Line::TooLong) => lines.push((line, buffer.len())),
+                    DemoLine::End => return lines,
+                    line @ (DemoLine::Whole | DemoLine::TooLong) => lines.push((line, buffer.len())),
                 }
             }
         })
@@ -70,7 +73,7 @@ mod tests {
     fn lines_end_with_a_newline_or_with_the_input() {
         assert_eq!(
             all(b"one\n\nthree"),
-            [(Line::Whole, 3), (Line::Whole, 0), (Line::Whole, 5)]
+            [(DemoLine::Whole, 3), (DemoLine::Whole, 0), (DemoLine::Whole, 5)]
         );
         assert_eq!(all(b""), []);
     }
@@ -80,7 +83,7 @@ mod tests {
         let mut input = vec![b'x'; MAX_LINE + 1];
         input.extend_from_slice(b"\nnext\n");
         let lines = all(&input);
-        assert_eq!(lines[0].0, Line::TooLong);
-        assert_eq!(lines[1], (Line::Whole, 4));
+        assert_eq!(lines[0].0, DemoLine::TooLong);
+        assert_eq!(lines[1], (DemoLine::Whole, 4));
     }
 }

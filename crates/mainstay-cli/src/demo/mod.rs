@@ -17,8 +17,8 @@ use anyhow::Context as _;
 use tokio::io::{self, AsyncBufRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 
-use line::Line;
-use session::Session;
+use line::DemoLine;
+use session::DemoSession;
 
 /// Messages that may wait for a client that reads slowly; whoever adds one more waits.
 const QUEUED_MESSAGES: usize = 256;
@@ -42,13 +42,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
 async fn serve(mut input: impl AsyncBufRead + Unpin, output: impl AsyncWrite + Unpin) -> io::Result<()> {
     let (messages, queue) = mpsc::channel(QUEUED_MESSAGES);
     let read = async move {
-        let mut session = Session::new(messages);
+        let mut session = DemoSession::new(messages);
         let mut buffer = Vec::new();
         loop {
             match line::read(&mut input, &mut buffer).await? {
-                Line::Whole => session.line(&buffer).await,
-                Line::TooLong => session.line_too_long().await,
-                Line::End => break,
+                DemoLine::Whole => session.line(&buffer).await,
+                DemoLine::TooLong => session.line_too_long().await,
+                DemoLine::End => break,
             }
         }
         session.end().await;

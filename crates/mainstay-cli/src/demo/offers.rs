@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::protocol::{Era, RpcError};
+use super::protocol::{DemoEra, DemoError};
 
 const ABOUT_URI: &str = "demo://about";
 const SQUARE_PREFIX: &str = "demo://square/";
@@ -42,14 +42,14 @@ pub(super) fn templates() -> Value {
     }])
 }
 
-pub(super) fn get_prompt(params: &Map<String, Value>) -> Result<Value, RpcError> {
+pub(super) fn get_prompt(params: &Map<String, Value>) -> Result<Value, DemoError> {
     match params.get("name").and_then(Value::as_str) {
         Some("summarize") => {}
-        Some(other) => return Err(RpcError::invalid_params(format!("no such prompt: {other}"))),
-        None => return Err(RpcError::invalid_params("name must be a string")),
+        Some(other) => return Err(DemoError::invalid_params(format!("no such prompt: {other}"))),
+        None => return Err(DemoError::invalid_params("name must be a string")),
     }
     let argument = |name: &str| params.get("arguments")?.get(name)?.as_str();
-    let text = argument("text").ok_or_else(|| RpcError::invalid_params("the argument text is required"))?;
+    let text = argument("text").ok_or_else(|| DemoError::invalid_params("the argument text is required"))?;
     let sentences = match argument("sentences") {
         None | Some("1") => "one sentence".to_owned(),
         Some(number) => format!("{number} sentences"),
@@ -61,9 +61,9 @@ pub(super) fn get_prompt(params: &Map<String, Value>) -> Result<Value, RpcError>
     }))
 }
 
-pub(super) fn read_resource(era: Era, params: &Map<String, Value>) -> Result<Value, RpcError> {
+pub(super) fn read_resource(era: DemoEra, params: &Map<String, Value>) -> Result<Value, DemoError> {
     let Some(uri) = params.get("uri").and_then(Value::as_str) else {
-        return Err(RpcError::invalid_params("uri must be a string"));
+        return Err(DemoError::invalid_params("uri must be a string"));
     };
     let square = || {
         let number: i64 = uri.strip_prefix(SQUARE_PREFIX)?.parse().ok()?;
@@ -74,6 +74,6 @@ pub(super) fn read_resource(era: Era, params: &Map<String, Value>) -> Result<Val
     } else {
         square()
     };
-    let text = text.ok_or_else(|| RpcError::no_such_resource(era, uri))?;
+    let text = text.ok_or_else(|| DemoError::no_such_resource(era, uri))?;
     Ok(json!({ "contents": [{ "uri": uri, "mimeType": "text/plain", "text": text }] }))
 }

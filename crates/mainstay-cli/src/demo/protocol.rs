@@ -25,7 +25,7 @@ pub(super) const LOG_LEVELS: [&str; 8] = [
 
 /// A request to be answered.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(super) struct DemoRequest {
     pub(super) id: Value,
     pub(super) method: String,
     pub(super) params: Map<String, Value>,
@@ -33,8 +33,8 @@ pub(super) struct Request {
 
 /// One message from the client.
 #[derive(Debug)]
-pub(super) enum Message {
-    Request(Request),
+pub(super) enum DemoMessage {
+    Request(DemoRequest),
     Notification {
         method: String,
         params: Map<String, Value>,
@@ -45,13 +45,13 @@ pub(super) enum Message {
 
 /// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct RpcError {
+pub(super) struct DemoError {
     code: i64,
     message: String,
     data: Option<Value>,
 }
 
-impl RpcError {
+impl DemoError {
     pub(super) fn parse(message: impl Into<String>) -> Self {
         Self::new(-32700, message)
     }
@@ -73,10 +73,10 @@ impl RpcError {
     }
 
     /// The eras disagree about the code of a resource that is not there.
-    pub(super) fn no_such_resource(era: Era, uri: &str) -> Self {
+    pub(super) fn no_such_resource(era: DemoEra, uri: &str) -> Self {
         let code = match era {
-            Era::Legacy => -32002,
-            Era::Modern => -32602,
+            DemoEra::Legacy => -32002,
+            DemoEra::Modern => -32602,
         };
         Self {
             code,
@@ -105,28 +105,28 @@ impl RpcError {
 
 /// How a request is to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Era {
+pub(super) enum DemoEra {
     /// Within a session opened by `initialize`.
     Legacy,
     /// On its own, by the metadata it carries.
     Modern,
 }
 
-impl Era {
+impl DemoEra {
     /// The era of a request, or why it can be served in neither.
-    pub(super) fn of(request: &Request) -> Result<Self, RpcError> {
+    pub(super) fn of(request: &DemoRequest) -> Result<Self, DemoError> {
         let Some(version) = protocol_meta(&request.params, "protocolVersion") else {
             return match request.method.as_str() {
-                "server/discover" => Err(RpcError::invalid_params("_meta must carry the protocol version")),
+                "server/discover" => Err(DemoError::invalid_params("_meta must carry the protocol version")),
                 _ => Ok(Self::Legacy),
             };
         };
         if version != MODERN_VERSION {
-            return Err(RpcError::unsupported_version(version));
+            return Err(DemoError::unsupported_version(version));
         }
         match protocol_meta(&request.params, "clientCapabilities") {
             Some(Value::Object(_)) => Ok(Self::Modern),
-            Some(_) | None => Err(RpcError::invalid_params(
+            Some(_) | None => Err(DemoError::invalid_params(
                 "_meta must carry the client's capabilities",
             )),
         }
@@ -134,19 +134,19 @@ impl Era {
 }
 
 /// Reads one message. The error comes with the id it must be answered with.
-pub(super) fn read(line: &[u8]) -> Result<Message, (Value, RpcError)> {
+pub(super) fn read(line: &[u8]) -> Result<DemoMessage, (Value, DemoError)> {
     let value: Value =
-        serde_json::from_slice(line).map_err(|error| (Value::Null, RpcError::parse(error.to_string())))?;
+        serde_json::from_slice(line).map_err(|error| (Value::Null, DemoError::parse(error.to_string())))?;
     let Value::Object(mut message) = value else {
         return Err((
             Value::Null,
-            RpcError::invalid_request("a message is a JSON object"),
+            DemoError::invalid_request("a message is a JSON object"),
         ));
     };
     let id = message.remove("id");
     let invalid = |reason: &str| {
         let known = id.clone().filter(is_id).unwrap_or_default();
-        Err((known, RpcError::invalid_request(reason)))
+        Err((known, DemoError::invalid_request(reason)))
     };
     if message.get("jsonrpc") != Some(&json!("2.0")) {
         return invalid("jsonrpc must be \"2.0\"");
@@ -155,7 +155,7 @@ pub(super) fn read(line: &[u8]) -> Result<Message, (Value, RpcError)> {
         Some(Value::String(method)) => method,
         Some(_) => return invalid("method must be a string"),
         None if message.contains_key("result") || message.contains_key("error") => {
-            return Ok(Message::Response);
+            return Ok(DemoMessage::Response);
         }
         None => return invalid("method is missing"),
     };
@@ -165,20 +165,20 @@ pub(super) fn read(line: &[u8]) -> Result<Message, (Value, RpcError)> {
         Some(_) => return invalid("params must be an object"),
     };
     match id {
-        None => Ok(Message::Notification { method, params }),
-        Some(id) if is_id(&id) => Ok(Message::Request(Request { id, method, params })),
+        None => Ok(DemoMessage::Notification { method, params }),
+        Some(id) if is_id(&id) => Ok(DemoMessage::Request(DemoRequest { id, method, params })),
         Some(_) => Err((
             Value::Null,
-            RpcError::invalid_request("id must be a string or an integer"),
+            DemoError::invalid_request("id must be a string or an integer"),
         )),
     }
 }
 
 /// The text of an answer.
-pub(super) fn answer(id: &Value, outcome: Result<Value, RpcError>) -> String {
+pub(super) fn answer(id: &Value, outcome: Result<Value, DemoError>) -> String {
     let message = match outcome {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(RpcError { code, message, data }) => {
+        Err(DemoError { code, message, data }) => {
             let mut error = json!({ "code": code, "message": message });
             if let Some(data) = data {
                 error["data"] = data;
@@ -195,10 +195,10 @@ pub(super) fn notification(method: &str, params: &Value) -> String {
 }
 
 /// A result with what its era requires of it.
-pub(super) fn dress(era: Era, cacheable: bool, mut result: Value) -> Value {
+pub(super) fn dress(era: DemoEra, cacheable: bool, mut result: Value) -> Value {
     match era {
-        Era::Legacy => {}
-        Era::Modern => {
+        DemoEra::Legacy => {}
+        DemoEra::Modern => {
             result["resultType"] = json!("complete");
             result["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": server_info() });
             if cacheable {
@@ -211,9 +211,9 @@ pub(super) fn dress(era: Era, cacheable: bool, mut result: Value) -> Value {
 }
 
 /// The answer to `initialize`: the version asked for where it is known, else the newest with a handshake.
-pub(super) fn initialize(params: &Map<String, Value>) -> Result<Value, RpcError> {
+pub(super) fn initialize(params: &Map<String, Value>) -> Result<Value, DemoError> {
     let Some(Value::String(requested)) = params.get("protocolVersion") else {
-        return Err(RpcError::invalid_params("protocolVersion must be a string"));
+        return Err(DemoError::invalid_params("protocolVersion must be a string"));
     };
     let known = LEGACY_VERSIONS.iter().find(|version| *version == requested);
     Ok(json!({
@@ -291,22 +291,22 @@ mod tests {
 
     #[test]
     fn a_request_with_a_version_is_modern_or_refused_with_the_versions_there_are() {
-        let request = |meta: Value| Request {
+        let request = |meta: Value| DemoRequest {
             id: json!(1),
             method: "tools/list".to_owned(),
             params: Map::from_iter([("_meta".to_owned(), meta)]),
         };
         let version = "io.modelcontextprotocol/protocolVersion";
-        assert_eq!(Era::of(&request(json!({}))), Ok(Era::Legacy));
+        assert_eq!(DemoEra::of(&request(json!({}))), Ok(DemoEra::Legacy));
         let whole = json!({ version: MODERN_VERSION, "io.modelcontextprotocol/clientCapabilities": {} });
-        assert_eq!(Era::of(&request(whole)), Ok(Era::Modern));
+        assert_eq!(DemoEra::of(&request(whole)), Ok(DemoEra::Modern));
         assert_eq!(
-            Era::of(&request(json!({ version: MODERN_VERSION })))
+            DemoEra::of(&request(json!({ version: MODERN_VERSION })))
                 .unwrap_err()
                 .code,
             -32602
         );
-        let unknown = Era::of(&request(json!({ version: "1999-01-01" }))).unwrap_err();
+        let unknown = DemoEra::of(&request(json!({ version: "1999-01-01" }))).unwrap_err();
         assert_eq!(unknown.code, -32022);
         assert_eq!(unknown.data.unwrap()["requested"], "1999-01-01");
     }

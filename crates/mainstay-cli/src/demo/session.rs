@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time;
 
-use super::protocol::{self, Era, LOG_LEVELS, Message, Request, RpcError};
+use super::protocol::{self, DemoEra, DemoError, DemoMessage, DemoRequest, LOG_LEVELS};
 use super::{offers, tools};
 
 /// A demo that runs more than this at once is being misused.
@@ -18,7 +18,7 @@ const MAX_RUNNING_CALLS: usize = 64;
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
 /// Serves one client.
-pub(super) struct Session {
+pub(super) struct DemoSession {
     output: mpsc::Sender<String>,
     /// Running calls by the JSON text of their id, which tells `1` from `"1"`.
     running: BTreeMap<String, AbortHandle>,
@@ -27,7 +27,7 @@ pub(super) struct Session {
     log_level: &'static str,
 }
 
-impl Session {
+impl DemoSession {
     pub(super) fn new(output: mpsc::Sender<String>) -> Self {
         Self {
             output,
@@ -46,9 +46,9 @@ impl Session {
             return;
         }
         match protocol::read(line) {
-            Ok(Message::Request(request)) => self.request(request).await,
-            Ok(Message::Notification { method, params }) => self.notification(&method, &params),
-            Ok(Message::Response) => {}
+            Ok(DemoMessage::Request(request)) => self.request(request).await,
+            Ok(DemoMessage::Notification { method, params }) => self.notification(&method, &params),
+            Ok(DemoMessage::Response) => {}
             Err((id, error)) => self.answer(&id, Err(error)).await,
         }
     }
@@ -60,7 +60,7 @@ impl Session {
     pub(super) async fn line_too_long(&mut self) {
         self.answer(
             &Value::Null,
-            Err(RpcError::invalid_request("the message is too long")),
+            Err(DemoError::invalid_request("the message is too long")),
         )
         .await;
     }
@@ -75,8 +75,8 @@ impl Session {
         let _dropped = time::timeout(LAST_ANSWERS, finished).await;
     }
 
-    async fn request(&mut self, request: Request) {
-        let outcome = match Era::of(&request) {
+    async fn request(&mut self, request: DemoRequest) {
+        let outcome = match DemoEra::of(&request) {
             Ok(era) if request.method == "tools/call" => match self.start_call(era, &request) {
                 Ok(()) => return,
                 Err(error) => Err(error),
@@ -87,13 +87,13 @@ impl Session {
         self.answer(&request.id, outcome).await;
     }
 
-    fn serve(&mut self, era: Era, request: &Request) -> Result<Value, RpcError> {
+    fn serve(&mut self, era: DemoEra, request: &DemoRequest) -> Result<Value, DemoError> {
         let params = &request.params;
         let (cacheable, result) = match (era, request.method.as_str()) {
-            (Era::Modern, "server/discover") => (true, protocol::discover()),
-            (Era::Legacy, "initialize") => (false, protocol::initialize(params)?),
-            (Era::Legacy, "ping") => (false, json!({})),
-            (Era::Legacy, "logging/setLevel") => {
+            (DemoEra::Modern, "server/discover") => (true, protocol::discover()),
+            (DemoEra::Legacy, "initialize") => (false, protocol::initialize(params)?),
+            (DemoEra::Legacy, "ping") => (false, json!({})),
+            (DemoEra::Legacy, "logging/setLevel") => {
                 self.log_level = known_level(params.get("level"))?;
                 (false, json!({}))
             }
@@ -109,27 +109,27 @@ impl Session {
             ),
             (_, "prompts/get") => (false, offers::get_prompt(params)?),
             (_, "resources/read") => (true, offers::read_resource(era, params)?),
-            (_, method) => return Err(RpcError::method_not_found(method)),
+            (_, method) => return Err(DemoError::method_not_found(method)),
         };
         Ok(protocol::dress(era, cacheable, result))
     }
 
     /// Starts the call as a task, which answers by itself.
-    fn start_call(&mut self, era: Era, request: &Request) -> Result<(), RpcError> {
-        let call = tools::Call::read(&request.params)?;
+    fn start_call(&mut self, era: DemoEra, request: &DemoRequest) -> Result<(), DemoError> {
+        let call = tools::DemoCall::read(&request.params)?;
         let threshold = match (era, protocol::protocol_meta(&request.params, "logLevel")) {
-            (Era::Legacy, _) => Some(self.log_level),
-            (Era::Modern, None) => None,
-            (Era::Modern, level @ Some(_)) => Some(known_level(level)?),
+            (DemoEra::Legacy, _) => Some(self.log_level),
+            (DemoEra::Modern, None) => None,
+            (DemoEra::Modern, level @ Some(_)) => Some(known_level(level)?),
         };
         while self.tasks.try_join_next().is_some() {}
         self.running.retain(|_, call| !call.is_finished());
         let key = request.id.to_string();
         if self.running.contains_key(&key) {
-            return Err(RpcError::invalid_request("a call with this id is still running"));
+            return Err(DemoError::invalid_request("a call with this id is still running"));
         }
         if self.running.len() >= MAX_RUNNING_CALLS {
-            return Err(RpcError::busy("too many calls are running"));
+            return Err(DemoError::busy("too many calls are running"));
         }
         let output = self.output.clone();
         let reporter = tools::Reporter::new(output.clone(), &request.params, threshold);
@@ -156,23 +156,23 @@ impl Session {
         }
     }
 
-    async fn answer(&self, id: &Value, outcome: Result<Value, RpcError>) {
+    async fn answer(&self, id: &Value, outcome: Result<Value, DemoError>) {
         // A client that no longer reads needs no answer.
         let _gone = self.output.send(protocol::answer(id, outcome)).await;
     }
 }
 
 /// Every listing fits on one page, so no cursor was ever given.
-fn one_page(params: &Map<String, Value>, result: Value) -> Result<Value, RpcError> {
+fn one_page(params: &Map<String, Value>, result: Value) -> Result<Value, DemoError> {
     match params.get("cursor") {
         None | Some(Value::Null) => Ok(result),
-        Some(_) => Err(RpcError::invalid_params("no such cursor")),
+        Some(_) => Err(DemoError::invalid_params("no such cursor")),
     }
 }
 
-fn known_level(level: Option<&Value>) -> Result<&'static str, RpcError> {
+fn known_level(level: Option<&Value>) -> Result<&'static str, DemoError> {
     let known = LOG_LEVELS.iter().find(|known| level == Some(&json!(known)));
     known
         .copied()
-        .ok_or_else(|| RpcError::invalid_params(format!("level must be one of {}", LOG_LEVELS.join(", "))))
+        .ok_or_else(|| DemoError::invalid_params(format!("level must be one of {}", LOG_LEVELS.join(", "))))
 }

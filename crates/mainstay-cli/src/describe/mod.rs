@@ -8,7 +8,7 @@ use mainstay::gateway::PlainText;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::args::{Common, Describe, Request};
+use crate::args::{Common, DescribeArgs, RequestArgs};
 use crate::ask::Asking;
 use crate::exit::{Done, Exit};
 use crate::json;
@@ -22,10 +22,10 @@ const INDENT: usize = 2;
 /// How wide the column of names may become.
 const MAX_NAMES: usize = 28;
 
-pub(crate) fn run(describe: &Describe, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(describe: &DescribeArgs, common: &Common, screen: &Screen) -> Done {
     let mut setup = servers(&describe.adhoc, common, screen)?;
     let picked = Picked::read(&mut setup, &describe.words, Sought::Tool)?;
-    let request = Request {
+    let request = RequestArgs {
         timeout: Some(describe.timeout),
         json: describe.json,
         adhoc: crate::args::AdHoc::default(),
@@ -49,9 +49,10 @@ async fn show(asking: &Asking<'_>, fleet: &Fleet, name: &str) -> Done {
     }
     let tool = asking.find(catalog.tools())?;
     if asking.request.json {
-        asking
-            .screen
-            .print(Text::document(&json::Described::of(tool, connected.is_err())))?;
+        asking.screen.print(Text::document(&json::DescribedDocument::of(
+            tool,
+            connected.is_err(),
+        )))?;
     } else {
         asking
             .screen

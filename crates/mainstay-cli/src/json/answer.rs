@@ -8,35 +8,35 @@ use crate::pick::Sought;
 
 /// A request with a result has `result`, any other has `error`.
 #[derive(Serialize)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct AnswerDocument<'a> {
     version: u32,
     #[serde(flatten)]
-    asked: Asked<'a>,
+    asked: AnswerSubject<'a>,
     generation: Option<u64>,
     is_error: bool,
     result: Option<&'a RawJson>,
-    error: Option<Failed>,
+    error: Option<FailedAnswer>,
 }
 
 /// What was asked of which server.
 #[derive(Serialize)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct AnswerSubject<'a> {
     server: Option<&'a str>,
     #[serde(flatten)]
-    what: What<'a>,
+    what: SubjectName<'a>,
 }
 
 /// The key says what kind of thing it is.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum What<'a> {
+enum SubjectName<'a> {
     Tool(&'a str),
     Prompt(&'a str),
     Uri(&'a str),
 }
 
 #[derive(Serialize)]
-struct Failed {
+struct FailedAnswer {
     message: String,
     outcome: &'static str,
     may_have_run: bool,
@@ -45,19 +45,19 @@ struct Failed {
     failure: Option<FailureReport>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AnswerSubject<'a> {
     pub(crate) fn new(server: Option<&'a str>, sought: Sought, name: &'a str) -> Self {
         let what = match sought {
-            Sought::Tool => What::Tool(name),
-            Sought::Prompt => What::Prompt(name),
-            Sought::Resource => What::Uri(name),
+            Sought::Tool => SubjectName::Tool(name),
+            Sought::Prompt => SubjectName::Prompt(name),
+            Sought::Resource => SubjectName::Uri(name),
         };
         Self { server, what }
     }
 }
 
-impl<'a> Answer<'a> {
-    pub(crate) fn answered(asked: Asked<'a>, reply: &'a Reply, is_error: bool) -> Self {
+impl<'a> AnswerDocument<'a> {
+    pub(crate) fn answered(asked: AnswerSubject<'a>, reply: &'a Reply, is_error: bool) -> Self {
         Self {
             version: VERSION,
             asked,
@@ -68,14 +68,18 @@ impl<'a> Answer<'a> {
         }
     }
 
-    pub(crate) fn failed(asked: Asked<'a>, error: &CallError, failure: Option<&mainstay::Failure>) -> Self {
+    pub(crate) fn failed(
+        asked: AnswerSubject<'a>,
+        error: &CallError,
+        failure: Option<&mainstay::Failure>,
+    ) -> Self {
         let rpc = match error.kind() {
             CallErrorKind::Rpc(error) => Some(RpcError::raw(error).clone()),
             _ => None,
         };
         Self::without_result(
             asked,
-            Failed {
+            FailedAnswer {
                 message: error.to_string(),
                 outcome: error.outcome().as_str(),
                 may_have_run: error.may_have_run(),
@@ -87,14 +91,14 @@ impl<'a> Answer<'a> {
     }
 
     pub(crate) fn interrupted(
-        asked: Asked<'a>,
+        asked: AnswerSubject<'a>,
         signal: &'static str,
         outcome: Outcome,
         may_have_run: bool,
     ) -> Self {
         Self::without_result(
             asked,
-            Failed {
+            FailedAnswer {
                 message: format!("interrupted by {signal}"),
                 outcome: outcome.as_str(),
                 may_have_run,
@@ -105,7 +109,7 @@ impl<'a> Answer<'a> {
         )
     }
 
-    fn without_result(asked: Asked<'a>, failed: Failed) -> Self {
+    fn without_result(asked: AnswerSubject<'a>, failed: FailedAnswer) -> Self {
         Self {
             version: VERSION,
             asked,

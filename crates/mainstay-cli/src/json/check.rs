@@ -3,24 +3,24 @@
 use mainstay::ServerConfig;
 use serde::Serialize;
 
-use super::{Configuration, Server, VERSION, ms};
-use crate::check::{Report, ServerReport};
+use super::{ConfigurationDocument, ServerDocument, VERSION, ms};
+use crate::check::{CheckReport, ServerReport};
 use crate::exit::Exit;
 use crate::load::Setup;
 use crate::reach;
 
 #[derive(Serialize)]
-pub(crate) struct Check {
+pub(crate) struct CheckDocument {
     version: u32,
     ok: bool,
-    configuration: Configuration,
+    configuration: ConfigurationDocument,
     servers: Vec<Checked>,
 }
 
 #[derive(Serialize)]
 struct Checked {
     #[serde(flatten)]
-    server: Server,
+    server: ServerDocument,
     required: bool,
     counts: bool,
     time_ms: u64,
@@ -32,15 +32,15 @@ struct Checked {
     templates: Vec<String>,
     set_aside: Vec<String>,
     stderr: Vec<String>,
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
-impl Check {
-    pub(crate) fn of(setup: &Setup, report: &Report) -> Self {
+impl CheckDocument {
+    pub(crate) fn of(setup: &Setup, report: &CheckReport) -> Self {
         Self {
             version: VERSION,
             ok: report.exit() == Exit::Success,
-            configuration: Configuration::of(setup),
+            configuration: ConfigurationDocument::of(setup),
             servers: report.servers.iter().map(Checked::of).collect(),
         }
     }
@@ -48,10 +48,10 @@ impl Check {
 
 /// The document of `mainstay check --no-start --json`.
 #[derive(Serialize)]
-pub(crate) struct Configured {
+pub(crate) struct ConfiguredDocument {
     version: u32,
     ok: bool,
-    configuration: Configuration,
+    configuration: ConfigurationDocument,
     servers: Vec<Entry>,
 }
 
@@ -66,12 +66,12 @@ struct Entry {
     command: Option<String>,
 }
 
-impl Configured {
+impl ConfiguredDocument {
     pub(crate) fn of(setup: &Setup, ok: bool) -> Self {
         Self {
             version: VERSION,
             ok,
-            configuration: Configuration::of(setup),
+            configuration: ConfigurationDocument::of(setup),
             servers: setup.servers.iter().map(Entry::of).collect(),
         }
     }
@@ -94,7 +94,7 @@ impl Checked {
     fn of(report: &ServerReport) -> Self {
         let offers = &report.offers;
         Self {
-            server: Server::of(&report.status),
+            server: ServerDocument::of(&report.status),
             required: report.required,
             counts: report.counts,
             time_ms: ms(report.took),
@@ -106,7 +106,7 @@ impl Checked {
             templates: offers.templates.clone(),
             set_aside: report.set_aside.clone(),
             stderr: report.stderr.clone(),
-            mend: report.mend.as_ref().map(ToString::to_string),
+            fix: report.fix.as_ref().map(ToString::to_string),
         }
     }
 }

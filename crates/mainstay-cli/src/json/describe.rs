@@ -4,20 +4,20 @@ use mainstay::catalog::PublicTool;
 use serde::Serialize;
 
 use super::VERSION;
-use super::tools::Tool;
+use super::tools::ToolDocument;
 
 #[derive(Serialize)]
-pub(crate) struct Described {
+pub(crate) struct DescribedDocument {
     version: u32,
     #[serde(flatten)]
-    tool: Tool,
+    tool: ToolDocument,
 }
 
-impl Described {
+impl DescribedDocument {
     pub(crate) fn of(tool: &PublicTool, is_stale: bool) -> Self {
         Self {
             version: VERSION,
-            tool: Tool::of(tool, is_stale),
+            tool: ToolDocument::of(tool, is_stale),
         }
     }
 }

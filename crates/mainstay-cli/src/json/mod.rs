@@ -10,14 +10,14 @@ mod tools;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mainstay::Status;
-use mainstay::config::Origin;
+use mainstay::config::ConfigOrigin;
 use serde::Serialize;
 
-pub(crate) use answer::{Answer, Asked};
-pub(crate) use check::{Check, Configured};
-pub(crate) use describe::Described;
-pub(crate) use ping::Ping;
-pub(crate) use tools::Tools;
+pub(crate) use answer::{AnswerDocument, AnswerSubject};
+pub(crate) use check::{CheckDocument, ConfiguredDocument};
+pub(crate) use describe::DescribedDocument;
+pub(crate) use ping::PingDocument;
+pub(crate) use tools::ToolsDocument;
 
 use crate::load::{Setup, Source};
 use crate::startup::Standing;
@@ -27,20 +27,20 @@ const VERSION: u32 = 1;
 
 /// Which configuration was used, and what is wrong with it.
 #[derive(Serialize)]
-struct Configuration {
+struct ConfigurationDocument {
     source: &'static str,
     path: Option<String>,
     found_by: Option<&'static str>,
     /// The program whose format the file is in; `None` for the one that most programs share.
     format: Option<&'static str>,
-    problems: Vec<Problem>,
+    problems: Vec<ProblemDocument>,
     refused: Vec<String>,
     not_used: Vec<String>,
 }
 
 /// One thing wrong with a configuration.
 #[derive(Serialize)]
-struct Problem {
+struct ProblemDocument {
     severity: String,
     server: Option<String>,
     key: Option<String>,
@@ -48,12 +48,12 @@ struct Problem {
     line: Option<usize>,
     column: Option<usize>,
     message: String,
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 /// Where a server is in its life.
 #[derive(Serialize)]
-struct Server {
+struct ServerDocument {
     server: String,
     state: &'static str,
     up: bool,
@@ -96,7 +96,7 @@ struct Login {
     scopes: Vec<String>,
 }
 
-impl Configuration {
+impl ConfigurationDocument {
     fn of(setup: &Setup) -> Self {
         let (source, path, found_by, format) = match &setup.source {
             Source::File { path, how, host } => (
@@ -114,7 +114,7 @@ impl Configuration {
             path,
             found_by,
             format,
-            problems: setup.problems.iter().map(Problem::of).collect(),
+            problems: setup.problems.iter().map(ProblemDocument::of).collect(),
             refused: setup.refused.iter().cloned().collect(),
             not_used: setup
                 .mentioned
@@ -125,31 +125,31 @@ impl Configuration {
     }
 }
 
-fn word(how: Origin) -> &'static str {
+fn word(how: ConfigOrigin) -> &'static str {
     match how {
-        Origin::Flag => "flag",
-        Origin::Env => "env",
-        Origin::User => "user",
+        ConfigOrigin::Flag => "flag",
+        ConfigOrigin::Env => "env",
+        ConfigOrigin::User => "user",
         _ => "other",
     }
 }
 
-impl Problem {
+impl ProblemDocument {
     fn of(problem: &mainstay::config::Problem) -> Self {
         Self {
             severity: problem.severity.to_string(),
             server: problem.server.clone(),
             key: problem.key.clone(),
             file: problem.file.as_ref().map(|file| file.display().to_string()),
-            line: problem.place.map(|place| place.line),
-            column: problem.place.map(|place| place.column),
+            line: problem.position.map(|position| position.line),
+            column: problem.position.map(|position| position.column),
             message: problem.message.clone(),
-            mend: problem.mend.clone(),
+            fix: problem.fix.clone(),
         }
     }
 }
 
-impl Server {
+impl ServerDocument {
     fn of(status: &Status) -> Self {
         let up = Standing::of(status) == Standing::Up;
         Self {

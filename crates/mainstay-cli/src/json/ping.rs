@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Server, VERSION};
+use super::{ServerDocument, VERSION};
 use crate::check::ServerReport;
 use crate::ping::Measured;
 
 #[derive(Serialize)]
-pub(crate) struct Ping {
+pub(crate) struct PingDocument {
     version: u32,
     ok: bool,
     #[serde(flatten)]
-    server: Server,
+    server: ServerDocument,
     address: Option<String>,
     connect_ms: Option<f64>,
     asked: u32,
@@ -21,24 +21,24 @@ pub(crate) struct Ping {
     min_ms: Option<f64>,
     median_ms: Option<f64>,
     max_ms: Option<f64>,
-    pings: Vec<Asked>,
-    mend: Option<String>,
+    pings: Vec<PingResult>,
+    fix: Option<String>,
 }
 
 /// One question: how long its answer took, or why there is none.
 #[derive(Serialize)]
-struct Asked {
+struct PingResult {
     round_trip_ms: Option<f64>,
     error: Option<String>,
 }
 
-impl Ping {
+impl PingDocument {
     pub(crate) fn of(report: &ServerReport, measured: &Measured) -> Self {
         let figures = measured.figures();
         Self {
             version: VERSION,
             ok: measured.is_alive(),
-            server: Server::of(&report.status),
+            server: ServerDocument::of(&report.status),
             address: report.address.clone(),
             connect_ms: measured.connected.map(fine_ms),
             asked: measured.asked,
@@ -46,13 +46,13 @@ impl Ping {
             min_ms: figures.map(|figures| fine_ms(figures.min)),
             median_ms: figures.map(|figures| fine_ms(figures.median)),
             max_ms: figures.map(|figures| fine_ms(figures.max)),
-            pings: measured.pings.iter().map(Asked::of).collect(),
-            mend: report.mend.as_ref().map(ToString::to_string),
+            pings: measured.pings.iter().map(PingResult::of).collect(),
+            fix: report.fix.as_ref().map(ToString::to_string),
         }
     }
 }
 
-impl Asked {
+impl PingResult {
     fn of(ping: &Result<Duration, String>) -> Self {
         Self {
             round_trip_ms: ping.as_ref().ok().copied().map(fine_ms),

@@ -4,31 +4,31 @@ use mainstay::catalog::{Hints, PublicTool};
 use mainstay::{Catalog, RawJson, Status};
 use serde::Serialize;
 
-use super::{Configuration, Server, VERSION};
+use super::{ConfigurationDocument, ServerDocument, VERSION};
 use crate::load::Setup;
 
 #[derive(Serialize)]
-pub(crate) struct Tools {
+pub(crate) struct ToolsDocument {
     version: u32,
-    configuration: Configuration,
-    servers: Vec<Server>,
-    tools: Vec<Tool>,
-    prompts: Vec<Offer>,
-    resources: Vec<Offer>,
-    templates: Vec<Offer>,
+    configuration: ConfigurationDocument,
+    servers: Vec<ServerDocument>,
+    tools: Vec<ToolDocument>,
+    prompts: Vec<OfferDocument>,
+    resources: Vec<OfferDocument>,
+    templates: Vec<OfferDocument>,
 }
 
 /// One tool.
 #[derive(Serialize)]
-pub(super) struct Tool {
+pub(super) struct ToolDocument {
     #[serde(flatten)]
-    offer: Offer,
-    hints: Effects,
+    offer: OfferDocument,
+    hints: EffectsDocument,
 }
 
 /// One thing offered. `definition` is as published: the server's own, under its public name.
 #[derive(Serialize)]
-struct Offer {
+struct OfferDocument {
     name: String,
     server: String,
     original: String,
@@ -38,14 +38,14 @@ struct Offer {
 
 /// What a tool is to be taken for: what it says of itself, and the cautious default where it says nothing.
 #[derive(Serialize)]
-struct Effects {
+struct EffectsDocument {
     read_only: bool,
     idempotent: bool,
     destructive: bool,
     open_world: bool,
 }
 
-impl Tools {
+impl ToolsDocument {
     pub(crate) fn of(setup: &Setup, catalog: &Catalog, statuses: &[Status]) -> Self {
         let stale = |server: &str| {
             catalog
@@ -54,17 +54,17 @@ impl Tools {
         };
         macro_rules! offer {
             ($offer:expr) => {
-                Offer::of($offer, stale($offer.server()))
+                OfferDocument::of($offer, stale($offer.server()))
             };
         }
         let tools = catalog
             .tools()
             .iter()
-            .map(|tool| Tool::of(tool, stale(tool.server())));
+            .map(|tool| ToolDocument::of(tool, stale(tool.server())));
         Self {
             version: VERSION,
-            configuration: Configuration::of(setup),
-            servers: statuses.iter().map(Server::of).collect(),
+            configuration: ConfigurationDocument::of(setup),
+            servers: statuses.iter().map(ServerDocument::of).collect(),
             tools: tools.collect(),
             prompts: catalog.prompts().iter().map(|prompt| offer!(prompt)).collect(),
             resources: catalog
@@ -81,16 +81,16 @@ impl Tools {
     }
 }
 
-impl Tool {
+impl ToolDocument {
     pub(super) fn of(tool: &PublicTool, stale: bool) -> Self {
         Self {
-            offer: Offer::of(tool, stale),
-            hints: Effects::of(tool.hints()),
+            offer: OfferDocument::of(tool, stale),
+            hints: EffectsDocument::of(tool.hints()),
         }
     }
 }
 
-impl Offer {
+impl OfferDocument {
     fn of<T>(offer: &mainstay::catalog::Offer<T>, stale: bool) -> Self {
         Self {
             name: offer.name().to_owned(),
@@ -102,7 +102,7 @@ impl Offer {
     }
 }
 
-impl Effects {
+impl EffectsDocument {
     fn of(hints: Hints) -> Self {
         Self {
             read_only: hints.read_only,

@@ -12,6 +12,7 @@ use mainstay::StateKind;
 use mainstay::gateway::PlainText;
 use mainstay::server::TransportKind;
 use serde::Serialize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::paint::Paint;
 
@@ -188,9 +189,19 @@ pub(crate) fn first_line(text: &str) -> Text {
     )
 }
 
-/// How many columns a text takes, one for each character. Wide characters are rare in names and cost only alignment.
+/// How many columns a terminal needs for a text.
 pub(crate) fn width(text: impl AsRef<str>) -> usize {
-    text.as_ref().chars().count()
+    text.as_ref().width()
+}
+
+/// The length in bytes of the longest beginning of a text that fits into so many columns.
+fn fitting(text: &str, columns: usize) -> usize {
+    let mut taken = 0;
+    let beyond = text.char_indices().find(|(_, c)| {
+        taken += c.width().unwrap_or(0);
+        taken > columns
+    });
+    beyond.map_or(text.len(), |(end, _)| end)
 }
 
 /// The text, cut to at most `columns`.
@@ -198,7 +209,7 @@ pub(crate) fn cut(text: &Text, columns: usize) -> Text {
     if width(text) <= columns {
         return text.clone();
     }
-    let kept: String = text.0.chars().take(columns.saturating_sub(1)).collect();
+    let kept = &text.0[..fitting(&text.0, columns.saturating_sub(1))];
     Text(format!("{}…", kept.trim_end()))
 }
 
@@ -227,8 +238,10 @@ pub(crate) fn prose(text: impl AsRef<str>, columns: usize) -> Vec<Text> {
 
 fn broken(mut word: &str, columns: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
-    while let Some((end, _)) = word.char_indices().nth(columns) {
-        let (piece, rest) = word.split_at(end);
+    while width(word) > columns {
+        // A character that is wider than the column stands alone.
+        let first = word.chars().next().map_or(0, char::len_utf8);
+        let (piece, rest) = word.split_at(fitting(word, columns).max(first));
         pieces.push(piece);
         word = rest;
     }
@@ -327,6 +340,14 @@ mod tests {
         assert_eq!(cut(&plain("short"), 5).0, "short");
         assert_eq!(cut(&plain("much too long"), 6).0, "much…");
         assert_eq!(width(cut(&plain("ééééééé"), 4)), 4);
+    }
+
+    #[test]
+    fn a_wide_character_takes_two_columns() {
+        assert_eq!((width("検索"), width("e\u{301}")), (4, 1));
+        assert_eq!(cut(&plain("検索検索"), 6).0, "検索…");
+        assert_eq!(shown(prose("検索検索", 4)), ["検索", "検索"]);
+        assert_eq!(shown(prose("検索", 1)), ["検", "索"]);
     }
 
     #[test]

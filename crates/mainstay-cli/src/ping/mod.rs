@@ -8,8 +8,8 @@ use anyhow::anyhow;
 use mainstay::{CallError, CallErrorKind, Fleet, Server};
 use tokio::time::sleep;
 
-use crate::args::{AdHoc, Common, Ping};
-use crate::check::{Report, ServerReport, show_server};
+use crate::args::{AdHoc, Common, PingArgs};
+use crate::check::{CheckReport, ServerReport, show_server};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
 use crate::load::{Setup, servers};
@@ -23,7 +23,7 @@ pub(crate) use measured::Measured;
 /// How wide the labels are, with the space behind them.
 const LABELS: usize = 11;
 
-pub(crate) fn run(ping: &Ping, common: &Common, screen: &Screen) -> Done {
+pub(crate) fn run(ping: &PingArgs, common: &Common, screen: &Screen) -> Done {
     let setup = setup(ping, common, screen)?;
     let config = setup.servers.first();
     let name = config.map(|config| config.name().to_owned()).unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) fn run(ping: &Ping, common: &Common, screen: &Screen) -> Done {
 }
 
 /// The server of the configuration that is meant, or one of which nothing but its address is known.
-fn setup(ping: &Ping, common: &Common, screen: &Screen) -> Result<Setup, CommandFailure> {
+fn setup(ping: &PingArgs, common: &Common, screen: &Screen) -> Result<Setup, CommandFailure> {
     let mut adhoc = AdHoc {
         url: ping.adhoc.url.clone(),
         bearer_token_env: ping.adhoc.bearer_token_env.clone(),
@@ -61,7 +61,7 @@ fn setup(ping: &Ping, common: &Common, screen: &Screen) -> Result<Setup, Command
 }
 
 struct Pinging<'a> {
-    ping: &'a Ping,
+    ping: &'a PingArgs,
     screen: &'a Screen,
     setup: &'a Setup,
     fleet: &'a Fleet,
@@ -114,7 +114,7 @@ impl Pinging<'_> {
         startup: &Startup,
         statuses: Vec<mainstay::Status>,
     ) -> Result<ServerReport, CommandFailure> {
-        let report = Report::new(self.setup, startup, self.fleet, statuses);
+        let report = CheckReport::new(self.setup, startup, self.fleet, statuses);
         let server = report.servers.into_iter().next();
         server.ok_or_else(|| CommandFailure::failed(anyhow!("the server is gone")))
     }
@@ -129,7 +129,7 @@ impl Pinging<'_> {
 
     fn verdict(&self, report: &ServerReport, measured: &Measured) -> Done {
         if self.ping.json {
-            let document = json::Ping::of(report, measured);
+            let document = json::PingDocument::of(report, measured);
             self.screen.print(Text::document(&document))?;
         }
         Ok(if measured.is_alive() {

@@ -126,7 +126,7 @@ fn json_has_the_documented_keys_and_no_colour() {
         "error",
         "generation",
         "listed_at_ms",
-        "mend",
+        "fix",
         "next_retry_ms",
         "prompts",
         "protocol_version",

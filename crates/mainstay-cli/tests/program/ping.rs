@@ -61,7 +61,7 @@ fn json_has_the_documented_keys_alive_or_dead() {
         "listed_at_ms",
         "max_ms",
         "median_ms",
-        "mend",
+        "fix",
         "min_ms",
         "next_retry_ms",
         "ok",

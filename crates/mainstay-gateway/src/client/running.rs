@@ -12,44 +12,44 @@ const RUNNING_LIMIT: usize = 512;
 
 /// The requests of one client that run. In no order: there are few, and a search through all is quick.
 #[derive(Default)]
-pub(crate) struct Running(Mutex<Vec<(RawJson, Arc<Notify>)>>);
+pub(crate) struct RunningRequests(Mutex<Vec<(RawJson, Arc<Notify>)>>);
 
 /// A request that runs; it is over when this is dropped.
-pub(crate) struct Run {
-    running: Arc<Running>,
+pub(crate) struct RunningRequest {
+    running: Arc<RunningRequests>,
     id: RawJson,
     cancel: Arc<Notify>,
 }
 
 /// Why a request cannot begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Busy {
+pub(crate) enum BeginError {
     #[error("the id is used by a request that still runs")]
     IdInUse,
     #[error("{RUNNING_LIMIT} requests of this client run already")]
     TooMany,
 }
 
-impl From<Busy> for RpcError {
-    fn from(busy: Busy) -> Self {
+impl From<BeginError> for RpcError {
+    fn from(busy: BeginError) -> Self {
         let code = match busy {
-            Busy::IdInUse => Self::INVALID_REQUEST,
-            Busy::TooMany => SERVER_UNAVAILABLE,
+            BeginError::IdInUse => Self::INVALID_REQUEST,
+            BeginError::TooMany => SERVER_UNAVAILABLE,
         };
         Self::new(code, busy.to_string())
     }
 }
 
-impl Running {
+impl RunningRequests {
     /// Notes a request, unless its id is in use or there are too many. A door calls this as soon as it has read the request, so that a
     /// `notifications/cancelled` right behind it finds it.
-    pub(crate) fn begin(self: &Arc<Self>, id: RawJson) -> Result<Run, Busy> {
+    pub(crate) fn begin(self: &Arc<Self>, id: RawJson) -> Result<RunningRequest, BeginError> {
         let mut running = self.table();
         check(&running, &id)?;
         let cancel = Arc::new(Notify::new());
         running.push((id.clone(), cancel.clone()));
         drop(running);
-        Ok(Run {
+        Ok(RunningRequest {
             running: self.clone(),
             id,
             cancel,
@@ -74,17 +74,17 @@ impl Running {
     }
 }
 
-fn check(running: &[(RawJson, Arc<Notify>)], id: &RawJson) -> Result<(), Busy> {
+fn check(running: &[(RawJson, Arc<Notify>)], id: &RawJson) -> Result<(), BeginError> {
     if running.iter().any(|(running, _)| running == id) {
-        return Err(Busy::IdInUse);
+        return Err(BeginError::IdInUse);
     }
     if running.len() >= RUNNING_LIMIT {
-        return Err(Busy::TooMany);
+        return Err(BeginError::TooMany);
     }
     Ok(())
 }
 
-impl Run {
+impl RunningRequest {
     pub(crate) fn id(&self) -> &RawJson {
         &self.id
     }
@@ -95,7 +95,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         let mut table = self.running.table();
         if let Some(at) = table

@@ -8,7 +8,7 @@ mod outgoing;
 mod request;
 mod stdio;
 
-pub(crate) use http::Caller;
+pub(crate) use http::HttpCaller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use http::fuzz as fuzz_http;
 pub use http::{DoorError, HttpDoor};

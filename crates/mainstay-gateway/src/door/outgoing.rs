@@ -100,7 +100,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::budget::{Budget, Limits, MIB};
+    use crate::budget::{Budget, BudgetLimits, MIB};
     use crate::principal::Principal;
 
     fn answered(bytes: usize, is_shared: bool) -> RequestAnswer {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_shared_payload_is_charged_once_and_copied_for_no_client() {
-        let budget = Arc::new(Budget::new(Limits {
+        let budget = Arc::new(Budget::new(BudgetLimits {
             all: 4 * MIB,
             share: None,
         }));
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_fit_becomes_an_error_that_says_what_to_do() {
-        let budget = Arc::new(Budget::new(Limits {
+        let budget = Arc::new(Budget::new(BudgetLimits {
             all: 4 * MIB,
             share: Some(2 * MIB),
         }));

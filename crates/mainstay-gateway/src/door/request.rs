@@ -5,16 +5,16 @@ use std::sync::Arc;
 use mainstay::gateway::message::{Params, RawJson};
 
 use super::outgoing::RequestAnswer;
-use crate::client::{Client, Outbox, Run};
-use crate::protocol::RequestMeta;
-use crate::router::{Request, Router, is_shared};
+use crate::client::{Client, Outbox, RunningRequest};
+use crate::protocol::ClientMeta;
+use crate::router::{RoutedRequest, Router, is_shared};
 
 /// A request, parsed once.
 pub(super) struct ClientRequest {
     pub(super) id: RawJson,
     pub(super) method: String,
     pub(super) params: Params,
-    pub(super) meta: RequestMeta,
+    pub(super) meta: ClientMeta,
 }
 
 impl ClientRequest {
@@ -24,7 +24,7 @@ impl ClientRequest {
     pub(super) async fn read(id: RawJson, method: &str, params: Option<RawJson>) -> Self {
         let params = Params::read(params).await;
         Self {
-            meta: RequestMeta::read(&params),
+            meta: ClientMeta::read(&params),
             id: detached(id),
             method: method.to_owned(),
             params,
@@ -39,7 +39,7 @@ impl ClientRequest {
         router: &Router,
         client: &Arc<Client>,
         outbox: &Arc<dyn Outbox>,
-        run: &Run,
+        run: &RunningRequest,
     ) -> Option<RequestAnswer> {
         let Self {
             id,
@@ -47,7 +47,7 @@ impl ClientRequest {
             params,
             meta,
         } = self;
-        let request = Request {
+        let request = RoutedRequest {
             client,
             outbox,
             run,

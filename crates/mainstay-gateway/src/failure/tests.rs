@@ -33,7 +33,7 @@ fn in_state(
     now.state = state;
     now.reason = reason;
     now.attempt = attempt;
-    // A little more than what is told, since time goes on.
+    // A little more than the text says, since time goes on.
     now.next_retry = retry.map(|s| SystemTime::now() + Duration::from_millis(s * 1000 + 40));
     now
 }
@@ -42,11 +42,7 @@ fn described(error: &CallError) -> (String, Value) {
     let result: Value = tool_result(error).unwrap().parse().unwrap();
     assert_eq!(result["isError"], true);
     let text = result["content"][0]["text"].as_str().unwrap().to_owned();
-    assert_eq!(
-        answer(error).message(),
-        text,
-        "who is told by an error is told the same"
-    );
+    assert_eq!(answer(error).message(), text, "an error says the same");
     (text, result["_meta"]["mainstay"].clone())
 }
 
@@ -147,7 +143,7 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
 }
 
 #[test]
-fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
+fn the_failure_of_a_call_says_whether_it_may_have_run() {
     let failed = |outcome, kind| CallError::new(Arc::from("files"), Some(Generation(7)), outcome, kind);
     let lost = |outcome| {
         let reason = "the stream ended".to_owned();
@@ -263,19 +259,19 @@ fn a_call_that_failed_on_its_way_is_told_of_with_whether_it_may_have_run() {
 }
 
 #[test]
-fn what_no_server_can_mend_is_an_error_of_the_request_and_what_a_server_said_passes_as_it_is() {
+fn errors_of_a_request_and_of_a_server_pass_as_they_are() {
     let hidden = CallErrorKind::Hidden {
         tool: "rm".to_owned(),
     };
     let hidden = CallError::new(Arc::from("files"), None, Outcome::NotSent, hidden);
-    let told = tool_result(&hidden).unwrap_err();
-    assert_eq!(told.code(), RpcError::INVALID_PARAMS);
+    let refused = tool_result(&hidden).unwrap_err();
+    assert_eq!(refused.code(), RpcError::INVALID_PARAMS);
     assert_eq!(
-        told.message(),
+        refused.message(),
         "server files has no tool rm that the configuration shows"
     );
     let said = RpcError::new(SERVER_UNAVAILABLE, "my own words");
-    let passed = CallErrorKind::Rpc(said.clone());
+    let passed = CallErrorKind::Rpc(Box::new(said.clone()));
     let passed = CallError::new(Arc::from("files"), Some(Generation(1)), Outcome::Answered, passed);
     assert_eq!(tool_result(&passed).unwrap_err(), said);
 }

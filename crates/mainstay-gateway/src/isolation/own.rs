@@ -48,11 +48,11 @@ struct OwnServer {
     server: Server,
     /// Notifies the session of changed lists.
     _watching: JoinSet<()>,
-    _place: Place,
+    _place: OwnServerPlace,
 }
 
 /// A place among all own servers, given back when nothing is left of the server.
-struct Place {
+struct OwnServerPlace {
     isolated: Arc<Isolated>,
     number: u64,
 }
@@ -128,7 +128,7 @@ impl OwnServers {
         name: &str,
         shared: &Catalog,
         introduction: Option<Introduction>,
-    ) -> Result<(Fleet, Place), IsolationError> {
+    ) -> Result<(Fleet, OwnServerPlace), IsolationError> {
         let Some(config) = self.isolated.config(name, shared) else {
             let server = name.to_owned();
             return Err(IsolationError::Ended { server });
@@ -151,7 +151,7 @@ impl OwnServers {
         let number = live.last;
         live.fleets.insert(number, (fleet.clone(), self.principal));
         let isolated = self.isolated.clone();
-        Ok((fleet, Place { isolated, number }))
+        Ok((fleet, OwnServerPlace { isolated, number }))
     }
 
     /// The catalog as the session sees it: with the lists of its own servers, as soon as they were listed.
@@ -282,7 +282,7 @@ impl JoinedCatalog {
     }
 }
 
-impl Drop for Place {
+impl Drop for OwnServerPlace {
     fn drop(&mut self) {
         self.isolated.live().fleets.remove(&self.number);
     }

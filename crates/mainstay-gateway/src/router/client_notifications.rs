@@ -10,16 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mainstay::gateway::NotifyError;
-use mainstay::gateway::ServerExt;
 use mainstay::gateway::message::{Object, Params, RawJson, RpcError};
+use mainstay::gateway::{NotifyError, ServerExt};
 use mainstay::handler::{Answer, ServerRequest};
 use mainstay::{ClientHandler, Server};
 
 use super::{Router, Subscribers};
 use crate::client::Client;
 use crate::principal::Principal;
-use crate::protocol::{RequestMeta, without_client};
+use crate::protocol::{ClientMeta, without_client};
 use crate::scope::Scope;
 
 const PROGRESS: &str = "notifications/progress";
@@ -39,6 +38,9 @@ impl Router {
         method: &str,
         params: Option<&RawJson>,
     ) {
+        if let Err(error) = Params::new(params.cloned()).check_members() {
+            return tracing::debug!(method, %error, "notification dropped");
+        }
         match method {
             "notifications/cancelled" => {
                 let found = params.and_then(|params| Object::find(params, ["requestId"]));
@@ -70,7 +72,7 @@ impl Router {
             | "notifications/roots/list_changed"
             | PROGRESS => {}
             _unknown => {
-                let client = self.client_of_request(principal, scope.clone(), &RequestMeta::default());
+                let client = self.client_of_request(principal, scope.clone(), &ClientMeta::default());
                 self.forward_notification(&client, method, params).await;
             }
         }
@@ -84,7 +86,10 @@ impl Router {
             return tracing::debug!(method, server = %name, "not forwarded: the server does not run");
         };
         let params = Params::new(params.cloned());
-        let params = match RequestMeta::read(&params).version {
+        if let Err(error) = params.check_members() {
+            return tracing::debug!(method, %error, "notification dropped");
+        }
+        let params = match ClientMeta::read(&params).version {
             Some(_) => without_client(params),
             None => params,
         };

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::parked::{NoParkedCall, PendingReply};
 use super::resolve::{ForwardedRequest, Upstream};
 use super::tasks::TaskReply;
-use super::{Level, Request, Router};
+use super::{Level, RoutedRequest, Router};
 use crate::budget::Spent;
 use crate::client::Client;
 use crate::failure;
@@ -32,18 +32,18 @@ const PROGRESS_LIMIT: usize = 32;
 const QUESTION_KEY: &str = "request";
 
 /// A call that runs at a server, and what the server sends meanwhile.
-pub(super) struct Call {
+pub(super) struct ForwardedCall {
     pub(super) upstream: Upstream,
     pub(super) reply: PendingReply,
     task_reply: TaskReply,
     /// `None` where a legacy client did not ask for progress.
     progress: Option<mpsc::Receiver<RawJson>>,
     /// `None` for a legacy client, which answers by itself.
-    questions: Option<Questions>,
+    questions: Option<CallQuestions>,
 }
 
 /// What the server of a modern client's call asks.
-struct Questions {
+struct CallQuestions {
     asked: mpsc::Receiver<Question>,
     /// The client of the latest request for the call: of the first one, or of the last retry.
     caller: Arc<ArcSwap<Client>>,
@@ -71,9 +71,9 @@ enum Retry {
     /// It begins a call of its own.
     No,
     /// It answers the question of this call.
-    Answered(Call),
+    Answered(ForwardedCall),
     /// It brings everything but the answer, so the question stands.
-    Unanswered(Call, Question),
+    Unanswered(ForwardedCall, Question),
 }
 
 /// What happens first to a call that runs.
@@ -88,7 +88,7 @@ impl Router {
     /// Forwards a request to its server.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
-    pub(super) async fn forward(&self, mut request: Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn forward(&self, mut request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let params = request.params.as_raw().cloned();
         let mut call = match self.retry(&request).await? {
             Retry::No => self.call(&mut request).await?,
@@ -108,7 +108,7 @@ impl Router {
     }
 
     /// Begins the call at the server.
-    async fn call(&self, request: &mut Request<'_>) -> Result<Call, RpcError> {
+    async fn call(&self, request: &mut RoutedRequest<'_>) -> Result<ForwardedCall, RpcError> {
         let has_state = state(request).is_some();
         let forwarded = self.address(request)?;
         let ForwardedRequest {
@@ -139,7 +139,7 @@ impl Router {
         };
         let (server, method) = (upstream.server.clone(), request.method.to_owned());
         let reply = async move { server.forward(&method, params, options).await };
-        Ok(Call {
+        Ok(ForwardedCall {
             upstream,
             reply: PendingReply::new(reply),
             task_reply,
@@ -149,7 +149,7 @@ impl Router {
     }
 
     /// Finds the parked call that this request is the retry for. From now on the call's notifications are this request's.
-    async fn retry(&self, request: &Request<'_>) -> Result<Retry, RpcError> {
+    async fn retry(&self, request: &RoutedRequest<'_>) -> Result<Retry, RpcError> {
         let Some(state) = state(request) else {
             return Ok(Retry::No);
         };
@@ -175,9 +175,9 @@ impl Router {
     /// Parks a call, and answers with what it needs.
     async fn park(
         &self,
-        call: Call,
+        call: ForwardedCall,
         question: Question,
-        request: &Request<'_>,
+        request: &RoutedRequest<'_>,
         params: Option<RawJson>,
     ) -> Result<RawJson, RpcError> {
         let asked = question.request.clone();
@@ -187,9 +187,9 @@ impl Router {
     }
 }
 
-impl Call {
+impl ForwardedCall {
     /// Waits until the call ends, or until the server asks; progress goes to the client meanwhile.
-    async fn next_event(&mut self, request: &Request<'_>) -> CallEvent {
+    async fn next_event(&mut self, request: &RoutedRequest<'_>) -> CallEvent {
         loop {
             let progress = async { self.progress.as_mut()?.recv().await };
             let question = async { self.questions.as_mut()?.asked.recv().await };
@@ -213,7 +213,7 @@ impl Call {
 
     /// Sends progress under the token of this request, if it has one. The client can miss it: a flood of it takes the place of no
     /// answer.
-    fn send_progress(&self, request: &Request<'_>, mut params: RawJson) {
+    fn send_progress(&self, request: &RoutedRequest<'_>, mut params: RawJson) {
         let Some(token) = &request.meta.progress_token else {
             return;
         };
@@ -234,7 +234,7 @@ impl Call {
     /// What the client is answered with. A thread that may block takes large results apart, once.
     async fn answer(
         self,
-        request: &Request<'_>,
+        request: &RoutedRequest<'_>,
         reply: Result<Reply, CallError>,
     ) -> Result<RawJson, RpcError> {
         let missing = self
@@ -301,7 +301,7 @@ fn is_error(result: &RawJson) -> bool {
 }
 
 /// A server's error as the client's era has it: only the legacy era has a code for a resource that does not exist.
-fn in_era(request: &Request<'_>, error: RpcError) -> RpcError {
+fn in_era(request: &RoutedRequest<'_>, error: RpcError) -> RpcError {
     let is_missing_resource = request.method == "resources/read" && error.code() == RESOURCE_NOT_FOUND;
     match request.client.era {
         Era::Modern if is_missing_resource => {
@@ -316,7 +316,7 @@ fn in_era(request: &Request<'_>, error: RpcError) -> RpcError {
 }
 
 /// The state that a request of a modern client brings.
-fn state(request: &Request<'_>) -> Option<String> {
+fn state(request: &RoutedRequest<'_>) -> Option<String> {
     match request.client.era {
         Era::Legacy => None,
         Era::Modern => request.params.get("requestState")?.parse().ok(),
@@ -324,7 +324,7 @@ fn state(request: &Request<'_>) -> Option<String> {
 }
 
 /// The answer that a retry brings for the question of its call.
-async fn answer_in(request: &Request<'_>) -> Option<RawJson> {
+async fn answer_in(request: &RoutedRequest<'_>) -> Option<RawJson> {
     let answers = request.params.get("inputResponses")?.clone();
     let length = answers.as_bytes().len();
     let find = move || Object::find(&answers, [QUESTION_KEY]);
@@ -371,7 +371,7 @@ struct QuestionHandler {
 }
 
 impl QuestionHandler {
-    fn new(client: &Arc<Client>) -> (Self, Questions) {
+    fn new(client: &Arc<Client>) -> (Self, CallQuestions) {
         let (sender, asked) = mpsc::channel(1);
         let caller = Arc::new(ArcSwap::from(client.clone()));
         let missing = Arc::default();
@@ -380,7 +380,7 @@ impl QuestionHandler {
             questions: sender,
             missing: Arc::clone(&missing),
         };
-        let questions = Questions {
+        let questions = CallQuestions {
             asked,
             caller,
             is_resumed: false,

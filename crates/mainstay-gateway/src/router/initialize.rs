@@ -14,7 +14,7 @@ use mainstay::gateway::message::{Object, RawJson, RpcError};
 use serde_json::{Map, Value, json};
 
 use super::resolve::removed;
-use super::{Request, Router, tasks};
+use super::{RoutedRequest, Router, tasks};
 use crate::client::Client;
 use crate::failure;
 use crate::introduction::ClientIntroduction;
@@ -26,7 +26,7 @@ use crate::scope::Scope;
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 impl Router {
-    pub(super) async fn initialize(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn initialize(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let introduction = ClientIntroduction::of_initialize(&request.params)?;
         let account = self.budget.account(request.client.principal);
         request

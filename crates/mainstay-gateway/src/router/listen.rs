@@ -11,7 +11,7 @@ use serde_json::json;
 use super::subscribers::{ListFilter, labelled};
 use super::subscriptions::{RESOURCE_LIMIT, Topic};
 use super::tasks::FOLLOWED_LIMIT;
-use super::{Request, Router};
+use super::{RoutedRequest, Router};
 use crate::client::Outbox;
 use crate::protocol::{invalid_params, text};
 
@@ -20,7 +20,7 @@ const UNACKNOWLEDGED_LIMIT: usize = 1024;
 
 impl Router {
     /// Sends a modern client what it asked for, until it closes the request.
-    pub(super) async fn listen(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn listen(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let wanted = ListenFilter::read(&request.params)?;
         let outbox = UnacknowledgedOutbox::new(request.outbox.clone());
         let id = request.run.id();

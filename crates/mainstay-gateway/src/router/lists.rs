@@ -15,7 +15,7 @@ use mainstay::{Catalog, Era};
 
 use super::pages::{CacheHint, Cursor, Pages};
 use super::resolve::removed;
-use super::{Request, Router};
+use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::protocol::text;
 use crate::scope::Scope;
@@ -61,7 +61,7 @@ enum ListSource {
 }
 
 impl Router {
-    pub(super) async fn list(&self, request: &Request<'_>, kind: Kind) -> Result<RawJson, RpcError> {
+    pub(super) async fn list(&self, request: &RoutedRequest<'_>, kind: Kind) -> Result<RawJson, RpcError> {
         let cursor = Cursor::read(request.params.get("cursor"))?;
         match &request.client.scope {
             Scope::Union => self.any_listed(request.client).await,

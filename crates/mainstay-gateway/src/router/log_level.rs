@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::resolve::{Upstream, string};
-use super::{Request, Router, Subscribers};
+use super::{RoutedRequest, Router, Subscribers};
 use crate::client::Client;
 use crate::protocol::invalid_params;
 
@@ -79,7 +79,7 @@ pub(super) struct ServerLevels(Mutex<HashMap<String, SharedLevel>>);
 type SharedLevel = Arc<tokio::sync::Mutex<Option<Level>>>;
 
 impl Router {
-    pub(super) async fn set_level(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn set_level(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let word = string(&request.params, "level")?;
         let level =
             Level::from_word(&word).ok_or_else(|| invalid_params(format!("there is no level {word}")))?;
@@ -100,7 +100,7 @@ impl Router {
     }
 
     /// Makes a legacy server as verbose as this request of a modern client wants. A modern server gets the level with the request.
-    pub(super) async fn raise_level(&self, upstream: &Upstream, request: &Request<'_>) {
+    pub(super) async fn raise_level(&self, upstream: &Upstream, request: &RoutedRequest<'_>) {
         let Some(level) = request.meta.log_level else {
             return;
         };

@@ -33,17 +33,17 @@ pub(crate) use starting::StartWaits;
 pub(crate) use state::fuzz as fuzz_state;
 pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprint_of, task_id};
 
-use crate::budget::{Budget, Limits};
-use crate::client::{Client, Outbox, Run};
-use crate::door::Caller;
+use crate::budget::{Budget, BudgetLimits};
+use crate::client::{Client, Outbox, RunningRequest};
+use crate::door::HttpCaller;
 use crate::isolation::Isolated;
 use crate::principal::Principal;
-use crate::protocol::{RequestMeta, method_not_found};
+use crate::protocol::{ClientMeta, method_not_found};
 use crate::scope::Scope;
 use lists::Lists;
 use parked::ParkedCalls;
 use subscriptions::Subscriptions;
-use tasks::Tasks;
+use tasks::ClientTasks;
 
 pub(crate) struct Router {
     fleet: Fleet,
@@ -54,26 +54,26 @@ pub(crate) struct Router {
     lists: Lists,
     parked: ParkedCalls,
     subscriptions: Subscriptions,
-    tasks: Tasks,
+    tasks: ClientTasks,
 }
 
 /// One request, as it came through a door.
-pub(crate) struct Request<'a> {
+pub(crate) struct RoutedRequest<'a> {
     pub(crate) client: &'a Arc<Client>,
     /// Where everything goes that belongs to this request, its answer excepted.
     pub(crate) outbox: &'a Arc<dyn Outbox>,
-    pub(crate) run: &'a Run,
+    pub(crate) run: &'a RunningRequest,
     pub(crate) method: &'a str,
     /// Empty once they are forwarded.
     pub(crate) params: Params,
-    pub(crate) meta: RequestMeta,
+    pub(crate) meta: ClientMeta,
 }
 
 impl Router {
     pub(crate) fn new(fleet: Fleet, subscribers: Arc<Subscribers>, isolated: Arc<Isolated>) -> Self {
         Self {
             fleet,
-            tasks: Tasks::new(subscribers.has_one_client),
+            tasks: ClientTasks::new(subscribers.has_one_client),
             subscribers,
             isolated,
             budget: Arc::default(),
@@ -84,7 +84,7 @@ impl Router {
     }
 
     /// The router with these limits for what is held for clients.
-    pub(crate) fn with_limits(self, limits: Limits) -> Self {
+    pub(crate) fn with_limits(self, limits: BudgetLimits) -> Self {
         Self {
             budget: Arc::new(Budget::new(limits)),
             ..self
@@ -112,7 +112,7 @@ impl Router {
     }
 
     /// Opens the session of a client. The caller opened it, where there can be several.
-    pub(crate) fn open_session(&self, scope: Scope, caller: Option<Caller>) -> Arc<Client> {
+    pub(crate) fn open_session(&self, scope: Scope, caller: Option<HttpCaller>) -> Arc<Client> {
         let client = Client::of_session(scope, &self.isolated, &self.tasks, caller);
         client.set_subscriber(self.subscribers.add_session(&client));
         client
@@ -123,7 +123,7 @@ impl Router {
         &self,
         principal: Principal,
         scope: Scope,
-        meta: &RequestMeta,
+        meta: &ClientMeta,
     ) -> Arc<Client> {
         let tasks = self.tasks.of(principal, scope.clone());
         Client::of_request(principal, scope, tasks, meta)
@@ -146,7 +146,7 @@ impl Router {
     /// Answers a request; `None` when the client has cancelled it.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
-    pub(crate) async fn answer(&self, request: Request<'_>) -> Option<Result<RawJson, RpcError>> {
+    pub(crate) async fn answer(&self, request: RoutedRequest<'_>) -> Option<Result<RawJson, RpcError>> {
         let _reachable = request.client.reachable(request.outbox);
         let run = request.run;
         tokio::select! {
@@ -157,7 +157,8 @@ impl Router {
         }
     }
 
-    async fn dispatch(&self, request: Request<'_>) -> Result<RawJson, RpcError> {
+    async fn dispatch(&self, request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {
+        request.params.check_members()?;
         if let Scope::Server(name) = &request.client.scope
             && self.fleet.server(name).is_none()
         {

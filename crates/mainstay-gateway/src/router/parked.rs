@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 
-use super::Request;
-use super::forward::{Call, Question};
+use super::RoutedRequest;
+use super::forward::{ForwardedCall, Question};
 use super::resolve::Upstream;
-use super::state::{CheckedState, Key, StateSigner, UncheckedState};
-use crate::budget::{Account, Budget, Held, Limits, Spent};
+use super::state::{CallKey, CheckedState, StateSigner, UncheckedState};
+use crate::budget::{Account, Budget, BudgetLimits, HeldBytes, Spent};
 use crate::protocol::SERVER_UNAVAILABLE;
 
 /// How long a parked call waits for its client's retry: as long as a person may take.
@@ -32,7 +32,7 @@ const CONTENDED_RETRY_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
 /// Calls that may be parked at once: of all clients, and of one, so that none keeps the others from parking theirs. Each
 /// holds a request open at its server.
-const PLACES: Limits = Limits {
+const PLACES: BudgetLimits = BudgetLimits {
     all: 1024,
     share: Some(128),
 };
@@ -47,7 +47,7 @@ pub(super) struct ParkedCalls {
     places: Arc<Budget>,
 }
 
-type CallTable = Mutex<HashMap<Key, ParkedCall>>;
+type CallTable = Mutex<HashMap<CallKey, ParkedCall>>;
 
 /// A parked call and the question that it waits for.
 struct ParkedCall {
@@ -55,9 +55,9 @@ struct ParkedCall {
     server: Server,
     question: Question,
     since: Instant,
-    expiry: Expiry,
+    expiry: ParkedCallTimer,
     /// Its place, and the bytes of its question.
-    _held: [Held; 2],
+    _held: [HeldBytes; 2],
 }
 
 /// Why a state leads to no call.
@@ -82,9 +82,9 @@ impl ParkedCalls {
     /// Cancel safety: dropping it cancels the call.
     pub(super) async fn put(
         &self,
-        call: Call,
+        call: ForwardedCall,
         question: Question,
-        request: &Request<'_>,
+        request: &RoutedRequest<'_>,
         params: Option<RawJson>,
         account: Account,
     ) -> Result<String, RpcError> {
@@ -102,7 +102,7 @@ impl ParkedCalls {
             background: BackgroundCall::start(call, account),
             question,
             since,
-            expiry: Expiry::at(since + RETRY_TIMEOUT, key, &self.calls),
+            expiry: ParkedCallTimer::at(since + RETRY_TIMEOUT, key, &self.calls),
             _held: [place, held],
         };
         self.calls().insert(key, parked);
@@ -115,8 +115,8 @@ impl ParkedCalls {
     pub(super) async fn take(
         &self,
         state: &str,
-        request: &Request<'_>,
-    ) -> Result<(Call, Question), NoParkedCall> {
+        request: &RoutedRequest<'_>,
+    ) -> Result<(ForwardedCall, Question), NoParkedCall> {
         let state = UncheckedState::read(state).ok_or(NoParkedCall::NotOurs)?;
         let params = request.params.as_raw().cloned();
         let purpose = self.signer.purpose_of(request.client, request.method, params);
@@ -148,12 +148,12 @@ impl ParkedCalls {
         for (key, parked) in parked_here {
             let at = parked.since + CONTENDED_RETRY_TIMEOUT;
             if at < parked.expiry.at {
-                parked.expiry = Expiry::at(at, *key, &self.calls);
+                parked.expiry = ParkedCallTimer::at(at, *key, &self.calls);
             }
         }
     }
 
-    fn calls(&self) -> MutexGuard<'_, HashMap<Key, ParkedCall>> {
+    fn calls(&self) -> MutexGuard<'_, HashMap<CallKey, ParkedCall>> {
         lock(&self.calls)
     }
 }
@@ -173,18 +173,18 @@ fn no_place(spent: Spent) -> RpcError {
     RpcError::new(SERVER_UNAVAILABLE, what)
 }
 
-fn lock(calls: &CallTable) -> MutexGuard<'_, HashMap<Key, ParkedCall>> {
+fn lock(calls: &CallTable) -> MutexGuard<'_, HashMap<CallKey, ParkedCall>> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends a parked call whose client does not come back. Dropped with the call, it leaves no timer behind.
-struct Expiry {
+struct ParkedCallTimer {
     at: Instant,
     task: AbortHandle,
 }
 
-impl Expiry {
-    fn at(at: Instant, key: Key, calls: &Arc<CallTable>) -> Self {
+impl ParkedCallTimer {
+    fn at(at: Instant, key: CallKey, calls: &Arc<CallTable>) -> Self {
         // The calls end with the gateway, and not with their timers.
         let calls = Arc::downgrade(calls);
         let task = tokio::spawn(async move {
@@ -199,7 +199,7 @@ impl Expiry {
     }
 }
 
-impl Drop for Expiry {
+impl Drop for ParkedCallTimer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -209,12 +209,12 @@ impl Drop for Expiry {
 struct BackgroundCall {
     /// Dropped when the client is back.
     away: Option<oneshot::Sender<()>>,
-    call: JoinHandle<Call>,
+    call: JoinHandle<ForwardedCall>,
 }
 
 impl BackgroundCall {
     /// Lets a call go on; its reply counts as this account's while it waits.
-    fn start(mut call: Call, account: Account) -> Self {
+    fn start(mut call: ForwardedCall, account: Account) -> Self {
         let (away, back) = oneshot::channel();
         let call = tokio::spawn(async move {
             call.reply.hold_until(back, &account).await;
@@ -227,7 +227,7 @@ impl BackgroundCall {
     }
 
     /// Gives the call back to its client.
-    async fn stop(mut self) -> Option<Call> {
+    async fn stop(mut self) -> Option<ForwardedCall> {
         drop(self.away.take());
         (&mut self.call).await.ok()
     }
@@ -277,7 +277,7 @@ impl PendingReply {
     }
 
     /// Charges the account for the reply, or drops it.
-    fn hold(&mut self, account: &Account) -> Option<Held> {
+    fn hold(&mut self, account: &Account) -> Option<HeldBytes> {
         let Self::Ready(Ok(reply)) = self else {
             return None;
         };

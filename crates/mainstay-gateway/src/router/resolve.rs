@@ -12,7 +12,7 @@ use mainstay::lifecycle::Desired;
 use mainstay::{CallOptions, Catalog, Era, Server};
 
 use super::tasks::TaskReply;
-use super::{Request, Router};
+use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::isolation::IsolationError;
 use crate::protocol::{RESOURCE_NOT_FOUND, invalid_params, method_not_found, text};
@@ -99,7 +99,7 @@ impl Router {
     }
 
     /// Finds the server that a request is for, and takes the parameters as that server knows them.
-    pub(super) fn address(&self, request: &mut Request<'_>) -> Result<ForwardedRequest, RpcError> {
+    pub(super) fn address(&self, request: &mut RoutedRequest<'_>) -> Result<ForwardedRequest, RpcError> {
         let (upstream, renaming) = match request.method {
             "tools/call" | "prompts/get" | "resources/read" | "completion/complete" => {
                 self.address_named(request)?
@@ -122,7 +122,7 @@ impl Router {
         })
     }
 
-    fn address_named(&self, request: &Request<'_>) -> Result<(Upstream, Option<Renaming>), RpcError> {
+    fn address_named(&self, request: &RoutedRequest<'_>) -> Result<(Upstream, Option<Renaming>), RpcError> {
         match &request.client.scope {
             Scope::Server(name) => {
                 let upstream = self.upstream(request.client, name)?;
@@ -139,7 +139,7 @@ impl Router {
         }
     }
 
-    fn address_task(&self, request: &Request<'_>) -> Result<(Upstream, Option<Renaming>), RpcError> {
+    fn address_task(&self, request: &RoutedRequest<'_>) -> Result<(Upstream, Option<Renaming>), RpcError> {
         let id = string(&request.params, "taskId")?;
         let none = || unknown("task", &id);
         let own = &request.client.tasks;
@@ -155,7 +155,7 @@ impl Router {
     }
 
     /// The server that a request to the union names.
-    fn destination(&self, request: &Request<'_>) -> Result<Destination, RpcError> {
+    fn destination(&self, request: &RoutedRequest<'_>) -> Result<Destination, RpcError> {
         destination_in(&self.catalog(request.client), request).or_else(|unknown| {
             // The client may name something that only clients with a session can use: then say that.
             match destination_in(&self.fleet().catalog(), request) {
@@ -167,7 +167,7 @@ impl Router {
 
     /// The server that a public name must be of, where nothing of that server is published: it was never listed, is disabled or
     /// has failed. The call waits for it, or fails and says how the server is.
-    fn unpublished(&self, request: &Request<'_>) -> Option<Destination> {
+    fn unpublished(&self, request: &RoutedRequest<'_>) -> Option<Destination> {
         if !matches!(request.method, "tools/call" | "prompts/get") {
             return None;
         }
@@ -221,7 +221,7 @@ impl Upstream {
 }
 
 /// The server that a request to the union names in this catalog.
-fn destination_in(catalog: &Catalog, request: &Request<'_>) -> Result<Destination, RpcError> {
+fn destination_in(catalog: &Catalog, request: &RoutedRequest<'_>) -> Result<Destination, RpcError> {
     let params = &request.params;
     if !params.is_object() {
         return Err(invalid_params(format!("{} needs parameters", request.method)));

@@ -21,7 +21,7 @@ use crate::client::Client;
 use crate::scope::Scope;
 
 /// The name of a parked call, drawn at random.
-pub(super) type Key = [u8; 16];
+pub(super) type CallKey = [u8; 16];
 
 const EXPIRY_LENGTH: usize = 8;
 const SIGNATURE_LENGTH: usize = 32;
@@ -37,7 +37,7 @@ pub(super) struct StateSigner {
 
 /// What a state is good for: the retry of one request, by one principal, at one address. A digest of all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Purpose([u8; 32]);
+pub(super) struct StatePurpose([u8; 32]);
 
 /// A state that has the form of the gateway's own, before its signature is checked.
 pub(super) struct UncheckedState(Vec<u8>);
@@ -46,7 +46,7 @@ pub(super) struct UncheckedState(Vec<u8>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckedState {
     /// It names this parked call.
-    Key(Key),
+    Key(CallKey),
     /// The gateway wrote it for this purpose, too long ago.
     Expired,
     /// The gateway did not write it for this purpose.
@@ -61,14 +61,18 @@ impl StateSigner {
     }
 
     /// Draws a key, and writes the state that names it for this long.
-    pub(super) fn draw(&self, purpose: Purpose, lifetime: Duration) -> Result<(Key, String), RpcError> {
-        let mut key = Key::default();
+    pub(super) fn draw(
+        &self,
+        purpose: StatePurpose,
+        lifetime: Duration,
+    ) -> Result<(CallKey, String), RpcError> {
+        let mut key = CallKey::default();
         let none = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the system has no random numbers");
         self.random.fill(&mut key).map_err(none)?;
         Ok((key, self.sign(key, now() + lifetime, purpose)))
     }
 
-    fn sign(&self, key: Key, expires: Duration, purpose: Purpose) -> String {
+    fn sign(&self, key: CallKey, expires: Duration, purpose: StatePurpose) -> String {
         let mut state = key.to_vec();
         state.extend_from_slice(&expires.as_secs().to_be_bytes());
         let signature = hmac::sign(&self.key, &signed(&state, purpose));
@@ -77,12 +81,12 @@ impl StateSigner {
     }
 
     /// Checks a state against the purpose of the request that brings it.
-    pub(super) fn check(&self, state: &UncheckedState, purpose: Purpose) -> CheckedState {
-        let (named, signature) = state.0.split_at(size_of::<Key>() + EXPIRY_LENGTH);
+    pub(super) fn check(&self, state: &UncheckedState, purpose: StatePurpose) -> CheckedState {
+        let (named, signature) = state.0.split_at(size_of::<CallKey>() + EXPIRY_LENGTH);
         if hmac::verify(&self.key, &signed(named, purpose), signature).is_err() {
             return CheckedState::NotOurs;
         }
-        let (key, expires) = named.split_at(size_of::<Key>());
+        let (key, expires) = named.split_at(size_of::<CallKey>());
         let expires = expires.try_into().map_or(0, u64::from_be_bytes);
         match key.try_into() {
             Ok(key) if now().as_secs() < expires => CheckedState::Key(key),
@@ -94,7 +98,12 @@ impl StateSigner {
     /// digests large parameters.
     ///
     /// Cancel safety: dropping it changes nothing.
-    pub(super) async fn purpose_of(&self, client: &Client, method: &str, params: Option<RawJson>) -> Purpose {
+    pub(super) async fn purpose_of(
+        &self,
+        client: &Client,
+        method: &str,
+        params: Option<RawJson>,
+    ) -> StatePurpose {
         let mut digest = digest::Context::new(&digest::SHA256);
         let mut text = Vec::new();
         client.principal.write_to(&mut text);
@@ -113,7 +122,7 @@ impl StateSigner {
             digest.update(&digest_of_params(&key, params.as_ref()));
             let mut purpose = [0; 32];
             purpose.copy_from_slice(digest.finish().as_ref());
-            Purpose(purpose)
+            StatePurpose(purpose)
         };
         process_payload(length, finish).await
     }
@@ -123,13 +132,13 @@ impl UncheckedState {
     /// Reads a state; `None` when the gateway cannot have written it.
     pub(super) fn read(state: &str) -> Option<Self> {
         let state = URL_SAFE_NO_PAD.decode(state).ok()?;
-        let is_long_enough = state.len() == size_of::<Key>() + EXPIRY_LENGTH + SIGNATURE_LENGTH;
+        let is_long_enough = state.len() == size_of::<CallKey>() + EXPIRY_LENGTH + SIGNATURE_LENGTH;
         is_long_enough.then_some(Self(state))
     }
 }
 
 /// What the signature of a state covers.
-fn signed(named: &[u8], purpose: Purpose) -> Vec<u8> {
+fn signed(named: &[u8], purpose: StatePurpose) -> Vec<u8> {
     [named, &purpose.0].concat()
 }
 
@@ -181,8 +190,8 @@ fn add(sum: &mut [u8], other: &[u8]) {
     }
 }
 
-/// A member of the parameters as bytes that no other member has. What cannot be parsed, such as a number out of range, is told
-/// apart by its spelling.
+/// A member of the parameters as bytes that no other member has. A value that cannot be parsed, such as a
+/// number out of range, is compared by its spelling.
 fn canonical_member(name: &str, value: &str) -> Vec<u8> {
     let mut text = Vec::new();
     write_part(&mut text, name.as_bytes());
@@ -240,8 +249,8 @@ mod tests {
 
     use super::*;
     use crate::principal::Principal;
-    use crate::protocol::RequestMeta;
-    use crate::router::tasks::Tasks;
+    use crate::protocol::ClientMeta;
+    use crate::router::tasks::ClientTasks;
 
     #[test]
     fn a_state_is_valid_for_the_gateway_that_wrote_it_for_its_purpose_and_in_time() {
@@ -250,10 +259,13 @@ mod tests {
             Some(state) => signer.check(&state, purpose),
             None => CheckedState::NotOurs,
         };
-        let purpose = Purpose([1; 32]);
+        let purpose = StatePurpose([1; 32]);
         let (key, state) = signer.draw(purpose, Duration::from_secs(60)).unwrap();
         assert_eq!(check(&signer, &state, purpose), CheckedState::Key(key));
-        assert_eq!(check(&signer, &state, Purpose([2; 32])), CheckedState::NotOurs);
+        assert_eq!(
+            check(&signer, &state, StatePurpose([2; 32])),
+            CheckedState::NotOurs
+        );
         assert_eq!(check(&other, &state, purpose), CheckedState::NotOurs);
         let late = signer.sign(key, Duration::ZERO, purpose);
         assert_eq!(check(&signer, &late, purpose), CheckedState::Expired);
@@ -325,8 +337,8 @@ mod tests {
             let (release, released) = mpsc::channel::<()>();
             tokio::task::spawn_blocking(move || released.recv().is_err());
             let principal = Principal::Token(crate::principal::TokenDigest::of("t"));
-            let tasks = Tasks::new(false).of(principal, Scope::Union);
-            let client = Client::of_request(principal, Scope::Union, tasks, &RequestMeta::default());
+            let tasks = ClientTasks::new(false).of(principal, Scope::Union);
+            let client = Client::of_request(principal, Scope::Union, tasks, &ClientMeta::default());
             let signer = StateSigner::new();
             let members = |count: usize| {
                 let members: Vec<_> = (0..count).map(|n| format!("\"{n}\":1")).collect();

@@ -52,7 +52,7 @@ struct SubscriberTable {
 
 struct SubscriberEntry {
     scope: Scope,
-    delivery: Delivery,
+    delivery: SubscriberDelivery,
     lists: ListFilter,
     /// The servers of its session's own.
     own: Option<Arc<OwnServers>>,
@@ -72,7 +72,7 @@ struct TopicSubscription {
 }
 
 /// How notifications reach a subscriber.
-enum Delivery {
+enum SubscriberDelivery {
     /// A session, on its standing outbox.
     Session(Weak<Client>),
     /// A listen, on its own outbox, under its own id.
@@ -90,7 +90,7 @@ impl Subscribers {
 
     /// Adds a session. It gets updates of the resources that it subscribes to, and of every list that it has seen.
     pub(crate) fn add_session(self: &Arc<Self>, client: &Arc<Client>) -> Subscriber {
-        let delivery = Delivery::Session(Arc::downgrade(client));
+        let delivery = SubscriberDelivery::Session(Arc::downgrade(client));
         self.add(client, delivery, ListFilter::default())
     }
 
@@ -102,10 +102,10 @@ impl Subscribers {
         id: RawJson,
         lists: ListFilter,
     ) -> Subscriber {
-        self.add(client, Delivery::Listen(outbox, id), lists)
+        self.add(client, SubscriberDelivery::Listen(outbox, id), lists)
     }
 
-    fn add(self: &Arc<Self>, client: &Client, delivery: Delivery, lists: ListFilter) -> Subscriber {
+    fn add(self: &Arc<Self>, client: &Client, delivery: SubscriberDelivery, lists: ListFilter) -> Subscriber {
         let mut table = self.table();
         table.last_id += 1;
         let id = table.last_id;
@@ -219,8 +219,8 @@ impl Subscribers {
 impl SubscriberEntry {
     fn session(&self) -> Option<Arc<Client>> {
         match &self.delivery {
-            Delivery::Session(client) => client.upgrade(),
-            Delivery::Listen(..) => None,
+            SubscriberDelivery::Session(client) => client.upgrade(),
+            SubscriberDelivery::Listen(..) => None,
         }
     }
 
@@ -243,13 +243,13 @@ impl SubscriberEntry {
 
     fn send(&self, broadcast: &Broadcast<'_>) {
         let (outbox, message) = match &self.delivery {
-            Delivery::Session(client) => {
+            SubscriberDelivery::Session(client) => {
                 let Some(outbox) = client.upgrade().and_then(|client| client.standing_outbox()) else {
                     return;
                 };
                 (outbox, broadcast.for_sessions())
             }
-            Delivery::Listen(outbox, id) => (outbox.clone(), broadcast.for_listen(id)),
+            SubscriberDelivery::Listen(outbox, id) => (outbox.clone(), broadcast.for_listen(id)),
         };
         match broadcast.is_of_change {
             true => outbox.send_once(message),

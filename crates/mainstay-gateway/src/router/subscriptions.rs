@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
 use super::resolve::{Upstream, string};
-use super::{Request, Router};
+use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::failure;
 use crate::isolation::OwnServers;
@@ -78,7 +78,7 @@ enum SubscribeError {
 }
 
 impl Router {
-    pub(super) async fn subscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn subscribe(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
         let upstream = self.server_of(request, &uri)?;
         let Some(subscriber) = request.client.subscriber() else {
@@ -92,7 +92,7 @@ impl Router {
         Ok(RawJson::EMPTY_OBJECT)
     }
 
-    pub(super) async fn unsubscribe(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn unsubscribe(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
         let topic = Topic::Resource(uri);
         let subscriber = request.client.subscriber();
@@ -103,7 +103,7 @@ impl Router {
     }
 
     /// The server at which a resource is subscribed to.
-    pub(super) fn server_of(&self, request: &Request<'_>, uri: &str) -> Result<Upstream, RpcError> {
+    pub(super) fn server_of(&self, request: &RoutedRequest<'_>, uri: &str) -> Result<Upstream, RpcError> {
         let name = match &request.client.scope {
             Scope::Union => self.owner(request.client, uri)?,
             Scope::Server(name) => name.to_string(),
@@ -299,6 +299,6 @@ impl Drop for Subscription {
     }
 }
 
-fn uri(request: &Request<'_>) -> Result<String, RpcError> {
+fn uri(request: &RoutedRequest<'_>) -> Result<String, RpcError> {
     string(&request.params, "uri")
 }

@@ -19,10 +19,10 @@ use tokio::time::{Instant, timeout_at};
 use super::resolve::{Upstream, string};
 use super::subscribers::Subscriber;
 use super::subscriptions::Topic;
-use super::{Request, Router};
+use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::protocol::{invalid_params, missing_extension, text};
-pub(crate) use ids::{OwnTasks, Tasks};
+pub(crate) use ids::{ClientTasks, OwnTasks};
 use ids::{RelatedMessage, at_server, split_server};
 
 /// The extension by which modern servers offer tasks.
@@ -41,7 +41,7 @@ const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(3);
 impl Router {
     /// The session's own tasks at all servers that list theirs, in the order of the servers' names. A page ends where a
     /// server's page ends. `_meta` names each server that cannot be asked now.
-    pub(super) async fn list_tasks(&self, request: &Request<'_>) -> Result<RawJson, RpcError> {
+    pub(super) async fn list_tasks(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let (from, mut cursor) = split_cursor(request.params.get("cursor"))?;
         let mut tasks = Vec::new();
         let mut unavailable = Vec::new();
@@ -96,7 +96,7 @@ impl Router {
     /// Follows these tasks from now on, and returns those whose servers agreed to send notifications.
     pub(super) async fn follow(
         &self,
-        request: &Request<'_>,
+        request: &RoutedRequest<'_>,
         subscriber: &Subscriber,
         ids: &BTreeSet<String>,
     ) -> Result<Vec<String>, RpcError> {
@@ -121,7 +121,7 @@ impl Router {
     }
 
     /// A task that the client knows by this id, and the server that has it.
-    fn task(&self, request: &Request<'_>, id: &str) -> Option<(Topic, Upstream)> {
+    fn task(&self, request: &RoutedRequest<'_>, id: &str) -> Option<(Topic, Upstream)> {
         let (server, id) = request.client.tasks.known(id)?;
         let upstream = self.upstream(request.client, &server).ok()?;
         Some((Topic::Task { server, id }, upstream))
@@ -145,7 +145,7 @@ pub(super) enum TaskReply {
 
 impl TaskReply {
     /// What the result of this request may say.
-    pub(super) fn to(request: &Request<'_>) -> Self {
+    pub(super) fn to(request: &RoutedRequest<'_>) -> Self {
         let params = &request.params;
         match request.method {
             _any if request.client.tasks.have_server_ids() => Self::Nothing,

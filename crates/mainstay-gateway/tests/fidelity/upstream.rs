@@ -36,15 +36,15 @@ impl Upstream {
     pub(crate) async fn start(self) -> (Arc<Puppet>, ServerConfig) {
         let puppet = Puppet::new(self.era());
         let config = match self {
-            Self::Stdio(_) => ServerConfig::custom("one", "one", Arc::new(Pipes(puppet.clone()))),
+            Self::Stdio(_) => ServerConfig::custom("one", "one", Arc::new(Pipes(puppet.clone()))).build(),
             Self::Http(_) => {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let address = listener.local_addr().unwrap();
                 tokio::spawn(serve(listener, puppet.clone()));
-                ServerConfig::http("one", format!("http://{address}/mcp"))
+                ServerConfig::http("one", format!("http://{address}/mcp")).build()
             }
         };
-        (puppet, config.build().unwrap())
+        (puppet, config.unwrap())
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{CustomTarget, ServerBuilder};
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
 use mainstay::{Fleet, FleetBuilder, Policy, ServerConfig};
 use mainstay_gateway::{DoorError, Gateway, HttpDoor};
@@ -51,7 +51,7 @@ impl World {
         Self::in_memory(door, server, config.policy(policy)).await
     }
 
-    async fn in_memory(door: HttpDoor, server: Arc<Memory>, config: ServerBuilder) -> Self {
+    async fn in_memory(door: HttpDoor, server: Arc<Memory>, config: ServerBuilder<CustomTarget>) -> Self {
         let world = Self::before(door, Fleet::builder(), config.build().unwrap());
         Self {
             server,

@@ -1,5 +1,6 @@
 //! Bad input: the right error, and everybody else undisturbed.
 
+use mainstay::gateway::message::MAX_MEMBERS;
 use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
 use serde_json::json;
@@ -47,6 +48,23 @@ async fn each_mistake_gets_its_error_and_the_client_goes_on() {
         client.write(line).await;
         let answer = client.message().await;
         assert_eq!(answer["error"]["code"], code, "{line}: {answer}");
+    }
+    let many = vec![r#""":0"#; MAX_MEMBERS].join(",");
+    for params in [
+        format!(r#"{{{many},"name":"a__echo"}}"#),
+        format!(r#"{{"name":"a__echo","_meta":{{{many},"progressToken":1}}}}"#),
+    ] {
+        for method in ["tools/call", "tools/list", "ping", "initialize"] {
+            client
+                .write(&format!(
+                    r#"{{"jsonrpc":"2.0","id":"x","method":"{method}","params":{params}}}"#
+                ))
+                .await;
+            let error = client.message().await["error"].take();
+            assert_eq!(error["code"], -32602, "{error}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("more than 4096 members"), "{message}");
+        }
     }
     client
         .write_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\xfe\",\"method\":\"ping\"}\n")

@@ -2,7 +2,7 @@
 
 use crate::effect::{Effect, Transition};
 use crate::explore::simulation::Simulation;
-use crate::explore::trace::{End, Expected, Stage};
+use crate::explore::trace::{Current, End, Expected, Stage};
 use crate::input::{Input, Recovery};
 use crate::machine::{Desired, Machine};
 use crate::policy::{WhenLost, WhenSpent};
@@ -184,7 +184,7 @@ fn stopped(after: &Simulation, expected: Expected) -> bool {
 
 /// A loss leads where its recovery, the budget and the policy say.
 pub(super) fn losses_are_judged(
-    before: &State,
+    before: &Simulation,
     after: &Simulation,
     expected: Expected,
     now: Moment,
@@ -206,8 +206,13 @@ pub(super) fn losses_are_judged(
     let requested = recovery.pause().min(policy.limits.retry_after);
     let is_spent = after.trace.failures >= policy.budget.get();
     let other_era = recovery == Recovery::RetryOtherEra;
+    let has_new_login = before
+        .trace
+        .current
+        .as_ref()
+        .is_some_and(|current| current.has_new_login);
     let is_right = match (recovery, state) {
-        (Recovery::Login, _) if has_new_login(before) => pause.is_some_and(|(pause, _)| pause.is_zero()),
+        (Recovery::Login, _) if has_new_login => pause.is_some_and(|(pause, _)| pause.is_zero()),
         (Recovery::Login, _) => *state == State::Disconnected(DisconnectReason::AuthRequired),
         (Recovery::GiveUp, _) => *state == State::PermanentlyFailed,
         (Recovery::RetryLack, _) => pause.is_some_and(|(pause, why)| {
@@ -247,16 +252,6 @@ pub(super) fn losses_are_judged(
     ensure(
         after.machine.unreachable() == unreachable,
         Violation::WrongRecovery,
-    )
-}
-
-fn has_new_login(state: &State) -> bool {
-    matches!(
-        state,
-        State::Connecting {
-            has_new_login: true,
-            ..
-        }
     )
 }
 
@@ -354,8 +349,8 @@ pub(super) fn waits_have_deadlines(after: &Simulation, input: &Input, now: Momen
     let relist = current
         .filter(|current| current.owes_listing && current.listing_by.is_none())
         .map(|current| current.list_from.max(now + policy.relist_pause));
-    let is_open = current.is_some_and(|current| current.is_open());
-    let is_listed = current.is_some_and(|current| current.is_listed());
+    let is_open = current.is_some_and(Current::is_open);
+    let is_listed = current.is_some_and(Current::is_listed);
     let silence = policy.probe.as_ref().filter(|_| is_open);
     let waits = [
         trace.closing.as_ref().map(|closing| closing.by),

@@ -1,4 +1,5 @@
-//! The small policies of the walk: every count is as low as it can be and still be counted, every duration a few ticks.
+//! The small policies of the exploration: every count is as low as it can be and still be counted, every duration a few
+//! ticks.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,7 +10,7 @@ pub(super) fn all() -> [Policy; 4] {
     [patient(), strict(), watchful(), resting()]
 }
 
-/// Probes silent servers, keeps unused ones, and goes on for ever.
+/// Probes silent servers, keeps unused ones, and never gives up.
 pub(super) fn patient() -> Policy {
     Policy {
         backoff: Backoff::new(ticks(2), ticks(3)),
@@ -48,7 +49,7 @@ pub(super) fn patient() -> Policy {
     }
 }
 
-/// Probes nobody, stops what is not used, and gives up.
+/// Sends no probes, stops unused servers, and gives up.
 pub(super) fn strict() -> Policy {
     Policy {
         budget: count(3),
@@ -59,7 +60,7 @@ pub(super) fn strict() -> Policy {
     }
 }
 
-/// Probes silent servers, stops what is not used, and gives up.
+/// Probes silent servers, stops unused ones, and gives up.
 pub(super) fn watchful() -> Policy {
     Policy {
         probe: patient().probe,
@@ -67,7 +68,7 @@ pub(super) fn watchful() -> Policy {
     }
 }
 
-/// Starts nothing again that nobody asks for, and lists every now and then.
+/// Restarts nothing without being asked, and lists periodically.
 pub(super) fn resting() -> Policy {
     Policy {
         when_lost: WhenLost::StayDisconnected,

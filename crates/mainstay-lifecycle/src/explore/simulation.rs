@@ -104,7 +104,7 @@ impl Simulation {
         invariants::transitions_are_reported(before, &effects, &next.machine)?;
         invariants::dials_are_asked_for(&before.state, input, &next, now)?;
         invariants::failures_are_counted(self, &mut next, expected)?;
-        invariants::losses_are_judged(&before.state, &next, expected, now)?;
+        invariants::losses_are_judged(self, &next, expected, now)?;
         invariants::state_follows_the_trace(&next, now)?;
         invariants::listings_have_a_reason(self, input, &effects, now)?;
         invariants::waits_have_deadlines(&next, input, now)?;

@@ -32,6 +32,8 @@ pub(super) struct Current {
     pub(super) generation: Generation,
     /// Its start took a token, and it has completed no call since.
     costs_token: bool,
+    /// A login took place since it was dialled, and before it was listed.
+    pub(super) has_new_login: bool,
     pub(super) stage: Stage,
     /// A listing runs, until this deadline.
     pub(super) listing_by: Option<Moment>,
@@ -301,6 +303,7 @@ impl Trace {
         self.current = Some(Current {
             generation,
             costs_token,
+            has_new_login: false,
             stage: Stage::Queued {
                 by: now + policy.limits.turn,
             },
@@ -403,6 +406,7 @@ impl Current {
                 if self.stage == Stage::Open {
                     let proof_at = Some(now + policy.stable_after);
                     self.stage = Stage::Listed { proof_at };
+                    self.has_new_login = false;
                     self.forget_probe();
                 }
             }
@@ -428,6 +432,7 @@ impl Current {
                 };
             }
             Input::ProbeAnswered(_) | Input::Adjust(_) => self.forget_probe(),
+            Input::Login => self.has_new_login = !self.is_listed(),
             Input::Timer(vitals) => return self.note_time(vitals, now, policy),
             _ => {}
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::ServerConfig;
+use mainstay::config::{CustomTarget, ServerBuilder, StdioTarget};
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::process::{Child, Command};
@@ -71,7 +72,7 @@ impl Far {
     }
 
     /// A server of Mainstay's with this far side, in memory.
-    pub(crate) fn server_in_memory(self, name: &str) -> mainstay::config::ServerBuilder {
+    pub(crate) fn server_in_memory(self, name: &str) -> ServerBuilder<CustomTarget> {
         ServerConfig::custom(name, name, Arc::new(InMemory(self)))
     }
 
@@ -89,7 +90,7 @@ impl Far {
     }
 
     /// A server of Mainstay's with this far side, as a process.
-    pub(crate) fn server_process(self, name: &str) -> Fallible<mainstay::config::ServerBuilder> {
+    pub(crate) fn server_process(self, name: &str) -> Fallible<ServerBuilder<StdioTarget>> {
         let program = std::env::current_exe()?;
         Ok(ServerConfig::stdio(name, program.display().to_string()).args(self.arguments()))
     }

@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mainstay::config::ServerBuilder;
 use mainstay::{Fleet, Server, ServerConfig};
 use memchr::memmem;
 use serde_json::json;
@@ -82,7 +81,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
 async fn beside(kind: Kind, calls: usize) -> Fallible<Vec<Row>> {
     let (flood, _process) = flood(kind)?;
     let neighbour = Far::default().server_process("neighbour")?;
-    let fleet = Fleet::builder().start([neighbour.build()?, flood.build()?]);
+    let fleet = Fleet::builder().start([neighbour.build()?, flood]);
     let neighbour = fleet.server("neighbour").ok_or("it was just started")?;
     let flooding = fleet.server("flood").ok_or("it was just started")?;
     for server in [&neighbour, &flooding] {
@@ -144,11 +143,14 @@ impl Drop for Process {
 }
 
 /// A server that floods, and its process where Mainstay does not start it.
-fn flood(kind: Kind) -> Fallible<(ServerBuilder, Option<Process>)> {
+fn flood(kind: Kind) -> Fallible<(ServerConfig, Option<Process>)> {
     let program = std::env::current_exe()?;
     if matches!(kind.word, "stdout" | "stderr") {
         let server = ServerConfig::stdio("flood", program.display().to_string());
-        return Ok((server.args([FLOOD.to_owned(), kind.word.to_owned()]), None));
+        return Ok((
+            server.args([FLOOD.to_owned(), kind.word.to_owned()]).build()?,
+            None,
+        ));
     }
     let mut child = Command::new(program)
         .args([FLOOD, kind.word])
@@ -157,7 +159,7 @@ fn flood(kind: Kind) -> Fallible<(ServerBuilder, Option<Process>)> {
     let mut port = String::new();
     std::io::BufReader::new(child.stdout.take().ok_or("stdout is piped")?).read_line(&mut port)?;
     let url = format!("http://127.0.0.1:{}/mcp", port.trim());
-    Ok((ServerConfig::http("flood", url), Some(Process(child))))
+    Ok((ServerConfig::http("flood", url).build()?, Some(Process(child))))
 }
 
 /// Is the server that floods.

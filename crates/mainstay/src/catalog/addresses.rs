@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use rmcp::model::{Resource, ResourceTemplate};
 
-use super::diagnostic::{Diagnostic, Fault, Findings};
-use super::published::Table;
+use super::diagnostic::{CatalogFault, Diagnostic, DiagnosticList};
+use super::published::OfferTable;
 use super::{Catalog, Kind};
 
 /// Addresses that are looked at for one template to find one that it overlaps with. More of them begin like the template
@@ -30,23 +30,26 @@ impl Catalog {
 }
 
 /// What a person should know of templates that fit addresses of other servers: those are not read from the template's server.
-pub(super) fn overlaps(resources: &Table<Resource>, templates: &Table<ResourceTemplate>) -> Vec<Diagnostic> {
+pub(super) fn overlaps(
+    resources: &OfferTable<Resource>,
+    templates: &OfferTable<ResourceTemplate>,
+) -> Vec<Diagnostic> {
     if templates.list().is_empty() {
         return Vec::new();
     }
-    let of_resources = resources.list().iter().map(|offer| Address {
+    let of_resources = resources.list().iter().map(|offer| UriOrTemplate {
         text: offer.original(),
         server: offer.server(),
         literal: usize::MAX,
     });
-    let of_templates = templates.list().iter().map(|offer| Address {
+    let of_templates = templates.list().iter().map(|offer| UriOrTemplate {
         text: offer.original(),
         server: offer.server(),
         literal: literal(offer.original()),
     });
-    let mut addresses: Vec<Address<'_>> = of_resources.chain(of_templates).collect();
+    let mut addresses: Vec<UriOrTemplate<'_>> = of_resources.chain(of_templates).collect();
     addresses.sort_unstable_by_key(|address| address.text);
-    let mut findings: BTreeMap<&str, Findings<'_>> = BTreeMap::new();
+    let mut diagnostics: BTreeMap<&str, DiagnosticList<'_>> = BTreeMap::new();
     for template in templates.list() {
         let (text, server) = (template.original(), template.server());
         let own = literal(text);
@@ -61,17 +64,20 @@ pub(super) fn overlaps(resources: &Table<Resource>, templates: &Table<ResourceTe
                 "fits `{}` of server `{}` too, which is read from there: it has more literal text",
                 other.text, other.server
             );
-            findings
+            diagnostics
                 .entry(server)
-                .or_insert_with(|| Findings::of(server))
-                .add(Kind::Template, Fault::Overlap, Some(text), message);
+                .or_insert_with(|| DiagnosticList::of(server))
+                .add(Kind::Template, CatalogFault::Overlap, Some(text), message);
         }
     }
-    findings.into_values().flat_map(Findings::finish).collect()
+    diagnostics
+        .into_values()
+        .flat_map(DiagnosticList::finish)
+        .collect()
 }
 
 /// Something that a template may fit: a uri, or another template.
-struct Address<'a> {
+struct UriOrTemplate<'a> {
     text: &'a str,
     server: &'a str,
     literal: usize,

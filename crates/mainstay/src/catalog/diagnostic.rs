@@ -19,7 +19,7 @@ pub struct Diagnostic {
     /// The kind of thing it is about.
     pub kind: Kind,
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: CatalogFault,
     /// The item's name or uri, as [`PlainText`] and shortened; `None` when it has none, or when the whole list is meant.
     pub item: Option<String>,
     /// The same for a person, in a few words.
@@ -29,7 +29,7 @@ pub struct Diagnostic {
 /// What is wrong with an item or a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum CatalogFault {
     /// The item lacks what its kind must have.
     Malformed,
     /// The item has more bytes than one may have.
@@ -56,12 +56,12 @@ impl fmt::Display for Diagnostic {
 
 /// Collects the diagnostics of one server, up to [`MAX_DIAGNOSTICS`].
 #[derive(Debug)]
-pub(super) struct Findings<'a> {
+pub(super) struct DiagnosticList<'a> {
     server: &'a str,
     list: Vec<Diagnostic>,
 }
 
-impl<'a> Findings<'a> {
+impl<'a> DiagnosticList<'a> {
     pub(super) fn of(server: &'a str) -> Self {
         Self {
             server,
@@ -69,7 +69,13 @@ impl<'a> Findings<'a> {
         }
     }
 
-    pub(super) fn add(&mut self, kind: Kind, fault: Fault, item: Option<&str>, message: impl fmt::Display) {
+    pub(super) fn add(
+        &mut self,
+        kind: Kind,
+        fault: CatalogFault,
+        item: Option<&str>,
+        message: impl fmt::Display,
+    ) {
         if self.list.len() < MAX_DIAGNOSTICS {
             self.list.push(Diagnostic {
                 server: self.server.to_owned(),

@@ -1,6 +1,6 @@
 //! Small catalogs for the tests.
 
-use crate::catalog::{About, Kind, Listing, ServerCatalog};
+use crate::catalog::{About, ItemList, Kind, ServerCatalog};
 use crate::wire::RawJson;
 
 pub(super) fn raw(text: &str) -> RawJson {
@@ -31,7 +31,7 @@ pub(super) fn template(uri_template: &str) -> (Kind, RawJson) {
     (Kind::Template, raw(&text))
 }
 
-pub(super) fn listings(items: &[(Kind, RawJson)]) -> Vec<Listing> {
+pub(super) fn listings(items: &[(Kind, RawJson)]) -> Vec<ItemList> {
     let of = |kind: Kind| {
         items
             .iter()
@@ -40,9 +40,9 @@ pub(super) fn listings(items: &[(Kind, RawJson)]) -> Vec<Listing> {
     };
     Kind::ALL
         .into_iter()
-        .map(|kind| Listing {
+        .map(|kind| ItemList {
             items: of(kind).collect(),
-            ..Listing::empty(kind)
+            ..ItemList::empty(kind)
         })
         .collect()
 }

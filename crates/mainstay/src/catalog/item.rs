@@ -1,15 +1,14 @@
 //! One thing a server offers: its bytes, and the few fields Mainstay reads from them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::Kind;
-use super::diagnostic::Fault;
+use super::diagnostic::CatalogFault;
 use super::mirror::{self, Mirror};
-use super::object::fields;
 use super::pages::MAX_ITEM_BYTES;
-use crate::wire::{Object, RawJson};
+use crate::wire::{Object, RawJson, TooManyMembers};
 
 /// One thing a server offers, exactly as the server sent it.
 #[derive(Clone, Debug)]
@@ -35,6 +34,19 @@ pub struct Hints {
     pub destructive: bool,
     /// The tool reaches beyond a closed world of its own.
     pub open_world: bool,
+}
+
+/// A kind of thing that a server offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Something a model can call.
+    Tool,
+    /// A prompt a person can pick.
+    Prompt,
+    /// A document that can be read by its uri.
+    Resource,
+    /// A pattern of uris that can be read.
+    Template,
 }
 
 impl Item {
@@ -88,7 +100,7 @@ impl Item {
     ///
     /// What the protocol requires is required here: many clients refuse a whole list for one item that lacks it, so a
     /// malformed item passed on would take its neighbours down.
-    pub(super) fn read(kind: Kind, raw: RawJson) -> Result<Self, Flaw> {
+    pub(super) fn read(kind: Kind, raw: RawJson) -> Result<Self, ItemFlaw> {
         let wanted = [
             "name",
             "uri",
@@ -98,19 +110,27 @@ impl Item {
             "description",
         ];
         let [name, uri, uri_template, schema, annotations, description] =
-            fields(raw.as_str(), wanted).map_err(|error| Flaw::nameless(error.to_string()))?;
+            Object::find_once(raw.as_str(), wanted).map_err(|error| ItemFlaw::nameless(error.to_string()))?;
 
         let key = match kind {
             Kind::Tool | Kind::Prompt => text("name", name),
             Kind::Resource => text("uri", uri),
             Kind::Template => text("uriTemplate", uri_template),
         };
-        let key = key.map_err(Flaw::nameless)?;
+        let key = key.map_err(ItemFlaw::nameless)?;
         if raw.as_bytes().len() > MAX_ITEM_BYTES {
-            return Err(Flaw {
-                fault: Fault::TooLarge,
+            return Err(ItemFlaw {
+                fault: CatalogFault::TooLarge,
                 item: Some(key),
                 message: format!("has more than {MAX_ITEM_BYTES} bytes"),
+            });
+        }
+        // Its name is edited when it is published.
+        if Object::has_too_many_members(&raw) {
+            return Err(ItemFlaw {
+                fault: CatalogFault::TooLarge,
+                item: Some(key),
+                message: TooManyMembers.to_string(),
             });
         }
         let complete = match kind {
@@ -119,8 +139,8 @@ impl Item {
             Kind::Resource | Kind::Template => text("name", name).map(drop),
         };
         if let Err(message) = complete {
-            return Err(Flaw {
-                fault: Fault::Malformed,
+            return Err(ItemFlaw {
+                fault: CatalogFault::Malformed,
                 item: Some(key),
                 message,
             });
@@ -153,7 +173,7 @@ impl Hints {
             "destructiveHint",
             "openWorldHint",
         ];
-        let said = fields(annotations.get(), wanted).unwrap_or_default();
+        let said = Object::find_once(annotations.get(), wanted).unwrap_or_default();
         let [read_only, idempotent, destructive, open_world] = said.map(|value| match value?.get() {
             "true" => Some(true),
             "false" => Some(false),
@@ -181,19 +201,68 @@ impl Default for Hints {
     }
 }
 
+impl Kind {
+    /// Every kind, in the order in which catalogs are listed, hashed and stored.
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::Template];
+
+    /// The method that lists this kind.
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Tool => "tools/list",
+            Self::Prompt => "prompts/list",
+            Self::Resource => "resources/list",
+            Self::Template => "resources/templates/list",
+        }
+    }
+
+    /// The server capability without which this kind is not asked for.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Prompt => "prompts",
+            Self::Resource | Self::Template => "resources",
+        }
+    }
+
+    /// The field of a listing's result that holds the items.
+    pub(crate) fn list_field(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Prompt => "prompts",
+            Self::Resource => "resources",
+            Self::Template => "resourceTemplates",
+        }
+    }
+
+    pub(super) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Template => "resource template",
+        })
+    }
+}
+
 /// Why an item was set aside.
 #[derive(Debug)]
-pub(super) struct Flaw {
-    pub(super) fault: Fault,
+pub(super) struct ItemFlaw {
+    pub(super) fault: CatalogFault,
     /// The item's key, where it has one.
     pub(super) item: Option<String>,
     pub(super) message: String,
 }
 
-impl Flaw {
+impl ItemFlaw {
     fn nameless(message: String) -> Self {
         Self {
-            fault: Fault::Malformed,
+            fault: CatalogFault::Malformed,
             item: None,
             message,
         }
@@ -222,10 +291,19 @@ fn object(field: &str, value: Option<&RawValue>) -> Result<(), String> {
 mod tests {
     use super::{Hints, Item};
     use crate::catalog::Kind;
-    use crate::wire::RawJson;
+    use crate::wire::{MAX_MEMBERS, RawJson};
 
     fn read(kind: Kind, text: &str) -> Result<Item, String> {
         Item::read(kind, RawJson::from_text(text).unwrap()).map_err(|flaw| flaw.message)
+    }
+
+    #[test]
+    fn an_item_with_too_many_members_is_set_aside() {
+        let members = vec![r#""":0"#; MAX_MEMBERS].join(",");
+        let flaw = read(Kind::Prompt, &format!(r#"{{"name":"a",{members}}}"#)).unwrap_err();
+        assert_eq!(flaw, "an object has more than 4096 members");
+        let members = vec![r#""":0"#; MAX_MEMBERS - 1].join(",");
+        assert!(read(Kind::Prompt, &format!(r#"{{"name":"a",{members}}}"#)).is_ok());
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) fn read(schema: &str) -> Result<Vec<Mirror>, String> {
     }
     let schema: Map<String, Value> =
         serde_json::from_str(schema).map_err(|error| format!("`inputSchema` cannot be read: {error}"))?;
-    let mut reader = Reader::default();
+    let mut reader = SchemaReader::default();
     reader.root(&schema)?;
     Ok(reader.mirrors)
 }
@@ -103,14 +103,14 @@ fn text(value: &RawJson) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct SchemaReader {
     mirrors: Vec<Mirror>,
     /// In lower case, as headers are compared.
     names: BTreeSet<String>,
     path: Vec<String>,
 }
 
-impl Reader {
+impl SchemaReader {
     fn root(&mut self, schema: &Map<String, Value>) -> Result<(), String> {
         if schema.contains_key(WORD) {
             return Err(format!(

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::hash::{CatalogHash, Hasher};
 use super::names::public_name;
-use super::object::renamed;
-use super::{Hints, Item, Kind, ServerCatalog, View};
+use super::{Hints, Item, Kind, ServerCatalog};
+use crate::config::ToolView;
 use crate::wire::{Object, RawJson};
 
 /// A published tool.
@@ -94,10 +94,13 @@ impl<T> Offer<T> {
     /// An item under `server__name`.
     fn renamed(kind: Kind, server: &Arc<str>, item: &Item, name: &str, description: Option<&str>) -> Self {
         let name = public_name(server, name);
-        let text = renamed(item.raw().as_str(), &name, description)
-            .expect("an item of this kind was read as an object with one `name`");
-        let published = RawJson::from_text(text).expect("replacing a value by a value leaves JSON");
-        Self::new(kind, server, item, name.into(), published)
+        let text = |text: &str| RawJson::from_value(text).expect("a string can be written");
+        let mut object = Object::parse(item.raw()).expect("an item was read as an object");
+        object.set("name", text(&name));
+        if let Some(description) = description {
+            object.set("description", text(description));
+        }
+        Self::new(kind, server, item, name.into(), object.to_raw())
     }
 
     /// An item known by its uri, which means the same whoever asks.
@@ -158,15 +161,15 @@ impl<T> fmt::Debug for Offer<T> {
 
 /// All that one server offers, as callers would see it if no other server were there.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct ServerSection {
     pub(super) tools: Vec<PublicTool>,
     pub(super) prompts: Vec<PublicPrompt>,
     pub(super) resources: Vec<PublicResource>,
     pub(super) templates: Vec<PublicTemplate>,
 }
 
-impl Section {
-    pub(super) fn new(server: &Arc<str>, catalog: &ServerCatalog, view: &dyn View) -> Self {
+impl ServerSection {
+    pub(super) fn new(server: &Arc<str>, catalog: &ServerCatalog, view: &ToolView) -> Self {
         let items = |kind: Kind| catalog.items(kind).iter();
         let tool = |item: &Item| {
             let name = view.public_name(item.key());

@@ -2,20 +2,19 @@
 //!
 //! The owner of the connection asks for each page and hands it in:
 //! `Pager::new(kind)`, request `kind.method()` with `pager.cursor()`, `pager.accept(&result)`, and so on until
-//! [`Step::Done`]. Pages, items and bytes are bounded and a cursor may not come twice, so the walk ends whatever the
+//! [`PageStep::Done`]. Pages, items and bytes are bounded and a cursor may not come twice, so the walk ends whatever the
 //! server answers; a walk that is cut off yields what was listed until then.
 
 use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
 use serde::Deserializer as _;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Kind;
-use super::caching::Caching;
-use super::object::fields;
-use crate::wire::RawJson;
+use crate::wire::{Object, RawJson};
 
 /// Pages of one list. At even ten items a page this reaches [`MAX_ITEMS`]; more means a server that never ends.
 pub(crate) const MAX_PAGES: usize = 1_000;
@@ -30,7 +29,7 @@ pub(crate) const MAX_ITEM_BYTES: usize = 4 * 1024 * 1024;
 /// A walk under way: what was listed so far, and which page to ask for next.
 #[derive(Debug)]
 pub(crate) struct Pager {
-    listing: Listing,
+    listing: ItemList,
     cursor: Option<String>,
     seen: HashSet<String>,
     pages: usize,
@@ -40,16 +39,16 @@ pub(crate) struct Pager {
 /// What a page leads to.
 #[derive(Debug)]
 #[must_use]
-pub(crate) enum Step {
+pub(crate) enum PageStep {
     /// Ask for the page at the pager's cursor.
     Ask(Pager),
     /// The list is complete, or was cut off.
-    Done(Listing),
+    Done(ItemList),
 }
 
 /// One list, all pages of it.
 #[derive(Debug)]
-pub(crate) struct Listing {
+pub(crate) struct ItemList {
     pub(crate) kind: Kind,
     /// The items as the server sent them, in its order.
     pub(crate) items: Vec<RawJson>,
@@ -89,7 +88,7 @@ pub(crate) enum PageError {
 impl Pager {
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
-            listing: Listing::empty(kind),
+            listing: ItemList::empty(kind),
             cursor: None,
             seen: HashSet::new(),
             pages: 0,
@@ -107,11 +106,11 @@ impl Pager {
     }
 
     /// Takes the `result` of the request for the current page.
-    pub(crate) fn accept(mut self, result: &RawJson) -> Result<Step, PageError> {
+    pub(crate) fn accept(mut self, result: &RawJson) -> Result<PageStep, PageError> {
         let kind = self.kind();
         let wanted = [kind.list_field(), "nextCursor", "cacheScope", "ttlMs"];
-        let [items, next, scope, ttl] =
-            fields(result.as_str(), wanted).map_err(|source| PageError::NotAnObject { kind, source })?;
+        let [items, next, scope, ttl] = Object::find_once(result.as_str(), wanted)
+            .map_err(|source| PageError::NotAnObject { kind, source })?;
 
         self.pages += 1;
         let caching = Caching::read(scope, ttl);
@@ -119,9 +118,9 @@ impl Pager {
         let items = items.ok_or(PageError::NoItems { kind })?;
         let within = self.add(items).map_err(|_| PageError::NoItems { kind })?;
         Ok(match within.and_then(|()| self.turn_to(next)) {
-            Ok(true) => Step::Ask(self),
-            Ok(false) => Step::Done(self.listing),
-            Err(cut_off) => Step::Done(self.listing.cut_off(cut_off)),
+            Ok(true) => PageStep::Ask(self),
+            Ok(false) => PageStep::Done(self.listing),
+            Err(cut_off) => PageStep::Done(self.listing.cut_off(cut_off)),
         })
     }
 
@@ -129,7 +128,7 @@ impl Pager {
     ///
     /// An empty cursor is valid and has to be followed, yet some servers write it to say "the end" and then refuse it.
     /// A refusal of any other page is a failed listing.
-    pub(crate) fn refused(self) -> Option<Listing> {
+    pub(crate) fn refused(self) -> Option<ItemList> {
         (self.cursor.as_deref() == Some("")).then_some(self.listing)
     }
 
@@ -176,7 +175,7 @@ impl Pager {
     }
 }
 
-impl Listing {
+impl ItemList {
     /// The list of a server that does not have this kind at all.
     pub(crate) fn empty(kind: Kind) -> Self {
         Self {
@@ -197,6 +196,59 @@ impl Listing {
             cut_off: Some(why),
             ..self
         }
+    }
+}
+
+/// What a server says of keeping a list. Only modern servers say anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caching {
+    /// How long the list may be called fresh, from when it was listed; `None` where the server does not say.
+    pub ttl: Option<Duration>,
+    /// For whom; `None` where the server does not say.
+    pub scope: Option<CacheScope>,
+}
+
+/// For whom a list may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    /// For everybody.
+    Public,
+    /// For this authorization alone: it is stored only where this user alone can read it, and a gateway that passes it on
+    /// says so.
+    Private,
+}
+
+impl Caching {
+    /// What a page says. A scope that is given and unknown counts as private: it may be stricter, never laxer.
+    pub(super) fn read(scope: Option<&RawValue>, ttl: Option<&RawValue>) -> Self {
+        let scope = scope.map(RawValue::get).filter(|scope| *scope != "null");
+        Self {
+            ttl: ttl
+                .and_then(|ttl| serde_json::from_str(ttl.get()).ok())
+                .map(Duration::from_millis),
+            scope: scope.map(|scope| match scope {
+                "\"public\"" => CacheScope::Public,
+                _private_or_unknown => CacheScope::Private,
+            }),
+        }
+    }
+
+    /// What holds for two parts together: the shorter time, and the stricter scope. To say nothing is stricter than
+    /// `public`.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            ttl: self.ttl.into_iter().chain(other.ttl).min(),
+            scope: match (self.scope, other.scope) {
+                (Some(CacheScope::Private), _) | (_, Some(CacheScope::Private)) => Some(CacheScope::Private),
+                (Some(CacheScope::Public), Some(CacheScope::Public)) => Some(CacheScope::Public),
+                (None, _) | (_, None) => None,
+            },
+        }
+    }
+
+    pub(super) fn is_private(self) -> bool {
+        self.scope == Some(CacheScope::Private)
     }
 }
 

@@ -7,14 +7,14 @@ use std::time::SystemTime;
 use mainstay_lifecycle::Generation;
 
 use super::hash::{CatalogHash, Hasher};
-use super::offer::{Offer, Section};
+use super::offer::{Offer, ServerSection};
 use super::{Diagnostic, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog};
 
 /// What the whole fleet offers, at one revision. It never changes; a newer one takes its place.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    content: Arc<Content>,
-    servers: BTreeMap<Arc<str>, Listed>,
+    content: Arc<CatalogContent>,
+    servers: BTreeMap<Arc<str>, PublishedServer>,
     diagnostics: Arc<[Diagnostic]>,
 }
 
@@ -101,20 +101,20 @@ impl Catalog {
     }
 
     /// One server's part.
-    pub(super) fn listed(&self, server: &str) -> Option<(&Arc<str>, &Listed)> {
+    pub(super) fn listed(&self, server: &str) -> Option<(&Arc<str>, &PublishedServer)> {
         self.servers.get_key_value(server)
     }
 
     /// Nothing, at revision zero: what readers see before the first server is published.
     pub(crate) fn empty() -> Self {
         Self {
-            content: Arc::new(Content {
+            content: Arc::new(CatalogContent {
                 revision: 0,
                 hash: Hasher::default().finish(),
-                tools: Table::default(),
-                prompts: Table::default(),
-                resources: Table::default(),
-                templates: Table::default(),
+                tools: OfferTable::default(),
+                prompts: OfferTable::default(),
+                resources: OfferTable::default(),
+                templates: OfferTable::default(),
             }),
             servers: BTreeMap::new(),
             diagnostics: Arc::default(),
@@ -124,14 +124,14 @@ impl Catalog {
     /// The catalog that follows this one: `content` counts as new, and gets the next revision, if its hash differs.
     pub(super) fn followed_by(
         &self,
-        content: Content,
-        servers: BTreeMap<Arc<str>, Listed>,
+        content: CatalogContent,
+        servers: BTreeMap<Arc<str>, PublishedServer>,
         diagnostics: Vec<Diagnostic>,
     ) -> Self {
         let content = if content.hash == self.content.hash {
             Arc::clone(&self.content)
         } else {
-            Arc::new(Content {
+            Arc::new(CatalogContent {
                 revision: self.content.revision + 1,
                 ..content
             })
@@ -155,32 +155,32 @@ impl Catalog {
 
 /// One server's part in a published catalog.
 #[derive(Clone, Debug)]
-pub(super) struct Listed {
+pub(super) struct PublishedServer {
     pub(super) catalog: Arc<ServerCatalog>,
     pub(super) freshness: Freshness,
     /// What is published of it where no other server stands in its way.
-    pub(super) section: Arc<Section>,
+    pub(super) section: Arc<ServerSection>,
 }
 
 /// What a revision stands for.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct CatalogContent {
     pub(super) revision: u64,
     pub(super) hash: CatalogHash,
-    pub(super) tools: Table<rmcp::model::Tool>,
-    pub(super) prompts: Table<rmcp::model::Prompt>,
-    pub(super) resources: Table<rmcp::model::Resource>,
-    pub(super) templates: Table<rmcp::model::ResourceTemplate>,
+    pub(super) tools: OfferTable<rmcp::model::Tool>,
+    pub(super) prompts: OfferTable<rmcp::model::Prompt>,
+    pub(super) resources: OfferTable<rmcp::model::Resource>,
+    pub(super) templates: OfferTable<rmcp::model::ResourceTemplate>,
 }
 
 /// Offers in their order, and where each public name is found; the first of a name is the one found.
 #[derive(Debug)]
-pub(super) struct Table<T> {
+pub(super) struct OfferTable<T> {
     list: Vec<Offer<T>>,
     index: HashMap<Arc<str>, usize>,
 }
 
-impl<T> Table<T> {
+impl<T> OfferTable<T> {
     pub(super) fn get(&self, name: &str) -> Option<&Offer<T>> {
         self.index.get(name).map(|&at| &self.list[at])
     }
@@ -196,7 +196,7 @@ impl<T> Table<T> {
     }
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for OfferTable<T> {
     fn default() -> Self {
         Self {
             list: Vec::new(),

@@ -10,15 +10,15 @@ use arc_swap::ArcSwap;
 use futures_core::Stream;
 use tokio::sync::watch;
 
-use super::union::{Input, PreparedOffers};
-use super::{Catalog, Fault, Freshness};
+use super::union::{PreparedOffers, UnionInput};
+use super::{Catalog, CatalogFault, Freshness};
 
 /// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
 ///
 /// The methods that change something answer whether the content changed, in which case readers are told, once.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    inputs: BTreeMap<Arc<str>, Input>,
+    inputs: BTreeMap<Arc<str>, UnionInput>,
     current: Arc<ArcSwap<Catalog>>,
     revision: watch::Sender<u64>,
 }
@@ -55,7 +55,8 @@ impl Publisher {
 
     /// Publishes what `server` offers, in place of what it offered before.
     pub(crate) fn set(&mut self, server: &str, offers: PreparedOffers, freshness: Freshness) -> bool {
-        self.inputs.insert(server.into(), Input { offers, freshness });
+        self.inputs
+            .insert(server.into(), UnionInput { offers, freshness });
         self.publish_union()
     }
 
@@ -104,7 +105,7 @@ impl Publisher {
 fn warn_of_overlaps(next: &Catalog, current: &Catalog) {
     let overlaps = |catalog: &Catalog| -> BTreeSet<String> {
         let found = catalog.diagnostics().iter();
-        let found = found.filter(|diagnostic| diagnostic.fault == Fault::Overlap);
+        let found = found.filter(|diagnostic| diagnostic.fault == CatalogFault::Overlap);
         found.map(ToString::to_string).collect()
     };
     for overlap in overlaps(next).difference(&overlaps(current)) {

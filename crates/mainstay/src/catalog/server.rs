@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::caching::Caching;
-use super::diagnostic::{Diagnostic, Fault, Findings};
+use super::diagnostic::{CatalogFault, Diagnostic, DiagnosticList};
 use super::hash::{CatalogHash, Hasher};
-use super::pages::{Listing, MAX_BYTES};
+use super::pages::Caching;
+use super::pages::{ItemList, MAX_BYTES};
 use super::{Item, Kind};
 use crate::wire::RawJson;
 
@@ -41,13 +41,17 @@ impl ServerCatalog {
     /// Items are sorted by key, and the order of the listing is kept beside. A server may list in another order each
     /// time; but callers put the list at the head of a model's prompt, and a prompt cache is lost with the first byte
     /// that moves.
-    pub(crate) fn new(server: &str, about: About, listings: impl IntoIterator<Item = Listing>) -> Self {
+    pub(crate) fn new(server: &str, about: About, listings: impl IntoIterator<Item = ItemList>) -> Self {
         Self::admitting(server, about, listings, |_item| Ok(()))
     }
 
     /// The same for a server whose calls go over HTTP in the modern era. A tool that breaks the rules of headers is set
     /// aside: no call to it could be made as the protocol wants it.
-    pub(crate) fn over_http(server: &str, about: About, listings: impl IntoIterator<Item = Listing>) -> Self {
+    pub(crate) fn over_http(
+        server: &str,
+        about: About,
+        listings: impl IntoIterator<Item = ItemList>,
+    ) -> Self {
         Self::admitting(server, about, listings, |item| {
             item.bad_mirror().map_or(Ok(()), |why| Err(why.to_owned()))
         })
@@ -56,10 +60,10 @@ impl ServerCatalog {
     fn admitting(
         server: &str,
         about: About,
-        listings: impl IntoIterator<Item = Listing>,
+        listings: impl IntoIterator<Item = ItemList>,
         admit: impl Fn(&Item) -> Result<(), String>,
     ) -> Self {
-        let mut findings = Findings::of(server);
+        let mut diagnostics = DiagnosticList::of(server);
         let mut listed: [Vec<(u32, Item)>; Kind::ALL.len()] = Default::default();
         let mut caching: [Option<Caching>; Kind::ALL.len()] = Default::default();
         for listing in listings {
@@ -70,23 +74,23 @@ impl ServerCatalog {
                 (one, other) => one.or(other),
             };
             if let Some(why) = listing.cut_off {
-                findings.add(kind, Fault::CutOff, None, why);
+                diagnostics.add(kind, CatalogFault::CutOff, None, why);
             }
             for (at, raw) in (0..).zip(listing.items) {
                 match Item::read(kind, raw) {
                     Ok(item) => match admit(&item) {
                         Ok(()) => listed[kind.index()].push((at, item)),
-                        Err(why) => findings.add(kind, Fault::Malformed, Some(item.key()), why),
+                        Err(why) => diagnostics.add(kind, CatalogFault::Malformed, Some(item.key()), why),
                     },
-                    Err(flaw) => findings.add(kind, flaw.fault, flaw.item.as_deref(), flaw.message),
+                    Err(flaw) => diagnostics.add(kind, flaw.fault, flaw.item.as_deref(), flaw.message),
                 }
             }
         }
         let mut room = MAX_BYTES.saturating_sub(about.bytes());
         for kind in Kind::ALL {
             let list = &mut listed[kind.index()];
-            sort(kind, list, &mut findings);
-            cut_to(&mut room, kind, list, &mut findings);
+            sort(kind, list, &mut diagnostics);
+            cut_to(&mut room, kind, list, &mut diagnostics);
         }
         let order = listed.each_ref().map(|list| order(list));
         let items = listed.map(|list| list.into_iter().map(|(_, item)| item).collect());
@@ -96,7 +100,7 @@ impl ServerCatalog {
             items,
             order,
             caching,
-            diagnostics: findings.finish(),
+            diagnostics: diagnostics.finish(),
         }
     }
 
@@ -190,21 +194,21 @@ impl About {
 ///
 /// Of two different items with one key the one with the lesser bytes stays, so that the choice does not hang on the
 /// order of the listing. An exact copy is dropped without a word: nothing is lost with it.
-fn sort(kind: Kind, items: &mut Vec<(u32, Item)>, findings: &mut Findings<'_>) {
+fn sort(kind: Kind, items: &mut Vec<(u32, Item)>, diagnostics: &mut DiagnosticList<'_>) {
     // Stable: of exact copies the one that was listed first stays.
     items.sort_by(|(_, a), (_, b)| (a.key(), a.raw().as_bytes()).cmp(&(b.key(), b.raw().as_bytes())));
     items.dedup_by(|(_, later), (_, first)| {
         let doubled = later.key() == first.key();
         if doubled && later.raw() != first.raw() {
             let message = format!("the server offers two different {kind}s of this name");
-            findings.add(kind, Fault::Duplicate, Some(later.key()), message);
+            diagnostics.add(kind, CatalogFault::Duplicate, Some(later.key()), message);
         }
         doubled
     });
 }
 
 /// Cuts the list where the catalog's bytes run out.
-fn cut_to(room: &mut usize, kind: Kind, items: &mut Vec<(u32, Item)>, findings: &mut Findings<'_>) {
+fn cut_to(room: &mut usize, kind: Kind, items: &mut Vec<(u32, Item)>, diagnostics: &mut DiagnosticList<'_>) {
     let fitting = items
         .iter()
         .take_while(|(_, item)| match room.checked_sub(item.raw().as_bytes().len()) {
@@ -219,7 +223,7 @@ fn cut_to(room: &mut usize, kind: Kind, items: &mut Vec<(u32, Item)>, findings: 
     if over > 0 {
         items.truncate(fitting);
         let message = format!("the catalog has more than {MAX_BYTES} bytes: {over} left out");
-        findings.add(kind, Fault::CutOff, None, message);
+        diagnostics.add(kind, CatalogFault::CutOff, None, message);
     }
 }
 

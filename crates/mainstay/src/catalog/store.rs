@@ -17,7 +17,7 @@ use super::pages::MAX_BYTES;
 
 mod file;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
+pub(crate) use self::file::fuzz;
 
 /// The largest file that is read or written: a full catalog, with room for what is written around its items.
 const MAX_FILE_BYTES: u64 = MAX_BYTES as u64 + 8 * 1024 * 1024;

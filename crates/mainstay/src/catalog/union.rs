@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::diagnostic::{Diagnostic, Fault, Findings};
+use super::diagnostic::{CatalogFault, Diagnostic, DiagnosticList};
 use super::hash::Hasher;
-use super::offer::{Offer, Section};
-use super::published::{Content, Freshness, Listed, Table};
-use super::{Catalog, Kind, ServerCatalog, View, addresses};
+use super::offer::{Offer, ServerSection};
+use super::published::{CatalogContent, Freshness, OfferTable, PublishedServer};
+use super::{Catalog, Kind, ServerCatalog, addresses};
+use crate::config::ToolView;
 
 /// What one server offers as callers see it: its catalog through its view.
 ///
@@ -19,14 +20,14 @@ use super::{Catalog, Kind, ServerCatalog, View, addresses};
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedOffers {
     catalog: Arc<ServerCatalog>,
-    view: Arc<dyn View>,
-    section: Arc<Section>,
+    view: Arc<ToolView>,
+    section: Arc<ServerSection>,
 }
 
 impl PreparedOffers {
-    pub(crate) fn new(server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<dyn View>) -> Self {
+    pub(crate) fn new(server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<ToolView>) -> Self {
         Self {
-            section: Arc::new(Section::new(server, &catalog, &*view)),
+            section: Arc::new(ServerSection::new(server, &catalog, &view)),
             catalog,
             view,
         }
@@ -37,7 +38,7 @@ impl PreparedOffers {
         previous: Option<&Self>,
         server: &Arc<str>,
         catalog: Arc<ServerCatalog>,
-        view: Arc<dyn View>,
+        view: Arc<ToolView>,
     ) -> Self {
         match previous {
             Some(previous) if *previous.catalog == *catalog && previous.is_through(&view) => Self {
@@ -59,22 +60,22 @@ impl PreparedOffers {
     }
 
     /// Whether this is how `view` shows the catalog.
-    pub(crate) fn is_through(&self, view: &Arc<dyn View>) -> bool {
+    pub(crate) fn is_through(&self, view: &Arc<ToolView>) -> bool {
         Arc::ptr_eq(&self.view, view)
     }
 }
 
 /// One server's part of the union.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub(crate) struct UnionInput {
     pub(super) offers: PreparedOffers,
     pub(super) freshness: Freshness,
 }
 
 impl Catalog {
     /// The union of all inputs, as the successor of `previous`.
-    pub(crate) fn union(inputs: &BTreeMap<Arc<str>, Input>, previous: &Self) -> Self {
-        let listed = |input: &Input| Listed {
+    pub(crate) fn union(inputs: &BTreeMap<Arc<str>, UnionInput>, previous: &Self) -> Self {
+        let listed = |input: &UnionInput| PublishedServer {
             catalog: Arc::clone(&input.offers.catalog),
             freshness: input.freshness,
             section: Arc::clone(&input.offers.section),
@@ -92,14 +93,14 @@ impl Catalog {
         Self::join(servers.collect(), &Self::empty())
     }
 
-    fn join(servers: BTreeMap<Arc<str>, Listed>, previous: &Self) -> Self {
-        let mut join = Join::default();
+    fn join(servers: BTreeMap<Arc<str>, PublishedServer>, previous: &Self) -> Self {
+        let mut join = Union::default();
         for (server, listed) in &servers {
             join.add(server, listed);
         }
         join.diagnostics
             .extend(addresses::overlaps(&join.resources, &join.templates));
-        let content = Content {
+        let content = CatalogContent {
             revision: 0,
             hash: join.hasher.finish(),
             tools: join.tools,
@@ -113,21 +114,21 @@ impl Catalog {
 
 /// A union under way.
 #[derive(Default)]
-struct Join {
-    tools: Table<rmcp::model::Tool>,
-    prompts: Table<rmcp::model::Prompt>,
-    resources: Table<rmcp::model::Resource>,
-    templates: Table<rmcp::model::ResourceTemplate>,
+struct Union {
+    tools: OfferTable<rmcp::model::Tool>,
+    prompts: OfferTable<rmcp::model::Prompt>,
+    resources: OfferTable<rmcp::model::Resource>,
+    templates: OfferTable<rmcp::model::ResourceTemplate>,
     hasher: Hasher,
     diagnostics: Vec<Diagnostic>,
 }
 
-impl Join {
-    fn add(&mut self, server: &str, listed: &Listed) {
+impl Union {
+    fn add(&mut self, server: &str, listed: &PublishedServer) {
         self.diagnostics.extend_from_slice(listed.catalog.diagnostics());
-        let mut joint = Joint {
+        let mut joint = ServerJoin {
             hasher: &mut self.hasher,
-            findings: Findings::of(server),
+            findings: DiagnosticList::of(server),
         };
         let section = &listed.section;
         joint.add_named(Kind::Tool, &section.tools, &mut self.tools);
@@ -139,14 +140,14 @@ impl Join {
 }
 
 /// Where one server's offers meet those before it.
-struct Joint<'a> {
+struct ServerJoin<'a> {
     hasher: &'a mut Hasher,
-    findings: Findings<'a>,
+    findings: DiagnosticList<'a>,
 }
 
-impl Joint<'_> {
+impl ServerJoin<'_> {
     /// A name must lead to one thing: an offer whose name is taken is set aside.
-    fn add_named<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut Table<T>) {
+    fn add_named<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut OfferTable<T>) {
         for offer in offers {
             match table.get(offer.name()) {
                 Some(first) => self.collided(kind, offer, first, "is set aside"),
@@ -156,7 +157,7 @@ impl Joint<'_> {
     }
 
     /// A uri means the same whoever serves it: both are listed, and the first is the one that is read.
-    fn add_by_uri<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut Table<T>) {
+    fn add_by_uri<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut OfferTable<T>) {
         for offer in offers {
             if let Some(first) = table.get(offer.name()) {
                 self.collided(kind, offer, first, "is listed, but not read from here");
@@ -165,7 +166,7 @@ impl Joint<'_> {
         }
     }
 
-    fn keep<T>(&mut self, offer: &Offer<T>, table: &mut Table<T>) {
+    fn keep<T>(&mut self, offer: &Offer<T>, table: &mut OfferTable<T>) {
         self.hasher.part(offer.digest().as_bytes());
         table.push(offer.clone());
     }
@@ -178,7 +179,7 @@ impl Joint<'_> {
             first.server()
         );
         self.findings
-            .add(kind, Fault::Collision, Some(offer.original()), message);
+            .add(kind, CatalogFault::Collision, Some(offer.original()), message);
     }
 }
 

@@ -1,50 +1,52 @@
-//! Configures a server from Rust. The reader of files uses it too, so both are held to the same.
+//! Configures a server from Rust. The file reader uses these builders too, so both pass the same checks.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::{Limits, Policy};
 
-use super::check::{self, Flaw};
+use super::check;
 use super::plain_secret;
-use super::problem::{Problem, Severity, dotted};
-use super::report::Fault;
-use super::secret::Secret;
-use super::server::{
-    DEFAULT_CALL_IDLE_TIMEOUT, DEFAULT_CALL_TIMEOUT, DEFAULT_STARTUP_TIMEOUT, DEFAULT_WAIT_TIMEOUT,
-    DEFAULT_WAITERS, Isolation, PACKAGE_RUNNER_LIMIT, Replay, ServerConfig,
-};
+use super::problem::{Problem, ProblemText, SettingProblem, Severity, dotted};
+use super::server::{CommonSettings, Isolation, PACKAGE_RUNNER_OPEN_LIMIT, Replay, ServerConfig};
 use super::target::{
-    ClientCertificate, CustomTarget, FilePath, HttpKind, HttpTarget, Provider, StdioTarget, Target, Text,
+    ClientCertificate, ConfigText, FilePath, HttpKind, HttpTarget, Provider, Secret, StdioTarget, Target,
 };
-use super::view::ToolView;
+use super::tool_view::ToolView;
 use crate::protocol::Era;
 use crate::transport::http::Credentials;
-use crate::transport::{Connecting, Connector};
 
-/// A server being configured. Values are taken as they are: variables are expanded in files only.
+/// A server being configured; `build` checks it. Values are used verbatim: only files expand variables.
+///
+/// What it can be told depends on how the server is reached. A program has arguments and no headers, an address has
+/// headers and no arguments; the settings that all servers have in common are on every builder.
+///
+/// ```
+/// use mainstay::ServerConfig;
+///
+/// let files = ServerConfig::stdio("files", "npx").args(["-y", "files-server"]).required(true).build()?;
+/// let search = ServerConfig::http("search", "https://search.example/mcp").bearer_token("secret").build()?;
+/// # Ok::<(), mainstay::config::InvalidServer>(())
+/// ```
+///
+/// A program has no headers, and an address no arguments:
+///
+/// ```compile_fail,E0599
+/// # use mainstay::ServerConfig;
+/// let files = ServerConfig::stdio("files", "npx").header("X-Key", "value");
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use mainstay::ServerConfig;
+/// let search = ServerConfig::http("search", "https://search.example/mcp").arg("--verbose");
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build`"]
-pub struct ServerBuilder {
-    name: String,
-    target: Target,
-    era: Option<Era>,
-    enabled: bool,
-    required: bool,
-    lazy: bool,
-    isolation: Isolation,
-    startup_timeout: Duration,
-    call_timeout: Duration,
-    call_idle_timeout: Duration,
-    wait_timeout: Duration,
-    waiters: u32,
-    replay: Replay,
-    policy: Policy,
-    tools: ToolView,
+pub struct ServerBuilder<T> {
+    pub(super) target: T,
+    pub(super) settings: CommonSettings,
 }
 
 /// A server that cannot be configured so, with everything that is wrong with it.
@@ -53,180 +55,145 @@ pub struct InvalidServer {
     problems: Vec<Problem>,
 }
 
-impl ServerBuilder {
-    pub(super) fn stdio(name: String, command: Text) -> Self {
-        let (args, env, cwd) = (Vec::new(), BTreeMap::new(), None);
-        Self::new(
-            name,
-            Target::Stdio(StdioTarget {
-                command,
-                args,
-                env,
-                cwd,
-            }),
-        )
-    }
-
-    pub(super) fn http(name: String, url: Text) -> Self {
-        Self::new(name, Target::Http(HttpTarget::new(url)))
-    }
-
-    pub(super) fn custom(name: String, identity: String, connector: Arc<dyn Connector>) -> Self {
-        Self::new(name, Target::Custom(CustomTarget { identity, connector }))
-    }
-
-    fn new(name: String, target: Target) -> Self {
-        Self {
-            name,
-            target,
-            era: None,
-            enabled: true,
-            required: false,
-            lazy: false,
-            isolation: Isolation::default(),
-            startup_timeout: DEFAULT_STARTUP_TIMEOUT,
-            call_timeout: DEFAULT_CALL_TIMEOUT,
-            call_idle_timeout: DEFAULT_CALL_IDLE_TIMEOUT,
-            wait_timeout: DEFAULT_WAIT_TIMEOUT,
-            waiters: DEFAULT_WAITERS,
-            replay: Replay::default(),
-            policy: Policy::default(),
-            tools: ToolView::default(),
-        }
-    }
-
-    /// Changes the program to start; nothing else has one.
-    fn program(mut self, change: impl FnOnce(&mut StdioTarget)) -> Self {
-        match &mut self.target {
-            Target::Stdio(program) => change(program),
-            Target::Http(_) | Target::Custom(_) => {}
-        }
-        self
-    }
-
-    /// Changes how an address is spoken to; nothing else has one.
-    fn address(mut self, change: impl FnOnce(&mut HttpTarget)) -> Self {
-        match &mut self.target {
-            Target::Http(address) => change(address),
-            Target::Stdio(_) | Target::Custom(_) => {}
-        }
-        self
-    }
-
+/// The settings of a program that Mainstay starts.
+impl ServerBuilder<StdioTarget> {
     /// Adds an argument.
-    pub fn arg(self, arg: impl Into<Text>) -> Self {
-        self.program(|program| program.args.push(arg.into()))
+    pub fn arg(mut self, arg: impl Into<ConfigText>) -> Self {
+        self.target.args.push(arg.into());
+        self
     }
 
-    /// Adds an argument that is shown nowhere.
+    /// Adds an argument that no output shows.
     pub fn secret_arg(self, arg: impl Into<String>) -> Self {
-        self.arg(Text::hidden(arg, "***"))
+        self.arg(ConfigText::hidden(arg, "***"))
     }
 
     /// Adds arguments.
-    pub fn args<T: Into<Text>>(self, args: impl IntoIterator<Item = T>) -> Self {
-        self.program(|program| program.args.extend(args.into_iter().map(Into::into)))
+    pub fn args<A: Into<ConfigText>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.target.args.extend(args.into_iter().map(Into::into));
+        self
     }
 
-    /// Sets a variable of its environment; the last value of a name counts.
-    pub fn env(self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
-        self.program(|program| {
-            program.env.insert(name.into(), value.into());
-        })
+    /// Sets an environment variable. The last value of a name counts.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.target.env.insert(name.into(), value.into());
+        self
     }
 
-    /// Sets the directory it runs in. Without it, the working directory of this process.
-    pub fn cwd(self, cwd: impl Into<Text>) -> Self {
-        self.program(|program| program.cwd = Some(cwd.into()))
+    /// Sets the directory it runs in (default: the working directory of this process).
+    pub fn cwd(mut self, cwd: impl Into<ConfigText>) -> Self {
+        self.target.cwd = Some(cwd.into());
+        self
+    }
+}
+
+/// The settings of a server that is reached over HTTP.
+impl ServerBuilder<HttpTarget> {
+    /// Which HTTP transport the server speaks (default: detected).
+    pub fn http_kind(mut self, kind: HttpKind) -> Self {
+        self.target.kind = kind;
+        self
     }
 
-    /// Which transport over HTTP it speaks (default: that is found out).
-    pub fn http_kind(self, kind: HttpKind) -> Self {
-        self.address(|address| address.kind = kind)
+    /// Adds a header to every request.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.target.headers.push((name.into(), value.into()));
+        self
     }
 
-    /// Adds a header to every request over HTTP.
-    pub fn header(self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
-        self.address(|address| address.headers.push((name.into(), value.into())))
+    /// Sets the bearer token of every request.
+    pub fn bearer_token(mut self, token: impl Into<Secret>) -> Self {
+        self.target.bearer_token = Some(token.into());
+        self
     }
 
-    /// Sets the bearer token of every request over HTTP.
-    pub fn bearer_token(self, token: impl Into<Secret>) -> Self {
-        self.address(|address| address.bearer_token = Some(token.into()))
+    /// Asks this provider for the credential of every request, in place of a fixed token. The provider is not part of the
+    /// server's identity: a new one is used from the next connection on.
+    pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
+        self.target.credentials = Some(Provider(credentials));
+        self
     }
 
-    /// Asks this provider what every request over HTTP is allowed in with, in place of a fixed token. It is no part of the
-    /// server's identity: another provider is used from the next connection on.
-    pub fn credentials(self, credentials: Arc<dyn Credentials>) -> Self {
-        self.address(|address| address.credentials = Some(Provider(credentials)))
-    }
-
-    /// Trusts the certificates of this PEM file too, beside those of the system.
+    /// Trusts the certificates of this PEM file, beside those of the system.
     pub fn root_certificates(self, path: impl Into<PathBuf>) -> Self {
-        self.roots(path.into().into())
+        self.root_certificates_file(path.into().into())
     }
 
-    pub(super) fn roots(self, path: FilePath) -> Self {
-        self.address(|address| address.root_certificates = Some(path))
+    pub(super) fn root_certificates_file(mut self, path: FilePath) -> Self {
+        self.target.root_certificates = Some(path);
+        self
     }
 
-    /// Shows this certificate to the server; the PEM files of certificate and key may be one.
+    /// Presents this certificate to the server. Certificate and key may be in one PEM file.
     pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.shows(certificate.into().into(), key.into().into())
+        self.client_certificate_files(certificate.into().into(), key.into().into())
     }
 
-    pub(super) fn shows(self, certificate: FilePath, key: FilePath) -> Self {
-        let files = ClientCertificate { certificate, key };
-        self.address(|address| address.client_certificate = Some(files))
+    pub(super) fn client_certificate_files(mut self, certificate: FilePath, key: FilePath) -> Self {
+        self.target.client_certificate = Some(ClientCertificate { certificate, key });
+        self
     }
 
     /// Connects to this unix-domain socket instead of the host in the address.
     pub fn unix_socket(self, path: impl Into<PathBuf>) -> Self {
-        self.socket(path.into().into())
+        self.unix_socket_file(path.into().into())
     }
 
-    pub(super) fn socket(self, path: FilePath) -> Self {
-        self.address(|address| address.unix_socket = Some(path))
+    pub(super) fn unix_socket_file(mut self, path: FilePath) -> Self {
+        self.target.unix_socket = Some(path);
+        self
     }
 
-    /// How long making a connection to an address may take (default: 10 s).
-    pub fn connect_timeout(self, timeout: Duration) -> Self {
-        self.address(|address| address.connect_timeout = Some(timeout))
+    /// How long opening a connection to the address may take (default: 10 s).
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.target.connect_timeout = Some(timeout);
+        self
     }
 
-    /// How long the head of an answer over HTTP may take (default: as long as the call). Many servers send it only with
-    /// the whole answer.
-    pub fn first_byte_timeout(self, timeout: Duration) -> Self {
-        self.address(|address| address.first_byte_timeout = Some(timeout))
+    /// How long the head of an HTTP response may take (default: as long as the call). Many servers send it only with the
+    /// whole answer.
+    pub fn first_byte_timeout(mut self, timeout: Duration) -> Self {
+        self.target.first_byte_timeout = Some(timeout);
+        self
+    }
+}
+
+/// The settings of every server.
+impl<T: Into<Target>> ServerBuilder<T> {
+    pub(super) fn new(name: String, target: T) -> Self {
+        Self {
+            target,
+            settings: CommonSettings::new(name),
+        }
     }
 
     /// Pins the era that it is spoken to in (default: that is found out).
     pub fn era(mut self, era: Era) -> Self {
-        self.era = Some(era);
+        self.settings.era = Some(era);
         self
     }
 
     /// Whether it should run (default: yes).
     pub fn enabled(mut self, enabled: bool) -> Self {
-        self.enabled = enabled;
+        self.settings.enabled = enabled;
         self
     }
 
     /// Whether start-up fails when this server does (default: no).
     pub fn required(mut self, required: bool) -> Self {
-        self.required = required;
+        self.settings.required = required;
         self
     }
 
     /// Whether it starts only when it is first needed (default: no).
     pub fn lazy(mut self, lazy: bool) -> Self {
-        self.lazy = lazy;
+        self.settings.lazy = lazy;
         self
     }
 
     /// Who may share it, where it is served to several clients (default: all of them).
     pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
+        self.settings.isolation = isolation;
         self
     }
 
@@ -235,71 +202,74 @@ impl ServerBuilder {
     /// `limits.open` bounds the whole, at 5 min by default and at 10 min where a package runner such as `npx` may have to
     /// install the server first.
     pub fn startup_timeout(mut self, timeout: Duration) -> Self {
-        self.startup_timeout = timeout;
+        self.settings.startup_timeout = timeout;
         self
     }
 
     /// How long a call may take in all (default: 1 h).
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.call_timeout = timeout;
+        self.settings.call_timeout = timeout;
         self
     }
 
     /// How long a call may take without progress (default: 5 min).
     pub fn call_idle_timeout(mut self, timeout: Duration) -> Self {
-        self.call_idle_timeout = timeout;
+        self.settings.call_idle_timeout = timeout;
         self
     }
 
     /// How long a call waits for a connection, inside its own deadline (default: 15 s). Where the next attempt is known to
     /// come later than that, the call fails at once.
     pub fn wait_timeout(mut self, timeout: Duration) -> Self {
-        self.wait_timeout = timeout;
+        self.settings.wait_timeout = timeout;
         self
     }
 
     /// How many calls may wait while it is not connected (default: 256); zero makes every call fail fast.
     pub fn waiters(mut self, waiters: u32) -> Self {
-        self.waiters = waiters;
+        self.settings.waiters = waiters;
         self
     }
 
     /// Whether a call that may have run is sent again (default: only where that is safe).
     pub fn replay(mut self, replay: Replay) -> Self {
-        self.replay = replay;
+        self.settings.replay = replay;
         self
     }
 
     /// How patiently it is kept connected.
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
+        self.settings.policy = policy;
         self
     }
 
     /// How its tools are shown (default: all, as they are).
     pub fn tools(mut self, tools: ToolView) -> Self {
-        self.tools = tools;
+        self.settings.tools = tools;
         self
     }
 
     /// The finished server, or everything that is wrong with it.
     pub fn build(self) -> Result<ServerConfig, InvalidServer> {
-        let (config, flaws) = self.finish();
-        let name = dotted("", &config.name);
-        let problem = |flaw: Flaw| Problem {
-            severity: flaw.severity,
-            server: Some(config.name.clone()),
-            key: Some(match flaw.key.as_str() {
-                "" => name.clone(),
-                key => format!("{name}.{key}"),
-            }),
-            place: None,
-            file: None,
-            message: flaw.fault.message,
-            mend: flaw.fault.mend,
-        };
-        let errors = flaws.into_iter().filter(|flaw| flaw.severity == Severity::Error);
-        let problems: Vec<Problem> = errors.map(problem).collect();
+        let (config, problems) = self.finish();
+        let name = dotted("", config.name());
+        let errors = problems
+            .into_iter()
+            .filter(|problem| problem.severity == Severity::Error);
+        let problems: Vec<Problem> = errors
+            .map(|problem| Problem {
+                severity: problem.severity,
+                server: Some(config.name().to_owned()),
+                key: Some(match problem.key.as_str() {
+                    "" => name.clone(),
+                    key => format!("{name}.{key}"),
+                }),
+                position: None,
+                file: None,
+                message: problem.text.message,
+                fix: problem.text.fix,
+            })
+            .collect();
         if problems.is_empty() {
             Ok(config)
         } else {
@@ -307,70 +277,42 @@ impl ServerBuilder {
         }
     }
 
-    /// The same server without a value that it needs: whoever enables it is told what that is, and nothing is started.
-    pub(super) fn lacking(self, value: &str) -> Self {
-        let identity = format!("lacking: {value}");
-        let connector = Arc::new(Lacking(value.to_owned()));
-        let target = Target::Custom(CustomTarget { identity, connector });
-        Self { target, ..self }
-    }
-
-    /// The server with all its flaws. It may be used only when none of them is an error.
-    pub(super) fn finish(self) -> (ServerConfig, Vec<Flaw>) {
+    /// The server, and everything that is wrong with it. It may be used only when none of them is an error.
+    pub(super) fn finish(self) -> (ServerConfig, Vec<SettingProblem>) {
         let mut config = ServerConfig {
-            name: self.name,
-            target: self.target,
-            era: self.era,
-            enabled: self.enabled,
-            required: self.required,
-            lazy: self.lazy,
-            isolation: self.isolation,
+            target: self.target.into(),
+            settings: self.settings,
             expected_era: None,
-            startup_timeout: self.startup_timeout,
-            call_timeout: self.call_timeout,
-            call_idle_timeout: self.call_idle_timeout,
-            wait_timeout: self.wait_timeout,
-            waiters: self.waiters,
-            replay: self.replay,
-            policy: self.policy,
-            tools: self.tools,
         };
-        let mut flaws = check::server(&config);
+        let mut problems = check::server(&config);
         if let Target::Stdio(program) = &mut config.target {
-            flaws.extend(
+            problems.extend(
                 plain_secret::hide_in_args(&mut program.args)
                     .into_iter()
                     .map(in_plain_text),
             );
         }
-        config.call_idle_timeout = config.call_idle_timeout.min(config.call_timeout);
-        // Where the policy sets no bound of its own, one that installs first has longer.
-        if config.is_package_runner() && config.policy.limits.open == Limits::default().open {
-            config.policy.limits.open = PACKAGE_RUNNER_LIMIT;
+        let is_package_runner = config.is_package_runner();
+        let settings = &mut config.settings;
+        settings.call_idle_timeout = settings.call_idle_timeout.min(settings.call_timeout);
+        let open_limit = &mut settings.policy.limits.open;
+        // A policy without a limit of its own gives a package runner more time, since it may install the server first.
+        if is_package_runner && *open_limit == Limits::default().open {
+            *open_limit = PACKAGE_RUNNER_OPEN_LIMIT;
         }
-        // Whoever grants a long silence grants a long start.
-        config.policy.limits.open = config.policy.limits.open.max(config.startup_timeout);
-        (config, flaws)
+        // A server that may be silent for so long may also take so long to start.
+        *open_limit = (*open_limit).max(settings.startup_timeout);
+        (config, problems)
     }
 }
 
-/// Opens nothing, for want of a value.
-struct Lacking(String);
-
-impl Connector for Lacking {
-    fn connect(&self) -> Connecting<'_> {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, self.0.clone());
-        Box::pin(std::future::ready(Err(error)))
-    }
-}
-
-/// The flaw of an argument that holds a secret.
-fn in_plain_text(place: usize) -> Flaw {
-    let fault = Fault::new(
+/// The warning for an argument that holds a secret.
+fn in_plain_text(index: usize) -> SettingProblem {
+    let problem = ProblemText::new(
         "this argument holds a secret in plain text",
         "put the secret into a variable, and write ${NAME} in its place",
     );
-    Flaw::warning(format!("args[{place}]"), fault)
+    SettingProblem::warning(format!("args[{index}]"), problem)
 }
 
 impl InvalidServer {

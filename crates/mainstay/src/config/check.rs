@@ -10,106 +10,81 @@ use std::time::Duration;
 use mainstay_lifecycle::{Policy, WhenSpent};
 
 use super::duration::LONGEST;
-use super::problem::{Severity, dotted};
-use super::report::Fault;
+use super::problem::{ProblemText, SettingProblem, dotted};
 use super::server::{DEFAULT_CALL_IDLE_TIMEOUT, ServerConfig};
 use super::target::{StdioTarget, Target};
 
 /// The longest name of a server: it becomes part of every tool name, which model APIs hold to 64.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Something wrong with a server, by the path of its key: `restart.backoff.first`; the server itself is the empty path.
-pub(super) struct Flaw {
-    pub(super) severity: Severity,
-    pub(super) key: String,
-    pub(super) fault: Fault,
-}
-
-impl Flaw {
-    pub(super) fn error(key: impl Into<String>, fault: impl Into<Fault>) -> Self {
-        Self {
-            severity: Severity::Error,
-            key: key.into(),
-            fault: fault.into(),
-        }
-    }
-
-    pub(super) fn warning(key: impl Into<String>, fault: impl Into<Fault>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            ..Self::error(key, fault)
-        }
-    }
-}
-
 /// Everything wrong with a server.
-pub(super) fn server(config: &ServerConfig) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
-    name(&config.name, &mut flaws);
+pub(super) fn server(config: &ServerConfig) -> Vec<SettingProblem> {
+    let mut problems = Vec::new();
+    name(&config.settings.name, &mut problems);
     match &config.target {
-        Target::Stdio(target) => stdio(target, &mut flaws),
-        Target::Http(target) => http::check(target, config.era, &mut flaws),
+        Target::Stdio(target) => stdio(target, &mut problems),
+        Target::Http(target) => http::check(target, config.settings.era, &mut problems),
         Target::Custom(_) => {}
     }
-    durations(config, &mut flaws);
-    usefulness(config, &mut flaws);
-    config.tools.check(&mut flaws);
-    flaws
+    durations(config, &mut problems);
+    usefulness(config, &mut problems);
+    config.settings.tools.check(&mut problems);
+    problems
 }
 
-fn name(name: &str, flaws: &mut Vec<Flaw>) {
+fn name(name: &str, problems: &mut Vec<SettingProblem>) {
     let chars = name.chars().count();
-    let fault = if name.trim().is_empty() {
-        Fault::new("the name of a server is empty", "give it a name")
+    let problem = if name.trim().is_empty() {
+        ProblemText::new("the name of a server is empty", "give it a name")
     } else if chars > MAX_NAME_CHARS {
-        Fault::new(
+        ProblemText::new(
             format!("the name of a server has {chars} characters"),
             format!("use at most {MAX_NAME_CHARS}"),
         )
     } else if name.chars().any(char::is_control) {
-        Fault::new(
+        ProblemText::new(
             "the name of a server holds a control character",
             "use visible characters",
         )
     } else if name.trim() != name {
-        Fault::new("the name of a server begins or ends with a space", "remove it")
+        ProblemText::new("the name of a server begins or ends with a space", "remove it")
     } else if name.contains("__") {
-        Fault::new(
+        ProblemText::new(
             "the name of a server holds `__`, which stands between server and tool in `server__tool`",
             "use a single `_`, or `-`",
         )
     } else {
         return;
     };
-    flaws.push(Flaw::error("", fault));
+    problems.push(SettingProblem::error("", problem));
 }
 
-fn stdio(target: &StdioTarget, flaws: &mut Vec<Flaw>) {
+fn stdio(target: &StdioTarget, problems: &mut Vec<SettingProblem>) {
     let command = target.command.value();
     if command.trim().is_empty() {
-        flaws.push(Flaw::error(
+        problems.push(SettingProblem::error(
             "command",
-            Fault::new("the command is empty", "name the program to run"),
+            ProblemText::new("the command is empty", "name the program to run"),
         ));
     }
     if holds_arguments(target) {
-        let fault = Fault::new(
+        let problem = ProblemText::new(
             "the command holds a space, and there is no program of that name",
             r#"name only the program, and put its arguments in "args""#,
         );
-        flaws.push(Flaw::warning("command", fault));
+        problems.push(SettingProblem::warning("command", problem));
     }
     for name in target
         .env
         .keys()
         .filter(|name| name.is_empty() || name.contains(['=', '\0']))
     {
-        let fault = Fault::new("not a name of a variable", "a name is not empty and holds no `=`");
-        flaws.push(Flaw::error(dotted("env", name), fault));
+        let problem = ProblemText::new("not a name of a variable", "a name is not empty and holds no `=`");
+        problems.push(SettingProblem::error(dotted("env", name), problem));
     }
     if target.cwd.as_ref().is_some_and(|cwd| cwd.value().is_empty()) {
-        let fault = Fault::new("the directory is empty", "name one, or remove the key");
-        flaws.push(Flaw::error("cwd", fault));
+        let problem = ProblemText::new("the directory is empty", "name one, or remove the key");
+        problems.push(SettingProblem::error("cwd", problem));
     }
     let args = target.args.iter().enumerate();
     let values = [("command".to_owned(), command)]
@@ -123,7 +98,7 @@ fn stdio(target: &StdioTarget, flaws: &mut Vec<Flaw>) {
         )
         .chain(target.cwd.iter().map(|cwd| ("cwd".to_owned(), cwd.value())));
     for (key, _) in values.filter(|(_, value)| value.contains('\0')) {
-        flaws.push(Flaw::error(
+        problems.push(SettingProblem::error(
             key,
             "holds a NUL character, which cannot be passed to a program",
         ));
@@ -140,7 +115,8 @@ fn holds_arguments(target: &StdioTarget) -> bool {
     (is_name || exists(program, target)) && !exists(command, target)
 }
 
-/// Whether there is a file of this name: in the directories of `PATH`, or where the path leads.
+/// Whether there is a file of this name: in the directories of `PATH`, or where the path leads. The crate `which` would also
+/// ask for the right to execute it; here a file without that right is still the file that was meant.
 fn exists(program: &str, target: &StdioTarget) -> bool {
     if program.contains(is_separator) {
         return Path::new(program).is_file();
@@ -150,23 +126,26 @@ fn exists(program: &str, target: &StdioTarget) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-fn durations(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
+fn durations(config: &ServerConfig, problems: &mut Vec<SettingProblem>) {
     let settings = [
-        ("startup_timeout", config.startup_timeout),
-        ("call_timeout", config.call_timeout),
-        ("call_idle_timeout", config.call_idle_timeout),
-        ("wait_timeout", config.wait_timeout),
+        ("startup_timeout", config.settings.startup_timeout),
+        ("call_timeout", config.settings.call_timeout),
+        ("call_idle_timeout", config.settings.call_idle_timeout),
+        ("wait_timeout", config.settings.wait_timeout),
     ];
     let of_target = match &config.target {
         Target::Http(target) => http::durations(target),
         Target::Stdio(_) | Target::Custom(_) => Vec::new(),
     };
     let all = settings.into_iter().chain(of_target);
-    for (key, duration) in all.chain(policy_durations(&config.policy)) {
+    for (key, duration) in all.chain(policy_durations(&config.settings.policy)) {
         if duration.is_zero() {
-            flaws.push(Flaw::error(key, "must be longer than zero"));
+            problems.push(SettingProblem::error(key, "must be longer than zero"));
         } else if duration > LONGEST {
-            flaws.push(Flaw::error(key, "a duration cannot be longer than a year"));
+            problems.push(SettingProblem::error(
+                key,
+                "a duration cannot be longer than a year",
+            ));
         }
     }
 }
@@ -201,23 +180,24 @@ fn policy_durations(policy: &Policy) -> Vec<(&'static str, Duration)> {
 }
 
 /// Settings that contradict each other without harm.
-fn usefulness(config: &ServerConfig, flaws: &mut Vec<Flaw>) {
-    if config.call_idle_timeout > config.call_timeout && config.call_idle_timeout != DEFAULT_CALL_IDLE_TIMEOUT
+fn usefulness(config: &ServerConfig, problems: &mut Vec<SettingProblem>) {
+    if config.settings.call_idle_timeout > config.settings.call_timeout
+        && config.settings.call_idle_timeout != DEFAULT_CALL_IDLE_TIMEOUT
     {
-        let fault = Fault::new(
+        let problem = ProblemText::new(
             "has no effect, since call_timeout is shorter",
             "make it shorter, or remove it",
         );
-        flaws.push(Flaw::warning("call_idle_timeout", fault));
+        problems.push(SettingProblem::warning("call_idle_timeout", problem));
     }
-    if config.required && !config.enabled {
-        let fault = Fault::new(
+    if config.settings.required && !config.settings.enabled {
+        let problem = ProblemText::new(
             "has no effect, since the server is disabled",
             "enable it, or remove this",
         );
-        flaws.push(Flaw::warning("required", fault));
-    } else if config.required && config.lazy {
-        let fault = Fault::new("has no effect, since the server is lazy", "remove one of the two");
-        flaws.push(Flaw::warning("required", fault));
+        problems.push(SettingProblem::warning("required", problem));
+    } else if config.settings.required && config.settings.lazy {
+        let problem = ProblemText::new("has no effect, since the server is lazy", "remove one of the two");
+        problems.push(SettingProblem::warning("required", problem));
     }
 }

@@ -17,9 +17,9 @@ const ENCODING: &[u8] = b"mainstay identity 1";
 /// SHA-256 over how a server is reached: command, arguments, environment and working directory, or address, transport,
 /// headers, token, certificates and socket. Prints as hex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity([u8; 32]);
+pub struct ServerIdentity([u8; 32]);
 
-impl Identity {
+impl ServerIdentity {
     pub(super) fn of(target: &Target) -> Self {
         let mut hash = Canonical(Sha256::new());
         hash.bytes(ENCODING);
@@ -46,15 +46,15 @@ impl Identity {
     }
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for ServerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for ServerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({self})")
+        write!(f, "ServerIdentity({self})")
     }
 }
 
@@ -125,19 +125,20 @@ impl Canonical {
 
 #[cfg(test)]
 mod tests {
+    use crate::config::ServerConfig;
     use crate::config::builder::ServerBuilder;
-    use crate::config::{HttpKind, ServerConfig};
+    use crate::config::target::{HttpKind, HttpTarget, StdioTarget, Target};
     use crate::protocol::Era;
     use std::time::Duration;
 
-    fn base() -> ServerBuilder {
+    fn base() -> ServerBuilder<StdioTarget> {
         ServerConfig::stdio("files", "run")
             .args(["a", "b"])
             .env("K", "v")
             .cwd("/srv")
     }
 
-    fn identity(builder: ServerBuilder) -> String {
+    fn identity(builder: ServerBuilder<impl Into<Target>>) -> String {
         builder.build().unwrap().identity().to_string()
     }
 
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(identity(base()), identity(other));
     }
 
-    fn web() -> ServerBuilder {
+    fn web() -> ServerBuilder<HttpTarget> {
         ServerConfig::http("web", "https://mcp.example/mcp").header("X-Key", "v")
     }
 
@@ -199,9 +200,9 @@ mod tests {
             web().http_kind(HttpKind::Streamable),
             web().unix_socket("/run/a.sock"),
             web().unix_socket("/run/b.sock"),
-            ServerConfig::stdio("web", "https://mcp.example/mcp"),
         ];
-        let mut seen = vec![identity(web())];
+        let same_text = ServerConfig::stdio("web", "https://mcp.example/mcp");
+        let mut seen = vec![identity(web()), identity(same_text)];
         for builder in changed {
             let new = identity(builder);
             assert!(!seen.contains(&new));

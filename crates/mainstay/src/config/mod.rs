@@ -1,63 +1,35 @@
-//! What a person writes: `mcpServers` files and those of other programs, and the same settings from Rust.
+//! What a person configures: the servers of a configuration file, and the same settings from Rust.
 //!
-//! A file is found by [`locate`], read by [`Configuration::load`], and becomes a list of [`ServerConfig`]s and a list of
-//! [`Problem`]s. A mistake in one server costs that server alone; only a file that cannot be read as a whole is a
-//! [`ConfigError`]. The walk of a file: `syntax` reads it into a tree, `layout` recognises whose format it is and finds the
-//! servers, `entry` reads one of them through `fields`, `expand` and `duration`, and hands the values to the builder that
-//! embedders use too, so both pass the same checks.
+//! [`ServerConfig::stdio`], [`ServerConfig::http`] and [`ServerConfig::custom`] start a [`ServerBuilder`], whose `build` checks
+//! the server. A file is found by [`locate`] and read by [`Configuration::load`] into a list of [`ServerConfig`]s and a
+//! list of [`Problem`]s. A mistake in one server costs that server alone; a [`ConfigError`] means that the file as a
+//! whole cannot be read. Files need the cargo feature `config-file`.
 //!
-//! Invariants: a `ServerConfig` that exists is valid; values of `env` and of headers, tokens and expanded variables are
-//! in no `Debug`, no `Display` and no problem; nothing here starts or connects to anything, or opens a file but the one
-//! it was asked to read and those that it names: certificates, `envFile`, `${file:…}`.
+//! Invariants: a `ServerConfig` that exists is valid. Values of `env`, headers, tokens and expanded variables are in no
+//! `Debug`, no `Display` and no problem. Nothing here starts a process or opens a connection, and the only files it opens
+//! are the one it was asked to read and those named in it: certificates, `envFile`, `${file:…}`.
 
 mod builder;
 mod check;
-mod configuration;
-mod document;
 mod duration;
-mod entry;
-mod env_file;
-mod error;
-mod expand;
-mod fields;
-mod filters;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
-mod glob;
-mod host;
+#[cfg(feature = "config-file")]
+pub(crate) mod file;
 mod identity;
-mod inputs;
-mod layout;
-mod limits;
-mod locate;
 mod nearest;
-mod parse;
-mod paths;
 mod plain_secret;
 mod problem;
-mod report;
-mod restart;
 mod runner;
-mod secret;
 mod server;
-mod settings;
-mod syntax;
 mod target;
-mod view;
-
-#[cfg(test)]
-mod tests;
+mod tool_view;
 
 pub use builder::{InvalidServer, ServerBuilder};
-pub use configuration::{Configuration, MAX_FILE_BYTES};
 pub use duration::{InvalidDuration, parse_duration};
-pub use error::ConfigError;
-pub use host::Host;
-pub use identity::Identity;
-pub use locate::{Located, Origin, locate};
+#[cfg(feature = "config-file")]
+pub use file::{ConfigError, ConfigOrigin, Configuration, Host, Located, locate};
+pub use identity::ServerIdentity;
 pub use nearest::nearest;
-pub use problem::{Place, Problem, Severity};
-pub use secret::Secret;
+pub use problem::{Position, Problem, Severity};
 pub use server::{Isolation, Replay, ServerConfig};
-pub use target::{CustomTarget, HttpKind, HttpTarget, StdioTarget, Target, Text};
-pub use view::ToolView;
+pub use target::{ConfigText, CustomTarget, HttpKind, HttpTarget, Secret, StdioTarget, Target};
+pub use tool_view::ToolView;

@@ -85,6 +85,8 @@ struct Rows {
 
 /// How many letters must be added, dropped, replaced or swapped with their neighbour to turn `a` into `b`, if that is no more
 /// than `most`. Only the part of the table is filled in which the distance can be so small, and `work` counts it.
+///
+/// `strsim::osa_distance` computes the same, but it always fills the whole table, allocates for each name and has no bound.
 fn distance(a: &[char], b: &[char], most: usize, rows: &mut Rows, work: &mut usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;

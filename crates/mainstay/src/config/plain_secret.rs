@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::target::Text;
+use super::target::ConfigText;
 
 /// What is shown in place of a secret.
 const HIDDEN: &str = "***";
@@ -77,15 +77,15 @@ const SHORTEST_TOKEN: usize = 12;
 const SWITCHES: [&str; 7] = ["true", "false", "yes", "no", "none", "null", "stdin"];
 
 /// Hides the secrets in arguments. Returns the places of those that held one.
-pub(super) fn hide_in_args(args: &mut [Text]) -> Vec<usize> {
+pub(super) fn hide_in_args(args: &mut [ConfigText]) -> Vec<usize> {
     let shown = {
-        let words: Vec<&str> = args.iter().map(Text::shown).collect();
+        let words: Vec<&str> = args.iter().map(ConfigText::shown).collect();
         in_words(&words)
     };
     let mut found = Vec::new();
     for (place, (arg, shown)) in args.iter_mut().zip(shown).enumerate() {
         if let Some(shown) = shown {
-            *arg = Text::hidden(arg.value(), shown);
+            *arg = ConfigText::hidden(arg.value(), shown);
             found.push(place);
         }
     }
@@ -281,14 +281,14 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Text, hide_in_args};
+    use super::{ConfigText, hide_in_args};
 
     fn shown(args: &[&str]) -> Vec<String> {
-        let mut args: Vec<Text> = args.iter().copied().map(Text::from).collect();
+        let mut args: Vec<ConfigText> = args.iter().copied().map(ConfigText::from).collect();
         let values: Vec<_> = args.iter().map(|arg| arg.value().to_owned()).collect();
         hide_in_args(&mut args);
         assert!(
-            args.iter().map(Text::value).eq(&values),
+            args.iter().map(ConfigText::value).eq(&values),
             "what is passed on stays"
         );
         args.iter().map(|arg| arg.shown().to_owned()).collect()

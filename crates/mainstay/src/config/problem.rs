@@ -1,9 +1,9 @@
-//! What is wrong with a configuration, where, and how to mend it.
+//! What is wrong with a configuration, where, and how to fix it.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// One thing wrong with a configuration. Its text names the place, the key, the fault and the mend.
+/// One thing wrong with a configuration. Its text names the place, the key, the problem and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -14,13 +14,13 @@ pub struct Problem {
     /// The key it concerns, from the top of the file: `mcpServers.files.args[0]`.
     pub key: Option<String>,
     /// Where in the file.
-    pub place: Option<Place>,
+    pub position: Option<Position>,
     /// The file; `None` for a server that was configured from Rust.
     pub file: Option<PathBuf>,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 /// What a problem costs.
@@ -36,7 +36,7 @@ pub enum Severity {
 
 /// A place in a text, both counted from one, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct Position {
     /// The line.
     pub line: usize,
     /// The column.
@@ -45,24 +45,24 @@ pub struct Place {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.file, self.place) {
-            (Some(file), Some(place)) => write!(f, "{}:{place}: ", file.display())?,
+        match (&self.file, self.position) {
+            (Some(file), Some(position)) => write!(f, "{}:{position}: ", file.display())?,
             (Some(file), None) => write!(f, "{}: ", file.display())?,
-            (None, Some(place)) => write!(f, "{place}: ")?,
+            (None, Some(position)) => write!(f, "{position}: ")?,
             (None, None) => {}
         }
         if let Some(key) = &self.key {
             write!(f, "{key}: ")?;
         }
         f.write_str(&self.message)?;
-        if let Some(mend) = &self.mend {
-            write!(f, "; {mend}")?;
+        if let Some(fix) = &self.fix {
+            write!(f, "; {fix}")?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -75,6 +75,58 @@ impl fmt::Display for Severity {
             Self::Warning => "warning",
             Self::Note => "note",
         })
+    }
+}
+
+/// What is wrong and how to fix it, without the place.
+pub(super) struct ProblemText {
+    pub(super) message: String,
+    pub(super) fix: Option<String>,
+}
+
+/// What is wrong with a setting, by the path of its key: `restart.backoff.first`. The server itself has the empty path.
+pub(super) struct SettingProblem {
+    pub(super) severity: Severity,
+    pub(super) key: String,
+    pub(super) text: ProblemText,
+}
+
+impl ProblemText {
+    /// What is wrong, and what to do about it.
+    pub(super) fn new(message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            fix: Some(fix.into()),
+        }
+    }
+}
+
+impl From<&str> for ProblemText {
+    fn from(message: &str) -> Self {
+        Self::from(message.to_owned())
+    }
+}
+
+impl From<String> for ProblemText {
+    fn from(message: String) -> Self {
+        Self { message, fix: None }
+    }
+}
+
+impl SettingProblem {
+    pub(super) fn error(key: impl Into<String>, text: impl Into<ProblemText>) -> Self {
+        Self {
+            severity: Severity::Error,
+            key: key.into(),
+            text: text.into(),
+        }
+    }
+
+    pub(super) fn warning(key: impl Into<String>, text: impl Into<ProblemText>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(key, text)
+        }
     }
 }
 

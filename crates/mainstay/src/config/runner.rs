@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::target::{StdioTarget, Text};
+use super::target::{ConfigText, StdioTarget};
 
 /// These run what they are told to after they have installed it, whatever their arguments.
 const RUNNERS: [&str; 7] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx", "deno"];
@@ -22,7 +22,7 @@ const SHELLS: [&str; 4] = ["sh", "bash", "zsh", "dash"];
 
 /// Whether the program may have to install the server before it runs.
 pub(super) fn is_package_runner(program: &StdioTarget) -> bool {
-    let args: Vec<&str> = program.args().iter().map(Text::value).collect();
+    let args: Vec<&str> = program.args().iter().map(ConfigText::value).collect();
     let command = name(program.command().value());
     if SHELLS.contains(&command) {
         return args.iter().any(|arg| {

@@ -6,51 +6,60 @@ use std::time::Duration;
 use mainstay_lifecycle::Policy;
 
 use super::builder::ServerBuilder;
-use super::identity::Identity;
+use super::identity::ServerIdentity;
 use super::runner;
-use super::target::{Target, Text};
-use super::view::ToolView;
+use super::target::{ConfigText, CustomTarget, HttpTarget, StdioTarget, Target};
+use super::tool_view::ToolView;
 use crate::protocol::Era;
 use crate::transport::Connector;
 
 /// How long a server may be idle while it starts. What it writes to stderr, and the work of its processes, are signs of
 /// life.
-pub(super) const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a package runner may take to install and start a server, as long as it gives signs of life: enough for a
 /// large package on a slow line.
-pub(super) const PACKAGE_RUNNER_LIMIT: Duration = Duration::from_secs(10 * 60);
+pub(super) const PACKAGE_RUNNER_OPEN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How long a call may take in all. Longer than any tool a person waits for, shorter than a night.
-pub(super) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// How long a call may take without progress. Many servers never report progress, so this is no short time.
 pub(super) const DEFAULT_CALL_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// How long a call waits for a connection. A person or a model that asks a server which is known to be down wants to know
 /// that, not to wait a minute; and most servers start, or come back, in less.
-pub(super) const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(15);
+const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How many calls may wait for a server that is coming back; each holds its arguments in memory.
-pub(super) const DEFAULT_WAITERS: u32 = 256;
+const DEFAULT_WAITERS: u32 = 256;
 
 /// One server, as configured; valid by construction.
 ///
 /// Read from a file by [`Configuration`](super::Configuration), or built:
 ///
-/// ```ignore
+/// ```
+/// use mainstay::ServerConfig;
+///
 /// let server = ServerConfig::stdio("files", "npx").args(["-y", "files-server", "/srv"]).build()?;
+/// # Ok::<(), mainstay::config::InvalidServer>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    pub(super) name: String,
     pub(super) target: Target,
+    pub(super) settings: CommonSettings,
+    pub(super) expected_era: Option<Era>,
+}
+
+/// The settings that do not depend on how the server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CommonSettings {
+    pub(super) name: String,
     pub(super) era: Option<Era>,
     pub(super) enabled: bool,
     pub(super) required: bool,
     pub(super) lazy: bool,
     pub(super) isolation: Isolation,
-    pub(super) expected_era: Option<Era>,
     pub(super) startup_timeout: Duration,
     pub(super) call_timeout: Duration,
     pub(super) call_idle_timeout: Duration,
@@ -59,6 +68,27 @@ pub struct ServerConfig {
     pub(super) replay: Replay,
     pub(super) policy: Policy,
     pub(super) tools: ToolView,
+}
+
+impl CommonSettings {
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            name,
+            era: None,
+            enabled: true,
+            required: false,
+            lazy: false,
+            isolation: Isolation::default(),
+            startup_timeout: DEFAULT_STARTUP_TIMEOUT,
+            call_timeout: DEFAULT_CALL_TIMEOUT,
+            call_idle_timeout: DEFAULT_CALL_IDLE_TIMEOUT,
+            wait_timeout: DEFAULT_WAIT_TIMEOUT,
+            waiters: DEFAULT_WAITERS,
+            replay: Replay::default(),
+            policy: Policy::default(),
+            tools: ToolView::default(),
+        }
+    }
 }
 
 /// Whether a call that may have run is sent again, once, when its connection was lost.
@@ -85,31 +115,30 @@ pub enum Isolation {
 }
 
 impl ServerConfig {
-    /// Starts the configuration of a server that is a program speaking on its standard input and output.
-    pub fn stdio(name: impl Into<String>, command: impl Into<Text>) -> ServerBuilder {
-        ServerBuilder::stdio(name.into(), command.into())
+    /// Starts the configuration of a program that speaks MCP on its standard input and output.
+    pub fn stdio(name: impl Into<String>, command: impl Into<ConfigText>) -> ServerBuilder<StdioTarget> {
+        ServerBuilder::new(name.into(), StdioTarget::new(command.into()))
     }
 
-    /// Starts the configuration of a server that is reached by an address. Which transport and which era it speaks is
-    /// found out.
-    pub fn http(name: impl Into<String>, url: impl Into<Text>) -> ServerBuilder {
-        ServerBuilder::http(name.into(), url.into())
+    /// Starts the configuration of a server that is reached by an address. Its transport and era are detected.
+    pub fn http(name: impl Into<String>, url: impl Into<ConfigText>) -> ServerBuilder<HttpTarget> {
+        ServerBuilder::new(name.into(), HttpTarget::new(url.into()))
     }
 
-    /// Starts the configuration of a server that is reached by a transport of the embedder's own. `identity` says which
-    /// server it is: as long as it stays the same, a changed configuration keeps the connection. A changed connector opens the
-    /// connections to come.
+    /// Starts the configuration of a server that the embedder's own transport reaches. `identity` says which server it is:
+    /// while it stays the same, a changed configuration keeps the connection. A changed connector opens the next one.
     pub fn custom(
         name: impl Into<String>,
         identity: impl Into<String>,
         connector: Arc<dyn Connector>,
-    ) -> ServerBuilder {
-        ServerBuilder::custom(name.into(), identity.into(), connector)
+    ) -> ServerBuilder<CustomTarget> {
+        let identity = identity.into();
+        ServerBuilder::new(name.into(), CustomTarget { identity, connector })
     }
 
     /// The name, unique in its fleet.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.settings.name
     }
 
     /// How the server is reached.
@@ -119,7 +148,7 @@ impl ServerConfig {
 
     /// The era that the server is pinned to; without one it is found out.
     pub fn era(&self) -> Option<Era> {
-        self.era
+        self.settings.era
     }
 
     /// Whether a package runner such as `npx` or `docker run` starts it, which may have to install it first.
@@ -132,22 +161,22 @@ impl ServerConfig {
 
     /// Whether the server should run.
     pub fn enabled(&self) -> bool {
-        self.enabled
+        self.settings.enabled
     }
 
     /// Whether start-up fails when this server does.
     pub fn required(&self) -> bool {
-        self.required
+        self.settings.required
     }
 
     /// Whether the server starts only when it is first needed.
     pub fn lazy(&self) -> bool {
-        self.lazy
+        self.settings.lazy
     }
 
     /// Who may share the server, where it is served to several clients.
     pub fn isolation(&self) -> Isolation {
-        self.isolation
+        self.settings.isolation
     }
 
     /// The era that the server is expected to speak.
@@ -166,61 +195,59 @@ impl ServerConfig {
     /// The same server, stopped when nobody has used it for this long.
     #[must_use]
     pub fn stopped_when_idle(mut self, idle: Duration) -> Self {
-        self.policy.idle_stop = Some(idle);
+        self.settings.policy.idle_stop = Some(idle);
         self
     }
 
     /// How long the server may be idle while it starts; the policy's `limits.open` bounds the whole.
     pub fn startup_timeout(&self) -> Duration {
-        self.startup_timeout
+        self.settings.startup_timeout
     }
 
     /// How long a call may take in all.
     pub fn call_timeout(&self) -> Duration {
-        self.call_timeout
+        self.settings.call_timeout
     }
 
     /// How long a call may take without progress; never above the whole.
     pub fn call_idle_timeout(&self) -> Duration {
-        self.call_idle_timeout
+        self.settings.call_idle_timeout
     }
 
     /// How long a call waits for a connection, inside its own deadline.
     pub fn wait_timeout(&self) -> Duration {
-        self.wait_timeout
+        self.settings.wait_timeout
     }
 
     /// How many calls may wait while the server is not connected; zero makes every call fail fast.
     pub fn waiters(&self) -> u32 {
-        self.waiters
+        self.settings.waiters
     }
 
     /// Whether a call that may have run is sent again.
     pub fn replay(&self) -> Replay {
-        self.replay
+        self.settings.replay
     }
 
     /// How patiently the server is kept connected.
     pub fn policy(&self) -> &Policy {
-        &self.policy
+        &self.settings.policy
     }
 
     /// How its tools are shown.
     pub fn tools(&self) -> &ToolView {
-        &self.tools
+        &self.settings.tools
     }
 
-    /// Whether nothing but the wish for the server changed.
+    /// Whether the two differ in `enabled` and in nothing else.
     pub(crate) fn differs_only_in_enabled(&self, other: &Self) -> bool {
-        let as_wanted = Self {
-            enabled: other.enabled,
-            ..self.clone()
-        };
-        self.enabled != other.enabled && as_wanted == *other
+        let mut switched = self.clone();
+        switched.settings.enabled = other.enabled();
+        self.enabled() != other.enabled() && switched == *other
     }
 
     /// Which server this is: changes exactly when a running connection would no longer be the right one.
-    pub fn identity(&self) -> Identity {
-        Identity::of(&self.target)
+    pub fn identity(&self) -> ServerIdentity {
+        ServerIdentity::of(&self.target)
     }
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 pub(super) use http::{ClientCertificate, FilePath, Provider};
 pub use http::{HttpKind, HttpTarget};
 
-use super::secret::Secret;
 use crate::transport::Connector;
 
 /// How a server is reached.
@@ -57,30 +56,57 @@ impl fmt::Debug for CustomTarget {
 /// The program behind a stdio server: everything that makes it this server and not another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StdioTarget {
-    pub(super) command: Text,
-    pub(super) args: Vec<Text>,
+    pub(super) command: ConfigText,
+    pub(super) args: Vec<ConfigText>,
     pub(super) env: BTreeMap<String, Secret>,
-    pub(super) cwd: Option<Text>,
+    pub(super) cwd: Option<ConfigText>,
 }
 
 /// A text that may have come from a variable: used as its value, shown as it was written.
 ///
 /// `"--token=${TOKEN}"` runs with the token, and is printed as `--token=${TOKEN}`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Text {
+pub struct ConfigText {
     value: String,
     /// What to show instead of the value; `None` where the value itself was written.
     shown: Option<String>,
 }
 
+impl From<StdioTarget> for Target {
+    fn from(target: StdioTarget) -> Self {
+        Self::Stdio(target)
+    }
+}
+
+impl From<HttpTarget> for Target {
+    fn from(target: HttpTarget) -> Self {
+        Self::Http(target)
+    }
+}
+
+impl From<CustomTarget> for Target {
+    fn from(target: CustomTarget) -> Self {
+        Self::Custom(target)
+    }
+}
+
 impl StdioTarget {
+    pub(super) fn new(command: ConfigText) -> Self {
+        Self {
+            command,
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+        }
+    }
+
     /// The program to run: a name looked up in `PATH`, or a path.
-    pub fn command(&self) -> &Text {
+    pub fn command(&self) -> &ConfigText {
         &self.command
     }
 
     /// Its arguments, in order.
-    pub fn args(&self) -> &[Text] {
+    pub fn args(&self) -> &[ConfigText] {
         &self.args
     }
 
@@ -95,7 +121,7 @@ impl StdioTarget {
     }
 }
 
-impl Text {
+impl ConfigText {
     /// A text that is shown as `shown` and used as `value`.
     pub(crate) fn hidden(value: impl Into<String>, shown: impl Into<String>) -> Self {
         Self {
@@ -115,31 +141,68 @@ impl Text {
     }
 
     /// The same text with another value; what was written stays what is shown, if it hid the value.
+    #[cfg(feature = "config-file")]
     pub(super) fn with_value(self, value: String) -> Self {
         Self { value, ..self }
     }
 }
 
-impl From<&str> for Text {
+impl From<&str> for ConfigText {
     fn from(value: &str) -> Self {
         Self::from(value.to_owned())
     }
 }
 
-impl From<String> for Text {
+impl From<String> for ConfigText {
     fn from(value: String) -> Self {
         Self { value, shown: None }
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for ConfigText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.shown(), f)
     }
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for ConfigText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.shown())
+    }
+}
+
+/// A value that must not be seen: `Debug` prints `***`, and there is no `Display` and no serialisation.
+///
+/// It guards against showing a value by accident; it does not wipe memory.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a value out of sight.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl From<String> for Secret {
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(value: &str) -> Self {
+        Self(value.to_owned())
     }
 }

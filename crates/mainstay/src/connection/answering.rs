@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-use super::callers::Whose;
-use super::reception::Reception;
+use super::callers::CallOrigin;
+use super::inbound::InboundHandler;
 use crate::handler::{ServerRequest, decline};
-use crate::wire::{Cause, Hold, Peer, RawJson, RpcError};
+use crate::wire::{Cause, IdlePause, Peer, RawJson, RpcError};
 
 /// Handlers of one server's requests that may run at the same time. A server that asks for more is told so.
 const MAX_ANSWERING: usize = 64;
@@ -22,7 +22,7 @@ const INVALID_REQUEST: i64 = -32600;
 /// JSON-RPC's "internal error", for a handler that panicked.
 const INTERNAL_ERROR: i64 = -32603;
 
-impl Reception {
+impl InboundHandler {
     /// Has a request answered by the handler of the call that caused it. The idle time of that call stands still
     /// meanwhile: it is not the server that is silent.
     pub(super) fn answer(
@@ -37,11 +37,13 @@ impl Reception {
             let error = RpcError::new(INVALID_REQUEST, format!("{method} declined: {why}"));
             peer.respond(id, Err(error));
         };
-        let (handler, holds) = match self.callers.whose(cause) {
-            Whose::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
-            Whose::Ones(handler, holds) => (handler, holds),
-            Whose::Left(_) | Whose::Gone => return refuse("the call that it is for is over".to_owned()),
-            Whose::OneOf(_) | Whose::Unknown => {
+        let (handler, holds) = match self.callers.origin_of(cause) {
+            CallOrigin::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
+            CallOrigin::Ones(handler, holds) => (handler, holds),
+            CallOrigin::Left(_) | CallOrigin::Gone => {
+                return refuse("the call that it is for is over".to_owned());
+            }
+            CallOrigin::OneOf(_) | CallOrigin::Unknown => {
                 return refuse("several calls run, and nothing tells which one it is for".to_owned());
             }
         };
@@ -64,20 +66,20 @@ impl Reception {
             params,
         };
         let owed = Owed {
-            reception: self.clone(),
+            inbound: self.clone(),
             peer: peer.clone(),
             id: id.clone(),
             number,
             _place: place,
         };
-        let held: Vec<_> = holds.iter().map(Hold::hold).collect();
+        let held: Vec<_> = holds.iter().map(IdlePause::hold).collect();
         // Noted before it runs, so that one that ends at once finds itself there. Not spawned under the lock: a runtime that
         // shuts down drops the task, and with it what is owed, before this returns.
         let task = tokio::spawn(async move {
             let method = request.method.clone();
             let answer = owed
-                .reception
-                .with_patience(handler.request(request), || decline(&method))
+                .inbound
+                .with_answer_timeout(handler.request(request), || decline(&method))
                 .await;
             owed.give(answer);
             drop(held);
@@ -190,7 +192,7 @@ impl Running {
 /// An answer that a server waits for. It is given at the latest when this is dropped, unless the server took its
 /// request back: then it is no longer among those being answered.
 struct Owed {
-    reception: Arc<Reception>,
+    inbound: Arc<InboundHandler>,
     peer: Peer,
     id: RawJson,
     number: u64,
@@ -199,7 +201,7 @@ struct Owed {
 
 impl Owed {
     fn give(&self, answer: Result<RawJson, RpcError>) {
-        if self.reception.answering().end(&self.id, self.number) {
+        if self.inbound.answering().end(&self.id, self.number) {
             self.peer.respond(&self.id, answer);
         }
     }

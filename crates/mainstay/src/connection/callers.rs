@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
-use crate::wire::{Cause, Hold};
+use crate::wire::{Cause, IdlePause};
 
 /// How long after its caller left a call without an answer may still cause requests: the server hears of the
 /// cancellation late, or not at all.
-const LINGERS: Duration = Duration::from_secs(30);
+const ABANDONED_CALL_GRACE: Duration = Duration::from_secs(30);
 
 /// The bit of the count of plain calls that says that the gate is closed.
 const CLOSED: usize = 1 << (usize::BITS - 1);
@@ -29,7 +29,7 @@ pub(crate) struct InFlight {
     /// How many there are, and [`CLOSED`].
     plain: AtomicUsize,
     /// Shared by all plain calls: which of them caused a request cannot be told, nor does it matter to who answers.
-    plain_hold: Arc<Hold>,
+    plain_hold: Arc<IdlePause>,
     own: Mutex<Own>,
     left: Notify,
 }
@@ -40,7 +40,7 @@ type Caller = Option<Arc<dyn ClientHandler>>;
 #[derive(Default)]
 struct Own {
     is_closed: bool,
-    present: Vec<(Arc<dyn ClientHandler>, Arc<Hold>)>,
+    present: Vec<(Arc<dyn ClientHandler>, Arc<IdlePause>)>,
     /// The last two parties that left without an answer, the later one last: more than one is as good as many.
     lingering: Vec<Lingering>,
 }
@@ -59,12 +59,12 @@ struct Left {
     client: Option<u64>,
 }
 
-/// Whose call caused a server's request, with the holds of the calls that may be the one.
-pub(crate) enum Whose {
+/// CallOrigin call caused a server's request, with the holds of the calls that may be the one.
+pub(crate) enum CallOrigin {
     /// Nobody's in particular: the fleet's handler answers.
-    Fleets(Arc<Hold>),
+    Fleets(Arc<IdlePause>),
     /// The one caller's that is there.
-    Ones(Arc<dyn ClientHandler>, Vec<Arc<Hold>>),
+    Ones(Arc<dyn ClientHandler>, Vec<Arc<IdlePause>>),
     /// That of one caller who gave up its calls, and may still hear what comes of them.
     Left(Arc<dyn ClientHandler>),
     /// A caller's that has left.
@@ -76,16 +76,16 @@ pub(crate) enum Whose {
 }
 
 /// A call in flight; it leaves when this is dropped.
-pub(crate) struct Present<'a> {
+pub(crate) struct CallGuard<'a> {
     callers: &'a InFlight,
     own: Caller,
-    hold: Arc<Hold>,
+    hold: Arc<IdlePause>,
     settled: bool,
 }
 
 impl InFlight {
     /// A new call; `None` once the gate is closed.
-    pub(crate) fn enter(&self, own: Caller) -> Option<Present<'_>> {
+    pub(crate) fn enter(&self, own: Caller) -> Option<CallGuard<'_>> {
         let hold = match &own {
             None => {
                 if self.plain.fetch_add(1, Ordering::Relaxed) & CLOSED != 0 {
@@ -96,7 +96,7 @@ impl InFlight {
                 self.plain_hold.clone()
             }
             Some(handler) => {
-                let hold = Arc::<Hold>::default();
+                let hold = Arc::<IdlePause>::default();
                 let mut own = self.own();
                 if own.is_closed {
                     return None;
@@ -105,7 +105,7 @@ impl InFlight {
                 hold
             }
         };
-        Some(Present {
+        Some(CallGuard {
             callers: self,
             own,
             hold,
@@ -135,25 +135,25 @@ impl InFlight {
         }
     }
 
-    /// Whose request it must be that the server makes now.
-    pub(crate) fn whose(&self, cause: &Cause) -> Whose {
+    /// CallOrigin request it must be that the server makes now.
+    pub(crate) fn origin_of(&self, cause: &Cause) -> CallOrigin {
         match cause {
-            Cause::Unknown => self.whose_alone(),
-            Cause::Ours => Whose::Fleets(self.plain_hold.clone()),
-            Cause::Call(hold) if Arc::ptr_eq(hold, &self.plain_hold) => Whose::Fleets(hold.clone()),
+            Cause::Unknown => self.origin_alone(),
+            Cause::Ours => CallOrigin::Fleets(self.plain_hold.clone()),
+            Cause::Call(hold) if Arc::ptr_eq(hold, &self.plain_hold) => CallOrigin::Fleets(hold.clone()),
             Cause::Call(hold) => {
                 let own = self.own();
                 let caller = own.present.iter().find(|(_, held)| Arc::ptr_eq(held, hold));
-                caller.map_or(Whose::Gone, |(handler, _)| {
-                    Whose::Ones(handler.clone(), vec![hold.clone()])
+                caller.map_or(CallOrigin::Gone, |(handler, _)| {
+                    CallOrigin::Ones(handler.clone(), vec![hold.clone()])
                 })
             }
-            Cause::Gone => Whose::Gone,
+            Cause::Gone => CallOrigin::Gone,
         }
     }
 
-    /// Whose request it must be, since nobody else could have caused it.
-    fn whose_alone(&self) -> Whose {
+    /// CallOrigin request it must be, since nobody else could have caused it.
+    fn origin_alone(&self) -> CallOrigin {
         let mut own = self.own();
         let now = Instant::now();
         own.lingering.retain(|party| now < party.until);
@@ -165,7 +165,7 @@ impl InFlight {
                 .find_map(|party| Some(party.own.as_ref()?.handler.clone()))
         };
         let Some(handler) = present.or_else(left) else {
-            return Whose::Fleets(self.plain_hold.clone());
+            return CallOrigin::Fleets(self.plain_hold.clone());
         };
         let same = |other: &Weak<dyn ClientHandler>| Weak::ptr_eq(other, &handler);
         let alone = !plain
@@ -177,17 +177,17 @@ impl InFlight {
         match own.present.last() {
             Some((latest, _)) if alone => {
                 let holds = own.present.iter().map(|(_, hold)| hold.clone());
-                Whose::Ones(latest.clone(), holds.collect())
+                CallOrigin::Ones(latest.clone(), holds.collect())
             }
             // A call that is gone cannot answer for itself, and nobody else may.
-            None if alone => handler.upgrade().map_or(Whose::Gone, Whose::Left),
-            Some((latest, _)) if !plain && own.is_one_client() => Whose::OneOf(latest.clone()),
+            None if alone => handler.upgrade().map_or(CallOrigin::Gone, CallOrigin::Left),
+            Some((latest, _)) if !plain && own.is_one_client() => CallOrigin::OneOf(latest.clone()),
             None if !plain && own.is_one_client() => {
                 let there = own.lingering.iter().rev();
                 let mut there = there.filter_map(|party| party.own.as_ref()?.handler.upgrade());
-                there.next().map_or(Whose::Gone, Whose::OneOf)
+                there.next().map_or(CallOrigin::Gone, CallOrigin::OneOf)
             }
-            Some(_) | None => Whose::Unknown,
+            Some(_) | None => CallOrigin::Unknown,
         }
     }
 
@@ -220,14 +220,14 @@ impl Own {
         if self.lingering.len() > 1 {
             self.lingering.remove(0);
         }
-        let until = Instant::now() + LINGERS;
+        let until = Instant::now() + ABANDONED_CALL_GRACE;
         self.lingering.push(Lingering { own, until });
     }
 }
 
-impl Present<'_> {
+impl CallGuard<'_> {
     /// What stops the call's idle time.
-    pub(crate) fn hold(&self) -> Arc<Hold> {
+    pub(crate) fn hold(&self) -> Arc<IdlePause> {
         self.hold.clone()
     }
 
@@ -237,7 +237,7 @@ impl Present<'_> {
     }
 }
 
-impl Drop for Present<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         if self.own.is_none() {
             self.callers.plain.fetch_sub(1, Ordering::Release);
@@ -269,7 +269,7 @@ mod tests {
         Arc::new(Somebody(None))
     }
 
-    fn enter(callers: &InFlight, own: Caller) -> Present<'_> {
+    fn enter(callers: &InFlight, own: Caller) -> CallGuard<'_> {
         callers.enter(own).expect("the gate is open")
     }
 
@@ -297,29 +297,32 @@ mod tests {
         let first = enter(&callers, Some(one.clone()));
         let second = enter(&callers, Some(other.clone()));
         let plain = enter(&callers, None);
-        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
         for (present, caller) in [(&first, &one), (&second, &other)] {
-            let whose = callers.whose(&Cause::Call(present.hold()));
-            assert!(matches!(whose, Whose::Ones(handler, _) if Arc::ptr_eq(&handler, caller)));
+            let whose = callers.origin_of(&Cause::Call(present.hold()));
+            assert!(matches!(whose, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, caller)));
         }
-        let whose = callers.whose(&Cause::Call(plain.hold()));
-        assert!(matches!(whose, Whose::Fleets(_)));
-        assert!(matches!(callers.whose(&Cause::Ours), Whose::Fleets(_)));
+        let whose = callers.origin_of(&Cause::Call(plain.hold()));
+        assert!(matches!(whose, CallOrigin::Fleets(_)));
+        assert!(matches!(callers.origin_of(&Cause::Ours), CallOrigin::Fleets(_)));
     }
 
     #[test]
     fn what_comes_after_a_call_was_given_up_is_its_caller_s_or_nobody_s() {
         let callers = InFlight::default();
         let (one, other) = (somebody(), somebody());
-        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Fleets(_)));
+        assert!(matches!(
+            callers.origin_of(&Cause::Unknown),
+            CallOrigin::Fleets(_)
+        ));
         drop(enter(&callers, Some(one.clone())));
-        let whose = callers.whose(&Cause::Unknown);
-        assert!(matches!(whose, Whose::Left(handler) if Arc::ptr_eq(&handler, &one)));
+        let whose = callers.origin_of(&Cause::Unknown);
+        assert!(matches!(whose, CallOrigin::Left(handler) if Arc::ptr_eq(&handler, &one)));
         let plain = enter(&callers, None);
-        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
         plain.settled();
         drop(enter(&callers, Some(other)));
-        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
     }
 
     #[test]
@@ -331,13 +334,13 @@ mod tests {
             drop(enter(&callers, Some(one)));
             assert!(kept.upgrade().is_none(), "{client:?}");
             assert!(matches!(
-                callers.whose(&Cause::Unknown),
-                Whose::Gone | Whose::Unknown
+                callers.origin_of(&Cause::Unknown),
+                CallOrigin::Gone | CallOrigin::Unknown
             ));
         }
         // Two that are gone are two callers still: what comes may be of either.
         let other = enter(&callers, Some(somebody()));
-        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
         other.settled();
     }
 
@@ -350,21 +353,21 @@ mod tests {
             enter(&callers, Some(of(1))),
             enter(&callers, Some(latest.clone())),
         );
-        let whose = callers.whose(&Cause::Unknown);
-        assert!(matches!(whose, Whose::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
+        let whose = callers.origin_of(&Cause::Unknown);
+        assert!(matches!(whose, CallOrigin::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
         for another in [Some(of(2)), Some(somebody()), None] {
             let third = enter(&callers, another);
-            assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+            assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
             third.settled();
         }
         drop(first);
         assert!(
-            matches!(callers.whose(&Cause::Unknown), Whose::OneOf(_)),
+            matches!(callers.origin_of(&Cause::Unknown), CallOrigin::OneOf(_)),
             "it may still run"
         );
         second.settled();
         let _other = enter(&callers, Some(of(2)));
-        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Unknown));
+        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
     }
 
     #[test]
@@ -374,8 +377,8 @@ mod tests {
         let hold = gone.hold();
         gone.settled();
         let _alone = enter(&callers, Some(somebody()));
-        assert!(matches!(callers.whose(&Cause::Call(hold)), Whose::Gone));
-        assert!(matches!(callers.whose(&Cause::Gone), Whose::Gone));
-        assert!(matches!(callers.whose(&Cause::Unknown), Whose::Ones(..)));
+        assert!(matches!(callers.origin_of(&Cause::Call(hold)), CallOrigin::Gone));
+        assert!(matches!(callers.origin_of(&Cause::Gone), CallOrigin::Gone));
+        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Ones(..)));
     }
 }

@@ -40,7 +40,7 @@ impl Connection {
         let own_level = call.handler.as_ref().and_then(|handler| handler.log_level());
         let level = match own_level {
             Some(level) => RawJson::from_value(level).ok(),
-            None => self.reception.log_level(),
+            None => self.inbound.log_level(),
         };
         // What a caller says in the request itself counts more.
         let has_own_level = || {
@@ -111,17 +111,17 @@ impl Connection {
     ) -> Result<RawJson, RequestError> {
         let mut answers = BTreeMap::new();
         for (key, request) in requests.into_iter().take(MAX_INPUTS) {
-            let handler = call.handler.as_ref().unwrap_or(self.reception.fleet_handler());
+            let handler = call.handler.as_ref().unwrap_or(self.inbound.fleet_handler());
             let request = ServerRequest {
-                server: self.reception.server(),
+                server: self.inbound.server(),
                 generation: self.generation,
                 method: request.method,
                 params: request.params,
             };
             let method = request.method.clone();
             let answer = self
-                .reception
-                .with_patience(handler.request(request), || decline(&method))
+                .inbound
+                .with_answer_timeout(handler.request(request), || decline(&method))
                 .await;
             answers.insert(key, answer.map_err(RequestError::Rpc)?);
         }

@@ -13,16 +13,16 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::reception::Reception;
+use super::inbound::InboundHandler;
 use super::standing::Standing;
 use super::tasks::TASKS_EXTENSION;
 use super::{Connection, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
-use crate::transport::http::Pace;
+use crate::transport::http::ReconnectBackoff;
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
 
 /// An answer that stood this long was not vain.
-const STOOD: Duration = Duration::from_secs(30);
+const STABLE_LISTEN_TIME: Duration = Duration::from_secs(30);
 
 /// How a long answer ended.
 enum Ended {
@@ -39,7 +39,7 @@ enum Ended {
 struct Listening {
     peer: Peer,
     params: RawJson,
-    reception: Arc<Reception>,
+    inbound: Arc<InboundHandler>,
     standing: Arc<Standing>,
 }
 
@@ -50,8 +50,8 @@ impl Connection {
     /// What is wanted is read in turn: of two who want something at the same time, whoever comes later asks for both.
     pub(crate) fn listen(&self) {
         let Some(meta) = &self.meta else { return };
-        let _turn = self.reception.listen_turn();
-        let interests = self.reception.interests();
+        let _turn = self.inbound.listen_turn();
+        let interests = self.inbound.interests();
         let offers = self.greeting.offers;
         let mut filter = json!({
             "toolsListChanged": offers.tools,
@@ -77,14 +77,14 @@ impl Connection {
         let listening = Listening {
             peer: self.peer.clone(),
             params,
-            reception: self.reception.clone(),
+            inbound: self.inbound.clone(),
             standing: Arc::new(standing),
         };
         let standing = listening.standing.clone();
         let mut listening = Box::pin(listening.keep());
         let begun = listening.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if begun.is_pending() {
-            self.reception
+            self.inbound
                 .replace_listen(tokio::spawn(listening).abort_handle(), standing);
         }
     }
@@ -92,23 +92,23 @@ impl Connection {
 
 impl Listening {
     async fn keep(self) {
-        let mut pace = Pace::default();
+        let mut pace = ReconnectBackoff::default();
         let mut again = false;
         loop {
             let asked = Instant::now();
             let ended = self.once(again).await;
-            self.reception.listen_taken();
-            if asked.elapsed() >= STOOD {
-                pace.gained();
+            self.inbound.listen_taken();
+            if asked.elapsed() >= STABLE_LISTEN_TIME {
+                pace.reset();
             }
             match ended {
                 Ended::ForGood => return,
-                Ended::Gracefully => sleep(pace.next(false)).await,
+                Ended::Gracefully => sleep(pace.next_pause(false)).await,
                 Ended::Throttled(pause) => {
-                    pace.ask(pause.unwrap_or_default());
-                    sleep(pace.next(false)).await;
+                    pace.set_retry(pause.unwrap_or_default());
+                    sleep(pace.next_pause(false)).await;
                 }
-                Ended::Broken => sleep(pace.next(true)).await,
+                Ended::Broken => sleep(pace.next_pause(true)).await,
             }
             again = true;
         }
@@ -116,7 +116,7 @@ impl Listening {
 
     /// Asks, and waits for the end of the answer. Whoever asks `again` has missed something, and lists once he listens.
     async fn once(&self, again: bool) -> Ended {
-        let taken = self.reception.next_listen();
+        let taken = self.inbound.next_listen();
         let options = RequestOptions::within(LONGEST_REQUEST)
             .number(self.standing.number.clone())
             .standing();
@@ -125,7 +125,7 @@ impl Listening {
         let mut missed = pin!(async {
             if again {
                 taken.await;
-                self.reception.list_changed();
+                self.inbound.list_changed();
             }
             pending().await
         });

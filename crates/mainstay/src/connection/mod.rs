@@ -6,9 +6,9 @@
 mod answering;
 mod call_record;
 mod callers;
+mod inbound;
 mod input_required;
 mod listening;
-mod reception;
 mod restoring;
 mod standing;
 mod subscriptions;
@@ -27,12 +27,12 @@ use crate::process::is_stopped;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::server::CallOptions;
 use crate::transport::{End, HttpFailure, SendFailure};
-use crate::wire::{Hold, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
+use crate::wire::{IdlePause, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
 
 use call_record::CallRecord;
 use restoring::Restoring;
 
-pub(crate) use reception::{FrontDesk, Reception};
+pub(crate) use inbound::InboundHandler;
 pub(crate) use subscriptions::{Interests, MAX_SUBSCRIPTIONS, MAX_TASKS};
 
 /// One generation, open and greeted.
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     pub(crate) greeting: Greeting,
     pub(crate) dialect: Dialect,
     pub(crate) pid: Option<i32>,
-    reception: Arc<Reception>,
+    inbound: Arc<InboundHandler>,
     /// What every request of a modern connection carries.
     meta: Option<RequestMeta>,
     /// Makes what is wanted for longer than a connection known to a legacy server.
@@ -69,22 +69,22 @@ impl Connection {
         peer: Peer,
         greeting: Greeting,
         dialect: Dialect,
-        reception: Arc<Reception>,
+        inbound: Arc<InboundHandler>,
         clock: Clock,
         pid: Option<i32>,
     ) -> Self {
         let meta = match greeting.era {
             Era::Legacy => None,
-            Era::Modern => Some(reception.introduction().to_meta()),
+            Era::Modern => Some(inbound.introduction().to_meta()),
         };
         Self {
-            generation: reception.generation(),
-            restoring: Arc::new(Restoring::new(peer.clone(), reception.clone())),
+            generation: inbound.generation(),
+            restoring: Arc::new(Restoring::new(peer.clone(), inbound.clone())),
             peer,
             greeting,
             dialect,
             pid,
-            reception,
+            inbound,
             meta,
             listened_for: Interests::default(),
             clock,
@@ -103,7 +103,7 @@ impl Connection {
         params: &Params,
         options: &CallOptions,
     ) -> Result<RawJson, RequestError> {
-        let Some(present) = self.reception.callers.enter(options.handler.clone()) else {
+        let Some(present) = self.inbound.callers.enter(options.handler.clone()) else {
             return Err(RequestError::Lost {
                 outcome: Outcome::NotSent,
                 end: End::Closed,
@@ -142,7 +142,7 @@ impl Connection {
         method: &str,
         params: &Params,
         options: &CallOptions,
-        hold: Option<Arc<Hold>>,
+        hold: Option<Arc<IdlePause>>,
     ) -> Result<RawJson, RequestError> {
         let wire_options = self.wire_options(options, hold);
         match &self.meta {
@@ -155,7 +155,7 @@ impl Connection {
     }
 
     /// The part of the options that the wire acts on.
-    fn wire_options(&self, call: &CallOptions, hold: Option<Arc<Hold>>) -> RequestOptions {
+    fn wire_options(&self, call: &CallOptions, hold: Option<Arc<IdlePause>>) -> RequestOptions {
         let deadline = call.deadline.unwrap_or_else(|| Instant::now() + LONGEST_REQUEST);
         let mut options = RequestOptions::until(deadline);
         options.idle = call.idle_timeout;
@@ -165,7 +165,7 @@ impl Connection {
             Some(listener) => {
                 let caller = call.handler.as_ref().map(Arc::downgrade);
                 // Weak: what is kept of an answered call keeps neither the connection, nor the listener waiting for more.
-                let (reception, listener) = (Arc::downgrade(&self.reception), listener.downgrade());
+                let (inbound, listener) = (Arc::downgrade(&self.inbound), listener.downgrade());
                 options.progress(Arc::new(move |params| {
                     let late = match listener.upgrade() {
                         None => params,
@@ -175,8 +175,8 @@ impl Connection {
                             Ok(()) | Err(TrySendError::Full(_)) => return,
                         },
                     };
-                    if let Some(reception) = reception.upgrade() {
-                        reception.late_progress(&caller, late);
+                    if let Some(inbound) = inbound.upgrade() {
+                        inbound.late_progress(&caller, late);
                     }
                 }))
             }
@@ -205,11 +205,11 @@ impl Connection {
 
     /// What can be seen of the connection from outside.
     pub(crate) fn vitals(&self) -> Vitals {
-        let vitals = self.peer.vitals();
+        let stats = self.peer.stats();
         // Looked at before the time of the last use: whoever is seen to have left has noted it.
-        let busy = self.reception.callers.any();
+        let busy = self.inbound.callers.any();
         Vitals {
-            heard: vitals
+            heard: stats
                 .last_heard
                 .map_or(Moment::default(), |heard| self.clock.moment(heard)),
             used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
@@ -236,29 +236,29 @@ impl Connection {
 
     /// Lets no more calls in: whoever comes now has sent nothing, and goes to the next connection.
     pub(crate) fn close_gate(&self) {
-        self.reception.callers.close();
+        self.inbound.callers.close();
     }
 
     /// Ends it: nothing that arrives from now on counts, and every pending call fails at once.
     pub(crate) fn cut(&self) {
         self.close_gate();
-        self.reception.detach();
+        self.inbound.detach();
         self.peer.close();
     }
 
     /// Whether it has completed a call, which the caller may not have told yet.
     pub(crate) fn has_answered_a_call(&self) -> bool {
-        self.peer.vitals().calls_answered > 0
+        self.peer.stats().calls_answered > 0
     }
 
     /// Comes back when no call waits for an answer.
     pub(crate) async fn all_calls_done(&self) {
-        self.reception.callers.all_left().await;
+        self.inbound.callers.all_left().await;
     }
 
     /// A listing starts: a change that is told from now on is a new one.
     pub(crate) fn listing_starts(&self) {
-        self.reception.listing_starts();
+        self.inbound.listing_starts();
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::reception::Reception;
+use super::inbound::InboundHandler;
 use super::subscriptions::Interests;
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
 
@@ -36,7 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 pub(super) struct Restoring {
     peer: Peer,
-    reception: Arc<Reception>,
+    inbound: Arc<InboundHandler>,
     told: Mutex<Told>,
     /// Something is wanted that was not when the task last looked.
     changed: Notify,
@@ -65,10 +65,10 @@ struct Failed {
 }
 
 impl Restoring {
-    pub(super) fn new(peer: Peer, reception: Arc<Reception>) -> Self {
+    pub(super) fn new(peer: Peer, inbound: Arc<InboundHandler>) -> Self {
         Self {
             peer,
-            reception,
+            inbound,
             told: Mutex::default(),
             changed: Notify::new(),
             missing: AtomicUsize::new(0),
@@ -116,7 +116,7 @@ impl Restoring {
             self.show(count);
             let is_last = rounds == MAX_ROUNDS;
             if rounds == 1 || is_last {
-                let (server, generation) = (self.reception.server(), self.reception.generation().0);
+                let (server, generation) = (self.inbound.server(), self.inbound.generation().0);
                 let error = error.map(|error| error.to_string());
                 tracing::warn!(
                     %server, generation, missing = count, error, retry = !is_last,
@@ -149,7 +149,7 @@ impl Restoring {
     /// The level first, and then each resource that is wanted and was not told, or was told and is not wanted.
     fn wishes(&self, told: &Told) -> Vec<Wish> {
         let told = &told.interests;
-        self.reception.with_interests(|wanted| {
+        self.inbound.with_interests(|wanted| {
             let level = (wanted.log_level != told.log_level).then_some(Wish::LogLevel);
             let resources = wanted.resources.symmetric_difference(&told.resources);
             let resources = resources.cloned().map(Wish::Resource);
@@ -186,7 +186,7 @@ impl Restoring {
     async fn tell(&self, wish: &Wish) -> Result<(), RequestError> {
         match wish {
             Wish::LogLevel => {
-                let level = self.reception.log_level();
+                let level = self.inbound.log_level();
                 if let Some(level) = &level {
                     unless_unknown(self.set_log_level(level).await)?;
                 }
@@ -194,7 +194,7 @@ impl Restoring {
             }
             Wish::Resource(uri) => {
                 let is_wanted = |wanted: &Interests| wanted.resources.contains(uri);
-                if self.reception.with_interests(is_wanted) {
+                if self.inbound.with_interests(is_wanted) {
                     unless_unknown(self.subscribe(uri).await)?;
                     self.told().interests.resources.insert(uri.clone());
                 } else {
@@ -229,7 +229,7 @@ impl Restoring {
     /// Has the status show how many wishes the server was not told yet.
     fn show(&self, missing: usize) {
         self.missing.store(missing, Ordering::Relaxed);
-        self.reception.show_restoring();
+        self.inbound.show_restoring();
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {

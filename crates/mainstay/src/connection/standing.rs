@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::reception::Reception;
+use super::inbound::InboundHandler;
 use crate::wire::RawJson;
 
 /// How long a listing waits for the listen that would tell of its changes.
-const HEAD_START: Duration = Duration::from_millis(500);
+const LISTEN_HEAD_START_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The long requests that carry a modern server's notifications. The one before the last is cancelled only when the
 /// server has acknowledged the last: between the two no change may go unheard.
@@ -41,7 +41,7 @@ pub(super) struct Standing {
     pub(super) tasks: BTreeSet<String>,
 }
 
-impl Reception {
+impl InboundHandler {
     /// Puts a new listen in the place of the old one, which goes on until the new one is acknowledged.
     pub(super) fn replace_listen(&self, task: AbortHandle, standing: Arc<Standing>) {
         let mut listens = self.listens();
@@ -78,7 +78,7 @@ impl Reception {
         let mut taken = self.listens_taken.subscribe();
         let before = *taken.borrow_and_update();
         async move {
-            let _ = timeout(HEAD_START, taken.wait_for(|taken| *taken > before)).await;
+            let _ = timeout(LISTEN_HEAD_START_TIMEOUT, taken.wait_for(|taken| *taken > before)).await;
         }
     }
 

@@ -33,8 +33,8 @@ impl Connection {
             Era::Legacy => self.restoring.start().await,
             // The level travels with each request; one listen carries the changes of lists, the subscriptions and the tasks.
             Era::Modern => {
-                self.listened_for = self.reception.interests();
-                let taken = self.reception.next_listen();
+                self.listened_for = self.inbound.interests();
+                let taken = self.inbound.next_listen();
                 self.listen();
                 if !in_order {
                     taken.await;
@@ -49,7 +49,7 @@ impl Connection {
             Era::Legacy => drop(self.restoring.start()),
             Era::Modern => {
                 let is_listened_for = |wanted: &Interests| *wanted == self.listened_for;
-                if !self.reception.with_interests(is_listened_for) {
+                if !self.inbound.with_interests(is_listened_for) {
                     self.listen();
                 }
             }

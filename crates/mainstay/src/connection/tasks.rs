@@ -9,14 +9,14 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::Connection;
-use super::reception::Reception;
+use super::inbound::InboundHandler;
 use crate::wire::{RawJson, our_number};
 
 /// The extension by which modern servers offer tasks.
 pub(super) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// How long a server may take to acknowledge a listen before it is taken not to agree.
-const AGREEMENT: Duration = Duration::from_secs(2);
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the server agreed to when it last acknowledged a listen.
 #[derive(Debug, Default)]
@@ -31,20 +31,20 @@ impl Connection {
     ///
     /// Cancel safety: the listen stands all the same.
     pub(crate) async fn follow(&self, id: &str) -> bool {
-        let mut agreed = self.reception.agreed.subscribe();
+        let mut agreed = self.inbound.agreed.subscribe();
         self.listen();
-        let Some(asked) = self.reception.current_listen() else {
+        let Some(asked) = self.inbound.current_listen() else {
             return false;
         };
         let acknowledged = agreed.wait_for(|agreed| agreed.listen >= asked);
-        match timeout(AGREEMENT, acknowledged).await {
+        match timeout(ACKNOWLEDGE_TIMEOUT, acknowledged).await {
             Ok(Ok(agreed)) => agreed.tasks.contains(id),
             Ok(Err(_)) | Err(_) => false,
         }
     }
 }
 
-impl Reception {
+impl InboundHandler {
     /// Notes what the server agreed to, and lets go of what it did not.
     pub(super) fn tasks_agreed(&self, params: Option<&RawJson>) {
         let acknowledged = params.and_then(|params| params.parse::<Acknowledged>().ok());

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::catalog::{Publisher, Store};
-use crate::config::Identity;
+use crate::config::ServerIdentity;
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
 use crate::keeper::start_queue::StartQueue;
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Under which name the store has what is known of this server.
-    pub(crate) fn stored_as(&self, server: &Identity) -> String {
+    pub(crate) fn stored_as(&self, server: &ServerIdentity) -> String {
         if self.is_for_another {
             self.introduction.seen(server).to_string()
         } else {

@@ -19,7 +19,7 @@ use super::startup_activity::StartupActivity;
 use super::tasks::Panicked;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
-use crate::connection::{Clock, Connection, FrontDesk, Reception};
+use crate::connection::{Clock, Connection, InboundHandler};
 use crate::process::{InputGauge, Ladder, Process, SpawnError, Spec};
 use crate::protocol::{Approach, Dialect, Era, Far, HandshakeError, INITIALIZE_NEXT, greet};
 use crate::redaction::Redaction;
@@ -375,8 +375,8 @@ impl Dial {
         let hard_limit = settings.policy().limits.open;
         let started = Instant::now();
         let (transport, input) = start_queue::holding(permit, self.transport(plan, tree)).await?;
-        let reception = Arc::new(Reception::new(self.slot.clone(), self.generation));
-        let peer = Peer::start(transport, Arc::new(FrontDesk(reception.clone())));
+        let inbound = Arc::new(InboundHandler::new(self.slot.clone(), self.generation));
+        let peer = Peer::start(transport, Arc::new(inbound.clone()));
         let unclaimed_peer = CloseOnDrop(Some(peer.clone()));
         let introduction = &self.slot.shared.introduction;
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
@@ -414,14 +414,8 @@ impl Dial {
         } else {
             greeting.era.into()
         };
-        let mut connection = Connection::new(
-            unclaimed_peer.keep(),
-            greeting,
-            dialect,
-            reception,
-            self.clock,
-            pid,
-        );
+        let mut connection =
+            Connection::new(unclaimed_peer.keep(), greeting, dialect, inbound, self.clock, pid);
         let in_order = match settings.target() {
             Target::Stdio(_) => true,
             Target::Http(_) | Target::Custom(_) => false,

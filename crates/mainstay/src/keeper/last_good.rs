@@ -8,7 +8,8 @@ use mainstay_lifecycle::{Generation, Listing};
 use super::inbox::KeeperMessage;
 use super::stored::{CatalogWriter, LoadedCatalog};
 use super::tasks::{TaskKind, Tasks};
-use crate::catalog::{Doubt, Freshness, PreparedOffers, Publisher, Replacement, ServerCatalog, View};
+use crate::catalog::{Doubt, Freshness, PreparedOffers, Publisher, Replacement, ServerCatalog};
+use crate::config::ToolView;
 use crate::large;
 use crate::protocol::Dialect;
 use crate::server::Slot;
@@ -154,7 +155,7 @@ impl LastGood {
         let (Some(offers), Some(listed_at)) = (&self.offers, self.listed_at) else {
             return;
         };
-        let view: Arc<dyn View> = slot.settings.load().view.clone();
+        let view: Arc<ToolView> = slot.settings.load().view.clone();
         if !offers.is_through(&view) {
             let (name, catalog) = (slot.name.clone(), offers.catalog().clone());
             let length = catalog.length();

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::inbox::Report;
 use super::recovery;
 use super::tasks::Panicked;
-use crate::catalog::{About, Kind, Listing, PageError, Pager, PreparedOffers, ServerCatalog, Step};
+use crate::catalog::{About, ItemList, Kind, PageError, PageStep, Pager, PreparedOffers, ServerCatalog};
 use crate::config::Target;
 use crate::connection::Connection;
 use crate::large;
@@ -96,11 +96,11 @@ async fn list_all(
         let listing = if offered {
             list_kind(connection, kind, deadline).await?
         } else {
-            Listing::empty(kind)
+            ItemList::empty(kind)
         };
         listings.push(listing);
     }
-    let length = listings.iter().map(Listing::length).sum();
+    let length = listings.iter().map(ItemList::length).sum();
     let settings = slot.settings.load();
     let over_http = matches!(settings.target(), Target::Http(_));
     let (name, era, view) = (slot.name.clone(), greeting.era, settings.view.clone());
@@ -115,7 +115,7 @@ async fn list_all(
     Ok(large::process(length, digest).await)
 }
 
-async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Result<Listing, ListError> {
+async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Result<ItemList, ListError> {
     let method = kind.method();
     let mut pager = Pager::new(kind);
     loop {
@@ -127,7 +127,7 @@ async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Re
             Ok(page) => page,
             // A server may declare resources and know nothing of templates.
             Err(RequestError::Rpc(error)) if error.code() == RpcError::METHOD_NOT_FOUND => {
-                return Ok(Listing::empty(kind));
+                return Ok(ItemList::empty(kind));
             }
             Err(RequestError::Rpc(error)) => {
                 return pager.refused().ok_or(ListError::Request {
@@ -139,8 +139,8 @@ async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Re
         };
         let length = page.as_bytes().len();
         pager = match large::process(length, move || pager.accept(&page)).await? {
-            Step::Ask(pager) => pager,
-            Step::Done(listing) => return Ok(listing),
+            PageStep::Ask(pager) => pager,
+            PageStep::Done(listing) => return Ok(listing),
         };
     }
 }

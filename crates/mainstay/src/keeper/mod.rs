@@ -179,7 +179,7 @@ impl Keeper {
             && !self.aborted
         {
             tokio::select! {
-                _ = timeout(SESSION_END_GRACE, endpoint.all_farewells_said()) => {}
+                _ = timeout(SESSION_END_GRACE, endpoint.sessions_deleted()) => {}
                 () = self.slot.shared.shutdown_deadline.over() => {}
             }
         }

@@ -12,7 +12,7 @@ use super::dial::DialError;
 use super::listing::ListError;
 use super::tasks::TaskKind;
 use super::{Command, Report};
-use crate::catalog::{About, Kind, Listing, PreparedOffers, ServerCatalog};
+use crate::catalog::{About, ItemList, Kind, PreparedOffers, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::Connection;
 use crate::event::{EventOrLag, Events, Failure};
@@ -307,9 +307,9 @@ async fn late_reports_of_an_old_generation_change_nothing_but_the_stale_count() 
     let listings = Kind::ALL.map(|kind| {
         let items = catalog.listed(kind).map(|item| item.raw().clone());
         let late = (kind == Kind::Tool).then(|| late.clone());
-        Listing {
+        ItemList {
             items: items.chain(late).collect(),
-            ..Listing::empty(kind)
+            ..ItemList::empty(kind)
         }
     });
     let listed = ServerCatalog::new("kept", About::default(), listings);

@@ -24,16 +24,16 @@ impl Keeper {
         };
         let since = *self.unreachable_since.get_or_insert_with(Instant::now);
         let settings = self.slot.settings.load();
-        let door = match settings.target() {
+        let probe = match settings.target() {
             // The dial reports an endpoint that cannot be made.
-            Target::Http(target) => settings.endpoint(target).ok().and_then(Endpoint::door),
+            Target::Http(target) => settings.endpoint(target).ok().and_then(Endpoint::port_probe),
             Target::Stdio(_) | Target::Custom(_) => None,
         };
         // Without an address to try, the machine's pause ends by itself.
-        if let Some(door) = door {
+        if let Some(probe) = probe {
             self.tasks
                 .spawn(TaskKind::ReachabilityWatch, Some(generation), async move {
-                    door.opens(since).await;
+                    probe.wait_until_reachable(since).await;
                     Some(KeeperMessage::Report(Report::Reachable(generation)))
                 });
         }

@@ -2,7 +2,7 @@
 
 use super::meta::RequestMeta;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
-use crate::config::Identity;
+use crate::config::ServerIdentity;
 use crate::wire::{Object, RawJson};
 
 /// Who a server is told that its client is, each time it is connected: what the client says of itself is told as it is, and
@@ -43,7 +43,7 @@ impl Introduction {
 
     /// The server as it shows itself to this client. Many decide by what a client is called and can answer what they offer
     /// it; the rest of what it says changes with each release of a client, and would only have it learnt anew.
-    pub(crate) fn seen(&self, server: &Identity) -> Identity {
+    pub(crate) fn seen(&self, server: &ServerIdentity) -> ServerIdentity {
         let info = self.client_info.as_ref().and_then(Object::parse);
         let name = info.as_ref().and_then(|info| info.get("name"));
         server.shown_to(name, &self.capabilities)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::wire::{Meta, Object, RawJson, with_meta};
+use crate::wire::{MetaEntries, Object, RawJson, with_meta};
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -11,17 +11,21 @@ pub(crate) const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 
 /// The `_meta` entries of a modern request, written once for a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestMeta(Arc<Meta>);
+pub(crate) struct RequestMeta(Arc<MetaEntries>);
 
 impl RequestMeta {
     pub(crate) fn new(version: RawJson, capabilities: RawJson, client: Option<RawJson>) -> Self {
         let mut entries = vec![(VERSION_KEY, version), (CAPABILITIES_KEY, capabilities)];
         entries.extend(client.map(|client| (CLIENT_KEY, client)));
-        Self(Arc::new(Meta::new(entries)))
+        Self(Arc::new(MetaEntries::new(entries)))
     }
 
     /// The entries of one request, which may have capabilities of its own.
-    pub(crate) fn of_request(&self, capabilities: Option<&RawJson>, log_level: Option<RawJson>) -> Arc<Meta> {
+    pub(crate) fn of_request(
+        &self,
+        capabilities: Option<&RawJson>,
+        log_level: Option<RawJson>,
+    ) -> Arc<MetaEntries> {
         if capabilities.is_none() && log_level.is_none() {
             return self.0.clone();
         }
@@ -31,12 +35,12 @@ impl RequestMeta {
             .map(|(key, value)| (*key, own(key).unwrap_or(value).clone()))
             .collect();
         entries.extend(log_level.map(|level| (LOG_LEVEL_KEY, level)));
-        Arc::new(Meta::new(entries))
+        Arc::new(MetaEntries::new(entries))
     }
 
     /// The parameters with the client's entries in their `_meta`.
     pub(crate) fn stamp(&self, params: Option<&RawJson>) -> RawJson {
-        with_meta(params, self.0.entries())
+        with_meta(params, self.0.entries()).expect(FEW)
     }
 
     /// The same for a request that needs an extension, which is declared beside whatever else the client can.
@@ -48,9 +52,11 @@ impl RequestMeta {
                 _other => (*key, value.clone()),
             })
             .collect();
-        with_meta(Some(params), &entries)
+        with_meta(Some(params), &entries).expect(FEW)
     }
 }
+
+const FEW: &str = "parameters that Mainstay writes have few members";
 
 fn with_extension(capabilities: &RawJson, extension: &str) -> RawJson {
     let mut capabilities = Object::parse(capabilities).unwrap_or_default();

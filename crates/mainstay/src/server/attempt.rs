@@ -21,7 +21,7 @@ use crate::deadline;
 use crate::event::Failure;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::transport::HttpFailure;
-use crate::wire::{Outcome, Params, RequestError, with_meta};
+use crate::wire::{Outcome, Params, RequestError, TooManyMembers, with_meta};
 
 /// How long a call that lost its connection waits for the keeper to report why.
 const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_millis(75);
@@ -46,7 +46,9 @@ impl Slot {
         let attempt = CallAttempt {
             slot: self,
             method: &request.method,
-            params: with_own_meta(request.params, &options),
+            params: with_own_meta(request.params, &options).map_err(|error| {
+                CallError::not_sent(&self.name, CallErrorKind::BadArguments(error.to_string()))
+            })?,
             deadline,
             options,
         };
@@ -274,16 +276,17 @@ fn of_both(first: CallError, second: CallError) -> CallError {
 }
 
 /// The parameters with the caller's own `_meta` entries.
-fn with_own_meta(params: Params, options: &CallOptions) -> Params {
+fn with_own_meta(params: Params, options: &CallOptions) -> Result<Params, TooManyMembers> {
     if options.meta.is_empty() {
-        return params;
+        return Ok(params);
     }
     let entries: Vec<_> = options
         .meta
         .iter()
         .map(|(key, value)| (key.as_str(), value.clone()))
         .collect();
-    Params::new(Some(with_meta(params.to_raw().as_ref(), &entries)))
+    let params = with_meta(params.to_raw().as_ref(), &entries)?;
+    Ok(Params::new(Some(params)))
 }
 
 #[cfg(test)]

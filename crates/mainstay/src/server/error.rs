@@ -78,7 +78,7 @@ pub enum CallErrorKind {
         retry_after: Option<Duration>,
     },
     /// The server answered with an error.
-    Rpc(RpcError),
+    Rpc(Box<RpcError>),
     /// The server answered with something that cannot be used. The call has run.
     BadAnswer(BadAnswer),
     /// The configuration does not show this tool.
@@ -238,7 +238,7 @@ impl CallError {
     ) -> Self {
         let outcome = error.outcome();
         let kind = match error {
-            RequestError::Rpc(error) => CallErrorKind::Rpc(error),
+            RequestError::Rpc(error) => CallErrorKind::Rpc(Box::new(error)),
             RequestError::BadAnswer(what) => CallErrorKind::BadAnswer(what),
             RequestError::TimedOut { kind, .. } => CallErrorKind::TimedOut {
                 timeout: kind,

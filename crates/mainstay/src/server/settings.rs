@@ -3,13 +3,13 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use crate::config::{HttpTarget, Identity, ServerConfig, ToolView};
+use crate::config::{HttpTarget, ServerConfig, ServerIdentity, ToolView};
 use crate::redaction::Redaction;
 use crate::transport::http::{Endpoint, HttpConfigError};
 
 pub(crate) struct Settings {
     config: ServerConfig,
-    identity: Identity,
+    identity: ServerIdentity,
     /// The part of the configuration that the published catalog shares.
     pub(crate) view: Arc<ToolView>,
     /// The HTTP client, made at its first use. Its connections are of use to every generation.
@@ -51,7 +51,7 @@ impl Settings {
         &self.config
     }
 
-    pub(crate) fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &ServerIdentity {
         &self.identity
     }
 }

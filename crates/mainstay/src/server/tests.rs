@@ -56,8 +56,8 @@ fn every_error() -> Vec<CallError> {
         CallErrorKind::BadArguments("a key is no text".to_owned()),
     ];
     let answered = [
-        CallErrorKind::Rpc(RpcError::new(-32603, "broke half way")),
-        CallErrorKind::Rpc(RpcError::new(-32602, "no such tool")),
+        CallErrorKind::Rpc(Box::new(RpcError::new(-32603, "broke half way"))),
+        CallErrorKind::Rpc(Box::new(RpcError::new(-32602, "no such tool"))),
         CallErrorKind::BadAnswer(BadAnswer::Malformed),
     ];
     let any = [

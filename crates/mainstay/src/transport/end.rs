@@ -23,7 +23,7 @@ pub enum End {
         /// The failure in words.
         message: String,
     },
-    /// The server knows the session no more: what it is told from now on belongs to nobody.
+    /// The server no longer knows the session.
     #[error("the server lost the session")]
     SessionLost,
     /// It was never open: what would have carried it was refused.

@@ -41,7 +41,7 @@ pub enum Purpose {
 pub struct Delivery(AtomicU8);
 
 impl Frame {
-    /// A frame that nobody tracks.
+    /// A frame whose delivery is not tracked.
     pub fn new(bytes: Bytes, purpose: Purpose) -> Self {
         Self {
             bytes,

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::hand_over::hand_over;
+use super::receiving::deliver;
 use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sending, Transport, Turn};
 use crate::large;
 use split::{Piece, Splitter};
@@ -119,9 +119,9 @@ where
             tasks: None,
         };
         drop(life);
-        let reading = read(reader, limits, inbound, Tether(shared.clone()));
-        let writing = write_all(writer, ordered, urgent, Tether(shared.clone()));
-        // Not under the lock: a runtime that shuts down drops the tasks, and with them the tethers, before this returns.
+        let reading = read(reader, limits, inbound, EndGuard(shared.clone()));
+        let writing = write_all(writer, ordered, urgent, EndGuard(shared.clone()));
+        // Not under the lock: a runtime that shuts down drops the tasks, and with them the guards, before this returns.
         shared.tie([
             tokio::spawn(reading).abort_handle(),
             tokio::spawn(writing).abort_handle(),
@@ -205,10 +205,10 @@ impl Outbound for Shared {
     }
 }
 
-/// Ends the transport when a task is gone, however it went: no owner waits for a task that panicked.
-struct Tether(Arc<Shared>);
+/// Ends the transport when one of its tasks ends, by a panic too.
+struct EndGuard(Arc<Shared>);
 
-impl Drop for Tether {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.0.finish(End::Aborted);
     }
@@ -218,9 +218,9 @@ async fn read<R: AsyncRead + Unpin>(
     mut reader: R,
     limits: Limits,
     inbound: Arc<dyn Inbound>,
-    tether: Tether,
+    guard: EndGuard,
 ) {
-    let shared = &tether.0;
+    let shared = &guard.0;
     let mut splitter = Splitter::new(limits.message);
     let mut turn = Turn::new();
     let end = loop {
@@ -229,7 +229,7 @@ async fn read<R: AsyncRead + Unpin>(
                 if let Some(rest) = splitter.rest() {
                     let last = rest.clone();
                     if large::process(rest.len(), move || is_whole(&last)).await {
-                        hand_over(&inbound, None, rest, &mut turn).await;
+                        deliver(&inbound, None, rest, &mut turn).await;
                     }
                 }
                 break End::EndOfStream;
@@ -239,7 +239,7 @@ async fn read<R: AsyncRead + Unpin>(
         }
         while let Some(piece) = splitter.next() {
             match piece {
-                Piece::Line(line) => hand_over(&inbound, None, line, &mut turn).await,
+                Piece::Line(line) => deliver(&inbound, None, line, &mut turn).await,
                 Piece::Skipped(skipped) => {
                     inbound.oversized(Oversized {
                         head: skipped.head(),
@@ -274,7 +274,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
     writer: W,
     ordered: mpsc::Receiver<Frame>,
     urgent: mpsc::Receiver<Frame>,
-    tether: Tether,
+    guard: EndGuard,
 ) {
     let end = match write::run(writer, ordered, urgent).await {
         Ok(()) => End::Closed,
@@ -283,7 +283,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
             error.into()
         }
     };
-    tether.0.finish(end);
+    guard.0.finish(end);
 }
 
 impl std::fmt::Debug for Life {

@@ -7,15 +7,14 @@
 //! Invariants: `Inbound::ended` is called exactly once and is the last call; no task outlives it; `Outbound::close`
 //! never waits.
 
-mod connector;
 mod end;
 mod frame;
-mod hand_over;
 pub mod http;
 mod lines;
-mod room;
+mod receiving;
 mod sse;
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -24,7 +23,6 @@ use bytes::Bytes;
 #[cfg(any(test, fuzzing))]
 pub(crate) use lines::fuzz as fuzz_lines;
 
-pub use connector::{Connecting, Connector};
 pub use end::{End, SendFailure};
 pub use frame::{Delivery, Frame, Purpose};
 pub use http::{Http, HttpConnector, HttpFailure, HttpOptions};
@@ -42,6 +40,26 @@ pub trait Transport: Send + 'static {
     fn start(self: Box<Self>, inbound: Arc<dyn Inbound>);
 }
 
+/// A transport being opened.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send + 'a>>;
+
+/// Opens a transport, once for each connection.
+pub trait Connector: Send + Sync + 'static {
+    /// Opens one. A failure is retried as the server's policy says; the policy also bounds how long it may take.
+    fn connect(&self) -> Connecting<'_>;
+}
+
+/// A closure that opens a transport is a connector.
+impl<F, Opening> Connector for F
+where
+    F: Fn() -> Opening + Send + Sync + 'static,
+    Opening: Future<Output = io::Result<Box<dyn Transport>>> + Send + 'static,
+{
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(self())
+    }
+}
+
 /// What a transport tells its owner. Every method returns at once, but for the time that it takes to read a message: one
 /// that is large is handed over on a thread that may block. A transport yields when its [`Turn`] is over.
 pub trait Inbound: Send + Sync + 'static {
@@ -57,7 +75,7 @@ pub trait Inbound: Send + Sync + 'static {
     /// A message came that is longer than the limit; it was skipped.
     fn oversized(&self, skipped: Oversized<'_>);
 
-    /// For a while nothing was heard that the far side may have told of its own accord; for transports that can tell.
+    /// Notifications may have been missed for a while; for transports that can tell.
     fn missed(&self) {}
 
     /// One request could not be carried, though the connection lives on.
@@ -77,7 +95,7 @@ pub trait Outbound: Send + Sync + 'static {
     /// Queues a frame if there is room for it now.
     fn try_send(&self, frame: Frame) -> Result<(), NotQueued>;
 
-    /// Stops carrying a request whose answer nobody wants any more, and frees its place at once. It comes before the frame that
+    /// Stops carrying a request whose caller has given up, and frees its place at once. It comes before the frame that
     /// cancels the request, and also where there is no such frame. By default it does nothing, which suits a transport
     /// whose requests hold nothing once they are written.
     fn withdraw(&self, request: u64) {

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -17,8 +18,8 @@ use super::raw::RawJson;
 use super::rpc_error::RpcError;
 use crate::large;
 
-/// Messages in one batch. Nobody is asked for batches, so a longer one is no use and only takes memory.
-const BATCH: usize = 4096;
+/// The most messages in one batch. Mainstay asks for no batches, so a longer one would only take memory.
+const BATCH_LIMIT: usize = 4096;
 
 /// What a message is. Its payloads share the memory of the message.
 #[derive(Debug, PartialEq)]
@@ -94,15 +95,15 @@ impl<'a> Message<'a> {
 
     fn read_one(message: &'a Bytes) -> Option<Self> {
         // Seen to be UTF-8 as a whole, it need not be looked at again piece by piece.
-        let whole = std::str::from_utf8(message).ok()?;
-        let fields: Fields<'a> = serde_json::from_str(whole).ok()?;
-        let part = |raw: &RawValue| RawJson::part_of(message, raw);
+        let whole = ByteString::try_from(message.clone()).ok()?;
+        let fields: Fields<'_> = serde_json::from_str(&whole).ok()?;
+        let part = |raw: &RawValue| RawJson::part_of(&whole, raw);
         let error = fields.error.filter(|raw| raw.get() != "null");
         let params = fields.params.filter(|raw| raw.get() != "null").map(part);
         let has_answer = error.is_some() || fields.result.is_some_and(|raw| raw.get() != "null");
 
         if let Some(method) = fields.method.filter(|raw| raw.get() != "null" && !has_answer) {
-            let method = text(method)?;
+            let method = text(message, method)?;
             return match fields.id.filter(|raw| raw.get() != "null") {
                 None => Some(Self::Notification { method, params }),
                 Some(id) if is_id(id) => Some(Self::Request {
@@ -161,13 +162,16 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+/// A string inside a message.
+fn text<'a>(message: &'a Bytes, raw: &RawValue) -> Option<Cow<'a, str>> {
     let quoted = raw.get();
     let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
         return serde_json::from_str(quoted).ok().map(Cow::Owned);
     }
-    Some(Cow::Borrowed(inner))
+    let at = inner.as_ptr().addr() - message.as_ptr().addr();
+    let borrowed = std::str::from_utf8(&message[at..at + inner.len()]);
+    borrowed.ok().map(Cow::Borrowed)
 }
 
 fn is_id(raw: &RawValue) -> bool {
@@ -214,7 +218,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut batch: A) -> Result<Vec<Bytes>, A::Error> {
         let mut elements = Vec::new();
         while let Some(element) = batch.next_element::<&RawValue>()? {
-            if elements.len() == BATCH || element.get().starts_with('[') {
+            if elements.len() == BATCH_LIMIT || element.get().starts_with('[') {
                 return Err(A::Error::custom("no batch of messages"));
             }
             elements.push(self.0.slice_ref(element.get().as_bytes()));

@@ -1,6 +1,7 @@
-//! How a request fails.
+//! How a request fails, and whether it may have run.
 
-use super::outcome::Outcome;
+use std::fmt;
+
 use super::rpc_error::RpcError;
 use crate::transport::{End, SendFailure};
 
@@ -99,12 +100,44 @@ impl RequestError {
     }
 }
 
-impl std::fmt::Display for TimeoutKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for TimeoutKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Idle => "idle",
             Self::Total => "total",
             Self::Person => "person",
         })
+    }
+}
+
+/// Whether a failed call may have run at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// No byte of it was handed to the server: it did not run.
+    NotSent,
+    /// It reached the far side, which refused it before acting on it: it did not run.
+    Refused,
+    /// It was sent, and what became of it is not known: it may have run.
+    Unknown,
+    /// The server answered it: it ran, or the server says why not.
+    Answered,
+}
+
+impl Outcome {
+    /// The word for it in logs, JSON and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotSent => "not_sent",
+            Self::Refused => "refused",
+            Self::Unknown => "unknown",
+            Self::Answered => "answered",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

@@ -7,13 +7,10 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{Message, Object, RawJson, with_meta};
+use super::{MAX_MEMBERS, Message, Object, Params, RawJson, TooManyMembers, with_meta};
 
 /// The fields of an envelope.
 const FIELDS: [&str; 5] = ["id", "method", "params", "result", "error"];
-
-/// Objects with no more members than this must be read.
-const SURELY_READ: usize = 64;
 
 /// Reads a message, and holds that it is what its JSON says.
 pub fn envelope(input: &[u8]) {
@@ -106,9 +103,12 @@ pub fn object(input: &[u8]) {
     for (name, _) in &members.0 {
         assert!(raw.may_hold(name), "{name:?} is in it");
     }
-    let Some(mut object) = Object::parse(&raw) else {
-        assert!(members.0.len() > SURELY_READ, "an object is not read");
-        return;
+    let mut object = match Object::read(&raw) {
+        Ok(object) => object.expect("an object is read as one"),
+        Err(TooManyMembers) => {
+            assert!(members.0.len() > MAX_MEMBERS, "an object is not read");
+            return;
+        }
     };
     assert_eq!(object.to_raw(), raw, "what is not edited stays byte-equal");
     for (name, _) in &members.0 {
@@ -119,10 +119,18 @@ pub fn object(input: &[u8]) {
         Some((name, _)) => name.clone(),
         None => "added \"\n".to_owned(),
     };
+    let [found] = Object::find(&raw, [&name]).expect("an object");
+    let [meta, absent] = Object::find(&raw, ["_meta", "absent"]).expect("an object");
+    for (name, found) in [(name.as_str(), found), ("_meta", meta), ("absent", absent)] {
+        let found = found.map(|raw| raw.parse().expect("a member is JSON"));
+        assert_eq!(found.as_ref(), members.get(name), "{name:?} is found");
+    }
+    params(&raw, &members, &name);
     let extended = Object::extended(&raw, &[(&name, RawJson::from(7))]);
-    let merged = with_meta(Some(&raw), &[(&name, RawJson::from(7))]);
-    let meta: Value = merged.parse().expect("what was merged is JSON");
-    assert_eq!(meta["_meta"][&name], Value::from(7));
+    if let Ok(merged) = with_meta(Some(&raw), &[(&name, RawJson::from(7))]) {
+        let meta: Value = merged.parse().expect("what was merged is JSON");
+        assert_eq!(meta["_meta"][&name], Value::from(7));
+    }
 
     object.set(&name, RawJson::from(7));
     members.set(&name, Value::from(7));
@@ -134,6 +142,43 @@ pub fn object(input: &[u8]) {
     assert_eq!(removed, Some(RawJson::from(7)));
     members.0.retain(|(member, _)| *member != name);
     assert_same(&object.to_raw(), &members);
+}
+
+/// Reads the same object as parameters, edits one member and the `_meta`, and holds them against the plain list.
+fn params(raw: &RawJson, members: &Members, name: &str) {
+    let mut params = Params::new(Some(raw.clone()));
+    let meta = members.get("_meta").filter(|meta| meta.is_object());
+    if params.check_members().is_err() {
+        assert!(meta.is_some(), "the parameters themselves were read");
+        return;
+    }
+    assert!(params.is_object());
+    assert_eq!(params.meta().is_some(), meta.is_some());
+    assert_eq!(
+        params.to_raw().as_ref(),
+        Some(raw),
+        "what is only read stays byte-equal"
+    );
+
+    let mut expected: Vec<_> = members.0.clone();
+    if let Some(mut meta) = meta.cloned() {
+        let parsed = params
+            .meta()
+            .and_then(|meta| meta.get(name))
+            .map(|raw| raw.parse().expect("JSON"));
+        assert_eq!(parsed.as_ref(), meta.get(name));
+        params.remove_from_meta(&[name]);
+        meta.as_object_mut().expect("it is an object").remove(name);
+        let mut edited = Members(expected);
+        edited.set("_meta", meta);
+        expected = edited.0;
+    }
+    let mut expected = Members(expected);
+    if name != "_meta" {
+        params.set(name, RawJson::from(7));
+        expected.set(name, Value::from(7));
+    }
+    assert_same(&params.to_raw().expect("parameters"), &expected);
 }
 
 fn text_of(input: &[u8]) -> Result<RawJson, ()> {

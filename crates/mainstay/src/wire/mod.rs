@@ -8,41 +8,36 @@
 //! Invariants: a request ends exactly once; nothing the far side sends panics, hangs a request, or is queued without
 //! a bound; no lock is held across an await or while foreign code runs.
 
-mod asked;
 mod envelope;
 mod failure;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod hold;
-mod meta;
 mod object;
 mod options;
-mod outcome;
 mod params;
 mod peer;
 mod pending;
 mod progress;
 mod raw;
 mod receive;
+mod request;
 mod rpc_error;
-mod salvage;
-mod telling;
-mod vitals;
+mod send_quota;
+mod stats;
+mod unreadable;
 pub(crate) mod write;
 
 pub use envelope::Message;
 pub(crate) use envelope::{messages_of_batch, our_number};
 pub(crate) use failure::RequestError;
-pub use failure::{BadAnswer, TimeoutKind};
-pub(crate) use hold::Hold;
-pub use object::{MAX_MEMBERS, Object};
-pub use outcome::Outcome;
+pub use failure::{BadAnswer, Outcome, TimeoutKind};
+pub use object::{MAX_MEMBERS, Object, TooManyMembers};
 pub use raw::RawJson;
 pub use rpc_error::RpcError;
 
-pub(crate) use meta::Meta;
 pub(crate) use object::with_meta;
-pub(crate) use options::RequestOptions;
+pub(crate) use options::{IdlePause, RequestOptions};
+pub(crate) use params::MetaEntries;
 pub use params::Params;
 pub(crate) use peer::{Handler, Peer};
 pub(crate) use pending::Cause;

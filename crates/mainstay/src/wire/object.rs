@@ -6,14 +6,30 @@
 use std::fmt;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::raw::RawJson;
+use super::rpc_error::RpcError;
 
-/// Members of an object that is edited. Each takes some hundred bytes to keep track of, for as few as five bytes of text; and
-/// what the protocol edits (parameters, `_meta`, capabilities, results) has some tens.
+/// The most members that an [`Object`] can have. Each costs about a hundred bytes of bookkeeping for as few as five bytes of
+/// text. The objects that the protocol edits (parameters, `_meta`, capabilities, results) have some tens.
 pub const MAX_MEMBERS: usize = 4096;
+
+/// The shortest text of an object with more than [`MAX_MEMBERS`] members: `{"":0,"":0…}`.
+pub(super) const SHORTEST_BEYOND_LIMIT: usize = 5 * (MAX_MEMBERS + 1) + 1;
+
+/// A JSON object has more than [`MAX_MEMBERS`] members, so it was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an object has more than {MAX_MEMBERS} members")]
+pub struct TooManyMembers;
+
+impl From<TooManyMembers> for RpcError {
+    fn from(error: TooManyMembers) -> Self {
+        Self::new(Self::INVALID_PARAMS, error.to_string())
+    }
+}
 
 /// The top level of one JSON object. What is not edited stays byte-equal.
 #[derive(Clone, Debug, Default)]
@@ -35,25 +51,42 @@ struct Member {
 }
 
 impl Object {
-    /// Reads the top level; `None` when the value is no object, or one of more than [`MAX_MEMBERS`] members.
-    pub fn parse(raw: &RawJson) -> Option<Self> {
-        let text = raw.bytes();
-        if text.first() != Some(&b'{') {
-            return None;
+    /// Reads the top level of a value; `None` when it is not an object.
+    pub fn read(raw: &RawJson) -> Result<Option<Self>, TooManyMembers> {
+        let text = raw.text();
+        if !text.starts_with('{') {
+            return Ok(None);
         }
-        let mut reader = serde_json::Deserializer::from_slice(text);
-        reader.deserialize_map(Members(text)).ok()
+        let mut reader = serde_json::Deserializer::from_str(text);
+        // The text is known to be valid JSON, so there is nothing else that can fail.
+        let read = reader.deserialize_map(Members(text));
+        read.map(Some).map_err(|_error| TooManyMembers)
     }
 
-    /// The values of the members with these names, without keeping track of any other; of members with the same name the last
+    /// Whether a value is an object with too many members to be read.
+    pub(crate) fn has_too_many_members(raw: &RawJson) -> bool {
+        raw.as_bytes().len() >= SHORTEST_BEYOND_LIMIT && Self::read(raw).is_err()
+    }
+
+    /// The same where an object with too many members may be taken for no object. [`Object::read`] tells the two apart.
+    pub fn parse(raw: &RawJson) -> Option<Self> {
+        Self::read(raw).ok().flatten()
+    }
+
+    /// The values of the members with these names (each given once), without keeping track of any other; of members with the same name the last
     /// one counts. `None` when the value is no object.
     pub fn find<const N: usize>(raw: &RawJson, names: [&str; N]) -> Option<[Option<RawJson>; N]> {
-        let text = raw.bytes();
-        if text.first() != Some(&b'{') {
-            return None;
-        }
-        let mut reader = serde_json::Deserializer::from_slice(text);
-        reader.deserialize_map(Wanted { text, names }).ok()
+        let found = find_members(raw.as_str(), names, Repeated::LastCounts).ok()?;
+        Some(found.map(|value| value.map(|value| RawJson::part_of(raw.text(), value))))
+    }
+
+    /// The same, in the text of one JSON value, where each of these members may be there only once: readers disagree on which of two counts, so a caller could
+    /// be shown one value while the server is sent the other.
+    pub(crate) fn find_once<'t, const N: usize>(
+        text: &'t str,
+        names: [&'static str; N],
+    ) -> Result<[Option<&'t RawValue>; N], serde_json::Error> {
+        find_members(text, names, Repeated::IsAnError)
     }
 
     /// The value of a member; of members with the same name the last one counts.
@@ -90,7 +123,7 @@ impl Object {
     /// The text of an object, with members of these names added at its end; `None` where it is no object, or where it is
     /// not certain without a parse that it has none of them yet.
     pub fn extended(raw: &RawJson, members: &[(&str, RawJson)]) -> Option<RawJson> {
-        let text = raw.bytes();
+        let text = raw.as_bytes();
         let may_hold = |(name, _): &(&str, RawJson)| raw.may_hold(name);
         if text.first() != Some(&b'{') || members.iter().any(may_hold) {
             return None;
@@ -168,17 +201,21 @@ pub(super) type WriteValue<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 /// Merges entries into `params._meta`. Keys that are not named stay byte-equal; a `_meta` that is no object is
 /// replaced; parameters that are no object have no room for one and stay as they are.
-pub(crate) fn with_meta(params: Option<&RawJson>, entries: &[(&str, RawJson)]) -> RawJson {
+pub(crate) fn with_meta(
+    params: Option<&RawJson>,
+    entries: &[(&str, RawJson)],
+) -> Result<RawJson, TooManyMembers> {
     let params = params.cloned().unwrap_or(RawJson::EMPTY_OBJECT);
-    let Some(mut object) = Object::parse(&params) else {
-        return params;
+    let Some(mut object) = Object::read(&params)? else {
+        return Ok(params);
     };
-    let mut meta = object.get("_meta").and_then(Object::parse).unwrap_or_default();
+    let meta = object.get("_meta").map(Object::read).transpose()?;
+    let mut meta = meta.flatten().unwrap_or_default();
     for (key, value) in entries {
         meta.set(key, value.clone());
     }
     object.set("_meta", meta.to_raw());
-    object.to_raw()
+    Ok(object.to_raw())
 }
 
 impl Member {
@@ -212,26 +249,50 @@ fn spells(key: &[u8], name: &str) -> bool {
     serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == name)
 }
 
+/// What a second member of the same name means.
+#[derive(Clone, Copy)]
+enum Repeated {
+    LastCounts,
+    IsAnError,
+}
+
+fn find_members<'t, const N: usize>(
+    text: &'t str,
+    names: [&str; N],
+    repeated: Repeated,
+) -> Result<[Option<&'t RawValue>; N], serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.deserialize_map(Wanted { names, repeated })
+}
+
 /// Looks for some members of an object.
-struct Wanted<'t, const N: usize> {
-    text: &'t Bytes,
-    names: [&'t str; N],
+struct Wanted<'n, const N: usize> {
+    names: [&'n str; N],
+    repeated: Repeated,
 }
 
 impl<'de, const N: usize> Visitor<'de> for Wanted<'_, N> {
-    type Value = [Option<RawJson>; N];
+    type Value = [Option<&'de RawValue>; N];
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = [const { None }; N];
+        let mut found = [None; N];
         while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
             let key = key.get().as_bytes();
             let key = &key[1..key.len() - 1];
             if let Some(at) = self.names.iter().position(|name| spells(key, name)) {
-                found[at] = Some(RawJson::part_of(self.text, value));
+                match self.repeated {
+                    Repeated::IsAnError if found[at].is_some() => {
+                        return Err(A::Error::custom(format_args!(
+                            "duplicate field `{}`",
+                            self.names[at]
+                        )));
+                    }
+                    Repeated::IsAnError | Repeated::LastCounts => found[at] = Some(value),
+                }
             }
         }
         Ok(found)
@@ -239,7 +300,7 @@ impl<'de, const N: usize> Visitor<'de> for Wanted<'_, N> {
 }
 
 /// Reads the members of the object that is the whole of the given text.
-struct Members<'t>(&'t Bytes);
+struct Members<'t>(&'t ByteString);
 
 impl<'de> Visitor<'de> for Members<'_> {
     type Value = Object;
@@ -249,7 +310,7 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
-        let text = self.0;
+        let (whole, text) = (self.0, self.0.as_bytes());
         let end = text.len() - 1;
         let mut members: Vec<Member> = Vec::new();
         // Where the member being read starts: behind the brace, then behind each comma.
@@ -259,7 +320,7 @@ impl<'de> Visitor<'de> for Members<'_> {
                 return Err(A::Error::custom("too many members"));
             }
             let key = text.slice_ref(key.get().as_bytes());
-            let value = RawJson::part_of(text, value);
+            let value = RawJson::part_of(whole, value);
             let value_at = offset(text, value.as_bytes());
             let value_end = value_at + value.as_bytes().len();
             let after = text[value_end..]

@@ -1,13 +1,12 @@
 //! How a request is to be made.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::hold::Hold;
-use super::meta::Meta;
+use super::params::MetaEntries;
 use super::progress::ProgressSink;
 use crate::deadline;
 
@@ -16,13 +15,13 @@ use crate::deadline;
 pub(crate) struct RequestOptions {
     /// When it has failed at the latest, waiting for room in the queue included.
     pub(crate) total: Instant,
-    /// How long it may be silent; progress starts this time anew. Only a request that asks for progress gets any.
+    /// How long it may be silent; progress restarts this time. Only a request that asks for progress gets any.
     pub(crate) idle: Option<Duration>,
     /// What stops the idle time while it is held.
-    pub(crate) hold: Option<Arc<Hold>>,
+    pub(crate) hold: Option<Arc<IdlePause>>,
     pub(crate) progress: Progress,
     /// What is added to the `_meta` of its parameters.
-    pub(crate) meta: Option<Arc<Meta>>,
+    pub(crate) meta: Option<Arc<MetaEntries>>,
     /// Whether the far side is told when the answer is no longer wanted. The protocol forbids it for `initialize`.
     pub(crate) cancellable: bool,
     /// Where its number is noted, before it is sent.
@@ -35,20 +34,20 @@ pub(crate) struct RequestOptions {
 #[derive(Clone)]
 pub(crate) enum Progress {
     /// It is not asked for.
-    Unasked,
+    NotRequested,
     /// It is a sign of life.
     Counted,
-    /// It is a sign of life, and somebody listens.
-    Heard(ProgressSink),
+    /// It is a sign of life, and is reported to the caller.
+    Reported(ProgressSink),
 }
 
 impl Progress {
     /// Whether it is asked for, and who listens.
     pub(super) fn sink(self) -> (bool, Option<ProgressSink>) {
         match self {
-            Self::Unasked => (false, None),
+            Self::NotRequested => (false, None),
             Self::Counted => (true, None),
-            Self::Heard(sink) => (true, Some(sink)),
+            Self::Reported(sink) => (true, Some(sink)),
         }
     }
 }
@@ -60,7 +59,7 @@ impl RequestOptions {
             total,
             idle: None,
             hold: None,
-            progress: Progress::Unasked,
+            progress: Progress::NotRequested,
             meta: None,
             cancellable: true,
             number: None,
@@ -79,17 +78,17 @@ impl RequestOptions {
     }
 
     pub(crate) fn progress(mut self, sink: ProgressSink) -> Self {
-        self.progress = Progress::Heard(sink);
+        self.progress = Progress::Reported(sink);
         self
     }
 
-    /// Asks for progress that nobody listens to: it keeps the idle time from ending a request that works.
+    /// Asks for progress that is not reported: it keeps the idle timeout from ending a request that works.
     pub(crate) fn progress_counts(mut self) -> Self {
         self.progress = Progress::Counted;
         self
     }
 
-    pub(crate) fn meta(mut self, meta: Arc<Meta>) -> Self {
+    pub(crate) fn meta(mut self, meta: Arc<MetaEntries>) -> Self {
         self.meta = Some(meta);
         self
     }
@@ -107,5 +106,52 @@ impl RequestOptions {
     pub(crate) fn not_cancellable(mut self) -> Self {
         self.cancellable = false;
         self
+    }
+}
+
+/// Stops the idle time of the requests that share it for as long as a [`IdlePauseGuard`] of it lives. Their total time runs on.
+#[derive(Debug, Default)]
+pub(crate) struct IdlePause(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    holders: usize,
+    released: Option<Instant>,
+}
+
+/// Keeps the idle time stopped until it is dropped; then that time restarts.
+#[derive(Debug)]
+pub(crate) struct IdlePauseGuard(Arc<IdlePause>);
+
+impl IdlePause {
+    pub(crate) fn hold(self: &Arc<Self>) -> IdlePauseGuard {
+        self.state().holders += 1;
+        IdlePauseGuard(self.clone())
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.state().holders > 0
+    }
+
+    /// Since when it is held no more: now, as long as it is.
+    pub(super) fn released(&self, now: Instant) -> Option<Instant> {
+        let state = self.state();
+        if state.holders > 0 {
+            Some(now)
+        } else {
+            state.released
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for IdlePauseGuard {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.holders -= 1;
+        state.released = Some(Instant::now());
     }
 }

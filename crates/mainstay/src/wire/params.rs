@@ -1,11 +1,11 @@
 //! The parameters of one request: read at most once, and written once.
 //!
-//! Whoever needs a member reads the top level, and whoever needs the `_meta` reads that; both are remembered. What is edited
-//! is noted, and put together only when the request is written. Everything else stays byte-equal.
+//! The top level is read when a member is first asked for, and the `_meta` when one of its members is; both are kept. Edits
+//! are noted, and put together only when the request is written. Everything else stays byte-equal.
 
 use std::sync::OnceLock;
 
-use super::object::Object;
+use super::object::{Object, SHORTEST_BEYOND_LIMIT, TooManyMembers};
 use super::raw::RawJson;
 use crate::large::{self, INLINE_LIMIT};
 
@@ -17,14 +17,16 @@ pub struct Params {
     /// As they came.
     raw: Option<RawJson>,
     /// Their top level, once it was read; nothing where they are no object.
-    top: OnceLock<Option<Object>>,
+    top: OnceLock<Read>,
     /// Their `_meta`, once it was read; nothing where there is none, or it is no object.
-    meta: OnceLock<Option<Object>>,
+    meta: OnceLock<Read>,
     /// Whether something of the top level was edited, apart from `_meta`.
     is_edited: bool,
     /// Whether something of the `_meta` was.
     is_meta_edited: bool,
 }
+
+type Read = Result<Option<Object>, TooManyMembers>;
 
 impl Params {
     /// Takes parameters as they came.
@@ -62,6 +64,17 @@ impl Params {
         self.raw.as_ref()
     }
 
+    /// Refuses parameters that cannot be read: they, or their `_meta`, have too many members. Nothing in
+    /// such parameters is found or edited, so a receiver checks this first.
+    pub fn check_members(&self) -> Result<(), TooManyMembers> {
+        if self.length() < SHORTEST_BEYOND_LIMIT {
+            return Ok(());
+        }
+        self.read_top().as_ref().map_err(|error| *error)?;
+        self.read_meta().as_ref().map_err(|error| *error)?;
+        Ok(())
+    }
+
     /// Whether they are an object.
     pub fn is_object(&self) -> bool {
         self.top().is_some()
@@ -76,7 +89,7 @@ impl Params {
     pub fn set(&mut self, name: &str, value: RawJson) {
         debug_assert_ne!(name, META, "it is edited for itself");
         self.top();
-        if let Some(Some(top)) = self.top.get_mut() {
+        if let Some(Ok(Some(top))) = self.top.get_mut() {
             top.set(name, value);
             self.is_edited = true;
         }
@@ -84,17 +97,13 @@ impl Params {
 
     /// Their `_meta`, where it is an object.
     pub fn meta(&self) -> Option<&Object> {
-        let read = || Object::parse(self.get(META)?);
-        // To search is many times cheaper than to parse.
-        let may_be = || self.raw.as_ref().is_some_and(|raw| raw.may_hold(META));
-        let meta = self.meta.get_or_init(|| may_be().then(read).flatten());
-        meta.as_ref()
+        self.read_meta().as_ref().ok()?.as_ref()
     }
 
     /// Takes members out of the `_meta`, where it is an object.
     pub fn remove_from_meta(&mut self, names: &[&str]) {
         self.meta();
-        if let Some(Some(meta)) = self.meta.get_mut() {
+        if let Some(Ok(Some(meta))) = self.meta.get_mut() {
             for name in names {
                 meta.remove(name);
             }
@@ -120,19 +129,36 @@ impl Params {
         if !self.is_edited && !self.is_meta_edited {
             return None;
         }
-        let meta = self.meta.get().and_then(Option::as_ref);
-        Some((self.top()?, meta.filter(|_| self.is_meta_edited)))
+        let meta = self.meta().filter(|_| self.is_meta_edited);
+        Some((self.top()?, meta))
     }
 
-    /// The top level, if somebody has read it, and the `_meta` as it is now, where it is an object.
-    pub(super) fn parts(&self) -> Option<(&Object, Option<&Object>)> {
-        let top = self.top.get()?.as_ref()?;
-        Some((top, self.meta()))
+    /// The top level, if it was read already, and the `_meta` as it is now, where it is an object.
+    pub(super) fn parts(&self) -> Result<Option<(&Object, Option<&Object>)>, TooManyMembers> {
+        let Some(Ok(Some(top))) = self.top.get() else {
+            return Ok(None);
+        };
+        let meta = self.read_meta().as_ref().map_err(|error| *error)?;
+        Ok(Some((top, meta.as_ref())))
     }
 
     fn top(&self) -> Option<&Object> {
-        let top = self.top.get_or_init(|| Object::parse(self.raw.as_ref()?));
-        top.as_ref()
+        self.read_top().as_ref().ok()?.as_ref()
+    }
+
+    fn read_top(&self) -> &Read {
+        let read = || self.raw.as_ref().map_or(Ok(None), Object::read);
+        self.top.get_or_init(read)
+    }
+
+    fn read_meta(&self) -> &Read {
+        // A search is many times cheaper than a parse.
+        let may_be = || self.raw.as_ref().is_some_and(|raw| raw.may_hold(META));
+        let read = || match self.get(META) {
+            Some(meta) => Object::read(meta),
+            None => Ok(None),
+        };
+        self.meta.get_or_init(|| if may_be() { read() } else { Ok(None) })
     }
 }
 
@@ -142,9 +168,43 @@ impl From<Option<RawJson>> for Params {
     }
 }
 
+/// Some entries of a `_meta`.
+#[derive(Clone, Debug)]
+pub(crate) struct MetaEntries {
+    entries: Vec<(&'static str, RawJson)>,
+    /// The same as they stand inside of the braces, on one line.
+    text: Vec<u8>,
+}
+
+impl MetaEntries {
+    /// Takes entries with different keys, at least one.
+    pub(crate) fn new(entries: Vec<(&'static str, RawJson)>) -> Self {
+        let mut text = Vec::new();
+        for (key, value) in &entries {
+            text.extend_from_slice(if text.is_empty() { b"\"" } else { b",\"" });
+            text.extend_from_slice(key.as_bytes());
+            text.extend_from_slice(b"\":");
+            text.extend_from_slice(value.as_bytes());
+        }
+        // Between the tokens of valid JSON they are white space.
+        let breaks = text.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r'));
+        breaks.for_each(|byte| *byte = b' ');
+        Self { entries, text }
+    }
+
+    pub(crate) fn entries(&self) -> &[(&'static str, RawJson)] {
+        &self.entries
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::MAX_MEMBERS;
 
     fn params(text: &str) -> Params {
         Params::new(Some(RawJson::from_text(text).unwrap()))
@@ -186,5 +246,26 @@ mod tests {
         null.remove_from_meta(&["k"]);
         assert_eq!(text(&null), r#"{"_meta":null}"#);
         assert!(null.meta().is_none());
+    }
+
+    #[test]
+    fn parameters_with_too_many_members_are_refused_and_not_taken_for_none() {
+        let members = |count: usize| vec![r#""":0"#; count].join(",");
+        let (most, too_many) = (members(MAX_MEMBERS), members(MAX_MEMBERS + 1));
+        let check = |text: &str| params(text).check_members();
+        assert_eq!(check(&format!("{{{most}}}")), Ok(()));
+        assert_eq!(check(&format!("{{{too_many}}}")), Err(TooManyMembers));
+        assert_eq!(check(&format!(r#"{{"_meta":{{{most}}}}}"#)), Ok(()));
+        assert_eq!(
+            check(&format!(r#"{{"_meta":{{{too_many}}}}}"#)),
+            Err(TooManyMembers)
+        );
+        assert_eq!(
+            check(&format!(r#"{{"\u005fmeta":{{{too_many}}}}}"#)),
+            Err(TooManyMembers)
+        );
+        // What is not edited may be as large as it likes.
+        assert_eq!(check(&format!(r#"{{"arguments":{{{too_many}}}}}"#)), Ok(()));
+        assert_eq!(format!("{{{too_many}}}").len(), SHORTEST_BEYOND_LIMIT);
     }
 }

@@ -9,18 +9,18 @@ use std::sync::{Arc, Weak};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::asked::{Asked, Patience};
+use super::failure::Outcome;
 use super::failure::{RequestError, TimeoutKind};
 use super::options::RequestOptions;
-use super::outcome::Outcome;
 use super::params::Params;
 use super::pending::{Cause, Pending, Waiting};
 use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::receive::Receiver;
+use super::request::{RequestInFlight, RequestTimeouts};
 use super::rpc_error::RpcError;
-use super::telling::Telling;
-use super::vitals::{Counters, Vitals};
+use super::send_quota::SendQuota;
+use super::stats::{PeerCounters, PeerStats};
 use super::write;
 use crate::large::{self, INLINE_LIMIT};
 use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
@@ -52,9 +52,9 @@ impl Peer {
         let shared = Arc::new(Shared {
             outbound: transport.outbound(),
             pending: Pending::new(),
-            counters: Counters::new(),
-            telling: Telling::notifications(),
-            telling_progress: Telling::progress(),
+            counters: PeerCounters::new(),
+            notification_quota: SendQuota::notifications(),
+            progress_quota: SendQuota::progress(),
             ended: watch::Sender::new(None),
         });
         let handle = Arc::new(Handle(shared.clone()));
@@ -91,7 +91,7 @@ impl Peer {
             number.store(id, Ordering::Release);
         }
         let length = params.length();
-        let (line, listener) = if length > INLINE_LIMIT {
+        let composed = if length > INLINE_LIMIT {
             let (params, method, meta) = (params.clone(), method.to_owned(), options.meta.clone());
             let compose = move || progress::compose(&params, id, &method, options.progress, meta.as_deref());
             // Boxed: few requests are large, and the others should not carry room for it.
@@ -99,6 +99,7 @@ impl Peer {
         } else {
             progress::compose(params, id, method, options.progress, options.meta.as_deref())
         };
+        let (line, listener) = composed.map_err(|error| RequestError::Rpc(error.into()))?;
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = Waiting::new(delivery.clone(), listener, options.hold.clone(), now);
@@ -106,14 +107,14 @@ impl Peer {
         shared.pending.insert(id, waiting).map_err(not_sent)?;
 
         let frame = Frame::new(line, Purpose::Request { id });
-        let asked = Asked::new(shared, id, options.cancellable);
-        let patience = Patience {
+        let in_flight = RequestInFlight::new(shared, id, options.cancellable);
+        let timeouts = RequestTimeouts {
             idle: options.idle,
             total: options.total,
             hold: options.hold,
         };
-        asked
-            .wait(frame.tracked_by(delivery), answer, patience, now)
+        in_flight
+            .wait(frame.tracked_by(delivery), answer, timeouts, now)
             .await
     }
 
@@ -128,16 +129,16 @@ impl Peer {
         until: Instant,
     ) -> Result<(), RequestError> {
         let shared = self.shared();
-        let (telling, purpose) = if method == PROGRESS {
+        let (notification_quota, purpose) = if method == PROGRESS {
             // Of what the far side asked: it goes the way of the answer, which would overtake it on another.
-            (&shared.telling_progress, Purpose::Reply)
+            (&shared.progress_quota, Purpose::Reply)
         } else {
-            (&shared.telling, Purpose::Notification)
+            (&shared.notification_quota, Purpose::Notification)
         };
         let line = write::notification(method, params);
         shared.pending.tell();
         let sending = async {
-            let room = telling.room(line.len()).await;
+            let room = notification_quota.room(line.len()).await;
             let frame = Frame::new(line, purpose);
             let frame = match room {
                 Some(room) => frame.taking(room),
@@ -194,7 +195,7 @@ impl Peer {
     }
 
     /// The signs of life.
-    pub(crate) fn vitals(&self) -> Vitals {
+    pub(crate) fn stats(&self) -> PeerStats {
         let shared = self.shared();
         shared.counters.read(shared.pending.len())
     }
@@ -221,9 +222,9 @@ impl Drop for Handle {
 pub(super) struct Shared {
     pub(super) outbound: Arc<dyn Outbound>,
     pub(super) pending: Pending,
-    pub(super) counters: Counters,
-    telling: Telling,
-    telling_progress: Telling,
+    pub(super) counters: PeerCounters,
+    notification_quota: SendQuota,
+    progress_quota: SendQuota,
     ended: watch::Sender<Option<End>>,
 }
 

@@ -1,7 +1,7 @@
 //! The requests that wait for an answer.
 //!
-//! Whoever takes a request out of the table decides how it ends; as the table gives it out once, it ends once. The lock
-//! is held for a look-up and never while an answer is delivered.
+//! The code that takes a request out of the table decides how it ends. The table gives each request out once, so it ends
+//! once. The lock is held for a look-up, and never while an answer is delivered.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::failure::Outcome;
 use super::failure::RequestError;
-use super::hold::Hold;
-use super::outcome::Outcome;
-use super::progress::Listener;
+use super::options::IdlePause;
+use super::progress::ProgressListener;
 use super::raw::RawJson;
 use crate::transport::{Delivery, End};
 
@@ -21,7 +21,7 @@ pub(super) type Answer = Result<RawJson, RequestError>;
 
 /// Answered requests of one connection whose progress is still heard, as work may go on that they began. There is no word
 /// for its end, so the oldest are forgotten.
-const HEARD_AFTER: usize = 64;
+const ANSWERED_LIMIT: usize = 64;
 
 pub(super) struct Pending {
     /// The number of the next request.
@@ -33,7 +33,7 @@ pub(super) struct Pending {
 struct Table {
     waiting: HashMap<u64, Waiting>,
     /// Who listens to the progress of requests that were answered.
-    answered: VecDeque<(u64, Listener)>,
+    answered: VecDeque<(u64, ProgressListener)>,
     /// Notifications so far, cancellations included.
     told: u64,
     /// How far the far side is known to have read: a far side reads in order, so the answer to a request shows that it has
@@ -58,9 +58,9 @@ struct Read {
 pub(super) struct Waiting {
     answer: oneshot::Sender<Answer>,
     delivery: Arc<Delivery>,
-    listener: Option<Listener>,
+    listener: Option<ProgressListener>,
     /// Whose idle time stands still while a person is asked because of it; a request on Mainstay's own behalf has none.
-    hold: Option<Arc<Hold>>,
+    hold: Option<Arc<IdlePause>>,
     /// When it was made, or last made progress.
     heard: Instant,
     /// How many notifications there had been when it was made.
@@ -68,7 +68,7 @@ pub(super) struct Waiting {
     /// Whether the far side answers it at its own end only, and says what it has to say in notifications.
     is_standing: bool,
     /// Whether an answer to it was found behind text, and is about to be taken.
-    is_salvaged: bool,
+    is_answered_after_text: bool,
 }
 
 /// What a message of the far side belongs to, as far as its transport can tell.
@@ -76,10 +76,10 @@ pub(super) struct Waiting {
 pub(crate) enum Cause {
     /// It cannot.
     Unknown,
-    /// A request that is on nobody's behalf.
+    /// A request of Mainstay's own.
     Ours,
     /// A call: the one with this hold.
-    Call(Arc<Hold>),
+    Call(Arc<IdlePause>),
     /// A request that no longer waits.
     Gone,
 }
@@ -126,8 +126,12 @@ impl Pending {
         match table.waiting.remove(&id) {
             Some(mut waiting) => {
                 table.note_read(id, waiting.told);
-                if let Some(listener) = waiting.listener.take().and_then(Listener::after_the_answer) {
-                    table.answered.truncate(HEARD_AFTER - 1);
+                if let Some(listener) = waiting
+                    .listener
+                    .take()
+                    .and_then(ProgressListener::after_the_answer)
+                {
+                    table.answered.truncate(ANSWERED_LIMIT - 1);
                     table.answered.push_front((id, listener));
                 }
                 Claimed::Waiting(waiting)
@@ -177,10 +181,10 @@ impl Pending {
     }
 
     /// Notes that an answer to the request was salvaged; `false` if it does not wait, or if there was one before.
-    pub(super) fn begin_salvage(&self, id: u64) -> bool {
+    pub(super) fn note_answer_after_text(&self, id: u64) -> bool {
         let mut table = self.table();
         let waiting = table.waiting.get_mut(&id);
-        waiting.is_some_and(|waiting| !std::mem::replace(&mut waiting.is_salvaged, true))
+        waiting.is_some_and(|waiting| !std::mem::replace(&mut waiting.is_answered_after_text, true))
     }
 
     /// When the request was made or last made progress.
@@ -189,7 +193,7 @@ impl Pending {
     }
 
     /// Notes progress; gives the listener of it.
-    pub(super) fn progressed(&self, id: u64) -> Option<Listener> {
+    pub(super) fn progressed(&self, id: u64) -> Option<ProgressListener> {
         let mut table = self.table();
         let Some(waiting) = table.waiting.get_mut(&id) else {
             let mut answered = table.answered.iter();
@@ -272,8 +276,8 @@ pub(super) enum Only {
 impl Waiting {
     pub(super) fn new(
         delivery: Arc<Delivery>,
-        listener: Option<Listener>,
-        hold: Option<Arc<Hold>>,
+        listener: Option<ProgressListener>,
+        hold: Option<Arc<IdlePause>>,
         now: Instant,
     ) -> (Self, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
@@ -285,7 +289,7 @@ impl Waiting {
             heard: now,
             told: 0,
             is_standing: false,
-            is_salvaged: false,
+            is_answered_after_text: false,
         };
         (waiting, receiver)
     }
@@ -309,7 +313,7 @@ impl Waiting {
         self.hold.is_some()
     }
 
-    /// Ends the request; `false` when nobody waits for it any more.
+    /// Ends the request; `false` when its caller no longer waits.
     pub(super) fn settle(self, answer: Answer) -> bool {
         self.answer.send(answer).is_ok()
     }

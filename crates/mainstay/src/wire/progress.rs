@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::envelope::our_number;
-use super::meta::Meta;
-use super::object::{Object, with_meta};
+use super::object::{Object, TooManyMembers, with_meta};
 use super::options::Progress;
+use super::params::MetaEntries;
 use super::params::Params;
 use super::raw::RawJson;
 use super::write::{self, MetaText};
@@ -22,7 +22,7 @@ const META: &str = "_meta";
 const TOKEN: &str = "progressToken";
 
 /// The longest token that is kept when its request has been answered: those that clients choose have some tens of bytes.
-const LONGEST_TOKEN: usize = 256;
+const TOKEN_LIMIT: usize = 256;
 
 /// Made once: for a request of ordinary length it takes longer to prepare than to search.
 static FIND_META: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(META));
@@ -32,15 +32,15 @@ pub(crate) type ProgressSink = Arc<dyn Fn(RawJson) + Send + Sync>;
 
 /// Who listens to the progress of one request.
 #[derive(Clone)]
-pub(super) struct Listener {
+pub(super) struct ProgressListener {
     sink: Option<ProgressSink>,
     /// The token the caller put into the request, by which it knows the progress.
     callers_token: Option<RawJson>,
 }
 
-impl Listener {
+impl ProgressListener {
     /// Hands progress on under the caller's own token.
-    pub(super) fn hear(&self, params: RawJson) {
+    pub(super) fn notify(&self, params: RawJson) {
         let Some(sink) = &self.sink else {
             return;
         };
@@ -52,12 +52,12 @@ impl Listener {
         sink(restored.unwrap_or(params));
     }
 
-    /// The same for when the request has been answered, if there is somebody to hear it, and a token to know it by. The
-    /// token is copied: the message that it came in is not kept for it.
+    /// The listener after the answer, if the caller has a sink and a token of its own. The token is copied, so that the
+    /// message it came in is freed.
     pub(super) fn after_the_answer(self) -> Option<Self> {
         let token = self
             .callers_token
-            .filter(|token| token.as_str().len() <= LONGEST_TOKEN)?;
+            .filter(|token| token.as_str().len() <= TOKEN_LIMIT)?;
         self.sink.is_some().then_some(Self {
             sink: self.sink,
             callers_token: Some(RawJson::from_text(token.as_str()).ok()?),
@@ -76,7 +76,7 @@ pub(super) enum Prepared<'a> {
 
 impl Prepared<'_> {
     /// The request, as one line.
-    pub(super) fn line(&self, id: u64, method: &str, meta: Option<&Meta>, token: bool) -> Bytes {
+    pub(super) fn line(&self, id: u64, method: &str, meta: Option<&MetaEntries>, token: bool) -> Bytes {
         match self {
             Self::Whole(params) => write::request(id, method, params.as_ref()),
             Self::LackMeta(params) => write::request_with_meta(id, method, params, meta, token),
@@ -85,17 +85,18 @@ impl Prepared<'_> {
     }
 }
 
-/// A request as one line, and who listens to its progress.
+/// A request as one line, and who listens to its progress. Parameters that cannot be edited are refused: a caller's
+/// progress token in them could be the number of another request.
 pub(super) fn compose(
     params: &Params,
     id: u64,
     method: &str,
     progress: Progress,
-    meta: Option<&Meta>,
-) -> (Bytes, Option<Listener>) {
-    let (params, listener) = prepare(params, id, progress, meta);
+    meta: Option<&MetaEntries>,
+) -> Result<(Bytes, Option<ProgressListener>), TooManyMembers> {
+    let (params, listener) = prepare(params, id, progress, meta)?;
     let line = params.line(id, method, meta, listener.is_some());
-    (line, listener)
+    Ok((line, listener))
 }
 
 /// Puts the token of request `id` into its parameters when progress is wanted, beside what else belongs into their
@@ -105,26 +106,26 @@ fn prepare<'a>(
     params: &'a Params,
     id: u64,
     progress: Progress,
-    meta: Option<&'a Meta>,
-) -> (Prepared<'a>, Option<Listener>) {
+    meta: Option<&'a MetaEntries>,
+) -> Result<(Prepared<'a>, Option<ProgressListener>), TooManyMembers> {
     let (parts, adds_nothing) = (
-        params.parts(),
-        matches!(progress, Progress::Unasked) && meta.is_none(),
+        params.parts()?,
+        matches!(progress, Progress::NotRequested) && meta.is_none(),
     );
     let Some((top, own_meta)) = parts.filter(|_| !adds_nothing) else {
         return prepare_raw(params.to_raw(), id, progress, meta);
     };
     let (wanted, sink) = progress.sink();
-    let listener = |callers_token| wanted.then_some(Listener { sink, callers_token });
+    let listener = |callers_token| wanted.then_some(ProgressListener { sink, callers_token });
     let Some(own_meta) = own_meta.filter(|meta| !meta.is_empty()) else {
         let text = MetaText::Entries {
-            entries: meta.map_or(&[][..], Meta::text),
+            entries: meta.map_or(&[][..], MetaEntries::text),
             token: wanted,
         };
-        return (Prepared::Parts(top, text), listener(None));
+        return Ok((Prepared::Parts(top, text), listener(None)));
     };
     let mut members = own_meta.clone();
-    for (key, value) in meta.map_or(&[][..], Meta::entries) {
+    for (key, value) in meta.map_or(&[][..], MetaEntries::entries) {
         members.set(key, value.clone());
     }
     let callers_token = members.get(TOKEN).cloned();
@@ -133,45 +134,44 @@ fn prepare<'a>(
     } else {
         members.remove(TOKEN);
     }
-    (
-        Prepared::Parts(top, MetaText::Members(members)),
-        listener(callers_token),
-    )
+    let prepared = Prepared::Parts(top, MetaText::Members(members));
+    Ok((prepared, listener(callers_token)))
 }
 
-/// The same for parameters that nobody has read.
+/// The same for parameters that were not read yet.
 fn prepare_raw<'a>(
     params: Option<RawJson>,
     id: u64,
     progress: Progress,
-    meta: Option<&Meta>,
-) -> (Prepared<'a>, Option<Listener>) {
+    meta: Option<&MetaEntries>,
+) -> Result<(Prepared<'a>, Option<ProgressListener>), TooManyMembers> {
     let (wanted, sink) = progress.sink();
     if !wanted && meta.is_none() {
-        return (Prepared::Whole(params.map(without_token)), None);
+        return Ok((Prepared::Whole(params.map(without_token).transpose()?), None));
     }
     let params = params.unwrap_or(RawJson::EMPTY_OBJECT);
     if has_no_meta(&params) {
         let callers_token = None;
-        let listener = wanted.then_some(Listener { sink, callers_token });
-        return (Prepared::LackMeta(params), listener);
+        let listener = wanted.then_some(ProgressListener { sink, callers_token });
+        return Ok((Prepared::LackMeta(params), listener));
     }
     let params = match meta {
-        Some(meta) => with_meta(Some(&params), meta.entries()),
+        Some(meta) => with_meta(Some(&params), meta.entries())?,
         None => params,
     };
     if !wanted {
-        return (Prepared::Whole(Some(without_token(params))), None);
+        return Ok((Prepared::Whole(Some(without_token(params)?)), None));
     }
-    let Some(mut object) = Object::parse(&params) else {
-        return (Prepared::Whole(Some(params)), None);
+    let Some(mut object) = Object::read(&params)? else {
+        return Ok((Prepared::Whole(Some(params)), None));
     };
-    let mut meta = object.get(META).and_then(Object::parse).unwrap_or_default();
+    let meta = object.get(META).map(Object::read).transpose()?;
+    let mut meta = meta.flatten().unwrap_or_default();
     let callers_token = meta.get(TOKEN).cloned();
     meta.set(TOKEN, id.into());
     object.set(META, meta.to_raw());
-    let listener = Listener { sink, callers_token };
-    (Prepared::Whole(Some(object.to_raw())), Some(listener))
+    let listener = ProgressListener { sink, callers_token };
+    Ok((Prepared::Whole(Some(object.to_raw())), Some(listener)))
 }
 
 /// Whether it is an object that certainly has no `_meta`, be it spelt with an escape. A search is many times cheaper than
@@ -190,32 +190,38 @@ pub(super) fn request_of(params: Option<&RawJson>) -> Option<u64> {
         #[serde(borrow, rename = "progressToken")]
         token: &'a RawValue,
     }
-    let params = params?.bytes();
-    let progress: Progress<'_> = serde_json::from_slice(params).ok()?;
+    let params = params?.text();
+    let progress: Progress<'_> = serde_json::from_str(params).ok()?;
     our_number(&RawJson::part_of(params, progress.token))
 }
 
-fn without_token(params: RawJson) -> RawJson {
+fn without_token(params: RawJson) -> Result<RawJson, TooManyMembers> {
     // Nearly no request has one: a search is cheaper than a parse.
-    if memmem::find(params.as_bytes(), TOKEN.as_bytes()).is_none() {
-        return params;
+    if !params.may_hold(TOKEN) {
+        return Ok(params);
     }
-    let stripped = Object::parse(&params).and_then(|mut object| {
-        let mut meta = Object::parse(object.get(META)?)?;
-        meta.remove(TOKEN)?;
-        object.set(META, meta.to_raw());
-        Some(object.to_raw())
-    });
-    stripped.unwrap_or(params)
+    let Some(mut object) = Object::read(&params)? else {
+        return Ok(params);
+    };
+    let meta = object.get(META).map(Object::read).transpose()?;
+    let Some(mut meta) = meta.flatten() else {
+        return Ok(params);
+    };
+    if meta.remove(TOKEN).is_none() {
+        return Ok(params);
+    }
+    object.set(META, meta.to_raw());
+    Ok(object.to_raw())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::MAX_MEMBERS;
 
     fn prepared(params: &str) -> (Prepared<'static>, Option<RawJson>) {
         let params = RawJson::from_text(params).unwrap();
-        let (params, listener) = prepare_raw(Some(params), 7, Progress::Counted, None);
+        let (params, listener) = prepare_raw(Some(params), 7, Progress::Counted, None).unwrap();
         (params, listener.and_then(|listener| listener.callers_token))
     }
 
@@ -247,9 +253,9 @@ mod tests {
 
     #[test]
     fn what_was_read_on_the_way_is_written_as_if_nobody_had_looked() {
-        let entries = Meta::new(vec![("k", RawJson::from(1)), ("z", RawJson::from(2))]);
-        let line = |params: &Params, progress: Progress, meta: Option<&Meta>| {
-            let (prepared, listener) = prepare(params, 7, progress, meta);
+        let entries = MetaEntries::new(vec![("k", RawJson::from(1)), ("z", RawJson::from(2))]);
+        let line = |params: &Params, progress: Progress, meta: Option<&MetaEntries>| {
+            let (prepared, listener) = prepare(params, 7, progress, meta).unwrap();
             let line = prepared.line(7, "m", meta, listener.is_some());
             (line, listener.and_then(|listener| listener.callers_token))
         };
@@ -274,7 +280,7 @@ mod tests {
             edited.set("name", RawJson::from(3));
             edited.remove_from_meta(&["a"]);
             let anew = Params::new(edited.to_raw());
-            for progress in [Progress::Unasked, Progress::Counted] {
+            for progress in [Progress::NotRequested, Progress::Counted] {
                 for meta in [None, Some(&entries)] {
                     let line = |params: &Params| line(params, progress.clone(), meta);
                     assert_eq!(line(&read), line(&params()), "{text}");
@@ -286,21 +292,49 @@ mod tests {
 
     #[test]
     fn entries_join_the_meta_that_is_there() {
-        let meta = Meta::new(vec![("k", RawJson::from(1))]);
+        let meta = MetaEntries::new(vec![("k", RawJson::from(1))]);
         let params = || RawJson::from_text(r#"{"_meta":{"a":[ ],"progressToken":"mine"}}"#).ok();
         for (progress, expected) in [
-            (Progress::Unasked, r#"{"_meta":{"a":[ ],"k":1}}"#),
+            (Progress::NotRequested, r#"{"_meta":{"a":[ ],"k":1}}"#),
             (
                 Progress::Counted,
                 r#"{"_meta":{"a":[ ],"progressToken":7,"k":1}}"#,
             ),
         ] {
-            let (Prepared::Whole(Some(raw)), _) = prepare_raw(params(), 7, progress, Some(&meta)) else {
+            let prepared = prepare_raw(params(), 7, progress, Some(&meta)).unwrap();
+            let (Prepared::Whole(Some(raw)), _) = prepared else {
                 panic!("it has a meta");
             };
             assert_eq!(raw.as_str(), expected);
         }
-        let lacking = prepare_raw(None, 7, Progress::Unasked, Some(&meta));
-        assert!(matches!(lacking, (Prepared::LackMeta(_), None)));
+        let lacking = prepare_raw(None, 7, Progress::NotRequested, Some(&meta));
+        assert!(matches!(lacking, Ok((Prepared::LackMeta(_), None))));
+    }
+
+    #[test]
+    fn a_token_of_the_caller_is_never_sent_unread() {
+        let line = |text: &str, progress: Progress| {
+            let params = Params::new(RawJson::from_text(text).ok());
+            let (line, _) = compose(&params, 7, "m", progress, None)?;
+            Ok(String::from_utf8(line.to_vec()).unwrap())
+        };
+        for token in ["progressToken", r"progress\u0054oken"] {
+            let text = format!(r#"{{"_meta":{{"{token}":3,"a":1}}}}"#);
+            let sent: Result<_, TooManyMembers> = line(&text, Progress::NotRequested);
+            assert!(
+                sent.unwrap().ends_with(r#""params":{"_meta":{"a":1}}}"#),
+                "{token}"
+            );
+        }
+        let many = vec![r#""":0"#; MAX_MEMBERS].join(",");
+        for text in [
+            format!(r#"{{{many},"_meta":{{"progressToken":3}}}}"#),
+            format!(r#"{{"_meta":{{{many},"progressToken":3}}}}"#),
+        ] {
+            assert_eq!(line(&text, Progress::NotRequested), Err(TooManyMembers));
+            assert_eq!(line(&text, Progress::Counted), Err(TooManyMembers));
+        }
+        // Parameters that certainly have no `_meta` need not be read.
+        assert!(line(&format!(r#"{{{many},"a":0}}"#), Progress::Counted).is_ok());
     }
 }

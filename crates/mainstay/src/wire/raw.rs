@@ -6,6 +6,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use memchr::memmem;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -16,35 +17,32 @@ const DEBUG_SHOWS: usize = 200;
 
 /// One JSON value, carried as text and known to be valid. Two values are equal when their bytes are.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct RawJson(Bytes);
+pub struct RawJson(ByteString);
 
 impl RawJson {
     /// `{}`
-    pub const EMPTY_OBJECT: RawJson = RawJson(Bytes::from_static(b"{}"));
+    pub const EMPTY_OBJECT: RawJson = RawJson(ByteString::from_static("{}"));
     /// `null`
-    pub const NULL: RawJson = RawJson(Bytes::from_static(b"null"));
+    pub const NULL: RawJson = RawJson(ByteString::from_static("null"));
 
     /// Writes a value as JSON.
     pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        serde_json::to_vec(value).map(|text| Self(text.into()))
+        serde_json::to_string(value).map(|text| Self(text.into()))
     }
 
     /// Takes JSON text as it is, once it is seen to be exactly one valid value. White space around it is left off.
     pub fn from_text(text: impl Into<String>) -> Result<Self, serde_json::Error> {
-        Self::from_bytes(&Bytes::from(text.into()))
+        Self::from_whole(&ByteString::from(text.into()))
     }
 
     /// The text.
-    ///
-    /// The bytes are checked again to be UTF-8, because the compiler cannot know that they were; use
-    /// [`as_bytes`](Self::as_bytes) where bytes will do.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("checked to be UTF-8 when it was made")
+        &self.0
     }
 
     /// The text, as bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_bytes()
     }
 
     /// Whether a member of this name may be anywhere in it: `false` is certain, and a search is many times cheaper than a
@@ -57,34 +55,34 @@ impl RawJson {
         } else {
             b"\\"
         };
+        let text = self.as_bytes();
         let has_escape =
-            || memchr::memchr(b'\\', &self.0).is_some_and(|at| memmem::find(&self.0[at..], escape).is_some());
-        holds(&self.0, name.as_bytes()) || has_escape()
+            || memchr::memchr(b'\\', text).is_some_and(|at| memmem::find(&text[at..], escape).is_some());
+        holds(text, name.as_bytes()) || has_escape()
     }
 
     /// Reads the value into a type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.0)
+        serde_json::from_str(&self.0)
     }
 
-    /// The one value in `message`, sharing its memory.
-    pub(crate) fn from_bytes(message: &Bytes) -> Result<Self, serde_json::Error> {
-        let raw: &RawValue = serde_json::from_slice(message)?;
+    fn from_whole(message: &ByteString) -> Result<Self, serde_json::Error> {
+        let raw: &RawValue = serde_json::from_str(message)?;
         Ok(Self::part_of(message, raw))
     }
 
     /// A value found inside `message`, sharing its memory.
-    pub(super) fn part_of(message: &Bytes, raw: &RawValue) -> Self {
-        Self(message.slice_ref(raw.get().as_bytes()))
+    pub(super) fn part_of(message: &ByteString, raw: &RawValue) -> Self {
+        Self(message.slice_ref(raw.get()))
     }
 
     /// Text that was put together from valid pieces.
     pub(super) fn assembled(text: Vec<u8>) -> Self {
         debug_assert!(serde_json::from_slice::<&RawValue>(&text).is_ok());
-        Self(text.into())
+        Self(ByteString::try_from(text).expect("pieces of UTF-8 make UTF-8"))
     }
 
-    pub(super) fn bytes(&self) -> &Bytes {
+    pub(super) fn text(&self) -> &ByteString {
         &self.0
     }
 }
@@ -92,7 +90,7 @@ impl RawJson {
 /// The text as it is, without a copy.
 impl From<RawJson> for Bytes {
     fn from(raw: RawJson) -> Self {
-        raw.0
+        raw.0.into_bytes()
     }
 }
 
@@ -120,7 +118,7 @@ impl fmt::Debug for RawJson {
 
 impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_slice(&self.0).map_err(serde::ser::Error::custom)?;
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }
 }
@@ -129,7 +127,7 @@ impl Serialize for RawJson {
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(Box::<str>::from(raw).into_boxed_bytes().into()))
+        Ok(Self(Box::<str>::from(raw).into()))
     }
 }
 

@@ -8,30 +8,31 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::envelope::{Message, holds_messages, our_number};
+use super::failure::Outcome;
 use super::failure::{BadAnswer, RequestError};
-use super::object::Object;
-use super::outcome::Outcome;
+use super::object::{Object, SHORTEST_BEYOND_LIMIT, TooManyMembers};
+use super::params::Params;
 use super::peer::{Handle, Handler, Peer, Shared};
 use super::pending::{Answer, Cause, Claimed, Only, Waiting};
 use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
-use super::salvage::{Wreck, examine, glued};
+use super::unreadable::{UnreadableKind, classify, split_off_text};
 use crate::large::INLINE_LIMIT;
 use crate::transport::{End, Inbound, Oversized, SendFailure};
 
 /// Unreadable lines in a row that end the connection. A server that logs to its output stays far below; a program that
 /// is no server (`yes`) is past it within a second.
-const GARBAGE_IN_A_ROW: u32 = 1_000_000;
+const GARBAGE_LIMIT: u32 = 1_000_000;
 
 /// How much of an unreadable line is looked at for the id it answers, at either end.
-const EXAMINED: usize = 4 * 1024;
+const EXAMINED_BYTES: usize = 4 * 1024;
 
 /// How long an answer that stood behind text waits for a proper one. A server that logs what it sends sends it right after.
-const SALVAGE_GRACE: Duration = Duration::from_millis(250);
+const PROPER_ANSWER_GRACE: Duration = Duration::from_millis(250);
 
 /// What only servers tell.
-const TOLD_BY_SERVERS: [&str; 8] = [
+const SERVER_NOTIFICATIONS: [&str; 8] = [
     "notifications/message",
     PROGRESS,
     "notifications/tools/list_changed",
@@ -43,7 +44,7 @@ const TOLD_BY_SERVERS: [&str; 8] = [
 ];
 
 /// What only servers ask.
-const ASKED_BY_SERVERS: [&str; 3] = ["sampling/createMessage", "elicitation/create", "roots/list"];
+const SERVER_REQUESTS: [&str; 3] = ["sampling/createMessage", "elicitation/create", "roots/list"];
 
 /// What results of the protocol have, each at least one of these: other JSON-RPC that a server logs has not.
 const RESULT_KEYS: [&str; 11] = [
@@ -62,7 +63,7 @@ const RESULT_KEYS: [&str; 11] = [
 
 pub(super) struct Receiver {
     shared: Arc<Shared>,
-    /// Weak, so that a connection nobody holds is closed.
+    /// Weak, so that dropping the last handle closes the connection.
     handle: Weak<Handle>,
     handler: Arc<dyn Handler>,
     garbage_in_a_row: AtomicU32,
@@ -79,7 +80,7 @@ impl Receiver {
     }
 
     /// Sorts a message that came on the stream of a request, if that is known.
-    fn sort(&self, bytes: &Bytes, request: Option<u64>) {
+    fn dispatch(&self, bytes: &Bytes, request: Option<u64>) {
         let cause = || request.map_or(Cause::Unknown, |id| self.shared.pending.cause(id));
         let message = match Message::read(bytes) {
             Message::Batch(messages) if !holds_messages(&messages) => Message::Garbage(BadAnswer::Malformed),
@@ -91,13 +92,30 @@ impl Receiver {
         }
         if !matches!(message, Message::Garbage(_)) {
             self.garbage_in_a_row.store(0, Relaxed);
-            self.shared.counters.heard_now();
+            self.shared.counters.note_message();
         }
         match message {
             Message::Response { id, result } if id == RawJson::NULL && request.is_none() => {
                 self.answer_without_id(result);
             }
             Message::Response { id, result } => self.answer(&id, result.map_err(RequestError::Rpc)),
+            Message::Notification {
+                method,
+                params: Some(params),
+            } if !is_readable(&params) => {
+                tracing::warn!(%method, "notification dropped: {TooManyMembers}");
+                self.shared.counters.garbage.add_one();
+            }
+            Message::Request {
+                id,
+                method,
+                params: Some(params),
+            } if !is_readable(&params) => {
+                tracing::warn!(%method, "request refused: {TooManyMembers}");
+                if let Some(peer) = Peer::upgrade(&self.handle) {
+                    peer.respond(&id, Err(TooManyMembers.into()));
+                }
+            }
             Message::Notification { method, params } if method == PROGRESS => self.progress(params),
             Message::Notification { method, params } => self.handler.notification(&method, params, cause()),
             Message::Request { id, method, params } => {
@@ -105,9 +123,11 @@ impl Receiver {
                     self.handler.request(&peer, id, &method, params, cause());
                 }
             }
-            Message::Batch(messages) => messages.iter().for_each(|message| self.sort(message, request)),
-            Message::Garbage(what) => match glued(bytes) {
-                Some((text, message)) if self.salvage(&message, request) => {
+            Message::Batch(messages) => messages
+                .iter()
+                .for_each(|message| self.dispatch(message, request)),
+            Message::Garbage(what) => match split_off_text(bytes) {
+                Some((text, message)) if self.accept_after_text(&message, request) => {
                     self.shared.counters.garbage.add_one();
                     self.handler.noise(&text);
                 }
@@ -118,17 +138,17 @@ impl Receiver {
 
     /// Takes a message that stood behind text, if the far side meant it for us: a log line may as well quote what we sent, or
     /// what others said. `false` if it did not.
-    fn salvage(&self, message: &Bytes, request: Option<u64>) -> bool {
+    fn accept_after_text(&self, message: &Bytes, request: Option<u64>) -> bool {
         match Message::read(message) {
             Message::Response { id, result } => our_number(&id)
                 .filter(|_| result.as_ref().map_or(true, is_of_protocol))
-                .is_some_and(|id| self.salvage_answer(id, result.map_err(RequestError::Rpc))),
-            Message::Notification { method, .. } if TOLD_BY_SERVERS.contains(&&*method) => {
-                self.sort(message, request);
+                .is_some_and(|id| self.accept_answer_after_text(id, result.map_err(RequestError::Rpc))),
+            Message::Notification { method, .. } if SERVER_NOTIFICATIONS.contains(&&*method) => {
+                self.dispatch(message, request);
                 true
             }
-            Message::Request { method, .. } if ASKED_BY_SERVERS.contains(&&*method) => {
-                self.sort(message, request);
+            Message::Request { method, .. } if SERVER_REQUESTS.contains(&&*method) => {
+                self.dispatch(message, request);
                 true
             }
             Message::Notification { .. }
@@ -140,13 +160,13 @@ impl Receiver {
 
     /// Takes an answer that stood behind text, unless a proper one follows. One for each request, so there are never more of
     /// these than requests that wait.
-    fn salvage_answer(&self, id: u64, answer: Answer) -> bool {
-        if !self.shared.pending.begin_salvage(id) {
+    fn accept_answer_after_text(&self, id: u64, answer: Answer) -> bool {
+        if !self.shared.pending.note_answer_after_text(id) {
             return false;
         }
         let shared = Arc::downgrade(&self.shared);
         tokio::spawn(async move {
-            sleep(SALVAGE_GRACE).await;
+            sleep(PROPER_ANSWER_GRACE).await;
             if let Some(shared) = shared.upgrade()
                 && let Some(waiting) = shared.pending.take(id)
             {
@@ -198,19 +218,19 @@ impl Receiver {
         let request = progress::request_of(params.as_ref());
         let listener = request.and_then(|id| self.shared.pending.progressed(id));
         match listener.zip(params) {
-            Some((listener, params)) => listener.hear(params),
+            Some((listener, params)) => listener.notify(params),
             None => self.shared.counters.unknown_progress.add_one(),
         }
     }
 
     fn garbage(&self, bytes: &[u8], what: BadAnswer) {
         tracing::trace!(length = bytes.len(), %what, "unreadable line");
-        let head = &bytes[..bytes.len().min(EXAMINED)];
-        let tail = &bytes[bytes.len().saturating_sub(EXAMINED)..];
-        match examine(head, tail) {
-            Wreck::Answers(ids) => self.fail(&ids, what),
-            Wreck::NoAnswer => {}
-            Wreck::Unclear => self.handler.noise(head),
+        let head = &bytes[..bytes.len().min(EXAMINED_BYTES)];
+        let tail = &bytes[bytes.len().saturating_sub(EXAMINED_BYTES)..];
+        match classify(head, tail) {
+            UnreadableKind::Answers(ids) => self.fail(&ids, what),
+            UnreadableKind::NoAnswer => {}
+            UnreadableKind::Unclear => self.handler.noise(head),
         }
         self.count_garbage();
     }
@@ -225,13 +245,13 @@ impl Receiver {
 
     fn count_garbage(&self) {
         self.shared.counters.garbage.add_one();
-        if self.garbage_in_a_row.fetch_add(1, Relaxed) + 1 >= GARBAGE_IN_A_ROW {
+        if self.garbage_in_a_row.fetch_add(1, Relaxed) + 1 >= GARBAGE_LIMIT {
             self.shared.close(End::TooMuchGarbage);
         }
     }
 }
 
-/// Ends a request; `false` when nobody waits for it any more. An answered call is counted before its caller wakes, so
+/// Ends a request; `false` when its caller no longer waits. An answered call is counted before its caller wakes, so
 /// that the end of the connection, which is seen later, never overtakes it.
 fn deliver(shared: &Shared, waiting: Waiting, answer: Answer) -> bool {
     let outcome = answer
@@ -243,6 +263,12 @@ fn deliver(shared: &Shared, waiting: Waiting, answer: Answer) -> bool {
     waiting.settle(answer)
 }
 
+/// Whether the members of these parameters and of their `_meta` can be read.
+fn is_readable(params: &RawJson) -> bool {
+    params.as_bytes().len() < SHORTEST_BEYOND_LIMIT
+        || Params::new(Some(params.clone())).check_members().is_ok()
+}
+
 /// Whether this is a result as the protocol has them.
 fn is_of_protocol(result: &RawJson) -> bool {
     *result == RawJson::EMPTY_OBJECT
@@ -251,11 +277,11 @@ fn is_of_protocol(result: &RawJson) -> bool {
 
 impl Inbound for Receiver {
     fn message(&self, message: Bytes) {
-        self.sort(&message, None);
+        self.dispatch(&message, None);
     }
 
     fn message_of(&self, request: u64, message: Bytes) {
-        self.sort(&message, Some(request));
+        self.dispatch(&message, Some(request));
     }
 
     fn oversized(&self, skipped: Oversized<'_>) {
@@ -267,11 +293,11 @@ impl Inbound for Receiver {
         } = skipped;
         tracing::debug!(length, limit, "message too long, skipped");
         let what = BadAnswer::TooLarge { limit, length };
-        match examine(head, tail) {
-            Wreck::Answers(ids) => self.fail(&ids, what),
-            Wreck::NoAnswer => {}
-            // It may be an answer, and then nobody else will ever wake the one who waits for it.
-            Wreck::Unclear => match self.shared.pending.take_only() {
+        match classify(head, tail) {
+            UnreadableKind::Answers(ids) => self.fail(&ids, what),
+            UnreadableKind::NoAnswer => {}
+            // It may be an answer, and then nothing else would ever wake its caller.
+            UnreadableKind::Unclear => match self.shared.pending.take_only() {
                 Only::None => {}
                 Only::One(waiting) => {
                     self.deliver(waiting, Err(RequestError::BadAnswer(what)));

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 
-use super::meta::Meta;
 use super::object::Object;
+use super::params::MetaEntries;
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
 
@@ -27,10 +27,10 @@ pub(super) fn request_with_meta(
     id: u64,
     method: &str,
     params: &RawJson,
-    meta: Option<&Meta>,
+    meta: Option<&MetaEntries>,
     token: bool,
 ) -> Bytes {
-    let entries = meta.map_or(&[][..], Meta::text);
+    let entries = meta.map_or(&[][..], MetaEntries::text);
     let mut line = start(method.len() + length(params) + entries.len() + TOKEN);
     put_number(&mut line, id);
     put_method(&mut line, method);
@@ -127,7 +127,11 @@ pub fn response_in_pieces(id: &RawJson, result: &Result<RawJson, RpcError>) -> [
     let mut head = start(length(id));
     put(&mut head, "id", id);
     put_key(&mut head, key);
-    [head.into(), value.bytes().clone(), Bytes::from_static(b"}")]
+    [
+        head.into(),
+        value.text().as_bytes().clone(),
+        Bytes::from_static(b"}"),
+    ]
 }
 
 pub(super) fn cancelled(request: u64, reason: &str) -> Bytes {
@@ -248,13 +252,13 @@ mod tests {
             let line = request_with_meta(7, "m", &raw(params), None, true);
             let start = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":"#;
             assert_eq!(line, format!("{start}{expected}{token}"));
-            assert!(RawJson::from_bytes(&line).is_ok());
+            assert!(serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok());
         }
     }
 
     #[test]
     fn entries_of_a_meta_join_the_parameters_on_one_line() {
-        let meta = Meta::new(vec![("a/b", raw("{\"x\":\n1}")), ("c", raw("2"))]);
+        let meta = MetaEntries::new(vec![("a/b", raw("{\"x\":\n1}")), ("c", raw("2"))]);
         let start = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{"a/b":{"x": 1},"c":2"#;
         let with = |token| request_with_meta(7, "m", &raw("{}"), Some(&meta), token);
         assert_eq!(with(true), format!(r#"{start},"progressToken":7}}}}}}"#));

@@ -25,7 +25,7 @@ fn boundless_policy() -> Policy {
     }
 }
 
-fn boundless(config: mainstay::config::ServerBuilder) -> ServerConfig {
+fn boundless(config: mainstay::config::ServerBuilder<impl Into<mainstay::config::Target>>) -> ServerConfig {
     let config = config.policy(boundless_policy()).build().expect("valid");
     config.stopped_when_idle(Duration::MAX)
 }

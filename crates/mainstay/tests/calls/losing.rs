@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::config::{Replay, ServerBuilder};
+use mainstay::config::{Replay, ServerBuilder, StdioTarget};
 use mainstay::{CallError, CallErrorKind, CallOptions, Outcome, Server, ServerConfig};
 use mainstay_testkit::chaos::Lateness;
 use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Rule, Script, Signal, Step};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::support::{LONG, Memory, connected, fleet_of};
 
-fn process(server: &FaultyServer) -> ServerBuilder {
+fn process(server: &FaultyServer) -> ServerBuilder<StdioTarget> {
     ServerConfig::stdio("s", server.command()).args(server.args())
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{CustomTarget, ServerBuilder};
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::{CallOptions, Fleet, Server, ServerConfig, StateKind};
 use mainstay_testkit::{Script, Speaks};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::support::{LONG, Memory, connected, fleet_with, raw};
 
-fn start(store: &TempDir, server: ServerBuilder) -> (Fleet, Server) {
+fn start(store: &TempDir, server: ServerBuilder<CustomTarget>) -> (Fleet, Server) {
     fleet_with(Fleet::builder().store(store.path()), server)
 }
 
@@ -232,7 +232,7 @@ async fn what_a_server_marks_private_is_there_after_a_restart_where_this_user_al
     }
 }
 
-fn identity_file(store: &TempDir, server: &ServerBuilder) -> PathBuf {
+fn identity_file(store: &TempDir, server: &ServerBuilder<CustomTarget>) -> PathBuf {
     let identity = server.clone().build().unwrap().identity().to_string();
     Path::new(store.path()).join(identity).with_extension("catalog")
 }

@@ -1,6 +1,6 @@
 //! What a server lists, good and bad: all of it is listed, what cannot be published is set aside, and its neighbours stay.
 
-use mainstay::catalog::{Diagnostic, Fault, Kind};
+use mainstay::catalog::{CatalogFault, Diagnostic, Kind};
 use mainstay::{Catalog, Fleet, StateKind};
 use mainstay_testkit::{Cursors, Fault as Failing, Rule, Script, Step};
 use serde_json::json;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::names;
 use crate::support::{LONG, Memory, connected, fleet_of};
 
-fn of(catalog: &Catalog, fault: Fault) -> Vec<&Diagnostic> {
+fn of(catalog: &Catalog, fault: CatalogFault) -> Vec<&Diagnostic> {
     let all = catalog.diagnostics().iter();
     all.filter(|diagnostic| diagnostic.fault == fault).collect()
 }
@@ -33,7 +33,7 @@ async fn a_server_that_repeats_a_cursor_is_cut_off_and_says_so() {
     connected(&server).await;
     let catalog = fleet.catalog();
     assert_eq!(catalog.tools().len(), 3, "what was listed is published");
-    assert_eq!(of(&catalog, Fault::CutOff).len(), Kind::ALL.len());
+    assert_eq!(of(&catalog, CatalogFault::CutOff).len(), Kind::ALL.len());
     assert_eq!(memory.side(1).await.count("tools/list"), 2);
 }
 
@@ -44,7 +44,7 @@ async fn a_server_whose_pages_never_end_is_cut_off_and_says_so() {
     connected(&server).await;
     let catalog = fleet.catalog();
     assert!(catalog.tool("s__echo").is_some() && catalog.tool("s__endless_1").is_some());
-    assert_eq!(of(&catalog, Fault::CutOff).len(), Kind::ALL.len());
+    assert_eq!(of(&catalog, CatalogFault::CutOff).len(), Kind::ALL.len());
     assert_eq!(memory.side(1).await.count("tools/list"), 1000);
 }
 
@@ -65,14 +65,14 @@ async fn a_malformed_or_colliding_tool_is_set_aside_and_every_other_stays() {
     connected(&server).await;
     let catalog = fleet.catalog();
     assert_eq!(names(&catalog), ["s__a_b", "s__better", "s__good"]);
-    let [set_aside] = of(&catalog, Fault::Collision)[..] else {
+    let [set_aside] = of(&catalog, CatalogFault::Collision)[..] else {
         panic!("{:?}", catalog.diagnostics());
     };
     assert_eq!(
         (&*set_aside.server, set_aside.item.as_deref()),
         ("s", Some("a_b"))
     );
-    let malformed: Vec<_> = of(&catalog, Fault::Malformed);
+    let malformed: Vec<_> = of(&catalog, CatalogFault::Malformed);
     assert_eq!(malformed.len(), 4, "{malformed:?}");
     assert!(
         malformed
@@ -98,7 +98,7 @@ async fn tools_of_two_servers_that_fall_together_leave_one_and_both_servers_heal
     let catalog = fleet.catalog();
     assert_eq!(names(&catalog), ["a_b__first", "a_b__same", "a_b__second"]);
     assert_eq!(catalog.tool("a_b__same").unwrap().server(), "a.b");
-    let mut collisions = of(&catalog, Fault::Collision);
+    let mut collisions = of(&catalog, CatalogFault::Collision);
     collisions.retain(|collision| collision.kind == Kind::Tool);
     assert_eq!(collisions.len(), 1);
     assert_eq!(&*collisions[0].server, "a_b");

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use mainstay::config::{ServerBuilder, Target};
 use mainstay::{Policy, ServerConfig};
 use mainstay_lifecycle::Probe;
 use mainstay_partner::free_port;
@@ -42,21 +43,20 @@ impl Cast {
     /// Configures a server; another version of it is another server.
     pub(crate) fn config(&self, server: usize, version: usize) -> ServerConfig {
         let kind = Kind::of(server);
-        let config = match self.host(server) {
+        match self.host(server) {
             Some(host) => {
                 // Nothing says which dialect it speaks.
                 let url = format!("{}?version={version}", host.url(kind.path()));
-                ServerConfig::http(name(server), url)
+                impatient(ServerConfig::http(name(server), url))
             }
             None => {
                 let faulty = FaultyServer::new().script(|script| script.speaks(kind.speaks(server)));
                 let config = self
                     .stage
                     .server_with(&name(server), faulty, &self.ledgers[server]);
-                config.env("VERSION", version.to_string())
+                impatient(config.env("VERSION", version.to_string()))
             }
-        };
-        config.policy(impatient()).call_timeout(DEADLINE).build().unwrap()
+        }
     }
 
     /// Where a server over HTTP runs.
@@ -74,8 +74,13 @@ impl Cast {
     }
 }
 
+fn impatient(config: ServerBuilder<impl Into<Target>>) -> ServerConfig {
+    let config = config.policy(impatient_policy()).call_timeout(DEADLINE);
+    config.build().unwrap()
+}
+
 /// A silent server is found out and replaced within the run.
-fn impatient() -> Policy {
+fn impatient_policy() -> Policy {
     let mut policy = Policy {
         probe: Some(Probe {
             after_silence: Duration::from_millis(300),

@@ -12,7 +12,7 @@ use crate::support::{
     ERAS, Notes, SOON, beyond, connected, fleet, keep, keep_with, reaches, seen, serve, web, web_at, well,
 };
 
-/// Shorter than the time that the farewell to a session may take.
+/// Shorter than the time that deleting a session may take.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_fleet_that_is_closed_has_left_no_session_behind() {
 }
 
 #[tokio::test]
-async fn a_farewell_that_hangs_delays_neither_restart_nor_disable_nor_others() {
+async fn a_session_deletion_that_hangs_delays_neither_restart_nor_disable_nor_others() {
     let hanging = HttpScript::new().at(HttpStep::Delete, HttpFault::NoHead);
     let far = serve(Script::new(), hanging).await;
     let other = well(mainstay_testkit::Speaks::Legacy).await;
@@ -64,7 +64,7 @@ async fn a_farewell_that_hangs_delays_neither_restart_nor_disable_nor_others() {
 }
 
 #[tokio::test]
-async fn a_farewell_that_hangs_is_given_no_longer_than_the_close() {
+async fn a_session_deletion_that_hangs_is_given_no_longer_than_the_close() {
     let hanging = HttpScript::new().at(HttpStep::Delete, HttpFault::NoHead);
     let far = serve(Script::new(), hanging).await;
     let (fleet, server) = keep(web_at(&far));

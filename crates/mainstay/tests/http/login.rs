@@ -142,7 +142,7 @@ async fn another_configuration_brings_a_server_back_that_refused_the_old_one() {
         let http = HttpScript::new().bearer("good");
         let far = serve(Script::new().speaks(speaks), http).await;
         let refused = || web_at(&far).bearer_token("expired");
-        let good: [mainstay::config::ServerBuilder; 3] = [
+        let good = [
             web_at(&far).header("Authorization", "Bearer good"),
             web_at(&far).bearer_token("good"),
             refused().credentials(Arc::new(BearerToken::new("good"))),

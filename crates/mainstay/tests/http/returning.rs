@@ -1,4 +1,4 @@
-//! A server that nobody answers for is dialled when somebody does, however long its pause would have been.
+//! An unreachable server is dialled as soon as its port accepts connections, however long its pause would have been.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn a_call_that_waits_for_a_server_is_answered_when_its_port_listens_again(
         echo(&server).await.expect("answered");
         far.stop().await;
         let refused = server.wait_until(SOON, |status| status.attempt == 1 && status.next_retry.is_some());
-        refused.await.expect("nobody is there");
+        refused.await.expect("the connection was refused");
         let waiting = tokio::spawn({
             let server = server.clone();
             async move { echo(&server).await }
@@ -57,7 +57,7 @@ async fn a_server_of_the_oldest_kind_is_found_again_too() {
             .policy(slow()),
     );
     let refused = server.wait_until(SOON, |status| status.attempt == 1);
-    refused.await.expect("nobody is there");
+    refused.await.expect("the connection was refused");
     let script = Script::new().speaks(Speaks::Legacy);
     let far = FaultyHttpServer::start_on(port.number(), script, HttpScript::new().serves(Serves::Sse)).await;
     let _far = far.expect("the port is ours");
@@ -72,7 +72,7 @@ async fn a_socket_that_appears_is_found_where_it_was_looked_for() {
     let config = web("web", "http://127.0.0.1:1/mcp").unix_socket(&path);
     let (_fleet, server) = keep(config.policy(slow()));
     let refused = server.wait_until(SOON, |status| status.attempt == 1);
-    refused.await.expect("nobody is there");
+    refused.await.expect("the connection was refused");
 
     let listener = UnixListener::bind(&path).unwrap();
     let port = far.port();
@@ -113,16 +113,16 @@ async fn a_server_whose_budget_is_spent_comes_back_before_the_next_slow_probe() 
 }
 
 #[tokio::test]
-async fn nobody_knocks_for_a_server_that_is_not_wanted() {
+async fn a_server_that_is_not_wanted_is_not_probed() {
     let port = Port::free().unwrap();
     let url = format!("http://{}/mcp", port.address());
     let (_fleet, server) = keep(web("web", &url).policy(slow()));
     let refused = server.wait_until(SOON, |status| status.attempt == 1);
-    refused.await.expect("nobody is there");
+    refused.await.expect("the connection was refused");
     server.disable().await.expect("taken");
 
     let listener = TcpListener::bind(port.address()).await.unwrap();
-    // A knock would come within some milliseconds.
-    let knocked = timeout(Duration::from_millis(300), listener.accept()).await;
-    assert!(knocked.is_err(), "somebody knocked");
+    // A probe would come within some milliseconds.
+    let probed = timeout(Duration::from_millis(300), listener.accept()).await;
+    assert!(probed.is_err(), "somebody probed");
 }

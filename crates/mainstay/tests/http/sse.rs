@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use mainstay::config::{HttpKind, Replay, ServerBuilder};
+use mainstay::config::{HttpKind, HttpTarget, Replay, ServerBuilder};
 use mainstay::lifecycle::Cause;
 use mainstay::server::Reason;
 use mainstay::transport::http::BearerToken;
@@ -24,7 +24,7 @@ fn sse() -> HttpScript {
     HttpScript::new().serves(Serves::Sse)
 }
 
-fn at(far: &FaultyHttpServer, kind: HttpKind) -> ServerBuilder {
+fn at(far: &FaultyHttpServer, kind: HttpKind) -> ServerBuilder<HttpTarget> {
     web("web", &far.url("/sse")).http_kind(kind)
 }
 

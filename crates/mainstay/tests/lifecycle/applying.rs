@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::config::{ServerBuilder, ToolView};
+use mainstay::config::ToolView;
 use mainstay::lifecycle::Cause;
 use mainstay::{CallError, CallErrorKind, CallOptions, Policy, StateKind};
 use mainstay_testkit::procfs::is_alive;
@@ -226,8 +226,8 @@ async fn an_apply_that_is_dropped_leaves_no_server_without_an_owner() {
     for turns in 0..12 {
         let (one, two) = (InMemory::playing(Script::new()), InMemory::playing(Script::new()));
         let fleet = fleet([one.config("changed"), one.config("gone")]);
-        let wanted = || -> Vec<ServerBuilder> {
-            vec![
+        let wanted = || {
+            [
                 two.config("aaa"),
                 one.config("changed").call_timeout(SOON),
                 two.config("zzz"),

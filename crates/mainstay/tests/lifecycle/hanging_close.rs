@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Policy, StateKind};
+use mainstay::{CallOptions, Fleet, Policy, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step};
 
-use crate::support::{InMemory, SOON, all_gone, connected, connected_pid, echo, fleet, keep, reaches, stdio};
+use crate::support::{InMemory, SOON, all_gone, built, connected, connected_pid, echo, keep, reaches, stdio};
 
 /// Ends neither with its input nor by SIGTERM, which its ledger notes.
 fn stubborn(ledger: &Ledger) -> FaultyServer {
@@ -28,11 +28,12 @@ async fn a_server_that_will_not_end_blocks_no_restart_no_caller_and_no_other_ser
     let policy = closing_within(Duration::from_secs(1));
     // Restarted in no time: what it takes, it takes because of the close.
     let memory = InMemory::playing(Script::new());
-    let fleet = fleet([
+    let mut servers = built([
         stdio("stubborn", &stubborn(&ledger)).policy(policy),
         stdio("other", &FaultyServer::new()),
-        memory.config("restarted"),
     ]);
+    servers.extend(built([memory.config("restarted")]));
+    let fleet = Fleet::builder().start(servers);
     let (server, other) = (fleet.server("stubborn").unwrap(), fleet.server("other").unwrap());
     let restarted = fleet.server("restarted").unwrap();
     let old = connected_pid(&server).await;

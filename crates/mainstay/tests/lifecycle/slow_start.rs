@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::lifecycle::Cause;
 use mainstay::{Policy, StateKind};
 use mainstay_testkit::procfs::is_alive;
@@ -11,7 +11,7 @@ use mainstay_testkit::{Fault, FaultyServer, Ledger, Rule, Step};
 use crate::support::{SOON, connected, keep, next_event, stdio};
 
 /// One that is patient for two seconds of silence, and for `hard_limit` in all.
-fn patient(server: &FaultyServer, hard_limit: Duration) -> ServerBuilder {
+fn patient(server: &FaultyServer, hard_limit: Duration) -> ServerBuilder<StdioTarget> {
     let mut policy = Policy::default();
     policy.limits.open = hard_limit;
     stdio("slow", server)

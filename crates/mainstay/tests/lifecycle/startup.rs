@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallErrorKind, CallOptions, ServerConfig, StateKind};
+use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, ServerConfig, StateKind};
 use mainstay_testkit::{Fault, FaultyServer, Script, Step};
 use tokio::time::Instant;
 
-use crate::support::{InMemory, LONG, SOON, connected, echo, fleet, keep, reaches, stdio};
+use crate::support::{InMemory, LONG, SOON, built, connected, echo, fleet, keep, reaches, stdio};
 
-fn missing(name: &str) -> mainstay::config::ServerBuilder {
+fn missing(name: &str) -> mainstay::config::ServerBuilder<mainstay::config::StdioTarget> {
     ServerConfig::stdio(name, "no-such-program-anywhere")
 }
 
@@ -34,14 +34,15 @@ async fn a_server_that_appears_late_is_connected_then_and_delays_no_other() {
 #[tokio::test]
 async fn the_failures_of_required_servers_alone_are_reported_and_together() {
     let learnt_later = InMemory::playing(Script::new());
-    let fleet = fleet([
+    let mut servers = built([
         missing("first").required(true),
         stdio("good", &FaultyServer::new()).required(true),
         missing("optional"),
         missing("second").required(true),
         missing("unwanted").required(true).enabled(false),
-        learnt_later.config("lazy").required(true).lazy(true),
     ]);
+    servers.extend(built([learnt_later.config("lazy").required(true).lazy(true)]));
+    let fleet = Fleet::builder().start(servers);
     let error = fleet.wait_required(SOON).await.expect_err("two are missing");
     let names: Vec<_> = error.0.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["first", "second"]);

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mainstay::config::{Replay, ServerBuilder};
+use mainstay::config::{HttpTarget, Replay, ServerBuilder};
 use mainstay::{CallError, CallOptions, Era, Fleet, Outcome, Policy, Server, ServerConfig, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_partner::{HttpPartner, HttpPartners, free_port, partners};
@@ -238,7 +238,7 @@ fn over_http() -> Option<HttpPartners> {
 }
 
 /// Tried again often, for as long as a server takes to start.
-fn configured(name: &str, url: &str, era: Option<Era>) -> ServerBuilder {
+fn configured(name: &str, url: &str, era: Option<Era>) -> ServerBuilder<HttpTarget> {
     let mut policy = Policy {
         backoff: Backoff::new(Duration::from_millis(20), Duration::from_millis(200)),
         budget: NonZeroU32::MAX,

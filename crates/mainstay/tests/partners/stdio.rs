@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
 use mainstay::{
     CallOptions, ClientHandler, Era, Fleet, Outcome, RawJson, Reply, RpcError, Server, ServerConfig,
@@ -116,7 +116,7 @@ async fn the_rmcp_server_is_back_after_its_death() {
     outlives_its_death(configured(&rmcp), visit).await;
 }
 
-async fn outlives_its_death(config: ServerBuilder, visit: Visit) {
+async fn outlives_its_death(config: ServerBuilder<StdioTarget>, visit: Visit) {
     let (fleet, server) = connected(Fleet::builder().start([config.build().unwrap()])).await;
     let first = server.status();
     let (era, version) = first.protocol.clone().unwrap();
@@ -320,7 +320,7 @@ async fn connected(fleet: Fleet) -> (Fleet, Server) {
     (fleet, server)
 }
 
-fn configured(partner: &Partner) -> ServerBuilder {
+fn configured(partner: &Partner) -> ServerBuilder<StdioTarget> {
     let command = partner.command.display().to_string();
     with_environment(
         ServerConfig::stdio("partner", command).args(partner.args.iter().map(String::as_str)),
@@ -330,7 +330,7 @@ fn configured(partner: &Partner) -> ServerBuilder {
 
 /// The partner behind a filter that keeps the modern era's first question from it: what is never asked in the modern
 /// way speaks in the old one.
-fn of_the_legacy_era(partner: &Partner) -> ServerBuilder {
+fn of_the_legacy_era(partner: &Partner) -> ServerBuilder<StdioTarget> {
     let filter = r#"sed -u '/"server.discover"/d' | "$0" "$@""#;
     let command = partner.command.display().to_string();
     let args = ["-c", filter, &command]
@@ -339,7 +339,7 @@ fn of_the_legacy_era(partner: &Partner) -> ServerBuilder {
     with_environment(ServerConfig::stdio("partner", "sh").args(args), partner)
 }
 
-fn with_environment(config: ServerBuilder, partner: &Partner) -> ServerBuilder {
+fn with_environment(config: ServerBuilder<StdioTarget>, partner: &Partner) -> ServerBuilder<StdioTarget> {
     let env = partner.env.iter();
     env.fold(config, |config, (key, value)| config.env(key, value.as_str()))
 }

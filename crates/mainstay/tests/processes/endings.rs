@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::{Fleet, Server, ServerConfig, StateKind};
 use mainstay_lifecycle::WhenSpent;
 use mainstay_testkit::{Child, Fault, FaultyServer, Signal, Step};
@@ -48,7 +48,10 @@ fn stubborn() -> [(&'static str, FaultyServer); 7] {
     ]
 }
 
-fn configured(stage: &Stage, change: impl Fn(ServerBuilder) -> ServerBuilder) -> Vec<ServerConfig> {
+fn configured(
+    stage: &Stage,
+    change: impl Fn(ServerBuilder<StdioTarget>) -> ServerBuilder<StdioTarget>,
+) -> Vec<ServerConfig> {
     let server = |(name, server)| change(stage.server(name, server)).build().unwrap();
     stubborn().map(server).into()
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{HttpTarget, ServerBuilder};
 use mainstay::event::EventOrLag;
 use mainstay::handler::ServerNotification;
 use mainstay::lifecycle::{Backoff, Bucket, Probe};
@@ -60,27 +60,27 @@ pub(crate) fn probing(after_silence: u64, timeout: u64, misses: u32) -> Policy {
 }
 
 /// The configuration of a server at this address, kept quickly.
-pub(crate) fn web(name: &str, url: &str) -> ServerBuilder {
+pub(crate) fn web(name: &str, url: &str) -> ServerBuilder<HttpTarget> {
     ServerConfig::http(name, url).policy(quick())
 }
 
 /// The same at the endpoint of Streamable HTTP of a server of the test's own.
-pub(crate) fn web_at(far: &FaultyHttpServer) -> ServerBuilder {
+pub(crate) fn web_at(far: &FaultyHttpServer) -> ServerBuilder<HttpTarget> {
     web("web", &far.url("/mcp"))
 }
 
-pub(crate) fn fleet(servers: impl IntoIterator<Item = ServerBuilder>) -> Fleet {
-    let build = |server: ServerBuilder| server.build().expect("a valid server");
+pub(crate) fn fleet(servers: impl IntoIterator<Item = ServerBuilder<HttpTarget>>) -> Fleet {
+    let build = |server: ServerBuilder<HttpTarget>| server.build().expect("a valid server");
     Fleet::builder().start(servers.into_iter().map(build))
 }
 
 /// A fleet of one server, and its handle.
-pub(crate) fn keep(server: ServerBuilder) -> (Fleet, Server) {
+pub(crate) fn keep(server: ServerBuilder<HttpTarget>) -> (Fleet, Server) {
     keep_with(Fleet::builder(), server)
 }
 
 /// A fleet of one server, made in a certain way.
-pub(crate) fn keep_with(builder: FleetBuilder, server: ServerBuilder) -> (Fleet, Server) {
+pub(crate) fn keep_with(builder: FleetBuilder, server: ServerBuilder<HttpTarget>) -> (Fleet, Server) {
     let fleet = builder.start([server.build().expect("a valid server")]);
     let server = fleet.servers().remove(0);
     (fleet, server)

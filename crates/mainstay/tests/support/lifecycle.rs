@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{CustomTarget, ServerBuilder, StdioTarget, Target};
 use mainstay::event::EventOrLag;
 use mainstay::transport::{Connecting, Connector, Limits, Lines};
 use mainstay::{CallError, CallOptions, Event, Events, Fleet, Reply, Server, ServerConfig, StateKind};
@@ -30,7 +30,7 @@ pub(crate) fn patience() -> Duration {
 }
 
 /// The configuration of a scripted process.
-pub(crate) fn stdio(name: &str, server: &FaultyServer) -> ServerBuilder {
+pub(crate) fn stdio(name: &str, server: &FaultyServer) -> ServerBuilder<StdioTarget> {
     let builder = ServerConfig::stdio(name, server.command()).args(server.args());
     server
         .env()
@@ -39,18 +39,20 @@ pub(crate) fn stdio(name: &str, server: &FaultyServer) -> ServerBuilder {
 }
 
 /// A fleet of these servers.
-pub(crate) fn fleet(servers: impl IntoIterator<Item = ServerBuilder>) -> Fleet {
+pub(crate) fn fleet<T: Into<Target>>(servers: impl IntoIterator<Item = ServerBuilder<T>>) -> Fleet {
     Fleet::builder().start(built(servers))
 }
 
 /// The finished configurations.
-pub(crate) fn built(servers: impl IntoIterator<Item = ServerBuilder>) -> Vec<ServerConfig> {
-    let build = |server: ServerBuilder| server.build().expect("a valid server");
+pub(crate) fn built<T: Into<Target>>(
+    servers: impl IntoIterator<Item = ServerBuilder<T>>,
+) -> Vec<ServerConfig> {
+    let build = |server: ServerBuilder<T>| server.build().expect("a valid server");
     servers.into_iter().map(build).collect()
 }
 
 /// A fleet of one server, and its handle.
-pub(crate) fn keep(server: ServerBuilder) -> (Fleet, Server) {
+pub(crate) fn keep(server: ServerBuilder<impl Into<Target>>) -> (Fleet, Server) {
     let fleet = fleet([server]);
     let server = fleet.servers().remove(0);
     (fleet, server)
@@ -148,12 +150,12 @@ impl InMemory {
     }
 
     /// Its configuration, with its name as its identity.
-    pub(crate) fn config(self: &Arc<Self>, name: &str) -> ServerBuilder {
+    pub(crate) fn config(self: &Arc<Self>, name: &str) -> ServerBuilder<CustomTarget> {
         self.config_as(name, name)
     }
 
     /// Its configuration, with an identity of its own.
-    pub(crate) fn config_as(self: &Arc<Self>, name: &str, identity: &str) -> ServerBuilder {
+    pub(crate) fn config_as(self: &Arc<Self>, name: &str, identity: &str) -> ServerBuilder<CustomTarget> {
         ServerConfig::custom(name, identity, self.clone())
     }
 

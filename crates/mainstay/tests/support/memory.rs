@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{CustomTarget, ServerBuilder, Target};
 use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
 use mainstay::{ClientHandler, Fleet, RawJson, Server, ServerConfig, Status};
@@ -38,7 +38,7 @@ impl Memory {
     }
 
     /// Its configuration, under a name that is also its identity.
-    pub(crate) fn config(self: &Arc<Self>, name: &str) -> ServerBuilder {
+    pub(crate) fn config(self: &Arc<Self>, name: &str) -> ServerBuilder<CustomTarget> {
         ServerConfig::custom(name, name, self.clone())
     }
 
@@ -73,12 +73,15 @@ impl Connector for Memory {
 }
 
 /// A fleet of one server.
-pub(crate) fn fleet_of(server: ServerBuilder) -> (Fleet, Server) {
+pub(crate) fn fleet_of(server: ServerBuilder<impl Into<Target>>) -> (Fleet, Server) {
     fleet_with(Fleet::builder(), server)
 }
 
 /// A fleet of one server, made in a certain way.
-pub(crate) fn fleet_with(builder: mainstay::FleetBuilder, server: ServerBuilder) -> (Fleet, Server) {
+pub(crate) fn fleet_with(
+    builder: mainstay::FleetBuilder,
+    server: ServerBuilder<impl Into<Target>>,
+) -> (Fleet, Server) {
     let config = server.build().expect("a valid configuration");
     let name = config.name().to_owned();
     let fleet = builder.start([config]);

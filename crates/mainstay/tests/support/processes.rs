@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mainstay::config::ServerBuilder;
+use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::{Policy, ServerConfig};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::procfs::{Tree, is_alive};
@@ -40,12 +40,17 @@ impl Stage {
     }
 
     /// A server of this stage, kept with little patience.
-    pub(crate) fn server(&self, name: &str, server: FaultyServer) -> ServerBuilder {
+    pub(crate) fn server(&self, name: &str, server: FaultyServer) -> ServerBuilder<StdioTarget> {
         self.server_with(name, server, &self.ledger)
     }
 
     /// A server of this stage with a ledger of its own.
-    pub(crate) fn server_with(&self, name: &str, server: FaultyServer, ledger: &Ledger) -> ServerBuilder {
+    pub(crate) fn server_with(
+        &self,
+        name: &str,
+        server: FaultyServer,
+        ledger: &Ledger,
+    ) -> ServerBuilder<StdioTarget> {
         let server = server.ledger(ledger).env_var(MARK, &self.mark);
         configured(name, &server).policy(quick())
     }
@@ -89,7 +94,7 @@ impl Cast {
     }
 }
 
-pub(crate) fn configured(name: &str, server: &FaultyServer) -> ServerBuilder {
+pub(crate) fn configured(name: &str, server: &FaultyServer) -> ServerBuilder<StdioTarget> {
     let config = ServerConfig::stdio(name, server.command()).args(server.args());
     server
         .env()

@@ -5,34 +5,34 @@ use std::time::Duration;
 
 use serde_json::{Map, Number, Value};
 
-use crate::demo::protocol::RpcError;
+use crate::demo::protocol::DemoError;
 
-pub(super) struct Arguments(Map<String, Value>);
+pub(super) struct DemoArguments(Map<String, Value>);
 
-impl Arguments {
-    pub(super) fn read(arguments: Option<&Value>) -> Result<Self, RpcError> {
+impl DemoArguments {
+    pub(super) fn read(arguments: Option<&Value>) -> Result<Self, DemoError> {
         match arguments {
             None => Ok(Self(Map::new())),
             Some(Value::Object(arguments)) => Ok(Self(arguments.clone())),
-            Some(_) => Err(RpcError::invalid_params("arguments must be an object")),
+            Some(_) => Err(DemoError::invalid_params("arguments must be an object")),
         }
     }
 
-    pub(super) fn text(&self, name: &str) -> Result<String, RpcError> {
+    pub(super) fn text(&self, name: &str) -> Result<String, DemoError> {
         match self.0.get(name) {
             Some(Value::String(text)) => Ok(text.clone()),
             Some(_) | None => Err(wrong(name, "a string")),
         }
     }
 
-    pub(super) fn number(&self, name: &str) -> Result<Number, RpcError> {
+    pub(super) fn number(&self, name: &str) -> Result<Number, DemoError> {
         match self.0.get(name) {
             Some(Value::Number(number)) => Ok(number.clone()),
             Some(_) | None => Err(wrong(name, "a number")),
         }
     }
 
-    pub(super) fn seconds(&self, name: &str, most: f64) -> Result<Duration, RpcError> {
+    pub(super) fn seconds(&self, name: &str, most: f64) -> Result<Duration, DemoError> {
         let seconds = self
             .number(name)?
             .as_f64()
@@ -47,7 +47,7 @@ impl Arguments {
         name: &str,
         range: RangeInclusive<u64>,
         default: Option<u64>,
-    ) -> Result<u64, RpcError> {
+    ) -> Result<u64, DemoError> {
         let given = match self.0.get(name) {
             Some(value) => value.as_u64(),
             None => default,
@@ -65,7 +65,7 @@ impl Arguments {
         name: &str,
         choices: &[&'static str],
         default: &'static str,
-    ) -> Result<&'static str, RpcError> {
+    ) -> Result<&'static str, DemoError> {
         let Some(given) = self.0.get(name) else {
             return Ok(default);
         };
@@ -76,6 +76,6 @@ impl Arguments {
     }
 }
 
-fn wrong(name: &str, wanted: &str) -> RpcError {
-    RpcError::invalid_params(format!("the argument {name} must be {wanted}"))
+fn wrong(name: &str, wanted: &str) -> DemoError {
+    DemoError::invalid_params(format!("the argument {name} must be {wanted}"))
 }

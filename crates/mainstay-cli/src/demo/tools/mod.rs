@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Number, Value, json};
 
 use super::clock;
-use super::protocol::{LOG_LEVELS, RpcError};
-use arguments::Arguments;
+use super::protocol::{DemoError, LOG_LEVELS};
+use arguments::DemoArguments;
 pub(super) use definitions::definitions;
 pub(super) use reporter::Reporter;
 
@@ -26,7 +26,7 @@ const MIN_REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A call with its arguments.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Call {
+pub(super) enum DemoCall {
     Echo { text: String },
     Add { a: Number, b: Number },
     TimeNow,
@@ -37,13 +37,13 @@ pub(super) enum Call {
     Crash { code: i32 },
 }
 
-impl Call {
+impl DemoCall {
     /// Reads the params of a `tools/call`.
-    pub(super) fn read(params: &Map<String, Value>) -> Result<Self, RpcError> {
+    pub(super) fn read(params: &Map<String, Value>) -> Result<Self, DemoError> {
         let Some(name) = params.get("name").and_then(Value::as_str) else {
-            return Err(RpcError::invalid_params("name must be a string"));
+            return Err(DemoError::invalid_params("name must be a string"));
         };
-        let arguments = Arguments::read(params.get("arguments"))?;
+        let arguments = DemoArguments::read(params.get("arguments"))?;
         Ok(match name {
             "echo" => Self::Echo {
                 text: arguments.text("text")?,
@@ -74,7 +74,7 @@ impl Call {
             "crash" => Self::Crash {
                 code: i32::try_from(arguments.whole("code", 0..=255, Some(1))?).expect("at most 255"),
             },
-            other => return Err(RpcError::invalid_params(format!("no such tool: {other}"))),
+            other => return Err(DemoError::invalid_params(format!("no such tool: {other}"))),
         })
     }
 
@@ -82,11 +82,11 @@ impl Call {
     ///
     /// # Cancel safety
     /// Safe: a call that is dropped leaves nothing behind.
-    pub(super) async fn run(self, reporter: &Reporter) -> Result<Value, RpcError> {
+    pub(super) async fn run(self, reporter: &Reporter) -> Result<Value, DemoError> {
         Ok(match self {
             Self::Echo { text } => said(&text),
             Self::Add { a, b } => {
-                let sum = add(&a, &b).ok_or_else(|| RpcError::invalid_params("the sum is too large"))?;
+                let sum = add(&a, &b).ok_or_else(|| DemoError::invalid_params("the sum is too large"))?;
                 structured(&sum.to_string(), json!({ "sum": sum }))
             }
             Self::TimeNow => {

@@ -1,10 +1,10 @@
 use super::*;
 
-fn read(name: &str, arguments: &Value) -> Result<Call, RpcError> {
+fn read(name: &str, arguments: &Value) -> Result<DemoCall, DemoError> {
     let Value::Object(params) = json!({ "name": name, "arguments": arguments }) else {
         unreachable!()
     };
-    Call::read(&params)
+    DemoCall::read(&params)
 }
 
 #[test]

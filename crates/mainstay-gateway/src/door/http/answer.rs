@@ -21,7 +21,7 @@ use super::session::SessionUse;
 use super::stream::{ClientStream, EventReader};
 use super::timeouts::HeadTimer;
 use crate::budget::Account;
-use crate::client::{Client, Outbox, Run};
+use crate::client::{Client, Outbox, RunningRequest};
 use crate::door::outgoing::{OutgoingMessage, RequestAnswer};
 use crate::door::request::ClientRequest;
 use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, NoId, UNSUPPORTED_VERSION};
@@ -118,7 +118,7 @@ impl HttpService {
         client: Arc<Client>,
         session: Option<SessionUse>,
         stream: Arc<ClientStream>,
-        run: Run,
+        run: RunningRequest,
         request: ClientRequest,
     ) -> PendingAnswer {
         let (service, counted) = (self.clone(), self.running.begin());

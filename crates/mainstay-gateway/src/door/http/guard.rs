@@ -18,14 +18,14 @@ const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// The client that makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Caller {
+pub(crate) enum HttpCaller {
     /// All clients that send this token.
     Token(TokenDigest),
     /// All clients from this address, if the door needs no token.
     Peer(IpAddr),
 }
 
-impl Caller {
+impl HttpCaller {
     /// The client at this address. All IPv6 addresses of one network (/64) count as one.
     pub(super) fn from_peer(peer: IpAddr) -> Self {
         match peer.to_canonical() {
@@ -133,9 +133,9 @@ impl HttpGuard {
     }
 
     /// Checks the token, and returns the client.
-    pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Unauthorized> {
+    pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<HttpCaller, Unauthorized> {
         if self.tokens.is_empty() {
-            return Ok(Caller::from_peer(peer));
+            return Ok(HttpCaller::from_peer(peer));
         }
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -144,7 +144,7 @@ impl HttpGuard {
         let shown = TokenDigest::of(shown.ok_or(Unauthorized::NoToken)?);
         let is_known = self.tokens.contains(&shown);
         is_known
-            .then_some(Caller::Token(shown))
+            .then_some(HttpCaller::Token(shown))
             .ok_or(Unauthorized::WrongToken)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep};
 
-use super::guard::Caller;
+use super::guard::HttpCaller;
 use super::options::RequestRate;
 
 /// All connections. A connection is *idle* while no request on it is being answered: between two requests, or while the
@@ -26,8 +26,8 @@ pub(super) struct ConnectionLimiter {
 #[derive(Default)]
 struct ConnectionTable {
     last: u64,
-    connections: HashMap<u64, (Caller, Arc<ConnectionActivity>)>,
-    count_per_peer: HashMap<Caller, usize>,
+    connections: HashMap<u64, (HttpCaller, Arc<ConnectionActivity>)>,
+    count_per_peer: HashMap<HttpCaller, usize>,
 }
 
 /// The right to one connection, until this is dropped or the connection is evicted.
@@ -56,7 +56,7 @@ impl ConnectionLimiter {
 
     /// Admits one more connection from this address. If there are too many, it evicts the one that has been idle for the
     /// longest time: of that address, or of all.
-    pub(super) fn admit(self: &Arc<Self>, peer: Caller) -> Result<ConnectionPermit, NoIdleConnection> {
+    pub(super) fn admit(self: &Arc<Self>, peer: HttpCaller) -> Result<ConnectionPermit, NoIdleConnection> {
         let mut table = self.table();
         let of_peer = table.count_per_peer.get(&peer).copied().unwrap_or(0);
         let mut evicted_another = false;
@@ -91,7 +91,7 @@ impl ConnectionLimiter {
 
 impl ConnectionTable {
     /// Evicts the connection that has been idle for the longest time, of those from these addresses.
-    fn evict_one(&mut self, is_counted: impl Fn(Caller) -> bool) -> Result<(), NoIdleConnection> {
+    fn evict_one(&mut self, is_counted: impl Fn(HttpCaller) -> bool) -> Result<(), NoIdleConnection> {
         loop {
             let candidates = self.connections.iter().filter(|(_, (peer, _))| is_counted(*peer));
             let longest_idle = candidates
@@ -241,7 +241,7 @@ const RATED_CLIENTS_LIMIT: usize = 16 * 1024;
 /// A bucket of tokens for each client. A request takes one, and they come back with time.
 pub(super) struct RateLimiter {
     rate: RequestRate,
-    buckets: Mutex<HashMap<Caller, RateBucket>>,
+    buckets: Mutex<HashMap<HttpCaller, RateBucket>>,
 }
 
 struct RateBucket {
@@ -258,7 +258,7 @@ impl RateLimiter {
     }
 
     /// Takes a token, or says how long the client must wait for one.
-    pub(super) fn take(&self, caller: Caller, now: Instant) -> Result<(), Duration> {
+    pub(super) fn take(&self, caller: HttpCaller, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         make_room(&mut buckets, &caller, RATED_CLIENTS_LIMIT, |bucket| {
             bucket.filled(self.rate, now) < self.rate.burst
@@ -286,7 +286,12 @@ impl RateBucket {
 }
 
 /// Makes room for this client in a table of at most `limit`: forgets those that are not worth keeping, or else all.
-fn make_room<T>(table: &mut HashMap<Caller, T>, caller: &Caller, limit: usize, is_kept: impl Fn(&T) -> bool) {
+fn make_room<T>(
+    table: &mut HashMap<HttpCaller, T>,
+    caller: &HttpCaller,
+    limit: usize,
+    is_kept: impl Fn(&T) -> bool,
+) {
     if table.len() >= limit && !table.contains_key(caller) {
         table.retain(|_, entry| is_kept(entry));
         if table.len() >= limit {
@@ -313,7 +318,7 @@ const DELAYED_LIMIT: usize = 256;
 /// Delays the answers to wrong tokens, longer each time. A right token is never delayed, whatever was sent from its address
 /// before. The task of the connection waits, so an attempt costs no more than its connection.
 pub(super) struct WrongTokenLimiter {
-    addresses: Mutex<HashMap<Caller, WrongTokens>>,
+    addresses: Mutex<HashMap<HttpCaller, WrongTokens>>,
     delayed: Semaphore,
 }
 
@@ -338,14 +343,14 @@ impl WrongTokenLimiter {
     ///
     /// Cancel safety: if the future is dropped, the attempt counts all the same.
     pub(super) async fn delay(&self, peer: IpAddr) -> Result<(), TooManyDelayed> {
-        let delay = self.note(Caller::from_peer(peer), Instant::now());
+        let delay = self.note(HttpCaller::from_peer(peer), Instant::now());
         let _place = self.delayed.try_acquire().map_err(|_| TooManyDelayed)?;
         sleep(delay).await;
         Ok(())
     }
 
     /// Notes a wrong token, and returns the delay of its answer.
-    fn note(&self, address: Caller, now: Instant) -> Duration {
+    fn note(&self, address: HttpCaller, now: Instant) -> Duration {
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         make_room(&mut addresses, &address, ADDRESSES_LIMIT, |wrong| {
             !wrong.is_old(now)

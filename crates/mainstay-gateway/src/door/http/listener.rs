@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::guard::Caller;
+use super::guard::HttpCaller;
 use super::limits::{ConnectionActivity, ConnectionLimiter, LogLimiter};
 use super::options::{DoorError, HttpDoor};
 use super::response::ResponseBody;
@@ -121,7 +121,7 @@ impl Connections {
     fn start(&mut self, stream: TcpStream, peer: SocketAddr) {
         let limits = &self.service.limits;
         let (limit, per_address) = (limits.connections, limits.connections_per_peer);
-        let Ok(permit) = self.limiter.admit(Caller::from_peer(peer.ip())) else {
+        let Ok(permit) = self.limiter.admit(HttpCaller::from_peer(peer.ip())) else {
             if let Some(refused) = self.refusals.count(Instant::now()) {
                 let connections = self.limiter.count();
                 tracing::warn!(%peer, connections, limit, per_address, refused, "too many connections: refused a new one");

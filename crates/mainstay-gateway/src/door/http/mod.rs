@@ -21,7 +21,7 @@ mod session;
 mod stream;
 mod timeouts;
 
-pub(crate) use guard::Caller;
+pub(crate) use guard::HttpCaller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use listener::fuzz;
 pub use options::{DoorError, HttpDoor};

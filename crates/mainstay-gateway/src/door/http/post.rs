@@ -9,12 +9,12 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
-use mainstay::gateway::message::{self, Message, RpcError};
+use mainstay::gateway::message::{self, Message, RpcError, TooManyMembers};
 use mainstay::server::BadAnswer;
 use serde::de::IgnoredAny;
 
 use super::answer::{HttpAnswer, PendingAnswer, RequestOwner, respond};
-use super::guard::Caller;
+use super::guard::HttpCaller;
 use super::head::{Accepts, NamedVersion, SESSION, check_content_type, check_modern};
 use super::response::{HttpRefusal, ResponseBody, empty};
 use super::service::HttpService;
@@ -22,7 +22,7 @@ use super::session::{SessionTransport, SessionUse};
 use super::stream::ClientStream;
 use super::timeouts::{HOLD_BACK_TIMEOUT, HeadTimer};
 use crate::budget::{Account, Spent};
-use crate::client::{Busy, Client, Outbox, Run};
+use crate::client::{BeginError, Client, Outbox, RunningRequest};
 use crate::door::batch::{self, PendingLine};
 use crate::door::request::ClientRequest;
 use crate::principal::Principal;
@@ -44,7 +44,7 @@ impl HttpService {
     pub(super) async fn post(
         self: &Arc<Self>,
         scope: Scope,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
         head_timer: &HeadTimer,
         body: Incoming,
@@ -110,13 +110,15 @@ impl HttpService {
     async fn respond_to(
         self: &Arc<Self>,
         scope: Scope,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
         accepts: Accepts,
         head_timer: &HeadTimer,
         request: ClientRequest,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
+        let unreadable = |error: TooManyMembers| HttpRefusal::with(StatusCode::BAD_REQUEST, error.into());
+        request.params.check_members().map_err(unreadable)?;
         let version = NamedVersion::of(headers);
         let (client, stream, owner) = if version == NamedVersion::Modern || request.meta.version.is_some() {
             check_modern(headers, &request, &scope, &self.router)?;
@@ -152,7 +154,7 @@ impl HttpService {
     async fn initialize(
         self: &Arc<Self>,
         scope: Scope,
-        caller: Caller,
+        caller: HttpCaller,
         request: ClientRequest,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         let session = self.sessions.open(scope, SessionTransport::Streamable, caller)?;
@@ -186,7 +188,7 @@ impl HttpService {
     pub(super) async fn post_sse(
         self: &Arc<Self>,
         session: &str,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
         head_timer: &HeadTimer,
         body: Incoming,
@@ -296,11 +298,11 @@ impl HttpService {
 }
 
 /// Registers a request as running. Its id must not be in use, and the client must not run too many.
-fn begin(client: &Client, request: &ClientRequest) -> Result<Run, HttpRefusal> {
+fn begin(client: &Client, request: &ClientRequest) -> Result<RunningRequest, HttpRefusal> {
     client.running.begin(request.id.clone()).map_err(|busy| {
         let status = match busy {
-            Busy::IdInUse => StatusCode::BAD_REQUEST,
-            Busy::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            BeginError::IdInUse => StatusCode::BAD_REQUEST,
+            BeginError::TooMany => StatusCode::TOO_MANY_REQUESTS,
         };
         HttpRefusal::with(status, busy.into())
     })

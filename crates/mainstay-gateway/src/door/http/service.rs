@@ -12,7 +12,7 @@ use hyper::{Request, Response, StatusCode};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::guard::{Caller, HttpGuard, Unauthorized, allow_origin, preflight};
+use super::guard::{HttpCaller, HttpGuard, Unauthorized, allow_origin, preflight};
 use super::head::{Accepts, NamedVersion, SESSION};
 use super::limits::{RateLimiter, TooManyDelayed, WrongTokenLimiter};
 use super::options::{HttpDoor, HttpLimits};
@@ -126,7 +126,7 @@ impl HttpService {
     }
 
     /// The client that makes a request. The refusal of a wrong token is delayed.
-    async fn caller(&self, peer: IpAddr, head: &Parts) -> Result<Caller, HttpRefusal> {
+    async fn caller(&self, peer: IpAddr, head: &Parts) -> Result<HttpCaller, HttpRefusal> {
         let unauthorized = match self.guard.caller(&head.headers, peer) {
             Ok(caller) => return Ok(caller),
             Err(unauthorized) => unauthorized,
@@ -183,7 +183,12 @@ impl HttpService {
     }
 
     /// The budget of the client that makes a request: that of its session, if it names one of its own.
-    pub(super) fn account(&self, caller: Caller, connection: u64, session: Option<&HeaderValue>) -> Account {
+    pub(super) fn account(
+        &self,
+        caller: HttpCaller,
+        connection: u64,
+        session: Option<&HeaderValue>,
+    ) -> Account {
         let session = session.and_then(|id| id.to_str().ok());
         let of_session = session.and_then(|id| self.sessions.account(id, caller));
         let of_connection = || {
@@ -197,7 +202,7 @@ impl HttpService {
     pub(super) fn session(
         &self,
         scope: &Scope,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
     ) -> Result<SessionUse, HttpRefusal> {
         NamedVersion::of(headers).check_known()?;
@@ -213,7 +218,7 @@ impl HttpService {
         session.ok_or_else(session_not_found)
     }
 
-    pub(super) fn sse_session(&self, id: &str, caller: Caller) -> Result<SessionUse, HttpRefusal> {
+    pub(super) fn sse_session(&self, id: &str, caller: HttpCaller) -> Result<SessionUse, HttpRefusal> {
         let session = self.sessions.find(id, SessionTransport::Sse, caller);
         session.ok_or_else(session_not_found)
     }
@@ -222,7 +227,7 @@ impl HttpService {
     fn listen(
         &self,
         scope: &Scope,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         refuse_modern(headers)?;
@@ -254,7 +259,7 @@ impl HttpService {
     fn end(
         &self,
         scope: &Scope,
-        caller: Caller,
+        caller: HttpCaller,
         headers: &HeaderMap,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         refuse_modern(headers)?;
@@ -268,7 +273,7 @@ impl HttpService {
     fn open_sse(
         self: &Arc<Self>,
         scope: Scope,
-        caller: Caller,
+        caller: HttpCaller,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
         let session = self.sessions.open(scope, SessionTransport::Sse, caller)?;

@@ -13,7 +13,7 @@ use mainstay::gateway::message::RpcError;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 
-use super::guard::Caller;
+use super::guard::HttpCaller;
 use super::limits::LogLimiter;
 use super::options::HttpLimits;
 use super::response::HttpRefusal;
@@ -60,7 +60,7 @@ struct SessionTable {
     sessions: HashMap<String, Arc<HttpSession>>,
     /// The longest idle sessions of all.
     idle: IdleSessions,
-    callers: HashMap<Caller, CallerSessions>,
+    callers: HashMap<HttpCaller, CallerSessions>,
 }
 
 /// The sessions of one caller.
@@ -93,7 +93,7 @@ impl Sessions {
         &self,
         scope: Scope,
         transport: SessionTransport,
-        caller: Caller,
+        caller: HttpCaller,
     ) -> Result<SessionUse, HttpRefusal> {
         let id = self.new_id()?;
         let mut table = self.table();
@@ -146,7 +146,12 @@ impl Sessions {
     }
 
     /// The session of this id and transport, if this caller opened it.
-    pub(super) fn find(&self, id: &str, transport: SessionTransport, caller: Caller) -> Option<SessionUse> {
+    pub(super) fn find(
+        &self,
+        id: &str,
+        transport: SessionTransport,
+        caller: HttpCaller,
+    ) -> Option<SessionUse> {
         let table = self.table();
         let session = table.sessions.get(id)?;
         let may_use = session.transport == transport && session.caller.may_use(caller);
@@ -157,7 +162,7 @@ impl Sessions {
     }
 
     /// The budget of the session of this id, if this caller opened it.
-    pub(super) fn account(&self, id: &str, caller: Caller) -> Option<Account> {
+    pub(super) fn account(&self, id: &str, caller: HttpCaller) -> Option<Account> {
         let table = self.table();
         let session = table.sessions.get(id)?;
         session.caller.may_use(caller).then(|| session.account.clone())
@@ -250,7 +255,7 @@ impl SessionTable {
         Some(session)
     }
 
-    fn count_of(&self, caller: Caller) -> usize {
+    fn count_of(&self, caller: HttpCaller) -> usize {
         self.callers.get(&caller).map_or(0, |own| own.count)
     }
 
@@ -261,7 +266,7 @@ impl SessionTable {
     }
 
     /// Removes the longest idle session of one caller.
-    fn take_longest_idle_of(&mut self, caller: Caller) -> Option<Arc<HttpSession>> {
+    fn take_longest_idle_of(&mut self, caller: HttpCaller) -> Option<Arc<HttpSession>> {
         let own = self.callers.get_mut(&caller)?;
         let id = own
             .idle
@@ -317,7 +322,7 @@ impl IdleSessions {
 pub(super) struct HttpSession {
     pub(super) id: String,
     transport: SessionTransport,
-    caller: Caller,
+    caller: HttpCaller,
     pub(super) client: Arc<Client>,
     /// The client's budget of bytes.
     pub(super) account: Account,
@@ -350,7 +355,7 @@ impl HttpSession {
     pub(super) fn new(
         id: String,
         transport: SessionTransport,
-        caller: Caller,
+        caller: HttpCaller,
         client: Arc<Client>,
         account: Account,
     ) -> Arc<Self> {

@@ -12,7 +12,7 @@ use mainstay::transport::{Limits, Turn};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::introduction::ClientIntroduction;
-use crate::protocol::RequestMeta;
+use crate::protocol::ClientMeta;
 
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
@@ -187,7 +187,7 @@ impl FirstRequest {
         match Message::read_any(line).await {
             Message::Request { method, params, .. } => {
                 let params = Params::read(params).await;
-                let meta = RequestMeta::read(&params);
+                let meta = ClientMeta::read(&params);
                 let said = match (meta.era(), &*method) {
                     (Era::Modern, _) => meta.check().ok().map(|()| ClientIntroduction::of_request(&meta)),
                     (Era::Legacy, "initialize") => ClientIntroduction::of_initialize(&params).ok(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainstay::gateway::message::RawJson;
 use serde_json::Value;
 
-use super::{CheckedState, Purpose, StateSigner, UncheckedState, canonical_member};
+use super::{CheckedState, StatePurpose, StateSigner, UncheckedState, canonical_member};
 
 const LIFETIME: Duration = Duration::from_secs(3600);
 
@@ -14,7 +14,7 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 pub fn request_state(input: &[u8]) {
     static SIGNER: OnceLock<StateSigner> = OnceLock::new();
     let signer = SIGNER.get_or_init(StateSigner::new);
-    let purpose = Purpose([7; 32]);
+    let purpose = StatePurpose([7; 32]);
     let check = |state: &str, purpose| match UncheckedState::read(state) {
         Some(state) => signer.check(&state, purpose),
         None => CheckedState::NotOurs,
@@ -26,7 +26,7 @@ pub fn request_state(input: &[u8]) {
         .draw(purpose, LIFETIME)
         .expect("the system has random numbers");
     assert_eq!(check(&state, purpose), CheckedState::Key(key));
-    assert_eq!(check(&state, Purpose([8; 32])), CheckedState::NotOurs);
+    assert_eq!(check(&state, StatePurpose([8; 32])), CheckedState::NotOurs);
     let mut edited = state.clone().into_bytes();
     for edit in input.chunks_exact(2) {
         let at = usize::from(edit[0]) % edited.len();

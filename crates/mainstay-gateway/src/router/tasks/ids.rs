@@ -38,7 +38,7 @@ const SIGNATURE_MARK: char = '~';
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// The tasks of all principals.
-pub(crate) struct Tasks {
+pub(crate) struct ClientTasks {
     /// `None` where there is one client only, which knows tasks by the ids that their servers gave.
     key: Option<Arc<hmac::Key>>,
     /// As many as there are tokens at the doors.
@@ -65,7 +65,7 @@ struct BegunTasks {
     early: VecDeque<(String, ServerNotification)>,
 }
 
-impl Tasks {
+impl ClientTasks {
     /// For clients of any number, or for one alone.
     pub(crate) fn new(has_one_client: bool) -> Self {
         let random = SystemRandom::new();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn an_id_leads_its_client_back_to_the_server_and_the_id_that_it_gave() {
-        for tasks in [Tasks::new(false), Tasks::new(true)] {
+        for tasks in [ClientTasks::new(false), ClientTasks::new(true)] {
             for (server, id) in [
                 ("a", "1"),
                 ("a/b", "x/y~z"),
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn only_the_principal_that_an_id_was_given_to_can_use_it() {
-        let tasks = Tasks::new(false);
+        let tasks = ClientTasks::new(false);
         let token = |token| Principal::Token(TokenDigest::of(token));
         let connection = |number| Principal::Connection {
             number,
@@ -351,7 +351,10 @@ mod tests {
                 }
                 let another = tasks.of(owner, at("b"));
                 assert_eq!(another.known(&public), None, "it is of another server");
-                assert_eq!(Tasks::new(false).of(owner, scope.clone()).known(&public), None);
+                assert_eq!(
+                    ClientTasks::new(false).of(owner, scope.clone()).known(&public),
+                    None
+                );
             }
             let public = tasks.of(connection(1), scope.clone()).public_id("a", "t");
             let moved = tasks.of(connection(2), scope.clone());
@@ -367,7 +370,7 @@ mod tests {
 
     #[test]
     fn of_the_tasks_of_a_principal_the_latest_are_remembered() {
-        let own = Tasks::new(false).of(ONE, Scope::Union);
+        let own = ClientTasks::new(false).of(ONE, Scope::Union);
         for n in 0..=TASK_LIMIT {
             own.note("a", &n.to_string());
         }
@@ -380,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_message_of_another_s_task_is_not_shown_however_many_members_it_has() {
-        let own = Tasks::new(false).of(ONE, Scope::Union);
+        let own = ClientTasks::new(false).of(ONE, Scope::Union);
         own.note("s", "mine");
         let message = |task: &str, members: usize| {
             let members: String = (0..members).map(|n| format!("\"m{n}\":0,")).collect();
@@ -397,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_token_has_its_tasks_in_every_session() {
-        let tasks = Tasks::new(false);
+        let tasks = ClientTasks::new(false);
         let token = |token| Principal::Token(TokenDigest::of(token));
         tasks.of(token("a"), Scope::Union).note("s", "t");
         assert!(tasks.of(token("a"), at("s")).has("s", "t"));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use mainstay::ServerConfig;
-use mainstay::config::ServerBuilder;
+use mainstay::config::{HttpTarget, ServerBuilder};
 use memchr::memmem;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
@@ -76,7 +76,7 @@ impl WebFar {
     }
 
     /// A server of Mainstay's with this far side.
-    pub(crate) fn server(&self, name: &str) -> Fallible<ServerBuilder> {
+    pub(crate) fn server(&self, name: &str) -> Fallible<ServerBuilder<HttpTarget>> {
         Ok(ServerConfig::http(name, self.url()))
     }
 

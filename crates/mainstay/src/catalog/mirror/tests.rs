@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{CallHeaders, MAX_HEADERS, read};
 use crate::catalog::fixtures::{listings, raw};
-use crate::catalog::{About, Fault, Item, Kind, ServerCatalog};
+use crate::catalog::{About, CatalogFault, Item, Kind, ServerCatalog};
 use crate::transport::http::ParamHeaders;
 use crate::wire::RawJson;
 
@@ -159,7 +159,7 @@ fn over_http_a_tool_that_breaks_the_rules_is_set_aside_and_its_neighbours_stay()
     };
     assert_eq!(
         (diagnostic.fault, diagnostic.item.as_deref()),
-        (Fault::Malformed, Some("broken"))
+        (CatalogFault::Malformed, Some("broken"))
     );
     let elsewhere = ServerCatalog::new("s", About::default(), listings(&items));
     assert_eq!(names(&elsewhere), ["broken", "sound"]);

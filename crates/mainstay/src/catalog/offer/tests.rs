@@ -1,34 +1,23 @@
 use std::sync::Arc;
 
-use super::Section;
+use super::ServerSection;
+use crate::catalog::Kind;
 use crate::catalog::fixtures::{ODD_TOOL, catalog, prompt, raw, resource, template, tool};
-use crate::catalog::{Kind, View};
+use crate::config::ToolView;
 
-/// Hides `hidden`, and shows `odd` as `even` with words of its own.
-#[derive(Debug)]
-struct Changed;
-
-impl View for Changed {
-    fn admits(&self, tool: &str) -> bool {
-        tool != "hidden"
-    }
-
-    fn public_name<'a>(&'a self, tool: &'a str) -> &'a str {
-        if tool == "odd" { "even" } else { tool }
-    }
-
-    fn describe(&self, tool: &str) -> Option<&str> {
-        (tool == "odd").then_some("in \"other\" words")
-    }
+/// Hides `hidden`, and shows `odd` as `even` with another description.
+fn changed() -> ToolView {
+    let view = ToolView::default().exclude("hidden").rename("odd", "even");
+    view.describe_as("odd", "in \"other\" words")
 }
 
-fn section(items: &[(Kind, crate::wire::RawJson)], view: &dyn View) -> Section {
-    Section::new(&Arc::from("srv"), &catalog("srv", items), view)
+fn section(items: &[(Kind, crate::wire::RawJson)], view: &ToolView) -> ServerSection {
+    ServerSection::new(&Arc::from("srv"), &catalog("srv", items), view)
 }
 
 #[test]
 fn a_tool_is_published_under_its_public_name_with_every_other_byte_as_sent() {
-    let section = section(&[(Kind::Tool, raw(ODD_TOOL))], &());
+    let section = section(&[(Kind::Tool, raw(ODD_TOOL))], &ToolView::default());
     let tool = &section.tools[0];
     assert_eq!(
         (tool.name(), tool.server(), tool.original()),
@@ -45,7 +34,7 @@ fn a_tool_is_published_under_its_public_name_with_every_other_byte_as_sent() {
 fn a_view_hides_renames_and_describes_but_the_original_stays() {
     let section = section(
         &[tool("hidden"), (Kind::Tool, raw(ODD_TOOL)), tool("plain")],
-        &Changed,
+        &changed(),
     );
     let names: Vec<_> = section
         .tools
@@ -65,7 +54,7 @@ fn a_view_hides_renames_and_describes_but_the_original_stays() {
 fn prompts_are_renamed_and_resources_keep_their_uris() {
     let section = section(
         &[prompt("p"), resource("file:///a"), template("file:///{x}")],
-        &Changed,
+        &changed(),
     );
     assert_eq!(section.prompts[0].published().as_str(), r#"{"name":"srv__p"}"#);
     assert_eq!(section.resources[0].name(), "file:///a");
@@ -82,7 +71,7 @@ fn every_kind_has_a_typed_view_under_its_public_name() {
         resource("a:b"),
         template("a:{b}"),
     ];
-    let section = section(&items, &());
+    let section = section(&items, &ToolView::default());
     let tool = section.tools[0].typed().unwrap();
     assert_eq!(tool.name, "srv__t");
     assert_eq!(tool.annotations.unwrap().read_only_hint, Some(true));
@@ -95,7 +84,7 @@ fn every_kind_has_a_typed_view_under_its_public_name() {
 #[test]
 fn an_item_the_typed_view_does_not_understand_is_still_published() {
     let odd = raw(r#"{"name":"t","inputSchema":{},"description":{"of":"the future"}}"#);
-    let section = section(&[(Kind::Tool, odd)], &());
+    let section = section(&[(Kind::Tool, odd)], &ToolView::default());
     assert!(section.tools[0].typed().is_err());
     assert!(section.tools[0].published().as_str().contains("the future"));
 }

@@ -1,24 +1,24 @@
 use std::time::Duration;
 
-use super::{CutOff, Listing, MAX_BYTES, MAX_ITEMS, MAX_PAGES, PageError, Pager, Step};
+use super::{CutOff, ItemList, MAX_BYTES, MAX_ITEMS, MAX_PAGES, PageError, PageStep, Pager};
 use crate::catalog::fixtures::raw;
 use crate::catalog::{CacheScope, Caching, Kind};
 use crate::wire::RawJson;
 
 /// Walks a list whose pages `server` writes, given the cursor; answers the listing and how many pages it took.
-fn walk(server: impl Fn(Option<&str>) -> String) -> (Listing, usize) {
+fn walk(server: impl Fn(Option<&str>) -> String) -> (ItemList, usize) {
     let mut pager = Pager::new(Kind::Tool);
     for asked in 1.. {
         let page = raw(&server(pager.cursor()));
         match pager.accept(&page).unwrap() {
-            Step::Ask(next) => pager = next,
-            Step::Done(listing) => return (listing, asked),
+            PageStep::Ask(next) => pager = next,
+            PageStep::Done(listing) => return (listing, asked),
         }
     }
     unreachable!("the walk is bounded")
 }
 
-fn texts(listing: &Listing) -> Vec<&str> {
+fn texts(listing: &ItemList) -> Vec<&str> {
     listing.items.iter().map(RawJson::as_str).collect()
 }
 
@@ -38,7 +38,7 @@ fn all_pages_are_listed_with_their_bytes() {
 fn each_kind_is_found_in_its_own_field() {
     for kind in Kind::ALL {
         let page = raw(&format!(r#"{{"other":[1,2],"{}":[1]}}"#, kind.list_field()));
-        let Ok(Step::Done(listing)) = Pager::new(kind).accept(&page) else {
+        let Ok(PageStep::Done(listing)) = Pager::new(kind).accept(&page) else {
             panic!("{kind} is not listed");
         };
         assert_eq!((listing.kind, listing.items.len()), (kind, 1));
@@ -151,7 +151,7 @@ fn a_refused_page_fails_the_listing_unless_its_cursor_was_empty() {
     let after = |next: &str| {
         let page = raw(&format!(r#"{{"tools":[1],"nextCursor":"{next}"}}"#));
         match Pager::new(Kind::Tool).accept(&page) {
-            Ok(Step::Ask(pager)) => pager.refused(),
+            Ok(PageStep::Ask(pager)) => pager.refused(),
             other => panic!("{other:?}"),
         }
     };

@@ -7,7 +7,8 @@ use tokio::time::timeout;
 
 use super::{CatalogReader, Publisher};
 use crate::catalog::fixtures::{catalog, raw, tool};
-use crate::catalog::{Freshness, Kind, PreparedOffers, ServerCatalog, View};
+use crate::catalog::{Freshness, Kind, PreparedOffers, ServerCatalog};
+use crate::config::ToolView;
 
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -28,10 +29,10 @@ fn offers(names: &[&str]) -> Arc<ServerCatalog> {
 
 /// What server `s` offers, as it says it.
 fn plain(catalog: Arc<ServerCatalog>) -> PreparedOffers {
-    seen_through(Arc::new(()), "s", catalog)
+    seen_through(Arc::default(), "s", catalog)
 }
 
-fn seen_through(view: Arc<dyn View>, server: &str, catalog: Arc<ServerCatalog>) -> PreparedOffers {
+fn seen_through(view: Arc<ToolView>, server: &str, catalog: Arc<ServerCatalog>) -> PreparedOffers {
     PreparedOffers::new(&Arc::from(server), catalog, view)
 }
 
@@ -41,21 +42,6 @@ async fn told(reader: &mut CatalogReader) -> Option<u64> {
     answer
         .expect("the reader was not told")
         .map(|catalog| catalog.revision())
-}
-
-#[derive(Debug)]
-struct HideAll;
-
-impl View for HideAll {
-    fn admits(&self, _: &str) -> bool {
-        false
-    }
-    fn public_name<'a>(&'a self, tool: &'a str) -> &'a str {
-        tool
-    }
-    fn describe(&self, _: &str) -> Option<&str> {
-        None
-    }
 }
 
 #[test]
@@ -93,7 +79,11 @@ fn another_view_changes_what_is_published_without_a_new_listing() {
     let reader = publisher.reader();
     let first = plain(offers(&["a"]));
     publisher.set("s", first.clone(), listed(1));
-    let hidden = seen_through(Arc::new(HideAll), "s", first.catalog().clone());
+    let hidden = seen_through(
+        Arc::new(ToolView::default().exclude("*")),
+        "s",
+        first.catalog().clone(),
+    );
     assert!(publisher.set("s", hidden, listed(1)));
     assert_eq!(reader.load().tools().len(), 0);
     assert!(publisher.set("s", first.clone(), listed(1)));
@@ -179,7 +169,7 @@ fn readers_beside_a_busy_writer_never_see_a_gap() {
         for round in 1..300 {
             publisher.set("s", plain(of_round(round)), listed(round as u64));
             publisher.mark_stale("s", at(round as u64));
-            let other = seen_through(Arc::new(()), "other", offers(&["x"]));
+            let other = seen_through(Arc::default(), "other", offers(&["x"]));
             publisher.set("other", other, listed(1));
             publisher.withdraw("other");
         }

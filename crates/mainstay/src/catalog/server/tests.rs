@@ -1,7 +1,7 @@
 use super::{About, ServerCatalog};
-use crate::catalog::diagnostic::{Fault, MAX_DIAGNOSTICS};
+use crate::catalog::diagnostic::{CatalogFault, MAX_DIAGNOSTICS};
 use crate::catalog::fixtures::{catalog, listings, prompt, raw, resource, template, tool};
-use crate::catalog::pages::{CutOff, Listing, MAX_BYTES, MAX_ITEM_BYTES};
+use crate::catalog::pages::{CutOff, ItemList, MAX_BYTES, MAX_ITEM_BYTES};
 use crate::catalog::{CacheScope, Caching, Item, Kind};
 
 fn keys(catalog: &ServerCatalog, kind: Kind) -> Vec<&str> {
@@ -33,7 +33,7 @@ fn an_item_of_too_many_bytes_is_set_aside_by_its_name_and_its_neighbours_stay() 
     };
     assert_eq!(
         (diagnostic.fault, diagnostic.item.as_deref()),
-        (Fault::TooLarge, Some("c"))
+        (CatalogFault::TooLarge, Some("c"))
     );
 }
 
@@ -96,12 +96,12 @@ fn every_byte_of_an_item_and_every_word_about_the_server_is_in_the_hash() {
     ] {
         assert_ne!(base, ServerCatalog::new("s", about, listings(&[tool("a")])));
     }
-    let private = Listing {
+    let private = ItemList {
         caching: Some(Caching {
             scope: Some(CacheScope::Private),
             ..Caching::default()
         }),
-        ..Listing::empty(Kind::Prompt)
+        ..ItemList::empty(Kind::Prompt)
     };
     assert_ne!(
         base,
@@ -136,7 +136,7 @@ fn a_malformed_item_is_set_aside_and_its_neighbours_stay() {
     for found in listed.diagnostics() {
         assert_eq!(
             (found.server.as_str(), found.kind, found.fault),
-            ("s", Kind::Tool, Fault::Malformed)
+            ("s", Kind::Tool, CatalogFault::Malformed)
         );
     }
     let last = listed.diagnostics().last().unwrap();
@@ -154,7 +154,7 @@ fn a_name_offered_twice_is_kept_once_and_told_only_if_the_two_differ() {
     };
     assert_eq!(
         (found.kind, found.fault, found.item.as_deref()),
-        (Kind::Prompt, Fault::Duplicate, Some("p"))
+        (Kind::Prompt, CatalogFault::Duplicate, Some("p"))
     );
 }
 
@@ -168,9 +168,9 @@ fn a_server_with_only_prompts_and_resources_offers_them() {
 
 #[test]
 fn a_list_that_was_cut_off_says_so() {
-    let cut = Listing {
+    let cut = ItemList {
         cut_off: Some(CutOff::RepeatedCursor),
-        ..Listing::empty(Kind::Resource)
+        ..ItemList::empty(Kind::Resource)
     };
     let listed = ServerCatalog::new("s", About::default(), [cut]);
     let [found] = listed.diagnostics() else {
@@ -178,7 +178,7 @@ fn a_list_that_was_cut_off_says_so() {
     };
     assert_eq!(
         (found.kind, found.fault, found.item.as_deref()),
-        (Kind::Resource, Fault::CutOff, None)
+        (Kind::Resource, CatalogFault::CutOff, None)
     );
 }
 
@@ -198,7 +198,7 @@ fn a_catalog_over_its_bytes_keeps_what_fits() {
         "a small list after a cut one still fits"
     );
     let faults: Vec<_> = listed.diagnostics().iter().map(|found| found.fault).collect();
-    assert_eq!(faults, [Fault::CutOff, Fault::CutOff]);
+    assert_eq!(faults, [CatalogFault::CutOff, CatalogFault::CutOff]);
 }
 
 #[test]

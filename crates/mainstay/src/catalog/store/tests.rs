@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{MAX_FILE_BYTES, Store, StoreError, Stored};
 use crate::catalog::fixtures::{ODD_TOOL, catalog, listings, prompt, raw, resource, template, tool};
 use crate::catalog::{
-    About, CacheScope, Caching, Freshness, Item, Kind, Listing, PreparedOffers, Publisher, ServerCatalog,
+    About, CacheScope, Caching, Freshness, Item, ItemList, Kind, PreparedOffers, Publisher, ServerCatalog,
 };
 
 const IDENTITY: &str = "0123456789abcdef";
@@ -82,7 +82,7 @@ fn a_catalog_comes_back_byte_for_byte_and_is_published_as_before() {
         stale_since: Some(after.listed_at),
         generation: None,
     };
-    let prepared = |catalog| PreparedOffers::new(&Arc::from("s"), Arc::new(catalog), Arc::new(()));
+    let prepared = |catalog| PreparedOffers::new(&Arc::from("s"), Arc::new(catalog), Arc::default());
     assert!(publisher.set("s", prepared(after.catalog), freshness));
     assert!(
         !publisher.set("s", prepared(before.catalog), freshness),
@@ -175,12 +175,12 @@ fn a_file_that_is_too_large_is_ignored() {
 }
 
 fn private() -> Stored {
-    let listing = Listing {
+    let listing = ItemList {
         caching: Some(Caching {
             scope: Some(CacheScope::Private),
             ..Caching::default()
         }),
-        ..Listing::empty(Kind::Tool)
+        ..ItemList::empty(Kind::Tool)
     };
     stored(ServerCatalog::new("s", About::default(), [listing]))
 }

@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{Input, PreparedOffers};
+use super::{PreparedOffers, UnionInput};
 use crate::catalog::fixtures::{catalog, prompt, raw, resource, tool};
-use crate::catalog::{Catalog, Fault, Freshness, Kind, Offer};
+use crate::catalog::{Catalog, CatalogFault, Freshness, Kind, Offer};
 use crate::wire::RawJson;
 
 type Offers<'a> = (&'a str, Vec<(Kind, RawJson)>);
@@ -21,8 +21,8 @@ fn union_at(listed_at: SystemTime, servers: &[Offers<'_>], previous: &Catalog) -
     };
     let input = |(server, items): &Offers<'_>| {
         let name: Arc<str> = Arc::from(*server);
-        let offers = PreparedOffers::new(&name, Arc::new(catalog(server, items)), Arc::new(()));
-        let input = Input {
+        let offers = PreparedOffers::new(&name, Arc::new(catalog(server, items)), Arc::default());
+        let input = UnionInput {
             offers,
             freshness: fresh,
         };
@@ -95,8 +95,8 @@ fn the_later_of_two_colliding_tools_is_set_aside_with_a_diagnostic() {
     assert_eq!(
         told,
         [
-            ("a", Fault::Collision, Some("x.y")),
-            ("a__b", Fault::Collision, Some("c"))
+            ("a", CatalogFault::Collision, Some("x.y")),
+            ("a__b", CatalogFault::Collision, Some("c"))
         ]
     );
 }
@@ -146,7 +146,7 @@ fn a_resource_of_two_servers_is_listed_twice_and_read_from_the_first() {
     };
     assert_eq!(
         (told.server.as_str(), told.kind, told.fault),
-        ("b", Kind::Resource, Fault::Collision)
+        ("b", Kind::Resource, CatalogFault::Collision)
     );
 }
 
@@ -237,9 +237,9 @@ fn an_address_is_read_where_it_is_listed_or_from_the_template_with_the_most_lite
     assert_eq!(
         told,
         [
-            ("a", Fault::Overlap, "db://{table}"),
-            ("a", Fault::Overlap, "{+anything}"),
-            ("b", Fault::Overlap, "db://users/{id}"),
+            ("a", CatalogFault::Overlap, "db://{table}"),
+            ("a", CatalogFault::Overlap, "{+anything}"),
+            ("b", CatalogFault::Overlap, "db://users/{id}"),
         ]
     );
     let message = catalog.diagnostics()[0].to_string();

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::Flaw;
-use crate::config::problem::dotted;
-use crate::config::report::Fault;
+use crate::config::problem::{ProblemText, SettingProblem, dotted};
 use crate::config::target::{FilePath, HttpKind, HttpTarget};
 use crate::protocol::Era;
 use crate::transport::http::{self, HttpConfigError};
@@ -30,27 +28,27 @@ const OWN_HEADERS: [&str; 12] = [
     "upgrade",
 ];
 
-pub(super) fn check(target: &HttpTarget, era: Option<Era>, flaws: &mut Vec<Flaw>) {
-    let url = url(target, flaws);
-    headers(target, flaws);
-    token(target, flaws);
-    tls(target, url.as_ref(), flaws);
+pub(super) fn check(target: &HttpTarget, era: Option<Era>, problems: &mut Vec<SettingProblem>) {
+    let url = url(target, problems);
+    headers(target, problems);
+    token(target, problems);
+    tls(target, url.as_ref(), problems);
     if let Some(url) = &url {
-        clear_text(target, url, flaws);
+        clear_text(target, url, problems);
     }
     if target
         .unix_socket()
         .is_some_and(|path| path.as_os_str().is_empty())
     {
-        let fault = Fault::new("the path is empty", "name a socket, or remove the key");
-        flaws.push(Flaw::error("unix_socket", fault));
+        let problem = ProblemText::new("the path is empty", "name a socket, or remove the key");
+        problems.push(SettingProblem::error("unix_socket", problem));
     }
     if target.kind == HttpKind::Sse && era == Some(Era::Modern) {
-        let fault = Fault::new(
+        let problem = ProblemText::new(
             "HTTP+SSE belongs to the legacy era",
             r#"write "legacy", or remove one of the two"#,
         );
-        flaws.push(Flaw::error("era", fault));
+        problems.push(SettingProblem::error("era", problem));
     }
 }
 
@@ -65,34 +63,34 @@ pub(super) fn durations(target: &HttpTarget) -> Vec<(&'static str, Duration)> {
 }
 
 /// The address itself is repeated in no message: it may hold a password or a key.
-fn url(target: &HttpTarget, flaws: &mut Vec<Flaw>) -> Option<Url> {
+fn url(target: &HttpTarget, problems: &mut Vec<SettingProblem>) -> Option<Url> {
     let written = target.url.value();
-    let fault = match http::address(written) {
+    let problem = match http::address(written) {
         Ok(url) => return Some(url),
         Err(HttpConfigError::UnknownScheme { scheme }) => unknown_scheme(&scheme, target.url.shown()),
         Err(HttpConfigError::NotAnAddress { .. }) if written.trim().is_empty() => {
-            Fault::new("the address is empty", "write where the server is: https://…")
+            ProblemText::new("the address is empty", "write where the server is: https://…")
         }
-        Err(HttpConfigError::NotAnAddress { reason, .. }) if !written.contains("://") => Fault::new(
+        Err(HttpConfigError::NotAnAddress { reason, .. }) if !written.contains("://") => ProblemText::new(
             format!("not an address: {reason}"),
             "begin it with https:// or http://",
         ),
         Err(HttpConfigError::NotAnAddress { reason, .. }) => {
-            Fault::new(format!("not an address: {reason}"), "write https://HOST/PATH")
+            ProblemText::new(format!("not an address: {reason}"), "write https://HOST/PATH")
         }
-        Err(HttpConfigError::CredentialInAddress) => Fault::new(
+        Err(HttpConfigError::CredentialInAddress) => ProblemText::new(
             "holds a user name or a password, which would be shown wherever the address is",
             r#"send it in "headers" as Authorization, or name its variable in "bearer_token_env""#,
         ),
-        Err(error) => Fault::from(error.to_string()),
+        Err(error) => ProblemText::from(error.to_string()),
     };
-    flaws.push(Flaw::error("url", fault));
+    problems.push(SettingProblem::error("url", problem));
     None
 }
 
 /// The scheme is repeated only if it stands in the address as it is shown: the beginning of a variable's value may be a
 /// secret that reads as a scheme.
-fn unknown_scheme(scheme: &str, shown: &str) -> Fault {
+fn unknown_scheme(scheme: &str, shown: &str) -> ProblemText {
     let stands_there = shown
         .split_once(':')
         .is_some_and(|(written, _)| written.trim_start().eq_ignore_ascii_case(scheme));
@@ -102,51 +100,51 @@ fn unknown_scheme(scheme: &str, shown: &str) -> Fault {
         "not an address of HTTP".to_owned()
     };
     match scheme {
-        "unix" | "http+unix" => Fault::new(
+        "unix" | "http+unix" => ProblemText::new(
             message,
             r#"write http://localhost/PATH, and name the socket in "unix_socket""#,
         ),
-        "ws" | "wss" | "ftp" | "file" => Fault::new(message, "use https:// or http://"),
+        "ws" | "wss" | "ftp" | "file" => ProblemText::new(message, "use https:// or http://"),
         // `localhost:3000/mcp` reads as the scheme `localhost`.
-        _host => Fault::new(message, "begin the address with https:// or http://"),
+        _host => ProblemText::new(message, "begin the address with https:// or http://"),
     }
 }
 
-fn headers(target: &HttpTarget, flaws: &mut Vec<Flaw>) {
+fn headers(target: &HttpTarget, problems: &mut Vec<SettingProblem>) {
     for (name, value) in &target.headers {
-        let fault = match http::header(name, value.expose()) {
-            Err(HttpConfigError::BadHeader { part: "name", .. }) => Fault::new(
+        let problem = match http::header(name, value.expose()) {
+            Err(HttpConfigError::BadHeader { part: "name", .. }) => ProblemText::new(
                 "not a name of a header",
                 "use letters, digits and `-`, as in X-Api-Key",
             ),
             Err(_) => bad_value(value.expose()),
             Ok((name, _)) if OWN_HEADERS.contains(&name.as_str()) => {
-                Fault::new("every request has this header of its own", "remove it")
+                ProblemText::new("every request has this header of its own", "remove it")
             }
-            Ok((name, _)) if name == "authorization" && has_token(target) => Fault::new(
+            Ok((name, _)) if name == "authorization" && has_token(target) => ProblemText::new(
                 "contradicts the bearer token, which is sent in the same header",
                 "remove one of the two",
             ),
             Ok(_) => continue,
         };
-        flaws.push(Flaw::error(dotted("headers", name), fault));
+        problems.push(SettingProblem::error(dotted("headers", name), problem));
     }
 }
 
-fn token(target: &HttpTarget, flaws: &mut Vec<Flaw>) {
+fn token(target: &HttpTarget, problems: &mut Vec<SettingProblem>) {
     let Some(token) = &target.bearer_token else {
         return;
     };
     if token.expose().trim().is_empty() {
-        let fault = Fault::new("the token is empty", "set it, or remove the key");
-        flaws.push(Flaw::error("bearer_token", fault));
+        let problem = ProblemText::new("the token is empty", "set it, or remove the key");
+        problems.push(SettingProblem::error("bearer_token", problem));
     } else if http::header("authorization", token.expose()).is_err() {
-        flaws.push(Flaw::error("bearer_token", bad_value(token.expose())));
+        problems.push(SettingProblem::error("bearer_token", bad_value(token.expose())));
     }
 }
 
 /// The value itself may be a secret.
-fn bad_value(value: &str) -> Fault {
+fn bad_value(value: &str) -> ProblemText {
     let what = if value.contains(['\r', '\n']) {
         "holds a line break, which no header may hold"
     } else if !value.is_ascii() {
@@ -154,67 +152,71 @@ fn bad_value(value: &str) -> Fault {
     } else {
         "holds a control character, which no header may hold"
     };
-    Fault::new(what, "remove it")
+    ProblemText::new(what, "remove it")
 }
 
 fn has_token(target: &HttpTarget) -> bool {
     target.bearer_token.is_some() || target.credentials.is_some()
 }
 
-fn tls(target: &HttpTarget, url: Option<&Url>, flaws: &mut Vec<Flaw>) {
+fn tls(target: &HttpTarget, url: Option<&Url>, problems: &mut Vec<SettingProblem>) {
     if let Some(roots) = &target.root_certificates {
         let checked = http::check_roots(roots.path());
-        flaws.extend(file_flaw("tls.ca", roots, checked));
+        problems.extend(file_flaw("tls.ca", roots, checked));
     }
     if let Some(files) = &target.client_certificate {
         let checked = http::check_certificate(files.certificate.path());
         let certificate = file_flaw("tls.cert", &files.certificate, checked);
         let is_readable = certificate.is_none();
-        flaws.extend(certificate);
+        problems.extend(certificate);
         if is_readable {
             let checked = http::check_key(files.certificate.path(), files.key.path());
-            flaws.extend(file_flaw("tls.key", &files.key, checked));
+            problems.extend(file_flaw("tls.key", &files.key, checked));
         }
     }
     let has_tls = target.root_certificates.is_some() || target.client_certificate.is_some();
     if has_tls && url.is_some_and(|url| url.scheme() == "http") {
-        let fault = Fault::new(
+        let problem = ProblemText::new(
             "has no effect, since the address is not encrypted",
             "write https://, or remove it",
         );
-        flaws.push(Flaw::warning("tls", fault));
+        problems.push(SettingProblem::warning("tls", problem));
     }
 }
 
-fn file_flaw(key: &'static str, file: &FilePath, checked: Result<(), HttpConfigError>) -> Option<Flaw> {
-    let fault = match checked {
+fn file_flaw(
+    key: &'static str,
+    file: &FilePath,
+    checked: Result<(), HttpConfigError>,
+) -> Option<SettingProblem> {
+    let problem = match checked {
         Ok(()) => return None,
         Err(HttpConfigError::Unreadable { source, .. }) => {
-            Fault::new(format!("{file} cannot be read: {source}"), "name a PEM file")
+            ProblemText::new(format!("{file} cannot be read: {source}"), "name a PEM file")
         }
-        Err(HttpConfigError::NoPem { what, .. }) => Fault::new(
+        Err(HttpConfigError::NoPem { what, .. }) => ProblemText::new(
             format!("{file} holds no {what} in PEM format"),
             match key {
                 "tls.key" => r#"name the file of the key in "key""#,
                 _certificate => "it begins with -----BEGIN CERTIFICATE-----",
             },
         ),
-        Err(error) => Fault::from(format!("{file} cannot be used: {error}")),
+        Err(error) => ProblemText::from(format!("{file} cannot be used: {error}")),
     };
-    Some(Flaw::error(key, fault))
+    Some(SettingProblem::error(key, problem))
 }
 
 /// Whoever listens on the way can read what a credential is sent in without encryption.
-fn clear_text(target: &HttpTarget, url: &Url, flaws: &mut Vec<Flaw>) {
+fn clear_text(target: &HttpTarget, url: &Url, problems: &mut Vec<SettingProblem>) {
     let names = target.headers.iter().map(|(name, _)| name);
     let sends_credential = has_token(target) || names.into_iter().any(|name| is_credential(name));
     let is_local = target.unix_socket.is_some() || http::is_loopback(url);
     if url.scheme() == "http" && !is_local && sends_credential {
-        let fault = Fault::new(
+        let problem = ProblemText::new(
             "a credential is sent to another machine without encryption",
             "write https://",
         );
-        flaws.push(Flaw::warning("url", fault));
+        problems.push(SettingProblem::warning("url", problem));
     }
 }
 

@@ -1,21 +1,21 @@
 //! A server that is reached by an address.
 
-mod shown;
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Text;
-use crate::config::secret::Secret;
+use super::{ConfigText, Secret};
 use crate::transport::HttpOptions;
 use crate::transport::http::{BearerToken, Credentials};
+
+/// Stands in for the secrets in an address.
+const HIDDEN: &str = "***";
 
 /// A server that is reached over HTTP: everything that makes it this server, and how patiently it is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpTarget {
-    pub(in crate::config) url: Text,
+    pub(in crate::config) url: ConfigText,
     pub(in crate::config) kind: HttpKind,
     pub(in crate::config) headers: Vec<(String, Secret)>,
     pub(in crate::config) bearer_token: Option<Secret>,
@@ -59,9 +59,9 @@ pub(in crate::config) struct FilePath {
 pub(in crate::config) struct Provider(pub(in crate::config) Arc<dyn Credentials>);
 
 impl HttpTarget {
-    pub(in crate::config) fn new(url: Text) -> Self {
+    pub(in crate::config) fn new(url: ConfigText) -> Self {
         Self {
-            url: shown::without_secrets(url),
+            url: without_secrets(url),
             kind: HttpKind::default(),
             headers: Vec::new(),
             bearer_token: None,
@@ -75,7 +75,7 @@ impl HttpTarget {
     }
 
     /// Its address.
-    pub fn url(&self) -> &Text {
+    pub fn url(&self) -> &ConfigText {
         &self.url
     }
 
@@ -161,9 +161,9 @@ impl From<PathBuf> for FilePath {
     }
 }
 
-impl From<Text> for FilePath {
-    fn from(text: Text) -> Self {
-        let Text { value, shown } = text;
+impl From<ConfigText> for FilePath {
+    fn from(text: ConfigText) -> Self {
+        let ConfigText { value, shown } = text;
         Self {
             path: PathBuf::from(value),
             shown,
@@ -208,5 +208,84 @@ impl Eq for Provider {}
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Provider")
+    }
+}
+
+/// The same address, shown without its secrets.
+///
+/// People write passwords and keys into addresses. A variable is shown as it was written; the login before the host and
+/// the values of the query are masked.
+fn without_secrets(url: ConfigText) -> ConfigText {
+    // Only a file has variables: what was built in Rust holds `${` by chance, if at all.
+    let has_variables = url.shown.is_some();
+    let is_variable = |part: &str| has_variables && part.contains("${");
+    let shown = masked(url.shown(), is_variable);
+    if shown == url.value {
+        return ConfigText::from(shown);
+    }
+    ConfigText::hidden(url.value, shown)
+}
+
+fn masked(url: &str, is_variable: impl Fn(&str) -> bool) -> String {
+    let (before_fragment, fragment) = match url.split_once('#') {
+        Some((before, _)) => (before, "#…"),
+        None => (url, ""),
+    };
+    let (path, query) = match before_fragment.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (before_fragment, None),
+    };
+    let authority = path.find("://").map_or(0, |scheme| scheme + "://".len());
+    let end = path[authority..]
+        .find(['/', '\\'])
+        .map_or(path.len(), |end| authority + end);
+    let mut shown = match path[authority..end].rsplit_once('@') {
+        Some((login, host)) if !is_variable(login) => {
+            format!("{}{HIDDEN}@{host}{}", &path[..authority], &path[end..])
+        }
+        Some(_) | None => path.to_owned(),
+    };
+    if let Some(query) = query {
+        let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+            Some((name, value)) if !value.is_empty() && !is_variable(value) => format!("{name}={HIDDEN}"),
+            Some(_) => pair.to_owned(),
+            None if pair.is_empty() || is_variable(pair) => pair.to_owned(),
+            None => HIDDEN.to_owned(),
+        });
+        shown.push('?');
+        shown.push_str(&pairs.collect::<Vec<_>>().join("&"));
+    }
+    shown + fragment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_or_a_key_in_an_address_is_not_shown() {
+        for (written, shown) in [
+            ("https://mcp.example/mcp", "https://mcp.example/mcp"),
+            ("https://ann:hush@mcp.example/a@b", "https://***@mcp.example/a@b"),
+            ("https://ann:hu@sh@mcp.example", "https://***@mcp.example"),
+            (
+                "https://mcp.example/?key=hush&x=&hush",
+                "https://mcp.example/?key=***&x=&***",
+            ),
+            ("https://mcp.example/mcp#hush", "https://mcp.example/mcp#…"),
+            ("ann:hush@mcp.example", "***@mcp.example"),
+            ("not an address", "not an address"),
+        ] {
+            assert_eq!(without_secrets(ConfigText::from(written)).shown(), shown);
+            assert_eq!(without_secrets(ConfigText::from(written)).value(), written);
+        }
+    }
+
+    #[test]
+    fn a_variable_stays_as_it_was_written_and_what_stands_beside_it_is_hidden() {
+        let written = "https://${LOGIN}@mcp.example/${PATH}?key=${KEY}&other=hush";
+        let url = ConfigText::hidden("https://ann:hush@mcp.example/hush?key=hush&other=hush", written);
+        let shown = "https://${LOGIN}@mcp.example/${PATH}?key=${KEY}&other=***";
+        assert_eq!(without_secrets(url).shown(), shown);
     }
 }

@@ -1,4 +1,4 @@
-//! What a server asks for when it lets nobody in: the `WWW-Authenticate` header.
+//! What a server asks of an unauthorized client: the `WWW-Authenticate` header.
 
 /// The challenge of a 401 or 403, as much of it as a login needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

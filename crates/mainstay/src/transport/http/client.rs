@@ -16,14 +16,14 @@ use tokio::time::timeout;
 use url::{Position, Url};
 
 use super::Http;
+use super::body_headers::ParamHeaders;
+use super::connection::{Request, Response};
 use super::credentials::Credentials;
-use super::dialling::Dialling;
-use super::door::Door;
+use super::dialer::Dialer;
 use super::failure::{HttpFailure, Step};
-use super::line::{Request, Response};
 use super::options::{HttpConfigError, HttpOptions};
-use super::params::ParamHeaders;
-use super::pool::{Mishap, Pool};
+use super::pool::{ExchangeError, Pool};
+use super::port_probe::PortProbe;
 use super::tls;
 use crate::transport::{Sse, Transport};
 
@@ -46,22 +46,22 @@ pub(crate) struct Endpoint {
     /// One request at a time looks for the credential: the others find what it found.
     looking: Arc<Mutex<()>>,
     /// Sessions that are being deleted.
-    farewells: watch::Sender<usize>,
+    session_deletions: watch::Sender<usize>,
 }
 
 impl Endpoint {
     pub(crate) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
         let url = address(url)?;
         let mut headers = options.header_map()?;
-        let dialling = Dialling::new(&url, &options, &headers)?;
+        let dialer = Dialer::new(&url, &options, &headers)?;
         headers.entry(HOST).or_insert(authority(&url)?);
-        if let Some(authorization) = dialling.of_proxy() {
+        if let Some(authorization) = dialer.of_proxy() {
             headers.insert(PROXY_AUTHORIZATION, authorization.clone());
         }
-        let target = target(&url, &dialling)?;
-        let tls = tls::config(dialling.encrypts(), &options)?;
-        let pool = Arc::new(Pool::new(dialling, tls, options.connect_timeout));
-        let farewells = watch::Sender::new(0);
+        let target = target(&url, &dialer)?;
+        let tls = tls::config(dialer.encrypts(), &options)?;
+        let pool = Arc::new(Pool::new(dialer, tls, options.connect_timeout));
+        let session_deletions = watch::Sender::new(0);
         Ok(Self {
             url,
             options,
@@ -69,7 +69,7 @@ impl Endpoint {
             target,
             headers: Arc::new(headers),
             looking: Arc::default(),
-            farewells,
+            session_deletions,
         })
     }
 
@@ -87,25 +87,28 @@ impl Endpoint {
         }
     }
 
-    /// Comes back when no session is being deleted. Whoever ends the program waits for it, or its last sessions would stay
-    /// behind at their servers.
-    pub(crate) async fn all_farewells_said(&self) {
-        let _ = self.farewells.subscribe().wait_for(|saying| *saying == 0).await;
+    /// Waits until no session is being deleted. Shutdown waits for it, or its last sessions would remain at their servers.
+    pub(crate) async fn sessions_deleted(&self) {
+        let _ = self
+            .session_deletions
+            .subscribe()
+            .wait_for(|deletions| *deletions == 0)
+            .await;
     }
 
     /// Counts a session as being deleted until the guard is dropped.
-    pub(super) fn saying_farewell(&self) -> Farewell {
-        self.farewells.send_modify(|saying| *saying += 1);
-        Farewell(self.farewells.clone())
+    pub(super) fn begin_session_deletion(&self) -> SessionDeletion {
+        self.session_deletions.send_modify(|deletions| *deletions += 1);
+        SessionDeletion(self.session_deletions.clone())
     }
 
-    /// Where to knock. With a proxy in between there is no knocking: it is always there, whoever is behind it.
-    pub(crate) fn door(&self) -> Option<Door> {
-        if let Some(path) = self.pool.dialling.socket().ok()? {
-            return Some(Door::Socket(path));
+    /// What to probe; `None` behind a proxy, which accepts connections whether or not the server does.
+    pub(crate) fn port_probe(&self) -> Option<PortProbe> {
+        if let Some(path) = self.pool.dialer.socket().ok()? {
+            return Some(PortProbe::Socket(path));
         }
         let host = self.url.host_str()?;
-        Some(Door::Port {
+        Some(PortProbe::Port {
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: self.url.port_or_known_default()?,
         })
@@ -150,13 +153,13 @@ impl Endpoint {
 
     /// How a request names this address of the server's own.
     pub(in crate::transport) fn target_of(&self, url: &Url) -> Option<Uri> {
-        target(url, &self.pool.dialling).ok()
+        target(url, &self.pool.dialer).ok()
     }
 
     /// Sends a request and waits for the head of its answer.
     ///
     /// Cancel safety: dropping it closes the connection that the request went out on.
-    pub(in crate::transport) async fn send(&self, mut outgoing: Outgoing) -> Result<Response, Mishap> {
+    pub(in crate::transport) async fn send(&self, mut outgoing: Outgoing) -> Result<Response, ExchangeError> {
         let mut response = self.pool.send(outgoing.to_request()).await?;
         for _ in 0..REDIRECTS {
             let Some(target) = self.moved(&response, &outgoing.target) else {
@@ -186,7 +189,7 @@ impl Endpoint {
     /// Reads the files of certificates again: they may have been renewed. What is idle is closed; what is under way goes on.
     pub(crate) fn reread_certificates(&self) -> Result<(), HttpConfigError> {
         if self.options.roots.is_some() || self.options.identity.is_some() {
-            let encrypts = self.pool.dialling.encrypts();
+            let encrypts = self.pool.dialer.encrypts();
             self.pool.encrypt_with(tls::config(encrypts, &self.options)?);
         }
         Ok(())
@@ -210,11 +213,11 @@ impl Endpoint {
 }
 
 /// A session that is being deleted.
-pub(super) struct Farewell(watch::Sender<usize>);
+pub(super) struct SessionDeletion(watch::Sender<usize>);
 
-impl Drop for Farewell {
+impl Drop for SessionDeletion {
     fn drop(&mut self) {
-        self.0.send_modify(|saying| *saying -= 1);
+        self.0.send_modify(|deletions| *deletions -= 1);
     }
 }
 
@@ -266,9 +269,9 @@ fn authority(url: &Url) -> Result<HeaderValue, HttpConfigError> {
 }
 
 /// How a request names an address: its path, or the whole of it where a proxy passes it on.
-fn target(url: &Url, dialling: &Dialling) -> Result<Uri, HttpConfigError> {
+fn target(url: &Url, dialer: &Dialer) -> Result<Uri, HttpConfigError> {
     let path = &url[Position::BeforePath..Position::AfterQuery];
-    let target = if dialling.names_the_origin() {
+    let target = if dialer.names_the_origin() {
         format!("{}{path}", url.origin().ascii_serialization())
     } else {
         path.to_owned()

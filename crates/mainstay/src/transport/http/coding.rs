@@ -1,4 +1,4 @@
-//! Answers that are compressed though nobody asked for it: every request says `Accept-Encoding: identity`, and some servers
+//! Answers that are compressed without being asked to: every request says `Accept-Encoding: identity`, and some servers
 //! and proxies compress all the same.
 //!
 //! What comes out is given in pieces of a bounded size, so the limits of a body and of an event hold for it as for any other.

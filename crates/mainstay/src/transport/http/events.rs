@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::transport::room;
+use crate::transport::receiving;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Event {
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::transport) enum Next {
     Event(Event),
-    /// Many lines, and no event among them. There are more: whoever reads lets others have a turn.
+    /// Many lines, and no event among them. There are more; the reader yields first.
     Searching,
     /// All was read; the next event needs another piece.
     Starved,
@@ -83,7 +83,7 @@ impl Events {
     /// Takes the next piece.
     pub(in crate::transport) fn push(&mut self, piece: &[u8]) {
         if self.buffer.capacity() - self.buffer.len() < piece.len() {
-            let room = room::more(self.buffer.len(), piece.len(), self.limit);
+            let room = receiving::capacity_to_add(self.buffer.len(), piece.len(), self.limit);
             self.buffer.reserve(room);
         }
         self.buffer.extend_from_slice(piece);
@@ -132,7 +132,7 @@ impl Events {
         self.after_return = self.buffer[at] == b'\r';
         let mut line = self.buffer.split_to(at).freeze();
         self.buffer.advance(1);
-        if room::is_large(at) {
+        if receiving::is_large(at) {
             // Its memory goes with it.
             self.buffer = BytesMut::from(&self.buffer[..]);
         }
@@ -154,7 +154,7 @@ impl Events {
             b"event" => self.event.kind = text(&value),
             b"id" if value.len() <= LONGEST_ID && !value.contains(&0) => self.event.id = Some(text(&value)),
             b"retry" => self.event.retry = text(&value).parse().ok().map(Duration::from_millis),
-            // A comment, or a field that nobody knows.
+            // A comment, or an unknown field.
             _other => return Ok(()),
         }
         self.begun = true;

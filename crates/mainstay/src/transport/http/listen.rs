@@ -1,7 +1,7 @@
-//! What a legacy server says of its own accord: a stream that is asked for by GET.
+//! The stream of a legacy server's own messages, opened by GET.
 //!
-//! Its loss is no loss of the connection: it is asked for again, ever more slowly, as long as the transport lives. Only
-//! a server that knows the session no more, or that nobody listens for any more, ends the transport.
+//! Its loss is no loss of the connection: it is reopened with growing pauses as long as the transport lives. Only a server
+//! that no longer knows the session, or whose port refuses connections, ends the transport.
 
 use std::io;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use http::header::ACCEPT;
 use http::{HeaderName, HeaderValue, Method};
 use tokio::time::sleep;
 
-use super::courier::Courier;
+use super::backoff::ReconnectBackoff;
+use super::connection::Response;
 use super::events::{Events, Next};
 use super::failure::HttpFailure;
-use super::line::Response;
-use super::pace::Pace;
-use super::post::{Content, Remains, content_type};
+use super::post::{Content, StreamProgress, content_type};
 use super::refusal::{Head, Refusal};
+use super::streamable::StreamableHttp;
 use crate::transport::Turn;
-use crate::transport::hand_over::hand_over;
+use crate::transport::receiving::deliver;
 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -33,59 +33,59 @@ pub(super) enum Opened {
 }
 
 /// Listens as long as the transport lives.
-pub(super) async fn standing(courier: Arc<Courier>) {
-    let mut remains = Remains {
+pub(super) async fn standing(transport: Arc<StreamableHttp>) {
+    let mut progress = StreamProgress {
         last_id: None,
-        pace: Pace::default(),
+        backoff: ReconnectBackoff::default(),
         broken: false,
     };
     let mut heard = false;
     loop {
-        match reopen(&courier, remains.last_id.as_deref()).await {
+        match reopen(&transport, progress.last_id.as_deref()).await {
             Opened::Stream(response) => {
                 // Without an event to go on from, whatever was said since the last stream went unheard.
                 if heard
-                    && remains.last_id.is_none()
-                    && let Some(inbound) = courier.crew.inbound()
+                    && progress.last_id.is_none()
+                    && let Some(inbound) = transport.exchanges.inbound()
                 {
                     inbound.missed();
                 }
                 heard = true;
-                hear(&courier, *response, &mut remains).await;
+                hear(&transport, *response, &mut progress).await;
             }
             Opened::Later => {}
             // The server cannot go on from that event, and may have a new stream to offer.
-            Opened::Never(HttpFailure::Status { status: 400, .. }) if remains.last_id.is_some() => {
-                remains.last_id = None;
+            Opened::Never(HttpFailure::Status { status: 400, .. }) if progress.last_id.is_some() => {
+                progress.last_id = None;
             }
             // A session that was just opened is not lost: a server without such a stream may say so with 404 as well.
             Opened::Never(failure) => {
                 tracing::debug!(%failure, "no stream of the server's own");
                 if heard || !matches!(failure, HttpFailure::SessionLost { .. }) {
-                    courier.draw_consequences(&failure).await;
+                    transport.end_if_lost(&failure).await;
                 }
                 return;
             }
         }
-        let pause = remains.pace.next(remains.broken);
-        tracing::debug!(?pause, broken = remains.broken, "the server's own stream ended");
+        let pause = progress.backoff.next_pause(progress.broken);
+        tracing::debug!(?pause, broken = progress.broken, "the server's own stream ended");
         sleep(pause).await;
     }
 }
 
 /// Asks for a stream, from an event on where one is named.
-pub(super) async fn reopen(courier: &Courier, last_id: Option<&str>) -> Opened {
-    let mut request = match courier.endpoint.request(Method::GET).await {
+pub(super) async fn reopen(transport: &StreamableHttp, last_id: Option<&str>) -> Opened {
+    let mut request = match transport.endpoint.request(Method::GET).await {
         Ok(request) => request,
         Err(failure) => return Opened::Never(failure),
     };
     request.headers.insert(ACCEPT, EVENTS);
-    courier.session.mark(&mut request.headers);
+    transport.session.mark(&mut request.headers);
     if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
         request.headers.insert(LAST_EVENT_ID, id);
     }
     // A server may send the head with the first event, however late that is.
-    let response = match courier.send(request, None).await {
+    let response = match transport.send(request, None).await {
         Ok(response) => response,
         Err(Refusal { failure, .. }) => return of_failure(failure),
     };
@@ -104,7 +104,7 @@ pub(super) async fn reopen(courier: &Courier, last_id: Option<&str>) -> Opened {
         // A credential may have been renewed by the next time, and a server that has not yet noticed the end of the last
         // stream answers 409.
         401 | 408 | 409 | 425 | 429 | 500..=599 => Opened::Later,
-        _other => Opened::Never(courier.verdict(&head, b"").await.failure),
+        _other => Opened::Never(transport.verdict(&head, b"").await.failure),
     }
 }
 
@@ -113,31 +113,31 @@ fn wrong_content(content_type: String) -> Opened {
 }
 
 fn of_failure(failure: HttpFailure) -> Opened {
-    let nobody_there = matches!(
+    let is_refused = matches!(
         failure,
         HttpFailure::ConnectFailed {
             kind: io::ErrorKind::ConnectionRefused,
             ..
         }
     );
-    if nobody_there {
+    if is_refused {
         return Opened::Never(failure);
     }
     Opened::Later
 }
 
-async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) {
-    let mut events = Events::new(courier.endpoint.options.limits.message);
+async fn hear(transport: &StreamableHttp, mut response: Response, progress: &mut StreamProgress) {
+    let mut events = Events::new(transport.endpoint.options.limits.message);
     let mut turn = Turn::new();
     loop {
         match response.chunk().await {
             Ok(Some(piece)) => events.push(&piece),
             Ok(None) => {
-                remains.broken = false;
+                progress.broken = false;
                 return;
             }
             Err(_) => {
-                remains.broken = true;
+                progress.broken = true;
                 return;
             }
         }
@@ -152,14 +152,14 @@ async fn hear(courier: &Courier, mut response: Response, remains: &mut Remains) 
                 Ok(Next::Starved) => break,
                 Err(_too_long) => {
                     tracing::debug!("an event is too long to be read");
-                    remains.broken = false;
+                    progress.broken = false;
                     return;
                 }
             };
-            remains.note(event.id.as_ref(), event.retry);
-            match (event.message(), courier.crew.inbound()) {
+            progress.note(event.id.as_ref(), event.retry);
+            match (event.message(), transport.exchanges.inbound()) {
                 (Some(message), Some(inbound)) => {
-                    hand_over(&inbound, None, message.clone(), &mut turn).await;
+                    deliver(&inbound, None, message.clone(), &mut turn).await;
                 }
                 (_, _) => turn.count_message(),
             }

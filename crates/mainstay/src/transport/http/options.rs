@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use super::body_headers::ParamHeaders;
 use super::credentials::Credentials;
-use super::params::ParamHeaders;
 use crate::transport::Limits;
 
 /// What every request says of its sender, unless the configuration says something else. Gateways and firewalls refuse

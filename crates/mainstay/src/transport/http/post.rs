@@ -8,31 +8,31 @@ use http::header::CONTENT_TYPE;
 use tokio::time::{sleep, timeout};
 
 use super::answer::{Relation, lacks_method, negotiated};
-use super::courier::Courier;
-use super::crew::Undecided;
+use super::backoff::ReconnectBackoff;
+use super::connection::Response;
 use super::events::{Event, Events, Next, TooLong};
+use super::exchanges::Undecided;
 use super::failure::HttpFailure;
-use super::line::Response;
 use super::listen::{Opened, reopen};
-use super::pace::Pace;
 use super::refusal::{Head, Refusal, read_body, read_error};
+use super::streamable::StreamableHttp;
 use crate::large;
-use crate::transport::hand_over::hand_over;
+use crate::transport::receiving::deliver;
 use crate::transport::{Frame, Turn};
 use crate::wire::Outcome;
 
 /// How long the end of a stream is waited for whose answer has come. It mostly comes with it, and the connection can be used
 /// again; a server that leaves its streams open costs a connection for each.
-const HEARD_OUT: Duration = Duration::from_millis(100);
+const STREAM_END_GRACE: Duration = Duration::from_millis(100);
 
-/// Vain tries to take up a broken stream, before the request is given up.
-const RESUMES: u32 = 4;
+/// Failed attempts to resume a broken stream, after which the request fails.
+const RESUME_LIMIT: u32 = 4;
 
 /// What a stream is left with when it ends before the answer.
-pub(super) struct Remains {
+pub(super) struct StreamProgress {
     /// The last event, by which the server can go on.
     pub(super) last_id: Option<String>,
-    pub(super) pace: Pace,
+    pub(super) backoff: ReconnectBackoff,
     /// Whether it broke, instead of ending as the server wished.
     pub(super) broken: bool,
 }
@@ -42,34 +42,34 @@ pub(super) struct Remains {
 ///
 /// Cancel safety: dropping it closes the stream; the server may go on.
 pub(super) async fn ask<'a>(
-    courier: &'a Courier,
+    transport: &'a StreamableHttp,
     id: u64,
     frame: &Frame,
     undecided: &mut Option<Undecided<'a>>,
 ) -> Result<(), Refusal> {
-    let headline = courier.headline(frame.bytes());
+    let headers = transport.body_headers(frame.bytes()).await;
     let asked = Asked {
-        courier,
+        transport,
         id,
-        initializes: headline.method == "initialize",
-        resumable: !headline.is_modern(),
+        initializes: headers.method == "initialize",
+        resumable: headers.modern.is_none(),
     };
-    let request = courier.post(frame.bytes(), headline).await;
+    let request = transport.post(frame.bytes(), headers).await;
     let request = request.map_err(Refusal::not_sent)?;
     let shown = request.credential().cloned();
-    if courier.session.is_lost() {
+    if transport.session.is_lost() {
         return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
     }
     if !frame.begin() {
         return Ok(());
     }
-    *undecided = Some(courier.crew.await_verdict());
-    let limit = courier.endpoint.options.first_byte_timeout;
-    let mut response = courier.send(request, limit).await?;
+    *undecided = Some(transport.exchanges.await_verdict());
+    let limit = transport.endpoint.options.first_byte_timeout;
+    let mut response = transport.send(request, limit).await?;
     if response.status() == StatusCode::UNAUTHORIZED
-        && let Some(again) = Box::pin(courier.renewed(frame, shown.as_ref())).await
+        && let Some(again) = Box::pin(transport.renewed(frame, shown.as_ref())).await
     {
-        response = courier.send(again, limit).await?;
+        response = transport.send(again, limit).await?;
     }
     if !response.status().is_success() {
         return Box::pin(asked.refused(&mut response)).await;
@@ -77,7 +77,7 @@ pub(super) async fn ask<'a>(
     *undecided = None;
     Refusal::if_unreadable(&response)?;
     if asked.initializes {
-        courier.session.open(response.headers());
+        transport.session.open(response.headers());
     }
     // The longer ways are boxed: most calls take the short one, in a future that is small because of it.
     match content_type(&response) {
@@ -108,7 +108,7 @@ pub(super) fn content_type(response: &Response) -> Content {
 }
 
 struct Asked<'a> {
-    courier: &'a Courier,
+    transport: &'a StreamableHttp,
     id: u64,
     initializes: bool,
     /// Whether a stream that broke may be taken up again.
@@ -123,9 +123,9 @@ impl Asked<'_> {
         let turn = &mut Turn::new();
         match Relation::of(&body, self.id) {
             // The protocol says so of every 404 within a session. But one that knows the session, and not the method, is
-            // told from it: to begin anew would not help, and never end.
+            // an exception: a new session would not help, and would be lost the same way.
             Relation::Answer
-                if head.status == 404 && self.courier.session.has_id() && !lacks_method(&body) =>
+                if head.status == 404 && self.transport.session.has_id() && !lacks_method(&body) =>
             {
                 Err(Refusal::session_lost(head.status))
             }
@@ -136,43 +136,43 @@ impl Asked<'_> {
             // Servers that lost the session answer so: they no longer know whom. Any other error belongs to the request that
             // it came for.
             Relation::Nameless(answer) if is_plain_error(head.status) => {
-                if self.courier.has_lost_session(head.status).await {
+                if self.transport.has_lost_session(head.status).await {
                     return Err(Refusal::session_lost(head.status));
                 }
                 self.deliver(answer, turn).await;
                 Ok(())
             }
-            Relation::Nameless(_) | Relation::Other => Err(self.courier.verdict(&head, &body).await),
+            Relation::Nameless(_) | Relation::Other => Err(self.transport.verdict(&head, &body).await),
         }
     }
 
     async fn json(&self, response: &mut Response) -> Result<(), Refusal> {
-        let options = &self.courier.endpoint.options;
+        let options = &self.transport.endpoint.options;
         let body = read_body(response, options.limits.message, options).await?;
-        if self.hand_over(body, &mut Turn::new()).await {
+        if self.deliver_until_answer(body, &mut Turn::new()).await {
             return Ok(());
         }
         Err(Refusal::unknown(HttpFailure::StreamEnded))
     }
 
     async fn stream(&self, response: Response) -> Result<(), Refusal> {
-        let mut remains = Remains {
+        let mut progress = StreamProgress {
             last_id: None,
-            pace: Pace::default(),
+            backoff: ReconnectBackoff::default(),
             broken: false,
         };
         let mut response = response;
         loop {
-            if self.read(&mut response, &mut remains).await? {
+            if self.read(&mut response, &mut progress).await? {
                 return Ok(());
             }
-            response = self.resume(&mut remains).await?;
+            response = self.resume(&mut progress).await?;
         }
     }
 
     /// Reads a stream to its end; `true` when the answer was on it.
-    async fn read(&self, response: &mut Response, remains: &mut Remains) -> Result<bool, Refusal> {
-        let limit = self.courier.endpoint.options.limits.message;
+    async fn read(&self, response: &mut Response, progress: &mut StreamProgress) -> Result<bool, Refusal> {
+        let limit = self.transport.endpoint.options.limits.message;
         let too_large = |_| Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
         let mut events = Events::new(limit);
         let mut turn = Turn::new();
@@ -180,12 +180,12 @@ impl Asked<'_> {
             match response.chunk().await {
                 Ok(Some(piece)) => events.push(&piece),
                 Ok(None) => {
-                    remains.broken = false;
+                    progress.broken = false;
                     return Ok(false);
                 }
                 Err(error) => {
                     tracing::debug!(id = self.id, %error, "a stream broke");
-                    remains.broken = true;
+                    progress.broken = true;
                     return Ok(false);
                 }
             }
@@ -199,13 +199,13 @@ impl Asked<'_> {
                     }
                     Next::Starved => break,
                 };
-                remains.note(event.id.as_ref(), event.retry);
+                progress.note(event.id.as_ref(), event.retry);
                 let Some(message) = event.message() else {
                     turn.count_message();
                     continue;
                 };
-                if self.hand_over(message.clone(), &mut turn).await {
-                    let _ = timeout(HEARD_OUT, self.hear_out(response, events, &mut turn)).await;
+                if self.deliver_until_answer(message.clone(), &mut turn).await {
+                    let _ = timeout(STREAM_END_GRACE, self.read_to_end(response, events, &mut turn)).await;
                     return Ok(true);
                 }
             }
@@ -213,7 +213,7 @@ impl Asked<'_> {
     }
 
     /// Reads what is left of a stream after the answer, to its end.
-    async fn hear_out(&self, response: &mut Response, mut events: Events, turn: &mut Turn) {
+    async fn read_to_end(&self, response: &mut Response, mut events: Events, turn: &mut Turn) {
         loop {
             loop {
                 turn.yield_if_over().await;
@@ -235,8 +235,8 @@ impl Asked<'_> {
     }
 
     /// Takes up a stream that ended before its answer.
-    async fn resume(&self, remains: &mut Remains) -> Result<Response, Refusal> {
-        let broken = remains.broken;
+    async fn resume(&self, progress: &mut StreamProgress) -> Result<Response, Refusal> {
+        let broken = progress.broken;
         let ended = || {
             Refusal::unknown(if broken {
                 let message = "the stream ended before the answer".to_owned();
@@ -245,10 +245,10 @@ impl Asked<'_> {
                 HttpFailure::StreamEnded
             })
         };
-        while self.resumable && remains.pace.vain() < RESUMES {
-            let last_id = remains.last_id.as_deref().ok_or_else(ended)?;
-            sleep(remains.pace.next(remains.broken)).await;
-            match reopen(self.courier, Some(last_id)).await {
+        while self.resumable && progress.backoff.failures() < RESUME_LIMIT {
+            let last_id = progress.last_id.as_deref().ok_or_else(ended)?;
+            sleep(progress.backoff.next_pause(progress.broken)).await;
+            match reopen(self.transport, Some(last_id)).await {
                 Opened::Stream(response) => return Ok(*response),
                 Opened::Later => {}
                 Opened::Never(
@@ -260,8 +260,8 @@ impl Asked<'_> {
         Err(ended())
     }
 
-    /// Hands a message over; `true` when it is the answer.
-    async fn hand_over(&self, message: Bytes, turn: &mut Turn) -> bool {
+    /// Delivers a message; `true` when it is the answer.
+    async fn deliver_until_answer(&self, message: Bytes, turn: &mut Turn) -> bool {
         match self.relation(message.clone()).await {
             Relation::Answer => {
                 self.deliver(message, turn).await;
@@ -290,23 +290,23 @@ impl Asked<'_> {
         if self.initializes {
             let answer = message.clone();
             if let Some(version) = large::process(message.len(), move || negotiated(&answer)).await {
-                self.courier.session.agree(&version);
+                self.transport.session.agree(&version);
             }
         }
-        if let Some(inbound) = self.courier.crew.inbound() {
-            hand_over(&inbound, Some(self.id), message, turn).await;
+        if let Some(inbound) = self.transport.exchanges.inbound() {
+            deliver(&inbound, Some(self.id), message, turn).await;
         }
     }
 }
 
-impl Remains {
+impl StreamProgress {
     pub(super) fn note(&mut self, id: Option<&String>, retry: Option<Duration>) {
-        self.pace.gained();
+        self.backoff.reset();
         if let Some(id) = id {
             self.last_id = Some(id.clone());
         }
         if let Some(retry) = retry {
-            self.pace.ask(retry);
+            self.backoff.set_retry(retry);
         }
     }
 }

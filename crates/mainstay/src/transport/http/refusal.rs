@@ -10,13 +10,13 @@ use rustls::AlertDescription;
 use tokio::time::timeout;
 
 use super::challenge::Challenge;
+use super::connection::Response;
 use super::events::BYTE_ORDER_MARK;
 use super::failure::{HttpFailure, Step};
-use super::line::Response;
 use super::options::HttpOptions;
-use super::pool::Mishap;
+use super::pool::ExchangeError;
 use crate::lack::Lack;
-use crate::transport::room;
+use crate::transport::receiving;
 use crate::wire::Outcome;
 
 /// How much of an error's body is read: it may hold a JSON-RPC error, and those are short.
@@ -57,30 +57,34 @@ impl Refusal {
     }
 
     /// The request could not be carried, or its answer was lost.
-    pub(in crate::transport) fn of_mishap(mishap: &Mishap, options: &HttpOptions) -> Self {
-        let message = innermost(mishap);
+    pub(in crate::transport) fn of_exchange(error: &ExchangeError, options: &HttpOptions) -> Self {
+        let message = innermost(error);
         // A server may say so only when the first request is on its way, and reads nothing of it.
-        if let Some(demand) = of_certificate(mishap) {
+        if let Some(demand) = of_certificate(error) {
             let message = format!("the server {demand}: {message}");
             let kind = io::ErrorKind::PermissionDenied;
             return Self::not_sent(HttpFailure::ConnectFailed { kind, message });
         }
-        match mishap {
-            Mishap::TooSlow => Self::not_sent(HttpFailure::TimedOut {
+        match error {
+            ExchangeError::TooSlow => Self::not_sent(HttpFailure::TimedOut {
                 step: Step::Connect,
                 limit: options.connect_timeout,
             }),
-            Mishap::NotConnected(_) => {
-                if let Some(lack) = lack_of(mishap) {
+            ExchangeError::NotConnected(_) => {
+                if let Some(lack) = lack_of(error) {
                     return Self::not_sent(HttpFailure::LocalLack { lack });
                 }
-                let kind = io_kind(mishap).unwrap_or(io::ErrorKind::Other);
+                let kind = io_kind(error).unwrap_or(io::ErrorKind::Other);
                 Self::not_sent(HttpFailure::ConnectFailed { kind, message })
             }
-            Mishap::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
-            Mishap::NoHead | Mishap::Damaged(_) => Self::unknown(HttpFailure::Malformed { message }),
-            Mishap::Broken(error) if error.is_parse() => Self::unknown(HttpFailure::Malformed { message }),
-            Mishap::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
+            ExchangeError::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
+            ExchangeError::NoHead | ExchangeError::Damaged(_) => {
+                Self::unknown(HttpFailure::Malformed { message })
+            }
+            ExchangeError::Broken(error) if error.is_parse() => {
+                Self::unknown(HttpFailure::Malformed { message })
+            }
+            ExchangeError::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
         }
     }
 
@@ -167,7 +171,7 @@ pub(in crate::transport) async fn read_body(
     while let Some(chunk) = response
         .chunk()
         .await
-        .map_err(|mishap| Refusal::of_mishap(&mishap, options))?
+        .map_err(|error| Refusal::of_exchange(&error, options))?
     {
         if body.len() + rest.len() + chunk.len() > limit {
             return Err(too_large());
@@ -181,7 +185,7 @@ pub(in crate::transport) async fn read_body(
             rest.extend_from_slice(&std::mem::take(&mut body));
         }
         if rest.capacity() - rest.len() < chunk.len() {
-            rest.reserve(room::more(rest.len(), chunk.len(), limit));
+            rest.reserve(receiving::capacity_to_add(rest.len(), chunk.len(), limit));
         }
         rest.extend_from_slice(&chunk);
     }

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::lookup_host;
 use tower_service::Service;
 
-use super::dialling::{BoxError, Stream, default_port};
+use super::dialer::{BoxError, Stream, default_port};
 
 /// The port of a proxy whose address names none.
 const PORT: u16 = 1080;
@@ -52,7 +52,7 @@ impl Socks {
         origin: &Uri,
     ) -> Result<Box<dyn Stream>, BoxError> {
         let server = self.server(origin).await?;
-        let mut asking = SocksV5::new(self.proxy.clone(), Dialled(Some(TokioIo::new(stream))));
+        let mut asking = SocksV5::new(self.proxy.clone(), DialledStream(Some(TokioIo::new(stream))));
         if let Some((user, password)) = &self.login {
             asking = asking.with_auth(user.clone(), password.clone());
         }
@@ -87,9 +87,9 @@ impl std::fmt::Debug for Socks {
 }
 
 /// A connector to where a connection is already. It is made here, so that its failures keep their kind.
-struct Dialled(Option<TokioIo<Box<dyn Stream>>>);
+struct DialledStream(Option<TokioIo<Box<dyn Stream>>>);
 
-impl Service<Uri> for Dialled {
+impl Service<Uri> for DialledStream {
     type Response = TokioIo<Box<dyn Stream>>;
     type Error = io::Error;
     type Future = Ready<io::Result<Self::Response>>;

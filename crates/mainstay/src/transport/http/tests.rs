@@ -1,14 +1,15 @@
 //! The transport against a far side on loopback whose every answer a test writes by hand.
 
+mod failures;
 pub(in crate::transport) mod far;
 mod floods;
 mod kept;
 mod sessions;
 mod streams;
-mod troubles;
 
 use std::sync::Arc;
 
+use super::body_headers::BodyHeaders;
 use super::*;
 use crate::transport::{Frame, Purpose};
 use crate::wire::Outcome;
@@ -49,8 +50,8 @@ async fn every_request_says_who_sends_it_unless_the_configuration_says_something
         let asked = far.next_of("POST").await;
         assert_eq!(asked.header("user-agent"), Some(expected));
         owner.outbound.close();
-        let farewell = far.next_of("DELETE").await;
-        assert_eq!(farewell.header("user-agent"), Some(expected));
+        let delete_session = far.next_of("DELETE").await;
+        assert_eq!(delete_session.header("user-agent"), Some(expected));
 
         let far = Far::start().await;
         let owner = Owner::over(crate::transport::Sse::new(far.url(), options).unwrap());
@@ -68,18 +69,18 @@ async fn every_request_says_who_sends_it_unless_the_configuration_says_something
 async fn a_request_that_showed_an_old_credential_is_renewed_whoever_asked_for_the_new_one_meanwhile() {
     let token = Arc::new(BearerToken::new("one"));
     let options = HttpOptions::new().credentials(token.clone());
-    let courier = Courier::new(Endpoint::new("http://127.0.0.1:1/mcp", options).unwrap());
+    let transport = StreamableHttp::new(Endpoint::new("http://127.0.0.1:1/mcp", options).unwrap());
     let frame = Frame::new(request(1, "a").into(), Purpose::Request { id: 1 });
-    let post = || courier.post(frame.bytes(), courier.headline(frame.bytes()));
+    let post = || transport.post(frame.bytes(), BodyHeaders::default());
     let first = post().await.unwrap();
     token.set("two");
     let other = post().await.unwrap();
-    let again = courier
+    let again = transport
         .renewed(&frame, first.credential())
         .await
         .expect("renewed");
     assert_eq!(again.credential().unwrap(), "Bearer two");
-    assert!(courier.renewed(&frame, other.credential()).await.is_none());
+    assert!(transport.renewed(&frame, other.credential()).await.is_none());
 }
 
 #[tokio::test]

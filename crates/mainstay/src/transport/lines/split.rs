@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
-use crate::transport::room;
+use crate::transport::receiving;
 
 /// Room made for each read: more than most messages, little enough for a thousand idle connections.
 const READ_CHUNK: usize = 16 * 1024;
@@ -64,7 +64,7 @@ impl Splitter {
     /// Where the next bytes are to be put.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
-            let room = room::more(self.buffer.len(), READ_CHUNK, self.limit);
+            let room = receiving::capacity_to_add(self.buffer.len(), READ_CHUNK, self.limit);
             self.buffer.reserve(room);
         }
         &mut self.buffer

@@ -4,8 +4,6 @@
 //! The stream is the connection: its end is the end of the transport. The address must be of the stream's own origin,
 //! since credentials are sent there.
 
-mod connector;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,16 +12,14 @@ use http::{HeaderValue, Method, Uri};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-pub use connector::SseConnector;
-
-use super::hand_over::hand_over;
 use super::http::client::Endpoint;
-use super::http::crew::{Carrier, Crew, Load, Sender};
+use super::http::connection::Response;
 use super::http::events::{Event, Events, Next};
-use super::http::line::Response;
+use super::http::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
 use super::http::refusal::{Head, Refusal, read_error};
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, Step};
-use super::{End, Frame, Inbound, Outbound, Purpose, Transport, Turn};
+use super::receiving::deliver;
+use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Transport, Turn};
 
 /// How long a server may take to name the address, and to accept a message: it answers on the stream.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,7 +35,7 @@ impl Sse {
 
     pub(super) fn over(endpoint: Endpoint) -> Self {
         Self(Arc::new(Stream {
-            crew: Crew::new(),
+            exchanges: Exchanges::new(),
             endpoint,
             opening: watch::Sender::new(Opening::UnderWay),
         }))
@@ -52,8 +48,8 @@ impl Transport for Sse {
     }
 
     fn start(self: Box<Self>, inbound: Arc<dyn Inbound>) {
-        if Crew::start(&self.0, &inbound) {
-            Crew::spawn_other(&self.0, None, self.0.clone().listen());
+        if Exchanges::start(&self.0, &inbound) {
+            Exchanges::spawn_other(&self.0, None, self.0.clone().listen());
         }
     }
 }
@@ -64,8 +60,28 @@ impl std::fmt::Debug for Sse {
     }
 }
 
+/// Opens HTTP+SSE connections to one server. They share the TCP connections, and nothing else.
+#[derive(Debug)]
+pub struct SseConnector {
+    endpoint: Endpoint,
+}
+
+impl SseConnector {
+    /// A connector to the stream at this address.
+    pub fn new(url: impl AsRef<str>, options: HttpOptions) -> Result<Self, HttpConfigError> {
+        let endpoint = Endpoint::new(url.as_ref(), options)?;
+        Ok(Self { endpoint })
+    }
+}
+
+impl Connector for SseConnector {
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(std::future::ready(Ok(self.endpoint.sse())))
+    }
+}
+
 struct Stream {
-    crew: Crew,
+    exchanges: Exchanges,
     endpoint: Endpoint,
     opening: watch::Sender<Opening>,
 }
@@ -78,31 +94,31 @@ enum Opening {
     Failed(HttpFailure),
 }
 
-impl Carrier for Stream {
-    fn crew(&self) -> &Crew {
-        &self.crew
+impl FrameCarrier for Stream {
+    fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
     }
 
-    fn carry(self: &Arc<Self>, load: Load) {
-        let frame = load.frame.clone();
+    fn carry(self: &Arc<Self>, admitted: AdmittedFrame) {
+        let frame = admitted.frame.clone();
         let stream = self.clone();
         match frame.purpose() {
-            Purpose::Request { id } => Crew::spawn_request(self, id, load, async move {
+            Purpose::Request { id } => Exchanges::spawn_request(self, id, admitted, async move {
                 if let Err(refusal) = stream.post(&frame).await {
                     tracing::debug!(id, failure = %refusal.failure, "request failed");
-                    stream.crew.fail(id, refusal);
+                    stream.exchanges.fail(id, refusal);
                 }
             }),
             Purpose::Notification | Purpose::Reply => {
-                Crew::spawn_other(self, Some(load), async move { stream.tell(&frame).await });
+                Exchanges::spawn_other(self, Some(admitted), async move { stream.tell(&frame).await });
             }
             Purpose::Cancel { .. } => {
-                Crew::spawn_cancel(self, load, async move { Box::pin(stream.tell(&frame)).await });
+                Exchanges::spawn_cancel(self, admitted, async move { Box::pin(stream.tell(&frame)).await });
             }
         }
     }
 
-    fn farewell(&self) {}
+    fn delete_session(&self) {}
 }
 
 impl Stream {
@@ -117,12 +133,12 @@ impl Stream {
         match opened {
             Ok((response, events)) => {
                 let end = self.read(response, events).await;
-                self.crew.finish(end);
+                self.exchanges.finish(end);
             }
             Err(failure) => {
                 let end = End::NotOpened(Box::new(failure.clone()));
                 self.opening.send_replace(Opening::Failed(failure));
-                self.crew.finish_soon(end).await;
+                self.exchanges.finish_soon(end).await;
             }
         }
     }
@@ -135,7 +151,7 @@ impl Stream {
             .headers
             .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let sent = self.endpoint.send(request).await;
-        let mut response = sent.map_err(|mishap| Refusal::of_mishap(&mishap, options).failure)?;
+        let mut response = sent.map_err(|error| Refusal::of_exchange(&error, options).failure)?;
         if !response.status().is_success() {
             let head = Head::of(&response);
             let body = read_error(&mut response).await;
@@ -179,8 +195,8 @@ impl Stream {
                 turn.yield_if_over().await;
                 match events.next() {
                     Ok(Next::Event(event)) => {
-                        if let (Some(message), Some(inbound)) = (event.message(), self.crew.inbound()) {
-                            hand_over(&inbound, None, message.clone(), &mut turn).await;
+                        if let (Some(message), Some(inbound)) = (event.message(), self.exchanges.inbound()) {
+                            deliver(&inbound, None, message.clone(), &mut turn).await;
                         } else {
                             turn.count_message();
                         }
@@ -206,7 +222,7 @@ impl Stream {
 
     /// Posts a message, once it is known where to.
     async fn post(&self, frame: &Frame) -> Result<(), Refusal> {
-        let undecided = self.crew.await_verdict();
+        let undecided = self.exchanges.await_verdict();
         let mut opening = self.opening.subscribe();
         let opened = opening
             .wait_for(|opening| !matches!(opening, Opening::UnderWay))
@@ -235,7 +251,7 @@ impl Stream {
                     limit: ACCEPT_TIMEOUT,
                 })
             })?;
-        let mut response = sent.map_err(|mishap| Refusal::of_mishap(&mishap, &self.endpoint.options))?;
+        let mut response = sent.map_err(|error| Refusal::of_exchange(&error, &self.endpoint.options))?;
         if response.status().is_success() {
             response.discard();
             return Ok(());

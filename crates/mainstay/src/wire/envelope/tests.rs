@@ -133,13 +133,13 @@ fn payloads_share_the_memory_of_their_message() {
 #[test]
 fn a_batch_is_taken_apart_up_to_its_bound() {
     let batch = |n: usize| format!("[{}]", vec![r#"{"method":"n"}"#; n].join(", "));
-    let message = line(&batch(BATCH));
+    let message = line(&batch(BATCH_LIMIT));
     let Message::Batch(elements) = Message::read(&message) else {
         panic!("a batch");
     };
-    assert_eq!(elements.len(), BATCH);
+    assert_eq!(elements.len(), BATCH_LIMIT);
     assert!(elements.iter().all(|element| **element == *br#"{"method":"n"}"#));
-    check(&batch(BATCH + 1), &Message::Garbage(BadAnswer::Malformed));
+    check(&batch(BATCH_LIMIT + 1), &Message::Garbage(BadAnswer::Malformed));
 }
 
 #[test]

@@ -119,14 +119,15 @@ fn a_replaced_member_keeps_its_place_and_its_neighbours_their_bytes() {
 #[test]
 fn what_is_no_object_is_not_read_as_one() {
     for text in ["[]", "1", "\"{}\"", "null"] {
-        assert!(Object::parse(&raw(text)).is_none());
+        assert!(matches!(Object::read(&raw(text)), Ok(None)));
     }
 }
 
 #[test]
 fn an_object_of_too_many_members_is_not_taken_apart() {
     let of = |members: usize| raw(&format!("{{{}}}", vec!["\"\":1"; members].join(",")));
-    assert!(Object::parse(&of(MAX_MEMBERS)).is_some());
+    assert!(matches!(Object::read(&of(MAX_MEMBERS)), Ok(Some(_))));
+    assert_eq!(Object::read(&of(MAX_MEMBERS + 1)).err(), Some(TooManyMembers));
     assert!(Object::parse(&of(MAX_MEMBERS + 1)).is_none());
     let [found] = Object::find(&of(MAX_MEMBERS + 1), [""]).expect("an object");
     assert_eq!(found.unwrap().as_str(), "1");
@@ -155,7 +156,7 @@ fn meta_is_merged_key_by_key() {
         &[("progressToken", raw("7")), ("io.x/new", raw("true"))],
     );
     assert_eq!(
-        merged.as_str(),
+        merged.unwrap().as_str(),
         r#"{"name":"t","_meta":{"keep": 1e0,"progressToken":7,"io.x/new":true},"arguments":{"x":1.00}}"#
     );
 }
@@ -163,10 +164,30 @@ fn meta_is_merged_key_by_key() {
 #[test]
 fn meta_is_made_where_there_is_none() {
     let entries = [("k", raw("1"))];
-    assert_eq!(with_meta(None, &entries).as_str(), r#"{"_meta":{"k":1}}"#);
     assert_eq!(
-        with_meta(Some(&raw(r#"{"_meta":null}"#)), &entries).as_str(),
+        with_meta(None, &entries).unwrap().as_str(),
         r#"{"_meta":{"k":1}}"#
     );
-    assert_eq!(with_meta(Some(&raw("[1]")), &entries).as_str(), "[1]");
+    assert_eq!(
+        with_meta(Some(&raw(r#"{"_meta":null}"#)), &entries)
+            .unwrap()
+            .as_str(),
+        r#"{"_meta":{"k":1}}"#
+    );
+    assert_eq!(with_meta(Some(&raw("[1]")), &entries).unwrap().as_str(), "[1]");
+}
+
+#[test]
+fn a_member_that_must_be_there_once_is_refused_when_it_is_repeated() {
+    let find =
+        |text: &str| Object::find_once(text, ["name"]).map(|[name]| name.map(|name| name.get().to_owned()));
+    assert!(find(r#"{"name":"a","n\u0061me":"b"}"#).is_err());
+    assert_eq!(
+        find(r#"{"x":1,"x":2,"n\u0061me":"a"}"#).unwrap().as_deref(),
+        Some("\"a\"")
+    );
+    assert_eq!(find(r#"{"in":{"name":"a"}}"#).unwrap(), None);
+    for text in ["[]", "null", "1", "\"name\""] {
+        assert!(find(text).is_err(), "{text}");
+    }
 }

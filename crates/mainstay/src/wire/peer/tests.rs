@@ -29,7 +29,7 @@ async fn a_request_is_answered() {
         }
     );
     assert_eq!(answer.unwrap().as_str(), r#"{"tools":[]}"#);
-    assert_eq!(peer.vitals().in_flight, 0);
+    assert_eq!(peer.stats().in_flight, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +43,7 @@ async fn answers_may_come_in_any_order() {
             for _ in 0..3 {
                 far.read().await;
             }
-            assert_eq!(peer.vitals().in_flight, 3);
+            assert_eq!(peer.stats().in_flight, 3);
             for id in [3, 1, 2] {
                 far.answer(id, &format!("\"to {id}\"")).await;
             }
@@ -128,7 +128,7 @@ async fn requests_of_the_far_side_are_answered_with_their_own_id() {
         .await;
     far.settle().await;
     assert_eq!(log.take(), ["ping", "what", "notifications/cancelled"]);
-    assert_eq!(peer.vitals().last_heard, Some(Instant::now()));
+    assert_eq!(peer.stats().last_heard, Some(Instant::now()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,11 +177,11 @@ async fn progress_carries_the_callers_own_token_again() {
 
 #[tokio::test(start_paused = true)]
 async fn progress_after_the_answer_is_heard_of_the_latest_requests_that_asked_for_it() {
-    const HEARD_AFTER: u64 = 64;
+    const ANSWERED_LIMIT: u64 = 64;
     let (peer, mut far, _log) = connect();
     let (sink, heard) = collect();
     let long = format!(r#""{}""#, "t".repeat(300));
-    for id in 1..=HEARD_AFTER + 2 {
+    for id in 1..=ANSWERED_LIMIT + 2 {
         // One token is longer than any that is kept.
         let token = if id == 3 {
             long.clone()
@@ -196,7 +196,7 @@ async fn progress_after_the_answer_is_heard_of_the_latest_requests_that_asked_fo
         });
         answer.unwrap();
     }
-    for id in [1, 2, 3, HEARD_AFTER + 2] {
+    for id in [1, 2, 3, ANSWERED_LIMIT + 2] {
         far.progress(&id.to_string(), r#","progress":1"#).await;
     }
     far.settle().await;
@@ -208,14 +208,14 @@ async fn progress_after_the_answer_is_heard_of_the_latest_requests_that_asked_fo
         ],
         "the oldest is forgotten; what is not kept takes no place"
     );
-    assert_eq!(peer.vitals().unknown_progress, 2);
+    assert_eq!(peer.stats().unknown_progress, 2);
     peer.close();
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_told_to_a_far_side_that_reads_late_waits_for_it_in_order() {
     let (peer, mut far, _log) = connect_with(Limits::default(), 64);
-    let telling = async {
+    let notification_quota = async {
         for n in 0..200 {
             let params = raw(&n.to_string());
             let until = Instant::now() + Duration::from_secs(1);
@@ -228,8 +228,8 @@ async fn what_is_told_to_a_far_side_that_reads_late_waits_for_it_in_order() {
             assert!(far.read().await.ends_with(&format!(r#""params":{n}}}"#)));
         }
     };
-    tokio::join!(telling, reading);
-    assert_eq!(peer.vitals().dropped, 0);
+    tokio::join!(notification_quota, reading);
+    assert_eq!(peer.stats().dropped, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +259,7 @@ async fn a_token_nobody_listens_to_is_not_sent_and_its_progress_is_counted() {
         far.answer(1, "{}").await;
     });
     answer.unwrap();
-    assert_eq!(peer.vitals().unknown_progress, 2);
+    assert_eq!(peer.stats().unknown_progress, 2);
     assert!(log.take().is_empty());
 }
 
@@ -285,7 +285,7 @@ async fn a_far_side_that_asks_and_does_not_read_fills_a_bounded_queue() {
     }
     far.settle().await;
     assert_eq!(log.take().len(), ASKED);
-    let dropped = usize::try_from(peer.vitals().dropped).unwrap();
+    let dropped = usize::try_from(peer.stats().dropped).unwrap();
     assert!(ASKED - dropped < 2000, "{dropped} dropped");
     peer.close();
 }
@@ -329,9 +329,9 @@ async fn requests_of_many_tasks_each_get_their_own_answer() {
         caller.await.unwrap();
     }
     echo.await.unwrap();
-    let vitals = peer.vitals();
+    let stats = peer.stats();
     assert_eq!(
-        (vitals.in_flight, vitals.late_answers, vitals.unknown_answers),
+        (stats.in_flight, stats.late_answers, stats.unknown_answers),
         (0, 0, 0)
     );
 }

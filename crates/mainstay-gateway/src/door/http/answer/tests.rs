@@ -9,16 +9,16 @@ use mainstay::gateway::message::{Params, RawJson};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::super::guard::Caller;
+use super::super::guard::HttpCaller;
 use super::super::session::{HttpSession, SessionTransport};
 use super::super::timeouts::HOLD_BACK_TIMEOUT;
 use super::*;
-use crate::budget::{Budget, Limits, MIB};
+use crate::budget::{Budget, BudgetLimits, MIB};
 use crate::client::{Client, Outbox};
 use crate::introduction::ClientIntroduction;
 use crate::isolation::{Isolated, IsolationLimits};
 use crate::principal::Principal;
-use crate::router::tasks::Tasks;
+use crate::router::tasks::ClientTasks;
 use crate::scope::Scope;
 
 const BOTH: Accepts = Accepts {
@@ -36,8 +36,8 @@ fn session() -> SessionUse {
         Arc::default(),
         IsolationLimits::default(),
     ));
-    let client = Client::of_session(Scope::Union, &none_isolated, &Tasks::new(false), None);
-    let caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let client = Client::of_session(Scope::Union, &none_isolated, &ClientTasks::new(false), None);
+    let caller = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     SessionUse::new(HttpSession::new(
         "id".to_owned(),
         SessionTransport::Streamable,
@@ -345,7 +345,7 @@ fn large(bytes: usize) -> Result<RawJson, RpcError> {
 
 #[tokio::test]
 async fn a_large_answer_is_held_until_its_last_byte_is_sent_and_another_is_refused_meanwhile() {
-    let limits = Limits {
+    let limits = BudgetLimits {
         all: 8 * MIB,
         share: Some(2 * MIB),
     };

@@ -45,7 +45,7 @@ fn the_name_in_the_request_line_counts_before_the_header() {
 
 #[test]
 fn the_addresses_of_one_network_are_one_caller() {
-    let caller = |address: &str| Caller::from_peer(address.parse().unwrap());
+    let caller = |address: &str| HttpCaller::from_peer(address.parse().unwrap());
     assert_eq!(caller("2001:db8::1"), caller("2001:db8::ffff:1"));
     assert_ne!(caller("2001:db8::1"), caller("2001:db8:0:1::1"));
     assert_eq!(caller("::ffff:10.0.0.1"), caller("10.0.0.1"));
@@ -54,8 +54,8 @@ fn the_addresses_of_one_network_are_one_caller() {
 
 #[test]
 fn what_a_token_opened_is_for_that_token_alone() {
-    let peer = Caller::from_peer("10.0.0.1".parse().unwrap());
-    let token = |token| Caller::Token(TokenDigest::of(token));
+    let peer = HttpCaller::from_peer("10.0.0.1".parse().unwrap());
+    let token = |token| HttpCaller::Token(TokenDigest::of(token));
     assert!(token("a").may_use(token("a")));
     assert!(!token("a").may_use(token("b")));
     assert!(!token("a").may_use(peer));

@@ -5,8 +5,8 @@ use tokio::time::{advance, timeout};
 use super::*;
 use crate::principal::TokenDigest;
 
-fn from(last: u32) -> Caller {
-    Caller::Peer(IpAddr::V4(Ipv4Addr::from_bits(last)))
+fn from(last: u32) -> HttpCaller {
+    HttpCaller::Peer(IpAddr::V4(Ipv4Addr::from_bits(last)))
 }
 
 async fn is_evicted(permit: &ConnectionPermit) -> bool {
@@ -79,7 +79,7 @@ fn a_client_may_burst_and_then_make_requests_as_tokens_come_back() {
         per_second: 10.0,
         burst: 2.0,
     });
-    let (one, other) = (Caller::Token(TokenDigest::of("one")), from(1));
+    let (one, other) = (HttpCaller::Token(TokenDigest::of("one")), from(1));
     let now = Instant::now();
     assert_eq!(rates.take(one, now), Ok(()));
     assert_eq!(rates.take(one, now), Ok(()));

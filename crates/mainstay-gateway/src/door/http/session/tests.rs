@@ -8,10 +8,10 @@ use crate::isolation::{Isolated, IsolationLimits};
 use crate::principal::TokenDigest;
 use crate::router::Subscribers;
 
-const ONE: Caller = Caller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
+const ONE: HttpCaller = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
-fn other() -> Caller {
-    Caller::Token(TokenDigest::of("other"))
+fn other() -> HttpCaller {
+    HttpCaller::Token(TokenDigest::of("other"))
 }
 
 fn sessions(most: usize, most_of_caller: usize) -> Sessions {
@@ -22,7 +22,7 @@ fn sessions(most: usize, most_of_caller: usize) -> Sessions {
     Sessions::new(Arc::new(router), &door.limits)
 }
 
-fn open(sessions: &Sessions, caller: Caller) -> Result<SessionUse, StatusCode> {
+fn open(sessions: &Sessions, caller: HttpCaller) -> Result<SessionUse, StatusCode> {
     let opened = sessions.open(Scope::Union, SessionTransport::Streamable, caller);
     opened.map_err(|refusal| refusal.status())
 }

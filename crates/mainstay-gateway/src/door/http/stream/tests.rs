@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::*;
-use crate::budget::{Budget, Limits};
+use crate::budget::{Budget, BudgetLimits};
 use crate::principal::Principal;
 
 fn account() -> Account {
@@ -161,7 +161,7 @@ fn a_standing_stream_takes_nothing_before_its_first_reader_and_keeps_what_was_mi
 
 #[test]
 fn unread_messages_in_all_streams_of_a_client_are_charged_to_it() {
-    let budget = Arc::new(Budget::new(Limits {
+    let budget = Arc::new(Budget::new(BudgetLimits {
         all: 10,
         share: Some(4),
     }));

@@ -84,16 +84,19 @@ fn a_door_is_where_the_address_or_the_socket_is() {
     let endpoint = |url| Endpoint::new(url, HttpOptions::new().environment_proxies(false)).unwrap();
     let port = |host: &str, port| {
         let host = host.to_owned();
-        Some(Door::Port { host, port })
+        Some(PortProbe::Port { host, port })
     };
     assert_eq!(
-        endpoint("https://mcp.example/mcp").door(),
+        endpoint("https://mcp.example/mcp").port_probe(),
         port("mcp.example", 443)
     );
-    assert_eq!(endpoint("http://[::1]:8080/mcp").door(), port("::1", 8080));
+    assert_eq!(endpoint("http://[::1]:8080/mcp").port_probe(), port("::1", 8080));
     let socket = HttpOptions::new().unix_socket("/run/mcp.sock");
     let socket = Endpoint::new("http://mcp.example/", socket).unwrap();
-    assert_eq!(socket.door(), Some(Door::Socket("/run/mcp.sock".into())));
+    assert_eq!(
+        socket.port_probe(),
+        Some(PortProbe::Socket("/run/mcp.sock".into()))
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use url::Url;
 
 use super::*;
 use crate::transport::http::HttpOptions;
-use crate::transport::http::dialling::Dialled;
+use crate::transport::http::dialer::DialledStream;
 use crate::transport::http::tls;
 
 /// How long connections are kept here.
@@ -15,8 +15,8 @@ const SOON: Duration = Duration::from_secs(10);
 
 fn pool(url: &str) -> Arc<Pool> {
     let (url, options) = (Url::parse(url).unwrap(), HttpOptions::new());
-    let dialling = Dialling::new(&url, &options, &HeaderMap::new()).unwrap();
-    Arc::new(Pool::new(dialling, tls::config(false, &options).unwrap(), SOON))
+    let dialer = Dialer::new(&url, &options, &HeaderMap::new()).unwrap();
+    Arc::new(Pool::new(dialer, tls::config(false, &options).unwrap(), SOON))
 }
 
 async fn listening() -> (TcpListener, Arc<Pool>) {
@@ -78,20 +78,20 @@ async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
     assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0, "closed");
 }
 
-async fn line() -> (Line, DuplexStream) {
+async fn connection() -> (HttpConnection, DuplexStream) {
     let (near, far) = duplex(64);
-    let dialled = Dialled {
+    let dialled = DialledStream {
         stream: Box::new(near),
-        pulse: None,
+        counters: None,
     };
-    (Line::open(dialled).await.unwrap(), far)
+    (HttpConnection::open(dialled).await.unwrap(), far)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
     let pool = pool("http://127.0.0.1:1");
-    let (early, mut early_far) = line().await;
-    let (late, mut late_far) = line().await;
+    let (early, mut early_far) = connection().await;
+    let (late, mut late_far) = connection().await;
     let start = Instant::now();
     pool.keep(early, KEPT);
     tokio::time::sleep(KEPT / 2).await;
@@ -111,9 +111,9 @@ async fn a_connection_that_its_server_closes_is_let_go_at_once_or_within_a_secon
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let pool = pool("http://127.0.0.1:1");
     let before = tasks();
-    let (at_once, mut at_once_far) = line().await;
-    let (later, mut later_far) = line().await;
-    let (other, mut other_far) = line().await;
+    let (at_once, mut at_once_far) = connection().await;
+    let (later, mut later_far) = connection().await;
+    let (other, mut other_far) = connection().await;
     let start = Instant::now();
     pool.keep(at_once, KEPT);
     pool.keep(later, KEPT);
@@ -156,7 +156,7 @@ async fn nothing_is_left_of_a_pool_that_is_gone() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let pool = pool("http://127.0.0.1:1");
     let before = tasks();
-    let (kept, _far) = line().await;
+    let (kept, _far) = connection().await;
     pool.keep(kept, KEPT);
     assert!(tasks() > before, "somebody sweeps");
     drop(pool);
@@ -175,25 +175,25 @@ async fn a_connection_to_nobody_is_told_from_one_that_broke() {
         answer(&mut stream, "").await;
     });
     let broken = pool.send(Request::default()).await.err().unwrap();
-    assert!(matches!(broken, Mishap::Broken(_)), "{broken:?}");
+    assert!(matches!(broken, ExchangeError::Broken(_)), "{broken:?}");
     far.await.unwrap();
     let nobody = pool.send(Request::default()).await.err().unwrap();
-    assert!(matches!(nobody, Mishap::NotConnected(_)), "{nobody:?}");
+    assert!(matches!(nobody, ExchangeError::NotConnected(_)), "{nobody:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_not_used_any_more_when_its_time_is_over() {
     let pool = pool("http://127.0.0.1:1");
-    let (short, _short_far) = line().await;
-    let (long, _long_far) = line().await;
-    let (never, mut never_far) = line().await;
+    let (short, _short_far) = connection().await;
+    let (long, _long_far) = connection().await;
+    let (never, mut never_far) = connection().await;
     pool.keep(long, KEPT);
     pool.keep(short, Duration::from_millis(500));
     pool.keep(never, Duration::ZERO);
     assert_eq!(never_far.read(&mut [0]).await.unwrap(), 0, "closed at once");
     // Before the sweeper has looked: it does so a second after the first one came.
     tokio::time::advance(Duration::from_millis(600)).await;
-    assert_eq!(pool.idle().lines.len(), 2);
+    assert_eq!(pool.idle().connections.len(), 2);
     assert!(pool.take().is_some());
     assert!(pool.take().is_none(), "that was the long one");
 }
@@ -247,13 +247,13 @@ async fn a_close_that_this_machine_has_received_is_seen_before_the_next_request_
 #[tokio::test]
 async fn a_request_of_which_the_system_took_no_byte_was_not_sent() {
     let (listener, pool) = listening().await;
-    let (mut line, stream) = tokio::join!(pool.connect(), listener.accept());
-    let line = line.as_mut().unwrap();
+    let (mut connection, stream) = tokio::join!(pool.connect(), listener.accept());
+    let connection = connection.as_mut().unwrap();
     let (stream, _) = stream.unwrap();
     stream.set_zero_linger().unwrap();
     drop(stream);
     std::thread::sleep(Duration::from_millis(20));
-    let failed = line.ask(Request::default()).await.err().unwrap();
+    let failed = connection.ask(Request::default()).await.err().unwrap();
     assert!(matches!(
         failed,
         Unanswered::NotWritten(_) | Unanswered::Returned(..)
@@ -271,6 +271,27 @@ async fn a_request_that_was_written_to_a_connection_that_is_then_closed_may_have
     let one = pool.send(Request::default()).await.unwrap();
     assert_eq!(body(one).await, "one");
     let broken = pool.send(Request::default()).await.err().unwrap();
-    assert!(matches!(broken, Mishap::Broken(_)), "{broken:?}");
+    assert!(matches!(broken, ExchangeError::Broken(_)), "{broken:?}");
     far.await.unwrap();
+}
+
+#[test]
+fn a_connection_is_kept_a_little_shorter_than_its_server_says_it_does() {
+    let millis = Duration::from_millis;
+    for (said, expected) in [
+        (None, DEFAULT_KEEP_ALIVE),
+        (Some("timeout=5"), millis(4000)),
+        (Some("timeout=5, max=1000"), millis(4000)),
+        (Some("max=100, Timeout = \"20\""), millis(19_000)),
+        (Some("timeout=3600"), KEEP_ALIVE_LIMIT),
+        (Some("timeout=2"), millis(1000)),
+        (Some("timeout=1"), millis(500)),
+        (Some("timeout=0"), Duration::ZERO),
+        (Some("timeout=soon"), DEFAULT_KEEP_ALIVE),
+        (Some("max=5"), DEFAULT_KEEP_ALIVE),
+        (Some(""), DEFAULT_KEEP_ALIVE),
+    ] {
+        let headers = said.map(|said| (KEEP_ALIVE, said.parse().unwrap()));
+        assert_eq!(keep_alive(&headers.into_iter().collect()), expected, "{said:?}");
+    }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use bytes::Bytes;
 
 use super::*;
-use crate::transport::http::line::HEAD_LIMIT;
+use crate::transport::http::connection::HEAD_LIMIT;
 use crate::transport::{End, Inbound, Oversized, SendFailure, Sse, Transport, Turn};
 use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
@@ -161,7 +161,7 @@ async fn interim_answers_without_end_fail_the_request() {
 
 #[tokio::test]
 async fn a_reader_that_never_waits_is_made_to_wait_when_its_turn_is_over() {
-    use crate::transport::http::pulse::Watched;
+    use crate::transport::http::socket::CountedSocket;
     use tokio::io::AsyncReadExt as _;
     const PIECE: usize = 16 * 1024;
     const TOTAL: usize = 16 * 1024 * 1024;
@@ -169,7 +169,7 @@ async fn a_reader_that_never_waits_is_made_to_wait_when_its_turn_is_over() {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![b'x'; TOTAL]));
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (mut watched, _pulse) = Watched::new(stream);
+    let (mut counted, _counters) = CountedSocket::new(stream);
     let pieces = Arc::new(AtomicU32::new(0));
     let count = pieces.clone();
     tokio::spawn(async move {
@@ -178,7 +178,7 @@ async fn a_reader_that_never_waits_is_made_to_wait_when_its_turn_is_over() {
         let reading = async {
             let mut read = 0;
             while read < TOTAL {
-                read += watched.read(&mut buffer).await.unwrap();
+                read += counted.read(&mut buffer).await.unwrap();
                 pieces.store(u32::try_from(read / PIECE).unwrap(), Ordering::Relaxed);
             }
         };

@@ -20,9 +20,12 @@ async fn a_session_is_named_on_all_that_follows_and_deleted_at_the_end() {
     owner.message().await;
 
     owner.outbound.close();
-    let farewell = far.next().await;
+    let delete_session = far.next().await;
     assert_eq!(
-        (farewell.method.as_str(), farewell.header("mcp-session-id")),
+        (
+            delete_session.method.as_str(),
+            delete_session.header("mcp-session-id")
+        ),
         ("DELETE", Some("s1"))
     );
     assert_eq!(owner.end().await, End::Closed);

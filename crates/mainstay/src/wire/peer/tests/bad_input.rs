@@ -5,7 +5,7 @@ use std::pin::pin;
 use bytes::Bytes;
 
 use super::*;
-use crate::wire::BadAnswer;
+use crate::wire::{BadAnswer, MAX_MEMBERS};
 
 const LIMIT: usize = 10_000;
 
@@ -39,7 +39,39 @@ async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
         far.answer(1, "\"real\"").await;
     });
     assert_eq!(answer.unwrap().as_str(), "\"real\"");
-    assert_eq!(peer.vitals().garbage, 7);
+    assert_eq!(peer.stats().garbage, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
+    let (peer, mut far, log) = connect_with(Limits::default(), 1024 * 1024);
+    let many = vec![r#""":0"#; MAX_MEMBERS].join(",");
+    let (sink, heard) = collect();
+    let options = within(10).progress(sink);
+    let (answer, ()) = tokio::join!(peer.request("a", None, options), async {
+        for params in [
+            format!(r#"{{{many},"progressToken":1}}"#),
+            format!(r#"{{"progressToken":1,"_meta":{{{many},"k":1}}}}"#),
+        ] {
+            for method in ["notifications/message", "notifications/progress"] {
+                far.write(&format!(r#"{{"method":"{method}","params":{params}}}"#))
+                    .await;
+            }
+            far.write(&format!(r#"{{"id":5,"method":"roots/list","params":{params}}}"#))
+                .await;
+        }
+        let mut refused = 0;
+        for _ in 0..3 {
+            let line = far.read().await;
+            refused += usize::from(line.starts_with(r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32602,"#));
+        }
+        assert_eq!(refused, 2);
+        far.answer(1, "{}").await;
+    });
+    answer.unwrap();
+    assert_eq!(log.take(), [] as [&str; 0], "nothing of it is handed on");
+    assert_eq!(heard.take(), [] as [&str; 0]);
+    assert_eq!(peer.stats().garbage, 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +100,7 @@ async fn a_message_behind_text_without_a_line_break_is_taken() {
             "noise: 50%"
         ]
     );
-    assert_eq!(peer.vitals().garbage, 3);
+    assert_eq!(peer.stats().garbage, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +282,7 @@ async fn an_answer_that_cannot_be_read_fails_its_request_alone() {
     check_bad(shapeless, BadAnswer::Malformed);
     check_bad(no_text, BadAnswer::InvalidUtf8);
     fine.unwrap();
-    assert_eq!(peer.vitals().garbage, 3);
+    assert_eq!(peer.stats().garbage, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,7 +356,7 @@ async fn an_overlong_notification_fails_nobody() {
         far.answer(1, "{}").await;
     });
     answer.unwrap();
-    assert_eq!(peer.vitals().garbage, 1);
+    assert_eq!(peer.stats().garbage, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,10 +391,7 @@ async fn answers_to_nothing_are_counted_and_no_more() {
     });
     assert_eq!(answer.unwrap().as_str(), "1");
     far.settle().await;
-    assert_eq!(
-        (peer.vitals().unknown_answers, peer.vitals().late_answers),
-        (6, 1)
-    );
+    assert_eq!((peer.stats().unknown_answers, peer.stats().late_answers), (6, 1));
 }
 
 #[tokio::test(start_paused = true)]

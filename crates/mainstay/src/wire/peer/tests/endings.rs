@@ -51,7 +51,7 @@ async fn what_is_queued_behind_a_blocked_writer_was_not_sent() {
         async {
             settle().await;
             settle().await;
-            assert_eq!(peer.vitals().in_flight, 2);
+            assert_eq!(peer.stats().in_flight, 2);
             drop(far);
         }
     );

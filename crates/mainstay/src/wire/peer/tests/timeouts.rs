@@ -27,7 +27,7 @@ async fn a_timeout_cancels_at_the_far_side_keeps_the_connection_and_drops_the_la
         far.answer(2, "\"in time\"")
     );
     assert_eq!(answer.unwrap().as_str(), "\"in time\"");
-    assert_eq!(peer.vitals().late_answers, 1);
+    assert_eq!(peer.stats().late_answers, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +68,7 @@ async fn progress_extends_the_idle_timeout_and_never_the_total() {
     assert_eq!(heard.take().len(), 4, "progress at 4, 8, 12 and 16 seconds");
     assert_eq!(began.elapsed(), Duration::from_secs(24), "the far side went on");
     far.settle().await;
-    assert_eq!(peer.vitals().unknown_progress, 2);
+    assert_eq!(peer.stats().unknown_progress, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn dropping_a_request_cancels_it() {
             .await
             .contains(r#""method":"notifications/cancelled","params":{"requestId":1,"#)
     );
-    assert_eq!(peer.vitals().in_flight, 0);
+    assert_eq!(peer.stats().in_flight, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,9 +131,9 @@ async fn a_thousand_requests_that_are_dropped_at_once_are_all_cancelled() {
         poll_once(request.as_mut()).await;
         far.read().await;
     }
-    assert_eq!(peer.vitals().in_flight, 1000);
+    assert_eq!(peer.stats().in_flight, 1000);
     drop(requests);
-    assert_eq!((peer.vitals().in_flight, peer.vitals().dropped), (0, 0));
+    assert_eq!((peer.stats().in_flight, peer.stats().dropped), (0, 0));
     for id in 1..=1000 {
         let cancel = far.read().await;
         assert!(cancel.contains(&format!(r#""requestId":{id},"#)), "{cancel}");
@@ -178,7 +178,7 @@ async fn a_request_dropped_before_its_write_leaves_no_trace() {
     }
     let first = requests.remove(0);
     drop(requests);
-    assert_eq!(peer.vitals().in_flight, 1);
+    assert_eq!(peer.stats().in_flight, 1);
     assert!(far.read().await.contains(r#""id":1,"method":"a""#));
     far.answer(1, "{}").await;
     first.await.unwrap();

@@ -1,0 +1,88 @@
+//! What a person can do about a server that is not up.
+
+mod http;
+
+use std::fmt;
+use std::path::Path;
+
+use mainstay::config::Target;
+use mainstay::server::{Reason, StartStage};
+use mainstay::{ServerConfig, StateKind, Status};
+
+use crate::reach::command_line;
+use crate::startup::Standing;
+
+/// The next step.
+#[derive(Debug)]
+pub(crate) struct Fix {
+    pub(crate) advice: String,
+    /// A command to run for it, to be copied as it stands.
+    pub(crate) command: Option<String>,
+}
+
+/// The way out, where one is known. The library's messages name the fault; this names the next step.
+pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -> Option<Fix> {
+    match Standing::of(status) {
+        Standing::Up | Standing::Off => return None,
+        Standing::Starting | Standing::Down => {}
+    }
+    if status.reason == Some(Reason::AuthRequired) {
+        return Some(Fix::plain(match config.target() {
+            Target::Http(target) => http::login(target),
+            _ => "log in to it",
+        }));
+    }
+    match (&status.last_error, status.start.as_ref().map(|start| start.stage)) {
+        (_, Some(StartStage::Installing)) => {
+            return Some(Fix::plain(
+                "it is still being installed: give it longer with --timeout",
+            ));
+        }
+        (_, Some(StartStage::Unanswered)) => return by_hand(config, IS_IT_A_SERVER),
+        (None, Some(_) | None) => {
+            return Some(Fix::plain("it is still starting: give it longer with --timeout"));
+        }
+        (Some(_), Some(_) | None) => {}
+    }
+    let error = status.last_error.as_ref()?;
+    if let (Target::Http(target), true) = (config.target(), status.state != StateKind::PermanentlyFailed) {
+        return Some(Fix::plain(http::advice(target, error)));
+    }
+    let advice = match (status.state, &error.exit) {
+        (StateKind::PermanentlyFailed, None) => {
+            let advice =
+                file.map(|file| format!("correct its entry in {}, then check again", file.display()));
+            return advice.map(Fix::plain);
+        }
+        (_, Some(exit)) if exit.code == Some(0) => IS_IT_A_SERVER,
+        (_, Some(_)) => "run it by hand to see why it ends",
+        (_, None) => IS_IT_A_SERVER,
+    };
+    by_hand(config, advice)
+}
+
+const IS_IT_A_SERVER: &str = "is it an MCP server on stdin and stdout? run it by hand";
+
+fn by_hand(config: &ServerConfig, advice: &str) -> Option<Fix> {
+    command_line(config).map(|command| Fix {
+        advice: advice.to_owned(),
+        command: Some(command),
+    })
+}
+
+impl Fix {
+    fn plain(advice: impl Into<String>) -> Self {
+        let (advice, command) = (advice.into(), None);
+        Self { advice, command }
+    }
+}
+
+impl fmt::Display for Fix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.advice)?;
+        match &self.command {
+            Some(command) => write!(f, ": {command}"),
+            None => Ok(()),
+        }
+    }
+}

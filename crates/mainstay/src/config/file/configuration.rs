@@ -1,0 +1,138 @@
+//! A whole configuration, read from a file or a text.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use super::error::ConfigError;
+use super::host::Host;
+use super::parse::{self, FileContext};
+use super::report::LineIndex;
+use crate::config::problem::{Problem, Severity};
+use crate::config::server::ServerConfig;
+
+/// The largest file that is read. Hundreds of servers fit in a tenth of it; anything larger is not a configuration.
+pub(super) const MAX_FILE_BYTES: usize = 4 * 1024 * 1024;
+
+/// What a file says: the servers that can be used, and what is wrong with it.
+///
+/// A server with an error is not among `servers`, but in `refused`; no other server suffers from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Configuration {
+    /// The servers, in the order of the file, each name once.
+    pub servers: Vec<ServerConfig>,
+    /// What is wrong, in the order of the file. The first couple of hundred; `refused` is complete.
+    pub problems: Vec<Problem>,
+    /// The names of the servers with errors.
+    pub refused: BTreeSet<String>,
+    /// Whose format the file is in.
+    pub host: Host,
+    /// Where it came from.
+    pub source: PathBuf,
+}
+
+impl Configuration {
+    /// Reads a file, with variables from the environment of this process.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        Self::load_with(file, |name| std::env::var(name).ok())
+    }
+
+    /// Reads a file, with variables from `lookup`.
+    pub fn load_with(file: &Path, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let bytes = read_bounded(file)?;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(text, file, lookup),
+            Err(error) => {
+                let (valid, _) = bytes.split_at(error.valid_up_to());
+                let valid = String::from_utf8_lossy(valid);
+                Err(ConfigError::NotText {
+                    path: file.to_owned(),
+                    position: LineIndex::new(&valid).position(valid.len()),
+                })
+            }
+        }
+    }
+
+    /// Reads a text. `file` is what problems call it, and relative paths in it start from the folder of `file`.
+    pub fn parse(
+        text: &str,
+        file: &Path,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        // Where the working directory is unknown, it is in no project.
+        let directory = std::env::current_dir().unwrap_or_default();
+        Self::parse_in(text, file, &directory, lookup)
+    }
+
+    /// Reads a text as if this were the working directory.
+    pub(super) fn parse_in(
+        text: &str,
+        file: &Path,
+        directory: &Path,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        if text.len() > MAX_FILE_BYTES {
+            return Err(ConfigError::TooLarge {
+                path: file.to_owned(),
+            });
+        }
+        // Where even the working directory is unknown, relative paths stay relative.
+        let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let context = FileContext {
+            lookup: &lookup,
+            folder: absolute.parent().unwrap_or(Path::new("")),
+            directory,
+        };
+        parse::parse(text, file, &context)
+    }
+
+    /// The server of this name.
+    pub fn server(&self, name: &str) -> Option<&ServerConfig> {
+        self.servers.iter().find(|server| server.name() == name)
+    }
+
+    /// The problems that cost a server.
+    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+        self.problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error)
+    }
+
+    /// What was made of the file where that is not plain from the file itself.
+    pub fn notes(&self) -> impl Iterator<Item = &Problem> {
+        self.problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Note)
+    }
+
+    /// The problems that cost nothing but a look.
+    pub fn warnings(&self) -> impl Iterator<Item = &Problem> {
+        self.problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Warning)
+    }
+}
+
+fn read_bounded(file: &Path) -> Result<Vec<u8>, ConfigError> {
+    let unreadable = |source: std::io::Error| {
+        let path = file.to_owned();
+        if source.kind() == std::io::ErrorKind::NotFound {
+            ConfigError::Missing { path, origin: None }
+        } else {
+            ConfigError::Unreadable { path, source }
+        }
+    };
+    let mut bytes = Vec::new();
+    let one_too_many = MAX_FILE_BYTES as u64 + 1;
+    File::open(file)
+        .and_then(|opened| opened.take(one_too_many).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(ConfigError::TooLarge {
+            path: file.to_owned(),
+        });
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,242 @@
+//! Reads how a server over HTTP is reached.
+
+use std::collections::BTreeMap;
+
+use super::{EntryContext, expanded, path_from_folder};
+use crate::config::builder::ServerBuilder;
+use crate::config::file::fields::{Field, FieldSet, Keys};
+use crate::config::file::host::Host;
+use crate::config::file::report::ProblemReport;
+use crate::config::problem::ProblemText;
+use crate::config::server::ServerConfig;
+use crate::config::target::{ConfigText, FilePath, HttpKind, HttpTarget};
+
+const TLS: Keys = Keys::only(&["ca", "cert", "key"]);
+
+/// Continue's options of requests.
+const REQUEST_OPTIONS: Keys = Keys::only(&["headers"]);
+
+/// The longest name of a variable that is repeated in a message: what is longer may be a token that was written in its
+/// place.
+const MAX_NAME_SHOWN: usize = 32;
+
+/// Stands in for an address that cannot be read and was reported, while the rest is read.
+const UNREADABLE: &str = "https://unreadable.invalid/";
+
+pub(super) fn read(
+    name: &str,
+    url: Option<&Field<'_>>,
+    kind: HttpKind,
+    entry: &Field<'_>,
+    fields: &FieldSet<'_>,
+    context: &EntryContext<'_>,
+    report: &mut ProblemReport<'_>,
+) -> ServerBuilder<HttpTarget> {
+    let address = match url {
+        Some(field) => {
+            // Whatever the key is called, the checks call it so.
+            report.saw("url", &field.shown, field.at);
+            let written = field.text(report);
+            written.and_then(|written| expanded(field, written, &context.variables, report))
+        }
+        None => {
+            let problem = ProblemText::new("there is no `url`", "write where the server is: https://…");
+            entry.error(report, problem);
+            None
+        }
+    };
+    let address = address.unwrap_or_else(|| ConfigText::from(UNREADABLE));
+    let mut server = ServerConfig::http(name, address).http_kind(kind);
+    server = headers(server, fields, context, report);
+    let token = ["bearer_token_env", "bearer_token_env_var"]
+        .iter()
+        .find_map(|key| fields.get(key));
+    if let Some(field) = token {
+        report.saw("bearer_token", &field.shown, field.at);
+        if let Some(token) = from_variable(field, "the token", context, report) {
+            server = server.bearer_token(token);
+        }
+    }
+    if let Some(field) = fields.get("bearer_token") {
+        let problem = ProblemText::new(
+            "a token does not belong in a file that others may read, so it is not used",
+            r#"put it in a variable, and name that in "bearer_token_env""#,
+        );
+        field.error(report, problem);
+    }
+    if let Some(path) = fields
+        .get("unix_socket")
+        .and_then(|field| file(field, context, report))
+    {
+        server = server.unix_socket_file(path);
+    }
+    if let Some(limit) = fields
+        .get("connect_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.connect_timeout(limit);
+    }
+    if let Some(limit) = fields
+        .get("first_byte_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.first_byte_timeout(limit);
+    }
+    tls(server, fields, context, report)
+}
+
+fn headers(
+    mut server: ServerBuilder<HttpTarget>,
+    fields: &FieldSet<'_>,
+    context: &EntryContext<'_>,
+    report: &mut ProblemReport<'_>,
+) -> ServerBuilder<HttpTarget> {
+    let own = of_extension(fields, context, report);
+    let lookup = |name: &str| {
+        own.get(name)
+            .cloned()
+            .or_else(|| (context.variables.lookup)(name))
+    };
+    let mut variables = context.variables;
+    variables.lookup = &lookup;
+    variables.bare_names |= context.host() == Host::Goose;
+    let mut seen: Vec<String> = Vec::new();
+    let mut is_new = |name: &str, field: &Field<'_>, report: &mut ProblemReport<'_>| {
+        let canonical = name.to_ascii_lowercase();
+        if seen.contains(&canonical) {
+            let problem = ProblemText::new(
+                "written twice, in another case; case does not count here",
+                "keep one",
+            );
+            field.error(report, problem);
+            return false;
+        }
+        seen.push(canonical);
+        true
+    };
+    let options = fields.get("request_options").and_then(|field| {
+        let object = field.object(report)?;
+        Some(FieldSet::of(field, object, &REQUEST_OPTIONS, report))
+    });
+    let of_options = options.as_ref().and_then(|options| options.get("headers"));
+    let all = [fields.get("headers"), fields.get("http_headers"), of_options];
+    for field in all.into_iter().flatten() {
+        for (name, field) in field.entries(report).unwrap_or_default() {
+            if !is_new(name, &field, report) {
+                continue;
+            }
+            let value = field
+                .scalar(report)
+                .and_then(|written| expanded(&field, written, &variables, report));
+            if let Some(value) = value {
+                server = server.header(name, value.value());
+            }
+        }
+    }
+    let from_variables = fields
+        .get("env_http_headers")
+        .and_then(|field| field.entries(report));
+    for (name, field) in from_variables.unwrap_or_default() {
+        if is_new(name, &field, report)
+            && let Some(value) = from_variable(&field, "the value", context, report)
+        {
+            server = server.header(name, value);
+        }
+    }
+    server
+}
+
+/// The variables of one of Goose's extensions: its headers may use them.
+fn of_extension(
+    fields: &FieldSet<'_>,
+    context: &EntryContext<'_>,
+    report: &mut ProblemReport<'_>,
+) -> BTreeMap<String, String> {
+    let envs = fields.get("envs").filter(|_| context.host() == Host::Goose);
+    let envs = envs.and_then(|field| field.entries(report)).unwrap_or_default();
+    let read = envs.into_iter().filter_map(|(name, field)| {
+        let value = field.scalar(report)?;
+        Some((name.to_owned(), value.to_owned()))
+    });
+    read.collect()
+}
+
+/// What the variable of this name holds.
+fn from_variable(
+    field: &Field<'_>,
+    what: &str,
+    context: &EntryContext<'_>,
+    report: &mut ProblemReport<'_>,
+) -> Option<String> {
+    let name = field.text(report)?;
+    // The line end of a file it was read from is no part of it.
+    let value = (context.variables.lookup)(name)
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    if !value.is_empty() {
+        return Some(value);
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(is_name) || name.len() > MAX_NAME_SHOWN {
+        let problem = ProblemText::new(
+            "not a name of a variable that is set",
+            format!(r#"write the name of the variable that holds {what}, such as "GITHUB_TOKEN""#),
+        );
+        field.error(report, problem);
+    } else {
+        let problem = ProblemText::new(
+            format!("the variable {name} is not set, or empty"),
+            format!("set it to {what}, or remove the key"),
+        );
+        field.lack(report, problem);
+    }
+    None
+}
+
+fn tls(
+    mut server: ServerBuilder<HttpTarget>,
+    fields: &FieldSet<'_>,
+    context: &EntryContext<'_>,
+    report: &mut ProblemReport<'_>,
+) -> ServerBuilder<HttpTarget> {
+    let Some(field) = fields.get("tls") else {
+        return server;
+    };
+    let Some(object) = field.object(report) else {
+        return server;
+    };
+    let files = FieldSet::of(field, object, &TLS, report);
+    let mut read = |key| {
+        files
+            .get(key)
+            .map(|field| (field.clone(), file(field, context, report)))
+    };
+    let (ca, certificate, key) = (read("ca"), read("cert"), read("key"));
+    if let Some((_, Some(path))) = ca {
+        server = server.root_certificates_file(path);
+    }
+    match (certificate, key) {
+        (Some((_, Some(certificate))), Some((_, Some(key)))) => {
+            server.client_certificate_files(certificate, key)
+        }
+        // Many files hold both.
+        (Some((field, Some(certificate))), None) => {
+            report.saw("tls.key", &field.shown, field.at);
+            server.client_certificate_files(certificate.clone(), certificate)
+        }
+        (None, Some((field, _))) => {
+            let problem = ProblemText::new(
+                "a key without its certificate",
+                r#"name the certificate in "cert""#,
+            );
+            field.error(report, problem);
+            server
+        }
+        (Some(_), _) | (None, None) => server,
+    }
+}
+
+fn file(field: &Field<'_>, context: &EntryContext<'_>, report: &mut ProblemReport<'_>) -> Option<FilePath> {
+    path_from_folder(field, context, report).map(FilePath::from)
+}

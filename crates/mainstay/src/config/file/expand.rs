@@ -1,0 +1,652 @@
+//! Variables in a configuration.
+//!
+//! `${NAME}`, `${NAME:-default}` and `$${` for a plain `${` are Mainstay's own. Beside them, whatever another program's
+//! files may hold has the meaning that it has there: `${env:NAME}`, `${userHome}`, `${workspaceFolder}`,
+//! `${workspaceFolderBasename}`, `${pathSeparator}` and `${/}` of editors, `${input:ID}` of VS Code, `${file:PATH}` of
+//! Windsurf, `${{ secrets.NAME }}` of Continue; in Gemini's files also `$NAME`, in opencode's `{env:NAME}` and `{file:PATH}`.
+//!
+//! Names are looked up once, in the environment that was handed in; what comes out is not expanded again, so no value
+//! can refer to another and no cycle can arise. A default counts when the variable is not set or empty, as in a shell,
+//! and may hold variables of its own.
+
+use std::path::{MAIN_SEPARATOR_STR, Path};
+
+use super::env_file::{self, ReadError};
+use super::layout::{Inputs, input_variable};
+use crate::config::problem::{ProblemText, quoted};
+
+use crate::config::target::ConfigText;
+
+/// How deep defaults may nest. A person needs two; the bound keeps a hostile file from using up the stack.
+const MAX_NESTING: usize = 16;
+
+/// How long an expanded text may grow: Linux passes no longer argument to a program.
+const MAX_EXPANDED_BYTES: usize = 128 * 1024;
+
+/// Variables that editors know of themselves and that mean nothing without one.
+const OF_EDITORS: [&str; 10] = [
+    "cwd",
+    "defaultBuildTask",
+    "execPath",
+    "file",
+    "fileBasename",
+    "fileDirname",
+    "lineNumber",
+    "relativeFile",
+    "selectedText",
+    "fileWorkspaceFolder",
+];
+
+/// Where names are looked up.
+pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What variables stand for.
+#[derive(Clone, Copy)]
+pub(super) struct Variables<'a> {
+    pub(super) lookup: Lookup<'a>,
+    /// The folder of the file, where relative paths start.
+    pub(super) folder: &'a Path,
+    /// What editors call the workspace folder.
+    pub(super) workspace: &'a Path,
+    /// Whether the file itself lies in that workspace; where it does not, the working directory stands in.
+    pub(super) workspace_is_known: bool,
+    pub(super) inputs: &'a Inputs<'a>,
+    /// Whether `$NAME` stands for a variable.
+    pub(super) bare_names: bool,
+    /// Whether `{env:NAME}` and `{file:PATH}` stand for something.
+    pub(super) braces: bool,
+    /// Whether the text is for a shell, which expands `$NAME` itself.
+    pub(super) is_shell: bool,
+}
+
+/// A text with its variables expanded.
+#[derive(Debug)]
+pub(super) struct Expanded {
+    pub(super) text: ConfigText,
+    /// What a person should know of it, each once.
+    pub(super) remarks: Vec<Remark>,
+}
+
+/// What a person should know of an expanded text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Remark {
+    /// `$NAME` stays as it is. The name is given if it can be no part of a password.
+    Literal(Option<String>),
+    /// `$NAME` of a file that expands it stays as it is, since there is no such variable.
+    LiteralUnset(Option<String>),
+    /// The default of an input was taken.
+    InputDefault(String),
+    /// The working directory stands in for the workspace folder.
+    Workspace,
+}
+
+/// Why a text cannot be expanded, and at which of its bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ExpandError {
+    pub(super) at: usize,
+    kind: ExpandErrorKind,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum ExpandErrorKind {
+    NotSet(String),
+    Unterminated,
+    NotAName,
+    /// Something that only an editor can know, such as `${config:…}`.
+    OfEditors(String),
+    /// An input that no variable answers.
+    NoInput {
+        id: String,
+        is_declared: bool,
+    },
+    NoHome,
+    NotUnicode,
+    File {
+        path: String,
+        reason: String,
+    },
+    TooDeep,
+    TooLong,
+}
+
+/// Expands a text. Where a variable was used, the result shows what was written.
+pub(super) fn expand(written: &str, variables: &Variables<'_>) -> Result<Expanded, ExpandError> {
+    let mut expansion = Expansion {
+        text: written,
+        at: 0,
+        variables,
+        used: false,
+        remarks: Vec::new(),
+    };
+    let value = expansion.run(0, true)?;
+    Ok(Expanded {
+        text: if expansion.used {
+            ConfigText::hidden(value, written)
+        } else {
+            ConfigText::from(value)
+        },
+        remarks: expansion.remarks,
+    })
+}
+
+struct Expansion<'a> {
+    text: &'a str,
+    at: usize,
+    variables: &'a Variables<'a>,
+    /// Whether a variable was met.
+    used: bool,
+    remarks: Vec<Remark>,
+}
+
+impl<'a> Expansion<'a> {
+    /// Expands up to the end of the text or, inside of a default, up to its `}`. Where the result is not wanted, a
+    /// variable that is not set does no harm.
+    fn run(&mut self, depth: usize, wanted: bool) -> Result<String, ExpandError> {
+        let mut value = String::new();
+        loop {
+            let rest = &self.text[self.at..];
+            if rest.is_empty() || (depth > 0 && rest.starts_with('}')) {
+                return Ok(value);
+            }
+            if rest.starts_with("$${") {
+                value.push_str("${");
+                self.at += 3;
+            } else if rest.starts_with("${") {
+                value.push_str(&self.variable(depth, wanted)?);
+            } else if rest.starts_with('$') && !leading_name(&rest[1..]).is_empty() {
+                value.push_str(&self.bare_name(wanted));
+            } else if self.variables.braces && (rest.starts_with("{env:") || rest.starts_with("{file:")) {
+                value.push_str(&self.in_braces(wanted)?);
+            } else {
+                let plain = rest
+                    .char_indices()
+                    .skip(1)
+                    .find(|(_, c)| matches!(c, '$' | '}' | '{'));
+                let end = plain.map_or(rest.len(), |(end, _)| end);
+                value.push_str(&rest[..end]);
+                self.at += end;
+            }
+            if value.len() > MAX_EXPANDED_BYTES {
+                return Err(error(0, ExpandErrorKind::TooLong));
+            }
+        }
+    }
+
+    /// Expands the `${…}` that begins here.
+    fn variable(&mut self, depth: usize, wanted: bool) -> Result<String, ExpandError> {
+        let start = self.at;
+        self.used = true;
+        if depth >= MAX_NESTING {
+            return Err(error(start, ExpandErrorKind::TooDeep));
+        }
+        let inside = &self.text[start + 2..];
+        if let Some(of_editor) = self.of_editor(start, inside, wanted) {
+            return of_editor;
+        }
+        let (prefix, name) = name(inside);
+        self.at = start + 2 + prefix + name.len();
+        let value = (self.variables.lookup)(name).filter(|_| !name.is_empty());
+        let rest = &self.text[self.at..];
+        if name.is_empty() || !(rest.starts_with('}') || rest.starts_with(":-")) {
+            let kind = match inside.split_once('}') {
+                None => ExpandErrorKind::Unterminated,
+                Some((inside, _)) => match inside.split_once(':') {
+                    Some((of, _)) if matches!(of, "command" | "config" | "workspaceFolder") => {
+                        ExpandErrorKind::OfEditors(format!("{of}:…"))
+                    }
+                    Some(_) | None => ExpandErrorKind::NotAName,
+                },
+            };
+            return Err(error(start, kind));
+        }
+        let value = if rest.starts_with('}') {
+            value.or_else(|| (!wanted).then(String::new))
+        } else {
+            self.at += 2;
+            let value = value.filter(|value| !value.is_empty());
+            let default = self.run(depth + 1, wanted && value.is_none())?;
+            value.or(Some(default))
+        };
+        if !self.text[self.at..].starts_with('}') {
+            return Err(error(start, ExpandErrorKind::Unterminated));
+        }
+        self.at += 1;
+        value.ok_or_else(|| error(start, not_set(name)))
+    }
+
+    /// Expands what is no variable of the environment: `${userHome}`, `${input:…}`, `${file:…}`, `${{ secrets.… }}`.
+    fn of_editor(
+        &mut self,
+        start: usize,
+        inside: &'a str,
+        wanted: bool,
+    ) -> Option<Result<String, ExpandError>> {
+        if let Some(secret) = inside.strip_prefix('{') {
+            let (reference, _) = secret.split_once("}}")?;
+            self.at = start + "${{".len() + reference.len() + "}}".len();
+            let name = reference.trim().split_once('.');
+            let name = name.filter(|(of, _)| matches!(*of, "secrets" | "inputs" | "env"));
+            let Some((_, name)) = name.filter(|(_, name)| is_name(name)) else {
+                return Some(Err(error(start, ExpandErrorKind::NotAName)));
+            };
+            let value = (self.variables.lookup)(name).or_else(|| (!wanted).then(String::new));
+            return Some(value.ok_or_else(|| error(start, not_set(name))));
+        }
+        let (inside, _) = inside.split_once('}')?;
+        // `${file:-x}` is a variable with a default.
+        let after = |of: &str| inside.strip_prefix(of).filter(|rest| !rest.starts_with('-'));
+        let value = if let Some(id) = after("input:") {
+            self.input(id, start)
+        } else if let Some(path) = after("file:") {
+            self.file(path, start)
+        } else {
+            let workspace = self.variables.workspace;
+            match inside {
+                "/" | "pathSeparator" => Ok(MAIN_SEPARATOR_STR.to_owned()),
+                "userHome" => self.home(start),
+                "workspaceFolder" | "workspaceRoot" => self.folder(workspace, start),
+                "workspaceFolderBasename" => {
+                    self.folder(Path::new(workspace.file_name().unwrap_or_default()), start)
+                }
+                _ => return None,
+            }
+        };
+        self.at = start + "${".len() + inside.len() + "}".len();
+        Some(if wanted {
+            value
+        } else {
+            Ok(value.unwrap_or_default())
+        })
+    }
+
+    fn input(&mut self, id: &str, start: usize) -> Result<String, ExpandError> {
+        if let Some(value) = (self.variables.lookup)(&input_variable(id)) {
+            return Ok(value);
+        }
+        let Some(default) = self.variables.inputs.default(id) else {
+            let is_declared = self.variables.inputs.declares(id);
+            let id = id.to_owned();
+            return Err(error(start, ExpandErrorKind::NoInput { id, is_declared }));
+        };
+        self.remark(Remark::InputDefault(id.to_owned()));
+        Ok(default.to_owned())
+    }
+
+    /// The text of a file, without the line break at its end.
+    fn file(&self, path: &str, start: usize) -> Result<String, ExpandError> {
+        let home = || self.home(start);
+        let absolute = match path.strip_prefix("~/") {
+            Some(below) => Path::new(&home()?).join(below),
+            None => self.variables.folder.join(path),
+        };
+        let text = env_file::read_text(&absolute, MAX_EXPANDED_BYTES).map_err(|read_error| {
+            let reason = match read_error {
+                ReadError::Unreadable(source) => format!("cannot be read: {source}"),
+                ReadError::TooLarge => format!("is larger than {MAX_EXPANDED_BYTES} bytes"),
+                ReadError::NotText => "is not UTF-8 text".to_owned(),
+            };
+            let path = path.to_owned();
+            error(start, ExpandErrorKind::File { path, reason })
+        })?;
+        Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    }
+
+    fn folder(&mut self, folder: &Path, start: usize) -> Result<String, ExpandError> {
+        if !self.variables.workspace_is_known {
+            self.remark(Remark::Workspace);
+        }
+        let folder = folder.to_str().map(str::to_owned);
+        folder.ok_or_else(|| error(start, ExpandErrorKind::NotUnicode))
+    }
+
+    fn home(&self, start: usize) -> Result<String, ExpandError> {
+        let home = (self.variables.lookup)("HOME").filter(|home| !home.is_empty());
+        home.ok_or_else(|| error(start, ExpandErrorKind::NoHome))
+    }
+
+    /// What the `$NAME` that begins here stands for, which may be itself.
+    fn bare_name(&mut self, wanted: bool) -> String {
+        let (before, rest) = self.text.split_at(self.at);
+        let name = leading_name(&rest[1..]);
+        let (literal, after) = rest.split_at(1 + name.len());
+        self.at += literal.len();
+        let value = (self.variables.lookup)(name);
+        // In a password, `$` may stand before any letter; a variable that is meant is set, or named like one.
+        let looks_meant = !self.variables.is_shell && !name.contains(|c: char| c.is_ascii_lowercase());
+        match value {
+            Some(value) if self.variables.bare_names => {
+                self.used = true;
+                return value;
+            }
+            Some(_) if self.variables.is_shell => {}
+            Some(_) => self.remark(Remark::Literal(Some(name.to_owned()))),
+            None if !(wanted && looks_meant) => {}
+            None => {
+                // A word of its own with a `_` in it is the name of a variable, not a piece of a password; where the file's
+                // program expands such words, any word of its own is.
+                let stands_alone = (before.is_empty() || before.ends_with(' '))
+                    && (after.is_empty() || after.starts_with([' ', '/']));
+                let is_variable = stands_alone && (name.contains('_') || self.variables.bare_names);
+                let name = is_variable.then(|| name.to_owned());
+                self.remark(if self.variables.bare_names {
+                    Remark::LiteralUnset(name)
+                } else {
+                    Remark::Literal(name)
+                });
+            }
+        }
+        literal.to_owned()
+    }
+
+    /// Expands the `{env:…}` or `{file:…}` that begins here.
+    fn in_braces(&mut self, wanted: bool) -> Result<String, ExpandError> {
+        let start = self.at;
+        let Some((inside, _)) = self.text[start + 1..].split_once('}') else {
+            return Err(error(start, ExpandErrorKind::Unterminated));
+        };
+        self.used = true;
+        self.at = start + "{".len() + inside.len() + "}".len();
+        if let Some(path) = inside.strip_prefix("file:") {
+            return self.file(path, start);
+        }
+        let name = inside.strip_prefix("env:").unwrap_or_default().trim();
+        if !is_name(name) {
+            return Err(error(start, ExpandErrorKind::NotAName));
+        }
+        let value = (self.variables.lookup)(name).or_else(|| (!wanted).then(String::new));
+        value.ok_or_else(|| error(start, not_set(name)))
+    }
+
+    fn remark(&mut self, remark: Remark) {
+        if !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
+        }
+    }
+}
+
+fn error(at: usize, kind: ExpandErrorKind) -> ExpandError {
+    ExpandError { at, kind }
+}
+
+fn not_set(name: &str) -> ExpandErrorKind {
+    if OF_EDITORS.contains(&name) {
+        ExpandErrorKind::OfEditors(name.to_owned())
+    } else {
+        ExpandErrorKind::NotSet(name.to_owned())
+    }
+}
+
+/// The name at the start of `inside`, and the length of the `env:` before it.
+fn name(inside: &str) -> (usize, &str) {
+    let plain = leading_name(inside);
+    match inside.strip_prefix("env:").map(leading_name) {
+        Some(after) if !after.is_empty() => ("env:".len(), after),
+        Some(_) | None => (0, plain),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && leading_name(text) == text
+}
+
+fn leading_name(text: &str) -> &str {
+    let end = text
+        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .unwrap_or(text.len());
+    let name = &text[..end];
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        ""
+    } else {
+        name
+    }
+}
+
+impl ExpandError {
+    /// Whether the text is in order, and what it stands for is not there.
+    pub(super) fn is_lack(&self) -> bool {
+        match self.kind {
+            ExpandErrorKind::NotSet(_)
+            | ExpandErrorKind::NoInput { .. }
+            | ExpandErrorKind::NoHome
+            | ExpandErrorKind::File { .. } => true,
+            ExpandErrorKind::Unterminated
+            | ExpandErrorKind::NotAName
+            | ExpandErrorKind::OfEditors(_)
+            | ExpandErrorKind::NotUnicode
+            | ExpandErrorKind::TooDeep
+            | ExpandErrorKind::TooLong => false,
+        }
+    }
+}
+
+impl From<ExpandError> for ProblemText {
+    fn from(error: ExpandError) -> Self {
+        match error.kind {
+            ExpandErrorKind::OfEditors(name) => Self::new(
+                format!("`${{{name}}}` is known to editors only"),
+                "write what it stands for",
+            ),
+            ExpandErrorKind::NotSet(name) => Self::new(
+                format!("the variable {name} is not set"),
+                format!("set it, or give it a default: ${{{name}:-default}}"),
+            ),
+            ExpandErrorKind::Unterminated => Self::new(
+                "`${` without its `}`",
+                "close it, or write `$${` for a plain `${`",
+            ),
+            ExpandErrorKind::NotAName => Self::new(
+                "`${` is not followed by the name of a variable",
+                "use letters, digits and `_`, or write `$${` for a plain `${`",
+            ),
+            ExpandErrorKind::NoInput { id, is_declared } => {
+                let variable = input_variable(&id);
+                let id = quoted(&id);
+                let message = if is_declared {
+                    format!("VS Code asks a person for the input {id}, and it has no default")
+                } else {
+                    format!("VS Code asks a person for the input {id}, which `inputs` does not declare")
+                };
+                Self::new(message, format!("set the variable {variable} to the answer"))
+            }
+            ExpandErrorKind::NoHome => Self::new(
+                "the home directory is not known, since HOME is not set",
+                "set it, or write the whole path",
+            ),
+            ExpandErrorKind::NotUnicode => Self::new(
+                "the workspace folder has a name that is not Unicode",
+                "write the whole path",
+            ),
+            ExpandErrorKind::File { path, reason } => Self::new(
+                format!("the file {} {reason}", quoted(&path)),
+                "name a file that holds the value",
+            ),
+            ExpandErrorKind::TooDeep => Self::new(
+                format!("defaults nest deeper than {MAX_NESTING}"),
+                "set the variable instead",
+            ),
+            ExpandErrorKind::TooLong => {
+                Self::from(format!("longer than {MAX_EXPANDED_BYTES} bytes when expanded"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{ExpandError, ExpandErrorKind, Expanded, MAX_EXPANDED_BYTES, MAX_NESTING, Remark, Variables};
+    use crate::config::file::layout::Inputs;
+
+    fn lookup(name: &str) -> Option<String> {
+        match name {
+            "HOME" => Some("/home/ann".into()),
+            "EMPTY" => Some(String::new()),
+            "TRICK" => Some("${HOME}".into()),
+            "BIG" => Some("x".repeat(MAX_EXPANDED_BYTES / 2)),
+            _ => None,
+        }
+    }
+
+    fn expand_in(written: &str, bare_names: bool, braces: bool) -> Result<Expanded, ExpandError> {
+        let inputs = Inputs::of(None);
+        let variables = Variables {
+            lookup: &lookup,
+            folder: Path::new("/etc/m"),
+            workspace: Path::new("/src/app"),
+            workspace_is_known: true,
+            inputs: &inputs,
+            bare_names,
+            braces,
+            is_shell: false,
+        };
+        super::expand(written, &variables)
+    }
+
+    fn expand(written: &str) -> Result<Expanded, ExpandError> {
+        expand_in(written, false, false)
+    }
+
+    fn value(written: &str) -> String {
+        expand(written).unwrap().text.value().to_owned()
+    }
+
+    fn error(written: &str) -> (usize, ExpandErrorKind) {
+        let ExpandError { at, kind } = expand(written).unwrap_err();
+        (at, kind)
+    }
+
+    #[test]
+    fn variables_defaults_and_escapes_expand() {
+        for (written, expected) in [
+            ("plain $HOME } text", "plain $HOME } text"),
+            ("${HOME}/x", "/home/ann/x"),
+            ("${env:HOME}", "/home/ann"),
+            ("a${EMPTY}b", "ab"),
+            ("${NOPE:-fallback}", "fallback"),
+            ("${NOPE:-}", ""),
+            ("${EMPTY:-fallback}", "fallback"),
+            ("${HOME:-${NOPE}}", "/home/ann"),
+            ("${NOPE:-${ALSO:-${HOME}}/y}z", "/home/ann/yz"),
+            ("${env:-x}", "x"),
+            ("${file:-x}${input:-y}", "xy"),
+            ("$${HOME}", "${HOME}"),
+            ("$$${HOME}", "$${HOME}"),
+            ("${TRICK}", "${HOME}"),
+            ("é${HOME}é", "é/home/anné"),
+            ("{env:HOME} {", "{env:HOME} {"),
+            ("${userHome}${/}x${pathSeparator}y", "/home/ann/x/y"),
+            ("${workspaceFolder}/${workspaceFolderBasename}", "/src/app/app"),
+            ("${NOPE:-${userHome}}", "/home/ann"),
+            ("${HOME:-${input:none}}", "/home/ann"),
+            ("a${{ secrets.HOME }}b${{inputs.HOME}}", "a/home/annb/home/ann"),
+        ] {
+            assert_eq!(value(written), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn only_a_text_with_a_variable_hides_its_value() {
+        assert_eq!(expand("--t=${HOME}").unwrap().text.shown(), "--t=${HOME}");
+        assert_eq!(expand("$${x}").unwrap().text.shown(), "${x}");
+    }
+
+    #[test]
+    fn what_cannot_be_expanded_says_where_and_why() {
+        assert_eq!(error("ab${NOPE}"), (2, ExpandErrorKind::NotSet("NOPE".into())));
+        assert_eq!(error("${A:-${B}}"), (5, ExpandErrorKind::NotSet("B".into())));
+        for unterminated in ["x${", "x${HOME", "x${HOME:-", "x${NOPE:-a", "x${HO ME"] {
+            assert_eq!(
+                error(unterminated),
+                (1, ExpandErrorKind::Unterminated),
+                "{unterminated}"
+            );
+        }
+        for no_name in ["${}", "${1A}", "${HO ME}", "${HOME:x}", "${:-x}"] {
+            assert_eq!(error(no_name), (0, ExpandErrorKind::NotAName), "{no_name}");
+        }
+        assert_eq!(
+            error("a${{ secrets.NOPE }}"),
+            (1, ExpandErrorKind::NotSet("NOPE".into()))
+        );
+        assert_eq!(error("${{ other.HOME }}").1, ExpandErrorKind::NotAName);
+        assert_eq!(error("${{ secrets.HO ME }}").1, ExpandErrorKind::NotAName);
+        for of_editors in [
+            "${config:a.b}",
+            "${command:x}",
+            "${workspaceFolder:two}",
+            "${fileBasename}",
+        ] {
+            assert!(
+                matches!(error(of_editors), (0, ExpandErrorKind::OfEditors(_))),
+                "{of_editors}"
+            );
+        }
+        assert!(matches!(
+            error("${input:token}"),
+            (0, ExpandErrorKind::NoInput { .. })
+        ));
+        assert!(matches!(
+            error("x${file:/no/such/file}"),
+            (1, ExpandErrorKind::File { .. })
+        ));
+    }
+
+    #[test]
+    fn a_bare_name_is_a_variable_only_where_the_file_says_so() {
+        let gemini = |written| expand_in(written, true, false).unwrap();
+        assert_eq!(
+            gemini("$HOME/x ${HOME} $").text.value(),
+            "/home/ann/x /home/ann $"
+        );
+        assert_eq!(gemini("$HOME").text.shown(), "$HOME");
+        let unset = gemini("pa$NOPE");
+        assert_eq!(
+            (unset.text.value(), &*unset.remarks),
+            ("pa$NOPE", &[Remark::LiteralUnset(None)][..])
+        );
+        assert_eq!(
+            gemini("Bearer $TOK").remarks,
+            [Remark::LiteralUnset(Some("TOK".into()))]
+        );
+        let plain = |written| expand(written).unwrap().remarks;
+        assert_eq!(plain("a $HOME $HOME"), [Remark::Literal(Some("HOME".into()))]);
+        assert_eq!(plain("$NOPE"), [Remark::Literal(None)]);
+        assert_eq!(plain("x$MY_TOKEN"), [Remark::Literal(None)]);
+        assert_eq!(
+            plain("Bearer $MY_TOKEN"),
+            [Remark::Literal(Some("MY_TOKEN".into()))]
+        );
+        // A password, an end of a pattern, an amount.
+        for innocent in ["pa$word", "^x$", "$5", "$$", "a$"] {
+            assert_eq!(plain(innocent), [], "{innocent}");
+        }
+    }
+
+    #[test]
+    fn opencode_writes_variables_in_braces() {
+        let opencode = |written| expand_in(written, false, true);
+        let expanded = opencode("Bearer {env:HOME} {x}").unwrap().text;
+        assert_eq!(
+            (expanded.value(), expanded.shown()),
+            ("Bearer /home/ann {x}", "Bearer {env:HOME} {x}")
+        );
+        assert_eq!(
+            opencode("a{env:NOPE}").unwrap_err().kind,
+            ExpandErrorKind::NotSet("NOPE".into())
+        );
+        assert_eq!(
+            opencode("a{env:HOME").unwrap_err().kind,
+            ExpandErrorKind::Unterminated
+        );
+    }
+
+    #[test]
+    fn neither_depth_nor_length_grows_without_bound() {
+        let nested = "${A:-".repeat(MAX_NESTING + 1) + &"}".repeat(MAX_NESTING + 1);
+        assert_eq!(error(&nested).1, ExpandErrorKind::TooDeep);
+        let hostile = "${A:-".repeat(500_000);
+        assert_eq!(error(&hostile).1, ExpandErrorKind::TooDeep);
+        assert_eq!(error("${BIG}${BIG}${BIG}").1, ExpandErrorKind::TooLong);
+    }
+}

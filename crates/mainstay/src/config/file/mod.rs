@@ -1,0 +1,32 @@
+//! Configuration files: `mcpServers` files and those of other programs, as JSON, TOML or YAML.
+//!
+//! [`locate`] finds a file, and [`Configuration::load`] reads it. `syntax` parses the text into a tree, `layout` detects
+//! whose format it is and finds the servers, and `entry` reads one server through `fields`, `expand` and `settings`. The
+//! values go to the builder that embedders use too, so both pass the same checks.
+
+mod configuration;
+mod entry;
+mod env_file;
+mod error;
+mod expand;
+mod fields;
+mod filters;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+mod host;
+mod layout;
+mod locate;
+mod parse;
+mod paths;
+mod report;
+mod restart;
+mod settings;
+mod syntax;
+
+#[cfg(test)]
+mod tests;
+
+pub use configuration::Configuration;
+pub use error::ConfigError;
+pub use host::Host;
+pub use locate::{ConfigOrigin, Located, locate};

@@ -1,0 +1,292 @@
+//! Reads the settings of a server: everything but how it is reached and which tools are shown.
+
+use crate::config::builder::ServerBuilder;
+use std::time::Duration;
+
+use super::fields::{Field, FieldSet, Keys};
+use super::host::Host;
+use super::report::ProblemReport;
+use super::restart;
+use super::syntax::Value;
+use crate::config::problem::{ProblemText, quoted};
+use crate::config::server::{Isolation, Replay};
+use crate::config::target::Target;
+use crate::config::tool_view::ToolView;
+use crate::protocol::Era;
+
+const TOOLS: Keys = Keys::only(&["include", "exclude", "rename", "describe"]);
+
+/// Puts the settings of an entry on its server.
+pub(super) fn settings<T: Into<Target>>(
+    mut server: ServerBuilder<T>,
+    fields: &FieldSet<'_>,
+    report: &mut ProblemReport<'_>,
+) -> ServerBuilder<T> {
+    server = server
+        .policy(restart::policy(fields, report))
+        .enabled(enabled(fields, report));
+    if let Some(required) = fields.get("required").and_then(|field| field.flag(report)) {
+        server = server.required(required);
+    }
+    if let Some(lazy) = fields.get("lazy").and_then(|field| field.flag(report)) {
+        server = server.lazy(lazy);
+    }
+    if let Some(isolation) = fields.get("isolation").and_then(|field| isolation(field, report)) {
+        server = server.isolation(isolation);
+    }
+    if let Some(timeout) = fields
+        .get("startup_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.startup_timeout(timeout);
+    }
+    if let Some(timeout) = fields
+        .get("call_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.call_timeout(timeout);
+    }
+    if let Some(timeout) = fields
+        .get("call_idle_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.call_idle_timeout(timeout);
+    }
+    if let Some(timeout) = fields
+        .get("wait_timeout")
+        .and_then(|field| field.duration(report))
+    {
+        server = server.wait_timeout(timeout);
+    }
+    if let Some(era) = fields.get("era").and_then(|field| era(field, report)) {
+        server = server.era(era);
+    }
+    if let Some(waiters) = fields.get("waiters").and_then(|field| field.whole_number(report)) {
+        server = server.waiters(waiters);
+    }
+    if let Some(replay) = fields.get("replay").and_then(|field| replay(field, report)) {
+        server = server.replay(replay);
+    }
+    server
+}
+
+/// `enabled`, or the `disabled` that other programs write.
+fn enabled(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> bool {
+    let enabled = fields.get("enabled").and_then(|field| field.flag(report));
+    let Some(field) = fields.get("disabled") else {
+        return enabled.unwrap_or(true);
+    };
+    let disabled = field.flag(report);
+    if enabled.is_some() && enabled == disabled {
+        field.error(
+            report,
+            ProblemText::new("contradicts `enabled`", "keep one of the two"),
+        );
+    }
+    !disabled.unwrap_or(false)
+}
+
+fn era(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Era> {
+    match field.text(report)? {
+        "legacy" => Some(Era::Legacy),
+        "modern" => Some(Era::Modern),
+        other => {
+            let problem = ProblemText::new(
+                format!("{} is not understood", quoted(other)),
+                r#"write "legacy" or "modern", or leave it out"#,
+            );
+            field.error(report, problem);
+            None
+        }
+    }
+}
+
+fn isolation(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Isolation> {
+    match field.text(report)? {
+        "shared" => Some(Isolation::Shared),
+        "session" => Some(Isolation::Session),
+        other => {
+            let problem = ProblemText::new(
+                format!("{} is not understood", quoted(other)),
+                r#"write "shared", or "session" for a server of its own for each client"#,
+            );
+            field.error(report, problem);
+            None
+        }
+    }
+}
+
+fn replay(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Replay> {
+    match field.text(report)? {
+        "safe" => Some(Replay::Safe),
+        "never" => Some(Replay::Never),
+        other => {
+            let problem = ProblemText::new(
+                format!("{} is not understood", quoted(other)),
+                r#"write "safe" or "never""#,
+            );
+            field.error(report, problem);
+            None
+        }
+    }
+}
+
+/// Which tools are shown, and how.
+pub(super) fn tools(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<ToolView> {
+    let view = ToolView::default();
+    if matches!(field.value(), Value::Array(_)) {
+        return Some(included(view, field, report));
+    }
+    let fields = FieldSet::of(field, field.object(report)?, &TOOLS, report);
+    let mut view = match fields.get("include") {
+        Some(field) => included(view, field, report),
+        None => view,
+    };
+    for item in fields
+        .get("exclude")
+        .and_then(|field| field.items(report))
+        .unwrap_or_default()
+    {
+        if let Some(pattern) = item.text(report) {
+            view = view.exclude(pattern);
+        }
+    }
+    for (tool, field) in fields
+        .get("rename")
+        .and_then(|field| field.entries(report))
+        .unwrap_or_default()
+    {
+        if let Some(name) = field.text(report) {
+            view = view.rename(tool, name);
+        }
+    }
+    for (tool, field) in fields
+        .get("describe")
+        .and_then(|field| field.entries(report))
+        .unwrap_or_default()
+    {
+        if let Some(text) = field.text(report) {
+            view = view.describe_as(tool, text);
+        }
+    }
+    Some(view)
+}
+
+fn included(mut view: ToolView, field: &Field<'_>, report: &mut ProblemReport<'_>) -> ToolView {
+    let Some(items) = field.items(report) else {
+        return view;
+    };
+    view = view.include_none();
+    for item in items {
+        if let Some(pattern) = item.text(report) {
+            view = view.include(pattern);
+        }
+    }
+    view
+}
+
+const SECOND: f64 = 1.0;
+const MILLISECOND: f64 = 0.001;
+
+/// opencode's limits, in milliseconds.
+const OF_OPENCODE: Keys = Keys::only(&["startup", "request"]);
+
+/// The shortest limit that Claude Code uses.
+const SHORTEST_OF_CLAUDE_CODE: Duration = Duration::from_secs(1);
+
+/// Puts the limits of an entry on its server.
+pub(super) fn foreign_timeouts<T: Into<Target>>(
+    mut server: ServerBuilder<T>,
+    fields: &FieldSet<'_>,
+    host: Host,
+    report: &mut ProblemReport<'_>,
+) -> ServerBuilder<T> {
+    let startup = [
+        ("startup_timeout_ms", MILLISECOND),
+        ("connection_timeout", MILLISECOND),
+        ("startup_timeout_sec", SECOND),
+    ];
+    for (key, unit) in startup {
+        if let Some(limit) = fields.get(key).and_then(|field| limit(field, unit, report)) {
+            server = server.startup_timeout(limit);
+        }
+    }
+    let tool = fields.get("tool_timeout_sec");
+    if let Some(limit) = tool.and_then(|field| limit(field, SECOND, report)) {
+        server = calls(server, limit, fields);
+    }
+    match (fields.get("timeout"), host.timeout_unit()) {
+        (None, _) => server,
+        (Some(field), _) if host == Host::OpenCode => opencode(server, field, fields, report),
+        (Some(field), Some(unit)) => match limit(field, unit, report) {
+            Some(limit) if host == Host::ClaudeCode && limit < SHORTEST_OF_CLAUDE_CODE => {
+                let problem = ProblemText::new(
+                    "Claude Code ignores a limit below 1000 ms, and so does Mainstay",
+                    r#"set "call_timeout""#,
+                );
+                field.warning(report, problem);
+                server
+            }
+            Some(limit) => calls(server, limit, fields),
+            None => server,
+        },
+        (Some(field), None) => {
+            let problem = ProblemText::new(
+                "ignored, since programs count it in seconds or in milliseconds",
+                r#"set "call_timeout", such as "30s""#,
+            );
+            field.warning(report, problem);
+            server
+        }
+    }
+}
+
+/// A limit of calls, with and without progress: other programs know no difference.
+fn calls<T: Into<Target>>(
+    server: ServerBuilder<T>,
+    limit: Duration,
+    fields: &FieldSet<'_>,
+) -> ServerBuilder<T> {
+    // What is written for Mainstay counts.
+    if fields.get("call_timeout").is_some() || fields.get("call_idle_timeout").is_some() {
+        return server;
+    }
+    server.call_timeout(limit).call_idle_timeout(limit)
+}
+
+/// A number bounds the listing of tools; an object has a limit for the start and one for requests.
+fn opencode<T: Into<Target>>(
+    mut server: ServerBuilder<T>,
+    field: &Field<'_>,
+    fields: &FieldSet<'_>,
+    report: &mut ProblemReport<'_>,
+) -> ServerBuilder<T> {
+    let Value::Object(object) = field.value() else {
+        let problem =
+            ProblemText::from("opencode's limit for listing tools; Mainstay has a limit of its own");
+        field.note(report, problem);
+        return server;
+    };
+    let limits = FieldSet::of(field, object, &OF_OPENCODE, report);
+    let mut read = |key| {
+        limits
+            .get(key)
+            .and_then(|field| limit(field, MILLISECOND, report))
+    };
+    if let Some(startup) = read("startup") {
+        server = server.startup_timeout(startup);
+    }
+    match read("request") {
+        Some(request) => calls(server, request, fields),
+        None => server,
+    }
+}
+
+fn limit(field: &Field<'_>, unit: f64, report: &mut ProblemReport<'_>) -> Option<Duration> {
+    let limit = field.duration_in(unit, report)?;
+    if limit.is_zero() {
+        field.error(report, "must be longer than zero");
+        return None;
+    }
+    Some(limit)
+}

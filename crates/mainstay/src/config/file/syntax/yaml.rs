@@ -1,0 +1,285 @@
+//! YAML: the first document of a text, in the core schema. Aliases stand for a copy of what they name.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+
+use super::SyntaxError;
+use crate::config::file::syntax::{Mapping, Node, Property, Value};
+
+/// How deep values may nest; a person needs a handful.
+const MAX_NESTING: usize = 64;
+
+/// How much the copies of aliases may weigh in all, in bytes. A few lines of aliases can name billions of values.
+const MAX_COPIED_BYTES: usize = 1024 * 1024;
+
+pub(super) fn read(text: &str) -> Result<Option<Node<'_>>, SyntaxError> {
+    let mut tree = Tree {
+        offsets: Offsets::of(text),
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        copied: 0,
+        root: None,
+    };
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| SyntaxError {
+            at: tree.offsets.byte(error.marker().index()),
+            reason: error.info().to_owned(),
+        })?;
+        if let Some(root) = tree.take(event, span)? {
+            return Ok(Some(root));
+        }
+    }
+    Ok(tree.root)
+}
+
+struct Tree<'t> {
+    offsets: Offsets,
+    open: Vec<Open<'t>>,
+    anchors: HashMap<usize, Node<'t>>,
+    copied: usize,
+    root: Option<Node<'t>>,
+}
+
+/// A collection whose end was not met yet.
+struct Open<'t> {
+    start: usize,
+    anchor: usize,
+    collection: Collection<'t>,
+}
+
+enum Collection<'t> {
+    Items(Vec<Node<'t>>),
+    /// The key whose value comes next, too.
+    Keys(Vec<Property<'t>>, Option<(Cow<'t, str>, usize)>),
+}
+
+impl<'t> Tree<'t> {
+    /// Takes the next event; the root when its document ends.
+    fn take(&mut self, event: Event<'t>, span: Span) -> Result<Option<Node<'t>>, SyntaxError> {
+        let start = self.offsets.byte(span.start.index());
+        let end = self.offsets.byte(span.end.index());
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let is_text = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix == "str");
+                let value = if is_text { Value::Text(text) } else { plain(text) };
+                self.add(Node { start, end, value }, anchor)?;
+            }
+            Event::Alias(anchor) => {
+                let copy = self.anchors.get(&anchor).cloned().ok_or_else(|| SyntaxError {
+                    at: start,
+                    reason: "an alias inside of what it names; write the value out".to_owned(),
+                })?;
+                self.copied += weight(&copy);
+                if self.copied > MAX_COPIED_BYTES {
+                    let reason =
+                        "the aliases of this file stand for too much; write the values out".to_owned();
+                    return Err(SyntaxError { at: start, reason });
+                }
+                self.add(copy, 0)?;
+            }
+            Event::SequenceStart(anchor, _) => self.open(start, anchor, Collection::Items(Vec::new()))?,
+            Event::MappingStart(anchor, _) => {
+                self.open(start, anchor, Collection::Keys(Vec::new(), None))?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(open) = self.open.pop() {
+                    let value = match open.collection {
+                        Collection::Items(items) => Value::Array(items),
+                        Collection::Keys(properties, _) => Value::Object(Mapping { properties }),
+                    };
+                    let node = Node {
+                        start: open.start,
+                        end,
+                        value,
+                    };
+                    self.add(node, open.anchor)?;
+                }
+            }
+            Event::DocumentEnd => return Ok(self.root.take()),
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn open(&mut self, start: usize, anchor: usize, collection: Collection<'t>) -> Result<(), SyntaxError> {
+        if self.open.len() >= MAX_NESTING {
+            let reason = "nested too deeply".to_owned();
+            return Err(SyntaxError { at: start, reason });
+        }
+        self.open.push(Open {
+            start,
+            anchor,
+            collection,
+        });
+        Ok(())
+    }
+
+    /// Puts a finished value where it belongs.
+    fn add(&mut self, node: Node<'t>, anchor: usize) -> Result<(), SyntaxError> {
+        if anchor != 0 {
+            self.copied += weight(&node);
+            if self.copied > MAX_COPIED_BYTES {
+                let reason = "the anchors of this file hold too much; write the values out".to_owned();
+                return Err(SyntaxError {
+                    at: node.start,
+                    reason,
+                });
+            }
+            self.anchors.insert(anchor, node.clone());
+        }
+        match self.open.last_mut().map(|open| &mut open.collection) {
+            None => self.root = Some(node),
+            Some(Collection::Items(items)) => items.push(node),
+            Some(Collection::Keys(properties, key)) => match key.take() {
+                Some((name, name_at)) => properties.push(Property { name, name_at, node }),
+                None => *key = Some((name(&node)?, node.start)),
+            },
+        }
+        Ok(())
+    }
+}
+
+/// A key. Numbers and booleans are keys as they are written.
+fn name<'t>(node: &Node<'t>) -> Result<Cow<'t, str>, SyntaxError> {
+    match &node.value {
+        Value::Text(text) | Value::Number(text) => Ok(text.clone()),
+        Value::Flag(flag) => Ok(flag.to_string().into()),
+        Value::Null => Ok("".into()),
+        Value::Array(_) | Value::Object(_) => Err(SyntaxError {
+            at: node.start,
+            reason: "a key must be a plain text".to_owned(),
+        }),
+    }
+}
+
+/// What a text without quotes means.
+fn plain(text: Cow<'_, str>) -> Value<'_> {
+    match &*text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Flag(true),
+        "false" | "False" | "FALSE" => Value::Flag(false),
+        number if is_number(number) => Value::Number(text),
+        _ => Value::Text(text),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok()
+}
+
+fn weight(node: &Node<'_>) -> usize {
+    let own = size_of::<Property<'_>>();
+    own + match &node.value {
+        Value::Null | Value::Flag(_) => 0,
+        Value::Number(text) | Value::Text(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(object) => {
+            let properties = object.properties.iter();
+            properties
+                .map(|property| property.name.len() + weight(&property.node))
+                .sum()
+        }
+    }
+}
+
+/// Where each character begins: the parser counts characters.
+enum Offsets {
+    /// Every character is a byte.
+    Ascii,
+    Bytes(Vec<usize>),
+}
+
+impl Offsets {
+    fn of(text: &str) -> Self {
+        if text.is_ascii() {
+            return Self::Ascii;
+        }
+        let starts = text.char_indices().map(|(at, _)| at);
+        Self::Bytes(starts.chain([text.len()]).collect())
+    }
+
+    fn byte(&self, character: usize) -> usize {
+        match self {
+            Self::Ascii => character,
+            Self::Bytes(starts) => starts.get(character).or(starts.last()).copied().unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_NESTING, read};
+    use crate::config::file::syntax::Value;
+
+    #[test]
+    fn plain_texts_have_the_types_of_the_core_schema() {
+        let text =
+            "a: 1\nb: -1.5\nc: yes\nd: true\ne: ~\nf: \"1\"\ng: 1.2.3\nh:\ni: 08:30\nj: .inf\nk: !!str 5\n";
+        let root = read(text).unwrap().unwrap();
+        let root = root.as_object().unwrap();
+        let kinds: Vec<_> = root.properties.iter().map(|p| p.node.value.kind()).collect();
+        let (text, number) = ("a string", "a number");
+        let expected = [
+            number,
+            number,
+            text,
+            "a boolean",
+            "null",
+            text,
+            text,
+            "null",
+            text,
+            text,
+            text,
+        ];
+        assert_eq!(kinds, expected);
+    }
+
+    #[test]
+    fn places_are_bytes_of_the_text() {
+        let text = "é: ö\r\nkey:\r\n  - ü\r\n  - [x, \"ÿ\"]\r\n";
+        let root = read(text).unwrap().unwrap();
+        let root = root.as_object().unwrap();
+        let second = &root.properties[1];
+        assert!(text[second.name_at..].starts_with("key:"));
+        let items = second.node.as_array().unwrap();
+        assert_eq!(&text[items[0].start..items[0].end], "ü");
+        let last = &items[1].as_array().unwrap()[1];
+        assert_eq!(&text[last.start..last.end], "\"ÿ\"");
+    }
+
+    #[test]
+    fn aliases_are_copies_and_cannot_grow_without_bound() {
+        let root = read("a: &x {k: v}\nb: *x\n").unwrap().unwrap();
+        assert_eq!(
+            root.as_object().unwrap().object("b").unwrap().text("k"),
+            Some("v")
+        );
+        let mut laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for n in 1..12 {
+            let before = format!("*a{}, ", n - 1).repeat(10);
+            laughs += &format!("a{n}: &a{n} [{before}]\n");
+        }
+        assert!(read(&laughs).unwrap_err().reason.contains("too much"));
+        assert!(read("a: &x [*x]\n").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_a_place() {
+        let error = read("a: b\n  c: d\n").unwrap_err();
+        assert!(error.at >= 5, "{}: {}", error.at, error.reason);
+        let deep = "[".repeat(MAX_NESTING + 1);
+        assert!(read(&deep).unwrap_err().reason.contains("deep"));
+        assert!(read("? [a]\n: b\n").is_err());
+        for nothing in ["", "# only a comment\n", "---\n"] {
+            let read = read(nothing).unwrap();
+            assert!(
+                read.is_none_or(|node| matches!(node.value, Value::Null)),
+                "{nothing:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,90 @@
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::*;
+use crate::transport::Oversized;
+
+/// Carries each frame until it is told that one has arrived.
+struct Slow {
+    exchanges: Exchanges,
+    arrives: Notify,
+}
+
+impl FrameCarrier for Slow {
+    fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
+    }
+
+    fn carry(self: &Arc<Self>, admitted: AdmittedFrame) {
+        let carrier = self.clone();
+        let Purpose::Request { id } = admitted.frame.purpose() else {
+            unreachable!("only requests are sent here");
+        };
+        Exchanges::spawn_request(
+            self,
+            id,
+            admitted,
+            async move { carrier.arrives.notified().await },
+        );
+    }
+
+    fn delete_session(&self) {}
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Inbound for Deaf {
+    fn message(&self, _: Bytes) {}
+
+    fn oversized(&self, _: Oversized<'_>) {}
+
+    fn failed(&self, _: u64, _: SendFailure) {}
+
+    fn ended(&self, _: End) {}
+}
+
+fn running() -> Arc<Slow> {
+    let slow = Arc::new(Slow {
+        exchanges: Exchanges::new(),
+        arrives: Notify::new(),
+    });
+    let inbound: Arc<dyn Inbound> = Arc::new(Deaf);
+    assert!(Exchanges::start(&slow, &inbound));
+    slow
+}
+
+fn request(id: usize) -> Frame {
+    Frame::new(Bytes::new(), Purpose::Request { id: id as u64 })
+}
+
+#[tokio::test]
+async fn a_request_keeps_its_place_until_it_is_done() {
+    let slow = running();
+    let sender = Sender(slow.clone());
+    for id in 0..ORDERED_LIMIT {
+        sender.try_send(request(id)).unwrap();
+    }
+    let full = sender.try_send(request(ORDERED_LIMIT));
+    assert!(matches!(full, Err(NotQueued::Full(_))), "{full:?}");
+    slow.arrives.notify_one();
+    sender.send(request(ORDERED_LIMIT)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_waits_for_the_last_verdict_and_no_longer() {
+    let slow = running();
+    let verdicts = [slow.exchanges.await_verdict(), slow.exchanges.await_verdict()];
+    let began = Instant::now();
+    let pause = VERDICT_GRACE / 4;
+    let deciding = async {
+        for verdict in verdicts {
+            tokio::time::sleep(pause).await;
+            drop(verdict);
+        }
+    };
+    tokio::join!(slow.exchanges.finish_soon(End::SessionLost), deciding);
+    assert_eq!(began.elapsed(), 2 * pause);
+    assert!(slow.exchanges.inbound().is_none(), "ended");
+}

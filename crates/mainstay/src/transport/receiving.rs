@@ -1,0 +1,67 @@
+//! What every transport does with received bytes: it makes room for a message while it comes, and delivers it.
+//!
+//! Delivery is fair to other tasks: a large message is read on a thread that may block, a batch is delivered message by
+//! message, and the reader yields when its turn is over.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Inbound, Turn};
+use crate::large;
+use crate::wire::messages_of_batch;
+
+/// Delivers a message, and yields if the turn is over.
+///
+/// Cancel safety: when the future is dropped, the message or some of its batch may not have been delivered.
+pub(super) async fn deliver(
+    inbound: &Arc<dyn Inbound>,
+    request: Option<u64>,
+    message: Bytes,
+    turn: &mut Turn,
+) {
+    let length = message.len();
+    if length > large::INLINE_LIMIT {
+        let inbound = inbound.clone();
+        large::process(length, move || deliver_one(&*inbound, request, message)).await;
+        turn.count_message();
+    } else if let Some(batch) = messages_of_batch(&message) {
+        for message in batch {
+            deliver_one(&**inbound, request, message);
+            turn.count_message();
+            turn.yield_if_over().await;
+        }
+    } else {
+        deliver_one(&**inbound, request, message);
+        turn.count_message();
+    }
+    turn.yield_if_over().await;
+}
+
+fn deliver_one(inbound: &dyn Inbound, request: Option<u64>, message: Bytes) {
+    match request {
+        Some(request) => inbound.message_of(request, message),
+        None => inbound.message(message),
+    }
+}
+
+/// A message that has come this far gets room for a large one at once, instead of growing by copies of itself.
+const LARGE_FROM: usize = 256 * 1024;
+
+/// Room for a large message. Memory that was never written is not held; and a piece of more than 32 MiB is one that the
+/// allocator maps by itself and gives back to the system with the message, where a smaller one may be kept for the next.
+const LARGE_CAPACITY: usize = 33 * 1024 * 1024;
+
+/// How much more room to make for a message that has come this far: the usual, or what a large one needs.
+pub(super) fn capacity_to_add(come: usize, usual: usize, limit: usize) -> usize {
+    if is_large(come) {
+        LARGE_CAPACITY.min(limit).max(usual)
+    } else {
+        usual
+    }
+}
+
+/// Whether memory of this size should go with its message.
+pub(super) fn is_large(length: usize) -> bool {
+    length >= LARGE_FROM
+}

@@ -1,0 +1,161 @@
+//! One request, from its entry into the pending table to its end.
+//!
+//! It waits for three things at once: its answer, room in the queue, and one timer. Each way to end it takes it out of the
+//! table first. A request that is abandoned after it was sent is cancelled at the far side.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::failure::Outcome;
+use super::failure::{RequestError, TimeoutKind};
+use super::options::IdlePause;
+use super::peer::Shared;
+use super::pending::Answer;
+use super::write;
+use crate::deadline;
+use crate::transport::{End, Frame, NotQueued, Purpose};
+
+/// A request that is in the table; dropping it abandons the request.
+pub(super) struct RequestInFlight<'a> {
+    shared: &'a Shared,
+    id: u64,
+    cancellable: bool,
+    /// Whether it has left the table.
+    ended: bool,
+}
+
+impl<'a> RequestInFlight<'a> {
+    /// A request that was just entered under this number.
+    pub(super) fn new(shared: &'a Shared, id: u64, cancellable: bool) -> Self {
+        Self {
+            shared,
+            id,
+            cancellable,
+            ended: false,
+        }
+    }
+
+    /// Sends it and waits for its answer.
+    pub(super) async fn wait(
+        mut self,
+        frame: Frame,
+        mut answer: oneshot::Receiver<Answer>,
+        timeouts: RequestTimeouts,
+        now: Instant,
+    ) -> Answer {
+        let mut timer = pin!(sleep_until(timeouts.next(now)));
+        let mut queueing = None;
+        if now < timeouts.total
+            && let Err(NotQueued::Full(frame)) = self.shared.outbound.try_send(frame)
+        {
+            queueing = Some(self.shared.outbound.send(frame));
+        }
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return self.settled(answer),
+                // A closed queue needs no answer here: the transport says how it ended, which fails the request.
+                _ = async { queueing.as_mut().expect("only polled while queueing").await }, if queueing.is_some() => {
+                    queueing = None;
+                }
+                () = &mut timer => match self.check_timeouts(&timeouts) {
+                    TimerOutcome::Until(next) => timer.as_mut().reset(next),
+                    TimerOutcome::Expired(error) => return Err(error),
+                    // Its answer was taken out of the table this very moment, and is being handed over.
+                    TimerOutcome::Answered => return self.settled(answer.await),
+                },
+            }
+        }
+    }
+
+    fn check_timeouts(&mut self, timeouts: &RequestTimeouts) -> TimerOutcome {
+        let Some(heard) = self.shared.pending.heard(self.id) else {
+            return TimerOutcome::Answered;
+        };
+        let now = Instant::now();
+        let heard = timeouts.last_sign(heard, now);
+        let Some(kind) = timeouts.expired(heard, now) else {
+            return TimerOutcome::Until(timeouts.next(heard));
+        };
+        match self.abandon("timed out") {
+            Some(sent) => TimerOutcome::Expired(RequestError::TimedOut { kind, sent }),
+            None => TimerOutcome::Answered,
+        }
+    }
+
+    fn settled(&mut self, answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
+        self.ended = true;
+        answer.unwrap_or_else(|_| {
+            Err(RequestError::Lost {
+                outcome: Outcome::Unknown,
+                end: End::Aborted,
+            })
+        })
+    }
+
+    /// Takes the request back: says whether it was sent, or nothing when it has ended already.
+    fn abandon(&mut self, reason: &str) -> Option<bool> {
+        let waiting = self.shared.pending.take(self.id)?;
+        self.ended = true;
+        let sent = waiting.withdraw() != Outcome::NotSent;
+        self.shared.outbound.withdraw(self.id);
+        if sent && self.cancellable {
+            self.shared.pending.tell();
+            let frame = Frame::new(write::cancelled(self.id, reason), Purpose::Cancel { id: self.id });
+            self.shared.send_or_drop(frame);
+        }
+        Some(sent)
+    }
+}
+
+impl Drop for RequestInFlight<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.abandon("the caller no longer waits");
+        }
+    }
+}
+
+/// What a request finds when its timer fires.
+enum TimerOutcome {
+    Until(Instant),
+    Expired(RequestError),
+    Answered,
+}
+
+/// How long a request waits.
+pub(super) struct RequestTimeouts {
+    pub(super) idle: Option<Duration>,
+    pub(super) total: Instant,
+    pub(super) hold: Option<Arc<IdlePause>>,
+}
+
+impl RequestTimeouts {
+    /// The next moment at which time may run out.
+    fn next(&self, heard: Instant) -> Instant {
+        let idle = self.idle.map(|idle| deadline::after(heard, idle));
+        idle.map_or(self.total, |idle| idle.min(self.total))
+    }
+
+    /// When it was last heard of, or was last held.
+    fn last_sign(&self, heard: Instant, now: Instant) -> Instant {
+        let released = self.hold.as_ref().and_then(|hold| hold.released(now));
+        released.map_or(heard, |released| released.max(heard))
+    }
+
+    fn expired(&self, heard: Instant, now: Instant) -> Option<TimeoutKind> {
+        if now >= self.total {
+            let held = self.hold.as_ref().is_some_and(|hold| hold.is_paused());
+            return Some(if held {
+                TimeoutKind::Person
+            } else {
+                TimeoutKind::Total
+            });
+        }
+        (now >= self.next(heard)).then_some(TimeoutKind::Idle)
+    }
+}
