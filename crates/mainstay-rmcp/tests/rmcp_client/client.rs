@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mainstay::ServerConfig;
-use mainstay::config::ServerBuilder;
 use mainstay_rmcp::Supervised;
 use mainstay_testkit::{FaultyServer, program};
 use rmcp::model::{
@@ -173,26 +172,22 @@ pub(crate) fn text(result: &CallToolResult) -> String {
 
 /// The server of the workspace on rmcp, with tools that take time, and one that tells its process id.
 pub(crate) fn rmcp_server() -> ServerConfig {
-    built(ServerConfig::stdio(
-        "real",
-        program("mainstay-partner", "rmcp-server"),
-    ))
+    partner("rmcp-server")
 }
 
 /// The server of the workspace on rmcp that asks its client.
 pub(crate) fn asking_server() -> ServerConfig {
-    built(ServerConfig::stdio(
-        "asking",
-        program("mainstay-partner", "conformance-server"),
-    ))
+    partner("conformance-server")
+}
+
+fn partner(name: &str) -> ServerConfig {
+    let config = ServerConfig::stdio("partner", program("mainstay-partner", name));
+    config.build().expect("a valid server")
 }
 
 /// A scripted server, with a mark in its environment that finds its processes.
 pub(crate) fn scripted(server: &FaultyServer, mark: &str) -> ServerConfig {
     let config = ServerConfig::stdio("scripted", server.command()).args(server.args());
-    built(config.env("TESTKIT_MARK", mark))
-}
-
-fn built(config: ServerBuilder) -> ServerConfig {
-    config.build().expect("a valid server")
+    let config = config.env("TESTKIT_MARK", mark).build();
+    config.expect("a valid server")
 }
