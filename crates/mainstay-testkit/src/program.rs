@@ -1,34 +1,31 @@
-//! Where the `faulty-server` program is.
+//! Where the programs of the workspace are that tests start.
 //!
-//! Cargo builds a crate's own programs for its tests, but not those of a dependency. So it is looked for beside the test
-//! executable, and built there when it is missing or older than its sources.
+//! Cargo builds a crate's own programs for its tests, but not those of a dependency. So a program is looked for beside the
+//! test executable, and built there when it is missing or older than its sources.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::SystemTime;
 
-const NAME: &str = "faulty-server";
-
-/// The path of an up-to-date program, found or built once per process.
-pub(super) fn path() -> String {
-    static PATH: OnceLock<String> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let directory = profile_directory();
-        let program = directory.join(NAME);
-        if is_stale(&program) {
-            build(&directory);
-        }
-        assert!(
-            program.exists(),
-            "{} is still missing after its build",
-            program.display()
-        );
-        program.display().to_string()
-    })
-    .clone()
+/// The path of the up-to-date program `name` of `package`, a crate of this workspace.
+///
+/// # Panics
+/// When the program is not built and cannot be.
+#[must_use]
+pub fn program(package: &str, name: &str) -> String {
+    let directory = profile_directory();
+    let program = directory.join(name);
+    if is_stale(&program, &sources(package)) {
+        build(&directory, package, name);
+    }
+    assert!(
+        program.exists(),
+        "{} is still missing after its build",
+        program.display()
+    );
+    program.display().to_string()
 }
 
 /// `target/<profile>`: tests run from its `deps`, examples from its `examples`, programs from itself.
@@ -40,16 +37,20 @@ fn profile_directory() -> PathBuf {
     directory.expect("deps is in a directory").to_owned()
 }
 
-fn is_stale(program: &Path) -> bool {
+fn is_stale(program: &Path, sources: &Path) -> bool {
     let Ok(built) = fs::metadata(program).and_then(|metadata| metadata.modified()) else {
         return true;
     };
-    newest_under(&sources()).is_some_and(|changed| changed > built)
+    newest_under(sources).is_some_and(|changed| changed > built)
 }
 
-/// Where this crate was built from; a test binary carried elsewhere takes the program beside it as it is.
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+/// Where the package was built from; a test binary carried elsewhere takes the program beside it as it is.
+fn sources(package: &str) -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    crates
+        .expect("a crate is in a directory")
+        .join(package)
+        .join("src")
 }
 
 fn newest_under(directory: &Path) -> Option<SystemTime> {
@@ -63,7 +64,7 @@ fn newest_under(directory: &Path) -> Option<SystemTime> {
         .max()
 }
 
-fn build(directory: &Path) {
+fn build(directory: &Path, package: &str, name: &str) {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -75,19 +76,19 @@ fn build(directory: &Path) {
             "--quiet",
             "--offline",
             "--package",
-            "mainstay-testkit",
+            package,
             "--bin",
-            NAME,
+            name,
         ])
         .args(["--profile", profile, "--target-dir"])
         .arg(directory.parent().expect("a profile has a target directory"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .expect("run cargo to build faulty-server; set CARGO to its path");
+        .output();
+    let output =
+        output.unwrap_or_else(|error| panic!("cannot run cargo to build {name} ({error}); set CARGO"));
     assert!(
         output.status.success(),
-        "cargo could not build faulty-server ({}); build it by hand with \
-         `cargo build -p mainstay-testkit --bin faulty-server`:\n{}",
+        "cargo could not build {name} ({}); build it by hand with `cargo build -p {package} --bin {name}`:\n{}",
         output.status,
         String::from_utf8_lossy(&output.stderr),
     );

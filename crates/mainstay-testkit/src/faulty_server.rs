@@ -1,9 +1,10 @@
 //! A faulty server as a command line, for whoever starts MCP servers.
 
-mod binary;
+use std::sync::OnceLock;
 
 use crate::fault::Fault;
 use crate::ledger::Ledger;
+use crate::program::program;
 use crate::rule::{Rule, Step};
 use crate::script::Script;
 
@@ -103,7 +104,7 @@ impl FaultyServer {
     #[must_use]
     pub fn command(&self) -> String {
         match self.term {
-            Term::Ends => binary::path(),
+            Term::Ends => executable(),
             Term::Ignored | Term::Noted => "/bin/sh".to_owned(),
         }
     }
@@ -117,11 +118,11 @@ impl FaultyServer {
         let mut args = Vec::new();
         match self.term {
             Term::Ends => {}
-            Term::Ignored => args.extend(["-c".to_owned(), IGNORES_TERM.to_owned(), binary::path()]),
+            Term::Ignored => args.extend(["-c".to_owned(), IGNORES_TERM.to_owned(), executable()]),
             Term::Noted => {
                 let ledger = self.script.ledger.as_ref();
                 let ledger = ledger.map_or("/dev/null".to_owned(), |path| path.display().to_string());
-                args.extend(["-c".to_owned(), NOTES_TERM.to_owned(), binary::path(), ledger]);
+                args.extend(["-c".to_owned(), NOTES_TERM.to_owned(), executable(), ledger]);
             }
         }
         args.push("--script".to_owned());
@@ -157,4 +158,11 @@ impl From<Script> for FaultyServer {
             ..Self::default()
         }
     }
+}
+
+/// The path of the program, found or built once for each test process.
+fn executable() -> String {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| program("mainstay-testkit", "faulty-server"))
+        .clone()
 }
