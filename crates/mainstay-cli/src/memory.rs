@@ -10,7 +10,10 @@ const LARGE_BLOCK_LIMIT: libc::c_int = 1024 * 1024;
 
 /// Fixes the thresholds. Called before the program has a second thread.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "mallopt is the only way to set glibc's thresholds from inside")]
+#[expect(
+    unsafe_code,
+    reason = "mallopt is the only way to set glibc's thresholds from inside"
+)]
 pub(crate) fn return_large_blocks() {
     for parameter in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
         // A refusal leaves the adaptation on, which costs memory and nothing else.
