@@ -16,7 +16,7 @@ use std::ops::Deref;
 /// Text that no terminal, log viewer or page can take for anything but text.
 ///
 /// ```
-/// use mainstay::PlainText;
+/// use mainstay::gateway::PlainText;
 ///
 /// let shown = PlainText::line("\u{1b}]0;a new title\u{7}files\u{202e}\r\nready");
 /// assert_eq!(shown.as_str(), "files ready");
