@@ -29,9 +29,12 @@ enum Term {
 /// A signal that is ignored stays so across `exec`.
 const IGNORES_TERM: &str = r#"trap '' TERM; exec "$0" "$@""#;
 
-/// The one beside it is of its group, and so gets the signal too. The ledger is the first argument.
+/// The shell beside it is of its group, and so gets the signal too. The ledger is the first argument. The server starts when the trap
+/// is set: a signal that comes before that would end the shell unnoted.
 const NOTES_TERM: &str = r#"
-(trap 'echo term >>"$1"; exit' TERM; sleep 600 & wait) </dev/null >/dev/null 2>&1 &
+ready=$(mktemp -u) && mkfifo "$ready"
+(trap 'echo term >>"$1"; exit' TERM; echo >"$ready"; sleep 600 & wait) </dev/null >/dev/null 2>&1 &
+read -r _ <"$ready"; rm -f "$ready"
 shift; trap '' TERM; exec "$0" "$@""#;
 
 impl FaultyServer {
