@@ -28,7 +28,7 @@ fn metadata_of(issuer: &str, changes: Value) -> Value {
     but(server_metadata(issuer), changes)
 }
 
-/// The suite's servers: metadata at two places, a registration that answers with a secret nobody asked for.
+/// The suite's servers: metadata at two places, a registration that answers with an unrequested secret.
 fn suite(prm: &str, resource: &str, issuer: &str, metadata: &str, changes: Value) -> Script {
     Script::empty()
         .json(prm, &json!({"resource": resource, "authorization_servers": [issuer]}))

@@ -23,7 +23,7 @@ const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// The calls in flight. Those without a handler of their own are only counted: they are the fleet's.
 ///
-/// They pass a gate: once it is closed nobody enters any more, and whoever entered before is waited for or cut.
+/// Calls enter through a gate. Once it is closed, no call enters; the calls inside finish or are cut.
 #[derive(Default)]
 pub(crate) struct InFlight {
     /// How many there are, and [`CLOSED`].
