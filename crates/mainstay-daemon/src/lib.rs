@@ -1,0 +1,1 @@
+//! One daemon of a user that all hosts share, and the thin bridge that connects a host to it.

@@ -1,0 +1,2 @@
+//! The configuration files of MCP hosts and of Mainstay itself: read, edited so that every byte outside the changed
+//! entries stays, and restored.
