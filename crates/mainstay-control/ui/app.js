@@ -1,8 +1,8 @@
 // The frame of the dashboard: which view is shown, whether the program is there, and what a command answered.
 
-import { element, setAttribute, setText } from "./dom.js";
+import { setAttribute, setText } from "./dom.js";
 import { plain, plural } from "./format.js";
-import { request, Store } from "./store.js";
+import { logIn, request, Store } from "./store.js";
 import { ServersView } from "./servers.js";
 import { ServerView } from "./server.js";
 import { SessionsView } from "./sessions.js";
@@ -111,7 +111,19 @@ applyTheme(storedTheme());
 // Times that count are drawn once a second, and only while the page is seen.
 setInterval(() => { if (!document.hidden) view?.tick?.(); }, 1000);
 
+/** A login link ends in `#/login/CODE`. The code is taken out of the address at once, and works once. */
+async function logInByLink() {
+  const code = location.hash.match(/^#\/login\/([\w-]+)$/)?.[1];
+  if (!code) return;
+  history.replaceState(null, "", "#/");
+  try {
+    await logIn(code);
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+await logInByLink();
 addEventListener("hashchange", () => { route(); main.focus({ preventScroll: true }); });
-main.append(element("p", { class: "empty" }, "Loading…"));
 route();
-store.open();
+store.run();

@@ -5,12 +5,13 @@ import { bytes, clock, duration, latency, plain, plural, words } from "./format.
 import { entry } from "./events.js";
 import { LifecycleDiagram } from "./lifecycle.js";
 import { health } from "./states.js";
-import { request, serverPath, stream } from "./store.js";
+import { follow, request, serverPath } from "./store.js";
 import { ToolCard } from "./tool.js";
 import { why } from "./servers.js";
 
 const TIMELINE = 100;
 const STDERR = 1000;
+const FOLLOW_AGAIN = 2000;
 
 export class ServerView {
   #frame;
@@ -22,7 +23,7 @@ export class ServerView {
   #stderr = [];
   #log = element("pre", { class: "log", tabindex: "0", "aria-label": "stderr" });
   #search = element("input", { type: "search", placeholder: "Search stderr", "aria-label": "Search stderr" });
-  #source = null;
+  #stop = new AbortController();
   #catalog = null;
   #catalogHash = null;
   #offers = element("div", { class: "offers" });
@@ -55,19 +56,25 @@ export class ServerView {
 
   changed() { this.#drawSoon(); }
   tick() { this.#drawSoon(); }
-  close() { this.#source?.close(); }
+  close() { this.#stop.abort(); }
 
-  /** Follows stderr. The browser opens the stream again by itself. */
-  #follow() {
-    this.#source = stream(`${serverPath(this.#name)}/stderr?follow=true`);
-    const add = (message) => {
-      const line = JSON.parse(message.data);
-      this.#stderr.push(line);
-      if (this.#stderr.length > STDERR) this.#stderr.splice(0, this.#stderr.length - STDERR);
-      this.#drawLogSoon();
-    };
-    this.#source.addEventListener("line", add);
-    this.#source.addEventListener("open", () => { this.#stderr = []; });
+  /** Follows stderr, again and again: the program may go away and come back. */
+  async #follow() {
+    while (!this.#stop.signal.aborted) {
+      this.#stderr = [];
+      try {
+        await follow(`${serverPath(this.#name)}/stderr?follow=true`, (name, line) => {
+          if (name === "line") this.#add(line);
+        }, this.#stop.signal);
+      } catch { /* The frame of the page says that the program is away. */ }
+      await new Promise((wake) => setTimeout(wake, FOLLOW_AGAIN));
+    }
+  }
+
+  #add(line) {
+    this.#stderr.push(line);
+    if (this.#stderr.length > STDERR) this.#stderr.splice(0, this.#stderr.length - STDERR);
+    this.#drawLogSoon();
   }
 
   #drawLog() {

@@ -15,10 +15,10 @@ export class ApiError extends Error {
 
 /** A request to the control API. */
 export async function request(path, { method = "GET", body, signal } = {}) {
-  const headers = { "Mainstay-Via": "dashboard" };
+  const headers = authorized();
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const response = await fetch(`${API}${path}`, {
-    method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin",
+    method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), credentials: "omit", cache: "no-store",
   });
   const text = await response.text();
   let document = null;
@@ -31,9 +31,49 @@ export function serverPath(name) {
   return `/servers/${encodeURIComponent(name)}`;
 }
 
-/** A stream of the control API. `EventSource` cannot say why it failed, so the store asks. */
-export function stream(path) {
-  return new EventSource(`${API}${path}`);
+/**
+ * Reads a stream of the control API until it ends: `message(name, data)` for each event. `EventSource` is of no use here: it can
+ * neither send the token nor say why it failed.
+ */
+export async function follow(path, message, signal) {
+  const response = await fetch(`${API}${path}`, { headers: authorized(), signal, credentials: "omit", cache: "no-store" });
+  if (!response.ok) throw new ApiError(await response.json().catch(() => null), response.status);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      let name = "message";
+      const data = [];
+      for (const line of block.split("\n")) {
+        if (line.startsWith("event:")) name = line.slice(6).trim();
+        else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
+      }
+      if (data.length) message(name, JSON.parse(data.join("\n")));
+    }
+  }
+}
+
+// The token of this page. It stays with the origin, port included; a cookie would go to every program on this machine.
+const TOKEN = "mainstay-token";
+
+function authorized() {
+  const headers = { "Mainstay-Via": "dashboard" };
+  let token = null;
+  try { token = localStorage.getItem(TOKEN); } catch { /* Storage may be forbidden. */ }
+  if (token) headers.Authorization = `Bearer ${token}`;
+  return headers;
+}
+
+/** Exchanges the code of a login link for the token of this page. */
+export async function logIn(code) {
+  const response = await fetch("login", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }), credentials: "omit" });
+  const answer = await response.json().catch(() => null);
+  if (!response.ok) throw new ApiError(answer, response.status);
+  localStorage.setItem(TOKEN, answer.token);
 }
 
 export class Store extends EventTarget {
@@ -46,28 +86,41 @@ export class Store extends EventTarget {
   loads = new Map();
   /** `live`, `away` or `refused`. */
   link = "connecting";
-  #source = null;
+  #stop = null;
   #retry = RETRY_FIRST;
-  #timer = null;
   /** How far the clock of the program is ahead of the browser's. */
   #ahead = 0;
 
   now() { return Date.now() + this.#ahead; }
 
-  open() {
-    clearTimeout(this.#timer);
-    this.#source?.close();
-    const source = stream("/watch");
-    this.#source = source;
-    source.addEventListener("snapshot", (message) => this.#snapshot(JSON.parse(message.data)));
-    source.addEventListener("event", (message) => this.#event(JSON.parse(message.data)));
-    source.addEventListener("figures", (message) => this.#figures(JSON.parse(message.data)));
-    source.addEventListener("sessions", (message) => {
-      this.sessions = JSON.parse(message.data).sessions;
-      this.#changed("sessions");
-    });
-    source.addEventListener("lagged", () => this.open());
-    source.addEventListener("error", () => this.#away());
+  /** Reads the stream, for as long as the page is open. */
+  async run() {
+    for (;;) {
+      this.#stop = new AbortController();
+      let refused = false;
+      try {
+        await follow("/watch", (name, data) => this.#message(name, data), this.#stop.signal);
+      } catch (error) {
+        refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
+      }
+      this.#setLink(refused ? "refused" : "away");
+      await new Promise((wake) => setTimeout(wake, this.#retry));
+      this.#retry = Math.min(this.#retry * 1.6, RETRY_LONGEST);
+    }
+  }
+
+  #message(name, data) {
+    switch (name) {
+      case "snapshot": return this.#snapshot(data);
+      case "event": return this.#event(data);
+      case "figures": return this.#figures(data);
+      case "sessions":
+        this.sessions = data.sessions;
+        return this.#changed("sessions");
+      // Something is missing: the next stream begins with everything.
+      case "lagged": return this.#stop.abort();
+      default: return undefined;
+    }
   }
 
   #snapshot(snapshot) {
@@ -125,22 +178,6 @@ export class Store extends EventTarget {
       this.program.servers = this.servers.size;
     }
     this.#changed("servers");
-  }
-
-  async #away() {
-    this.#source?.close();
-    clearTimeout(this.#timer);
-    this.#setLink(this.link === "refused" ? "refused" : "away");
-    // Only a request tells a program that is away from one that does not let this page in.
-    let refused = false;
-    try {
-      await request("/program");
-    } catch (error) {
-      refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
-    }
-    this.#setLink(refused ? "refused" : "away");
-    this.#timer = setTimeout(() => this.open(), this.#retry);
-    this.#retry = Math.min(this.#retry * 1.6, RETRY_LONGEST);
   }
 
   #setLink(link) {
