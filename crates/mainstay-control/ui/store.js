@@ -112,7 +112,7 @@ export class Store extends EventTarget {
   #message(name, data) {
     switch (name) {
       case "snapshot": return this.#snapshot(data);
-      case "event": return this.#event(data);
+      case "record": return this.#event(data);
       case "figures": return this.#figures(data);
       case "sessions":
         this.sessions = data.sessions;
@@ -129,7 +129,7 @@ export class Store extends EventTarget {
     const restarted = this.program && this.program.instance !== snapshot.program.instance;
     this.program = snapshot.program;
     this.servers = new Map(snapshot.servers.map((server) => [server.name, server]));
-    this.sessions = snapshot.sessions;
+    this.sessions = snapshot.sessions.sessions;
     this.events = snapshot.events;
     if (restarted) this.rates.clear();
     this.#setLink("live");

@@ -72,7 +72,7 @@ export class ToolCard {
 function said(answer) {
   const took = `after ${latency(answer.took_us)}`;
   if (answer.result) return answer.result.isError ? `the tool failed ${took}` : `answered ${took}`;
-  return `failed ${took}: ${plain(answer.error?.message ?? "", 400)} (${answer.outcome === "unknown" ? "it may have run" : answer.outcome})`;
+  return `failed ${took}: ${plain(answer.error?.message ?? "", 400)} (${answer.error?.may_have_run ? "it may have run" : "it did not run"})`;
 }
 
 function firstLine(text) {
