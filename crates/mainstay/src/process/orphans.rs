@@ -10,7 +10,7 @@ use std::io;
 use rustix::process::Pid;
 
 use super::marker;
-use super::scan::{self, Search, Stat};
+use super::scan::{self, EnvironSearch, ProcStat};
 
 /// A process that a program of Mainstay started and left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ const ADOPTERS: [&str; 7] = [
 /// # Errors
 /// If the system has no `/proc` to look at.
 pub fn orphans() -> io::Result<Vec<Orphan>> {
-    let mut search = Search::new(format!("{}=", marker::VARIABLE).as_bytes());
-    let mut trees: BTreeMap<String, Vec<(Pid, Stat)>> = BTreeMap::new();
+    let mut search = EnvironSearch::new(format!("{}=", marker::VARIABLE).as_bytes());
+    let mut trees: BTreeMap<String, Vec<(Pid, ProcStat)>> = BTreeMap::new();
     let mut guarded = HashSet::new();
     let mut processes = 0;
     for pid in scan::processes()? {
@@ -68,8 +68,8 @@ pub fn orphans() -> io::Result<Vec<Orphan>> {
 }
 
 /// Whether a process of a tree is the child of a process outside of the tree that may have started it.
-fn has_parent(tree: &[(Pid, Stat)]) -> bool {
-    let members: HashMap<i32, &Stat> = tree
+fn has_parent(tree: &[(Pid, ProcStat)]) -> bool {
+    let members: HashMap<i32, &ProcStat> = tree
         .iter()
         .map(|(pid, stat)| (pid.as_raw_nonzero().get(), stat))
         .collect();
