@@ -121,7 +121,7 @@ fn refusal(path: &[&str], value: &Value) -> Option<String> {
     let problems = configuration.problems.iter();
     problems
         .filter(|problem| problem.severity == Severity::Error || problem.message.starts_with("unknown key"))
-        .map(|problem| problem.to_string())
+        .map(ToString::to_string)
         .next()
 }
 
