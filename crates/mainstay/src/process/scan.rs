@@ -23,6 +23,8 @@ pub(super) struct Stat {
     pub(super) ticks: u64,
     /// When it started, in ticks since the system did: tells apart two processes that had the same number.
     pub(super) started: u64,
+    /// The pages of memory that it occupies.
+    pub(super) resident_pages: u64,
 }
 
 impl Stat {
@@ -46,6 +48,8 @@ impl Stat {
             ticks += fields.next()?.parse::<u64>().ok()?;
         }
         let started = fields.nth(4)?.parse().ok()?;
+        // After the size of its address space.
+        let resident_pages = fields.nth(1)?.trim_end().parse().ok()?;
         Some(Self {
             name,
             state,
@@ -53,6 +57,7 @@ impl Stat {
             group,
             ticks,
             started,
+            resident_pages,
         })
     }
 }
@@ -128,8 +133,8 @@ mod imp {
 
     use super::Stat;
 
-    /// How much of what is said of a process is read: more than goes before the time of its start, however long its name.
-    const STAT_BYTES: usize = 512;
+    /// How much of what is said of a process is read: more than goes before its resident pages, however long its name.
+    const STAT_BYTES: usize = 768;
 
     pub(in super::super) fn processes() -> io::Result<impl Iterator<Item = Pid>> {
         let entries = fs::read_dir("/proc")?.flatten();
@@ -221,10 +226,11 @@ mod tests {
                 group: 69,
                 ticks: 127,
                 started: 5678,
+                resident_pages: 1,
             }
         );
         assert_eq!(
-            Stat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5"),
+            Stat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5 6 7"),
             None
         );
     }
