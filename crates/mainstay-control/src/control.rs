@@ -11,8 +11,8 @@ use mainstay_gateway::Gateway;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::api::{
-    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, ProblemKind, ProgramStatus, ReloadReport, ServerList,
-    ServerOrigin, ServerState, ServerStatus, SessionList, now_ms, unix_ms,
+    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, ProblemKind, ProgramStatus, ReloadReport,
+    ServerList, ServerOrigin, ServerState, ServerStatus, SessionList, now_ms, unix_ms,
 };
 use crate::controlled::{Controlled, Pending};
 use crate::journal::Journal;
@@ -94,11 +94,15 @@ impl Group {
     /// Its servers, under the names of the API.
     pub(crate) fn servers(self: &Arc<Self>) -> impl Iterator<Item = Named> {
         let group = self.clone();
-        self.gateway.fleet().servers().into_iter().map(move |server| Named {
-            name: group.shown(server.name()),
-            server,
-            group: group.clone(),
-        })
+        self.gateway
+            .fleet()
+            .servers()
+            .into_iter()
+            .map(move |server| Named {
+                name: group.shown(server.name()),
+                server,
+                group: group.clone(),
+            })
     }
 
     /// The name under which the API shows one of its servers.
@@ -257,7 +261,12 @@ impl Control {
     /// Enables or disables a server on behalf of a person.
     ///
     /// Cancel safety: dropped, the choice may be remembered for the next start and not yet be in force.
-    pub async fn set_desired(&self, server: &str, desired: DesiredState, by: Actor) -> Result<(), ApiProblem> {
+    pub async fn set_desired(
+        &self,
+        server: &str,
+        desired: DesiredState,
+        by: Actor,
+    ) -> Result<(), ApiProblem> {
         let command = match desired {
             DesiredState::Enabled => ServerCommand::Enable,
             DesiredState::Disabled => ServerCommand::Disable,
@@ -352,7 +361,8 @@ impl Hub {
     fn unknown_server(&self, name: &str) -> ApiProblem {
         let servers = self.all_servers();
         let names: Vec<&str> = servers.iter().map(|named| &*named.name).collect();
-        let mut problem = ApiProblem::new(ProblemKind::UnknownServer, format!("there is no server {name}")).at(name);
+        let mut problem =
+            ApiProblem::new(ProblemKind::UnknownServer, format!("there is no server {name}")).at(name);
         let near = nearest(name, names.iter().copied());
         problem.nearest = near.into_iter().map(str::to_owned).collect();
         problem.remedy(match (near, names.as_slice()) {
@@ -364,7 +374,8 @@ impl Hub {
 
     pub(crate) fn program(&self) -> ProgramStatus {
         let servers = self.all_servers();
-        let is_connected = |named: &&Named| named.server.watch().borrow().state == mainstay::StateKind::Connected;
+        let is_connected =
+            |named: &&Named| named.server.watch().borrow().state == mainstay::StateKind::Connected;
         ProgramStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role.as_str().to_owned(),
@@ -375,7 +386,11 @@ impl Hub {
             configuration: self.controlled.configuration(),
             connected: servers.iter().filter(is_connected).count(),
             servers: servers.len(),
-            sessions: self.all_groups().iter().map(|group| group.gateway.sessions().len()).sum(),
+            sessions: self
+                .all_groups()
+                .iter()
+                .map(|group| group.gateway.sessions().len())
+                .sum(),
             last_event: self.journal.last(),
         }
     }
@@ -404,7 +419,12 @@ impl Hub {
     }
 
     /// Gives a server a command of a person, and records both the command and its refusal.
-    pub(crate) async fn command(&self, command: ServerCommand, server: &str, by: Actor) -> Result<(), ApiProblem> {
+    pub(crate) async fn command(
+        &self,
+        command: ServerCommand,
+        server: &str,
+        by: Actor,
+    ) -> Result<(), ApiProblem> {
         let done = self.give(command, server).await;
         let refused = done.as_ref().err().map(ToString::to_string);
         let known = self.server(server).ok().map(|named| named.name);
@@ -441,7 +461,11 @@ impl Hub {
     }
 
     /// Changes the configuration on behalf of a person, and records the command and what it did.
-    pub(crate) async fn configure(&self, command: ConfigCommand, by: Actor) -> Result<ReloadReport, ApiProblem> {
+    pub(crate) async fn configure(
+        &self,
+        command: ConfigCommand,
+        by: Actor,
+    ) -> Result<ReloadReport, ApiProblem> {
         let word = command.as_str();
         let server = command.server().map(Arc::from);
         let applying: Pending<'_, ReloadReport> = match command {
@@ -509,14 +533,21 @@ fn not_taken(server: &str, error: &CommandError) -> ApiProblem {
         CommandError::KeeperFailed(_) => format!("the command did not reach server {server}"),
         other => other.to_string(),
     };
-    ApiProblem::new(ProblemKind::Conflict, title).at(server).remedy(remedy)
+    ApiProblem::new(ProblemKind::Conflict, title)
+        .at(server)
+        .remedy(remedy)
 }
 
 /// How many names a message lists.
 const LISTED_LIMIT: usize = 20;
 
 fn listed(names: &[&str]) -> String {
-    let shown = names.iter().take(LISTED_LIMIT).copied().collect::<Vec<_>>().join(", ");
+    let shown = names
+        .iter()
+        .take(LISTED_LIMIT)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len().saturating_sub(LISTED_LIMIT) {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -528,7 +559,10 @@ fn new_instance() -> String {
     let mut bytes = [0; 4];
     if SystemRandom::new().fill(&mut bytes).is_err() {
         // Two runs still differ in their start.
-        let nanos = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos();
+        let nanos = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default()
+            .subsec_nanos();
         bytes = (nanos ^ std::process::id()).to_be_bytes();
     }
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -117,7 +117,9 @@ impl Ring {
         self.entries.push_back(Arc::new(entry));
         // The newest event is always kept.
         while self.entries.len() > EVENTS_LIMIT || (self.bytes > BYTES_LIMIT && self.entries.len() > 1) {
-            let Some(oldest) = self.entries.pop_front() else { return };
+            let Some(oldest) = self.entries.pop_front() else {
+                return;
+            };
             self.bytes -= oldest.json.len();
         }
     }

@@ -49,11 +49,14 @@ pub(crate) fn json() -> Bytes {
 struct Document;
 
 /// What each path takes and answers. The functions carry the description only; `service::route` finds the real ones.
-#[expect(dead_code, reason = "the attribute describes a path, and the function only carries it")]
+#[expect(
+    dead_code,
+    reason = "the attribute describes a path, and the function only carries it"
+)]
 mod paths {
     use crate::api::{
-        ApiProblem, CatalogDocument, EntryDocument, EventPage, ProgramStatus, ReloadReport, ServerList, ServerStatus,
-        SessionList, StderrPage,
+        ApiProblem, CatalogDocument, EntryDocument, EventPage, ProgramStatus, ReloadReport, ServerList,
+        ServerStatus, SessionList, StderrPage,
     };
 
     /// The program as a whole.

@@ -11,8 +11,9 @@ use mainstay::{Failure, Server, StateKind, Status};
 use mainstay_gateway::{DoorKind, Scope, SessionInfo};
 
 use crate::api::{
-    CallTotals, CatalogDocument, CatalogItem, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, ProcessStatus,
-    RunningCall, ServerStatus, SessionDoor, SessionList, SessionStatus, SetAside, StartStatus, StderrRecord, ms, unix_ms,
+    CallTotals, CatalogDocument, CatalogItem, CatalogSummary, DesiredState, FailureDocument, LoginNeeded,
+    ProcessStatus, RunningCall, ServerStatus, SessionDoor, SessionList, SessionStatus, SetAside, StartStatus,
+    StderrRecord, ms, unix_ms,
 };
 use crate::control::{Group, Hub, Named, Role};
 
@@ -26,7 +27,9 @@ pub(crate) struct Usage(HashMap<i32, TreeUsage>);
 impl Usage {
     /// Looks at the processes of these servers. Costs nothing if none has any.
     pub(crate) async fn read(servers: &[Named]) -> Self {
-        let pids = servers.iter().filter_map(|named| named.server.watch().borrow().pid);
+        let pids = servers
+            .iter()
+            .filter_map(|named| named.server.watch().borrow().pid);
         let pids: Vec<i32> = pids.collect();
         let usage = tree_usage(&pids).await;
         let known = pids.into_iter().zip(usage);
@@ -217,7 +220,10 @@ pub(crate) fn catalog(named: &Named) -> CatalogDocument {
 fn published_names<'a>(catalog: &'a mainstay::Catalog, server: &str) -> HashMap<(Kind, &'a str), &'a str> {
     let tools = catalog.tools().iter().filter(|tool| tool.server() == server);
     let tools = tools.map(|tool| ((Kind::Tool, tool.original()), tool.name()));
-    let prompts = catalog.prompts().iter().filter(|prompt| prompt.server() == server);
+    let prompts = catalog
+        .prompts()
+        .iter()
+        .filter(|prompt| prompt.server() == server);
     let prompts = prompts.map(|prompt| ((Kind::Prompt, prompt.original()), prompt.name()));
     tools.chain(prompts).collect()
 }

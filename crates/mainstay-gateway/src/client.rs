@@ -197,7 +197,9 @@ impl Client {
 
     /// What can be seen of its session.
     pub(crate) fn info(&self) -> SessionInfo {
-        let said = lock(&self.introduction).as_ref().and_then(ClientIntroduction::info);
+        let said = lock(&self.introduction)
+            .as_ref()
+            .and_then(ClientIntroduction::info);
         let (client, client_version) = match said {
             Some(said) => name_and_version(&said),
             None => self.notes.said(),

@@ -71,7 +71,13 @@ pub enum DoorKind {
 impl Gateway {
     /// The clients that have a session now, the oldest first. A modern client over HTTP has none.
     pub fn sessions(&self) -> Vec<SessionInfo> {
-        let mut sessions: Vec<_> = self.0.subscribers.sessions().iter().map(|client| client.info()).collect();
+        let mut sessions: Vec<_> = self
+            .0
+            .subscribers
+            .sessions()
+            .iter()
+            .map(|client| client.info())
+            .collect();
         sessions.sort_by_key(|session: &SessionInfo| session.number);
         sessions
     }

@@ -19,8 +19,8 @@ pub use problem::{ApiProblem, ProblemKind};
 pub use program::ProgramStatus;
 pub use reload::{ConfigProblem, EntryDocument, ReloadReport};
 pub use server::{
-    CallTotals, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, ProcessStatus, ServerList, ServerOrigin,
-    ServerState, ServerStatus, StartStatus, StderrPage, StderrRecord,
+    CallTotals, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, ProcessStatus, ServerList,
+    ServerOrigin, ServerState, ServerStatus, StartStatus, StderrPage, StderrRecord,
 };
 pub use session::{RunningCall, SessionDoor, SessionList, SessionStatus};
 

@@ -16,7 +16,8 @@ pub struct ApiProblem {
     pub status: u16,
     /// What the problem is about: a server, a file with its line, a parameter.
     #[serde(rename = "where")]
-    pub place: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub place: Option<Box<str>>,
     /// What a person can do about it.
     pub remedy: Option<String>,
     /// Names that are close to an unknown one, the nearest first.
@@ -100,7 +101,7 @@ impl ApiProblem {
 
     /// Says what the problem is about.
     #[must_use]
-    pub fn at(mut self, place: impl Into<String>) -> Self {
+    pub fn at(mut self, place: impl Into<Box<str>>) -> Self {
         self.place = Some(place.into());
         self
     }

@@ -34,7 +34,11 @@ impl ControlError {
     pub fn problem(&self) -> Option<&ApiProblem> {
         match self {
             Self::Problem(problem) => Some(problem),
-            Self::Unreachable(_) | Self::Broken(_) | Self::TimedOut(_) | Self::BadAnswer(_) | Self::BadToken => None,
+            Self::Unreachable(_)
+            | Self::Broken(_)
+            | Self::TimedOut(_)
+            | Self::BadAnswer(_)
+            | Self::BadToken => None,
         }
     }
 }

@@ -23,13 +23,13 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::api::{
-    ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, ProgramStatus, ReloadReport, ServerList,
-    ServerStatus, SessionList, StderrPage,
+    ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, ProgramStatus, ReloadReport,
+    ServerList, ServerStatus, SessionList, StderrPage,
 };
 use crate::service::API_ROOT;
 pub use error::ControlError;
-pub use stream::{Events, StderrStream};
 use stream::{EventReader, open_stream};
+pub use stream::{Events, StderrStream};
 
 /// How long a request may take, unless another time is set: longer than a server takes to be stopped.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -105,7 +105,8 @@ impl ControlClient {
     ///
     /// Cancel safety: dropping it changes nothing.
     pub async fn servers(&self, with_processes: bool) -> Result<ServerList, ControlError> {
-        self.get(&format!("{API_ROOT}/servers?processes={with_processes}")).await
+        self.get(&format!("{API_ROOT}/servers?processes={with_processes}"))
+            .await
     }
 
     /// One server.
@@ -126,7 +127,8 @@ impl ControlClient {
     ///
     /// Cancel safety: dropping it changes nothing.
     pub async fn stderr(&self, name: &str, lines: usize) -> Result<StderrPage, ControlError> {
-        self.get(&server_path(name, &format!("/stderr?lines={lines}"))).await
+        self.get(&server_path(name, &format!("/stderr?lines={lines}")))
+            .await
     }
 
     /// The last lines that a server wrote to stderr, and what it writes from now on.
@@ -241,7 +243,12 @@ impl ControlClient {
         self.ask(method, path, Some(body.into())).await
     }
 
-    async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<T, ControlError> {
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<T, ControlError> {
         let deadline = Instant::now() + self.timeout;
         let asked = async {
             let request = self.request(method, path, "application/json", body)?;
@@ -283,7 +290,10 @@ impl ControlClient {
             .uri(path)
             .header(header::HOST, host)
             .header(header::ACCEPT, accept)
-            .header(header::USER_AGENT, concat!("mainstay/", env!("CARGO_PKG_VERSION")))
+            .header(
+                header::USER_AGENT,
+                concat!("mainstay/", env!("CARGO_PKG_VERSION")),
+            )
             .header("mainstay-via", self.via.as_str());
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
@@ -314,7 +324,9 @@ impl ControlClient {
 
 impl std::fmt::Debug for ControlClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ControlClient").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("ControlClient")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
     }
 }
 
@@ -360,7 +372,11 @@ async fn read_all(response: Response<Incoming>) -> Result<Bytes, ControlError> {
 }
 
 /// What a name in a path leaves as it is.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, PATH).to_string()

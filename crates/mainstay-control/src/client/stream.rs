@@ -25,7 +25,10 @@ pub struct Events {
 
 impl Events {
     pub(super) fn new(reader: EventReader) -> Self {
-        Self { reader, last_id: None }
+        Self {
+            reader,
+            last_id: None,
+        }
     }
 
     /// The next event, or how many are missing here; `None` when the program closed the stream.
@@ -41,7 +44,9 @@ impl Events {
                 self.last_id = Some(id);
             }
             let message = match event.kind.as_str() {
-                "record" => parse::<EventRecord>(&event.data).map(|record| EventMessage::Event(Box::new(record))),
+                "record" => {
+                    parse::<EventRecord>(&event.data).map(|record| EventMessage::Event(Box::new(record)))
+                }
                 "lagged" => parse::<LagMarker>(&event.data).map(EventMessage::Lagged),
                 _of_a_later_version => continue,
             };
@@ -176,10 +181,14 @@ mod tests {
 
     #[test]
     fn events_are_read_whole_and_comments_are_left_out() {
-        let mut unread = BytesMut::from("retry: 1000\n: open\n\nid: a.1\nevent: record\ndata: {}\n\n:\n\neve");
+        let mut unread =
+            BytesMut::from("retry: 1000\n: open\n\nid: a.1\nevent: record\ndata: {}\n\n:\n\neve");
         assert!(read_block(&take_block(&mut unread).expect("a block")).is_none());
         let event = read_block(&take_block(&mut unread).expect("a block")).expect("an event");
-        assert_eq!((event.kind.as_str(), event.id.as_deref()), ("record", Some("a.1")));
+        assert_eq!(
+            (event.kind.as_str(), event.id.as_deref()),
+            ("record", Some("a.1"))
+        );
         assert_eq!(event.data, "{}");
         assert!(read_block(&take_block(&mut unread).expect("a block")).is_none());
         assert_eq!(take_block(&mut unread), None);

@@ -23,7 +23,11 @@ pub(super) fn json_answer(value: &impl Serialize) -> Response<MountBody> {
     }
 }
 
-pub(super) fn bytes_answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<MountBody> {
+pub(super) fn bytes_answer(
+    status: StatusCode,
+    content_type: &'static str,
+    body: Bytes,
+) -> Response<MountBody> {
     let body = Full::new(body).map_err(|never| match never {});
     with_type(status, content_type, body.boxed_unsync())
 }
@@ -32,7 +36,10 @@ pub(super) fn problem_answer(problem: &ApiProblem) -> Response<MountBody> {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let json = serde_json::to_vec(problem).unwrap_or_default();
     let mut answer = bytes_answer(status, "application/problem+json", json.into());
-    let allowed = problem.remedy.as_deref().and_then(|remedy| remedy.strip_prefix("use "));
+    let allowed = problem
+        .remedy
+        .as_deref()
+        .and_then(|remedy| remedy.strip_prefix("use "));
     if problem.kind == ProblemKind::MethodNotAllowed
         && let Some(allowed) = allowed.and_then(|allowed| HeaderValue::from_str(allowed).ok())
     {
@@ -42,7 +49,9 @@ pub(super) fn problem_answer(problem: &ApiProblem) -> Response<MountBody> {
 }
 
 /// A stream of server-sent events.
-pub(super) fn stream_answer(body: impl Body<Data = Bytes, Error = io::Error> + Send + 'static) -> Response<MountBody> {
+pub(super) fn stream_answer(
+    body: impl Body<Data = Bytes, Error = io::Error> + Send + 'static,
+) -> Response<MountBody> {
     let mut answer = with_type(StatusCode::OK, "text/event-stream", body.boxed_unsync());
     let no_buffering = HeaderValue::from_static("no");
     answer.headers_mut().insert("x-accel-buffering", no_buffering);
@@ -55,6 +64,9 @@ fn with_type(status: StatusCode, content_type: &'static str, body: MountBody) ->
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     answer
 }

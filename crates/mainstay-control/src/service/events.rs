@@ -20,7 +20,11 @@ use crate::journal::{EVENTS_LIMIT, Entry, Reader, Reading};
 const DEFAULT_PAGE: u64 = 100;
 
 impl ControlService {
-    pub(super) fn events(&self, headers: &HeaderMap, query: &Query<'_>) -> Result<Response<MountBody>, ApiProblem> {
+    pub(super) fn events(
+        &self,
+        headers: &HeaderMap,
+        query: &Query<'_>,
+    ) -> Result<Response<MountBody>, ApiProblem> {
         let hub = &self.0.hub;
         let server = match query.get("server") {
             Some(name) => Some(hub.server(name)?.name),
@@ -68,7 +72,9 @@ struct Start {
 impl Start {
     /// Reads `Last-Event-ID`, `after` and `tail`, in this order. Without any, a reader begins `tail` events before the end.
     fn of(hub: &Hub, headers: &HeaderMap, query: &Query<'_>, tail: u64) -> Result<Self, ApiProblem> {
-        let last_seen = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
+        let last_seen = headers
+            .get("last-event-id")
+            .map(|id| id.to_str().unwrap_or_default());
         let last = hub.journal.last();
         if let Some(id) = last_seen.or_else(|| query.get("after")) {
             let (instance, number) = match id.split_once('.') {
@@ -157,7 +163,9 @@ impl Pieces for EventPieces {
             match reading {
                 Reading::Lagged(marker) => return Some(lagged(&marker)),
                 Reading::Entries(entries) => {
-                    let wanted = entries.iter().filter(|entry| is_of(entry, self.server.as_deref()));
+                    let wanted = entries
+                        .iter()
+                        .filter(|entry| is_of(entry, self.server.as_deref()));
                     let mut out = BytesMut::new();
                     for entry in wanted {
                         let id = format!("{}.{}", self.instance, entry.sequence);

@@ -34,7 +34,10 @@ impl<'a> Query<'a> {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| &**value)
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, ApiProblem> {
@@ -100,7 +103,10 @@ where
             ProblemKind::BadRequest,
             "the body ended before it was whole",
         )),
-        Err(_) => Err(ApiProblem::new(ProblemKind::TimedOut, "the body did not arrive in time")),
+        Err(_) => Err(ApiProblem::new(
+            ProblemKind::TimedOut,
+            "the body did not arrive in time",
+        )),
     }
 }
 
@@ -111,7 +117,9 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     T: DeserializeOwned,
 {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     let is_json = kind.is_some_and(|kind| {
         let essence = kind.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("application/json")

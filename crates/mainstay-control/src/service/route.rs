@@ -1,5 +1,7 @@
 //! What the method and the path of a request ask for.
 
+use std::borrow::Cow;
+
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
@@ -29,7 +31,8 @@ impl Route {
     pub(super) fn of(method: &Method, path: &str) -> Result<Self, ApiProblem> {
         let nothing = || {
             let title = format!("there is nothing at {}", shown(path));
-            ApiProblem::new(ProblemKind::NotFound, title).remedy(format!("{API_ROOT}/openapi.json lists all paths"))
+            ApiProblem::new(ProblemKind::NotFound, title)
+                .remedy(format!("{API_ROOT}/openapi.json lists all paths"))
         };
         let below = path.strip_prefix(API_ROOT).ok_or_else(nothing)?;
         let segments: Vec<&str> = below.split('/').filter(|segment| !segment.is_empty()).collect();
@@ -70,7 +73,11 @@ impl Route {
 /// The route of this method.
 fn allowed(method: &Method, routes: &[(&Method, Route)]) -> Result<Route, ApiProblem> {
     // A HEAD request is a GET without the body, which hyper leaves out.
-    let wanted = if method == Method::HEAD { &Method::GET } else { method };
+    let wanted = if method == Method::HEAD {
+        &Method::GET
+    } else {
+        method
+    };
     let found = routes.iter().find(|(own, _)| *own == wanted);
     let methods: Vec<&str> = routes.iter().map(|(own, _)| own.as_str()).collect();
     match found {
@@ -106,7 +113,7 @@ impl Route {
 /// The name of a server in a path.
 fn decoded(segment: &str) -> Result<String, ApiProblem> {
     let decoded = percent_decode_str(segment).decode_utf8();
-    decoded.map(|name| name.into_owned()).map_err(|_| {
+    decoded.map(Cow::into_owned).map_err(|_| {
         let title = "the name in the path is not percent-encoded UTF-8";
         ApiProblem::new(ProblemKind::BadRequest, title).at(shown(segment))
     })
@@ -131,7 +138,11 @@ mod tests {
             ("HEAD", "/api/v1/servers", Route::Servers),
             ("POST", "/api/v1/servers", Route::Add),
             ("GET", "/api/v1/servers/files", server("files")),
-            ("GET", "/api/v1/servers/io.example%2Fone", server("io.example/one")),
+            (
+                "GET",
+                "/api/v1/servers/io.example%2Fone",
+                server("io.example/one"),
+            ),
             ("GET", "/api/v1/servers/caf%C3%A9", server("café")),
             ("DELETE", "/api/v1/servers/a", Route::Remove("a".to_owned())),
             (

@@ -88,7 +88,9 @@ impl RunningRequests {
 
     /// Cancels all requests.
     pub(crate) fn cancel_all(&self) {
-        self.table().iter().for_each(|(_, entry)| entry.cancel.notify_one());
+        self.table()
+            .iter()
+            .for_each(|(_, entry)| entry.cancel.notify_one());
     }
 
     /// The requests that run, the oldest first.

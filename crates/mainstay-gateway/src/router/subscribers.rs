@@ -214,7 +214,11 @@ impl Subscribers {
     /// The clients that have a session.
     pub(crate) fn sessions(&self) -> Vec<Arc<Client>> {
         let table = self.table();
-        table.entries.values().filter_map(SubscriberEntry::session).collect()
+        table
+            .entries
+            .values()
+            .filter_map(SubscriberEntry::session)
+            .collect()
     }
 
     fn table(&self) -> MutexGuard<'_, SubscriberTable> {

@@ -49,7 +49,9 @@ fn usage_of(leader: Pid, sightings: &Sightings, search: &mut Search) -> Option<T
     scan::stat(leader)?;
     // A leader that hides its environment is counted with its group.
     let number = search.value_of(leader).ok().flatten();
-    let marked = number.as_deref().map_or(&[][..], |number| sightings.marked(number));
+    let marked = number
+        .as_deref()
+        .map_or(&[][..], |number| sightings.marked(number));
     let tree: HashSet<Pid> = marked
         .iter()
         .chain(sightings.in_group(leader))

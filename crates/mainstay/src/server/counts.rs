@@ -211,7 +211,10 @@ mod tests {
             let bound = upper_bound(bucket_of(micros));
             let duration = Duration::from_micros(micros);
             assert!(duration < bound, "{micros}: {bound:?}");
-            assert!(bound <= duration * 5 / 4 + Duration::from_micros(1), "{micros}: {bound:?}");
+            assert!(
+                bound <= duration * 5 / 4 + Duration::from_micros(1),
+                "{micros}: {bound:?}"
+            );
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
         assert_eq!(bucket_of(0), bucket_of(1));

@@ -35,7 +35,10 @@ mod tests {
     fn an_address_is_shown_without_user_query_and_fragment() {
         for (url, shown) in [
             ("https://a.example/mcp", "https://a.example/mcp"),
-            ("https://user:pw@a.example:8/mcp?key=1#x", "https://a.example:8/mcp"),
+            (
+                "https://user:pw@a.example:8/mcp?key=1#x",
+                "https://a.example:8/mcp",
+            ),
             ("http://a.example?key=1", "http://a.example"),
             ("http://a.example/a@b", "http://a.example/a@b"),
         ] {

@@ -145,6 +145,7 @@ impl HttpGuard {
             }
         }
         let what = "pages of this origin may not use the control API";
-        Err(HttpRefusal::invalid(StatusCode::FORBIDDEN, what).remedy("start the program with --allow-origin for it"))
+        Err(HttpRefusal::invalid(StatusCode::FORBIDDEN, what)
+            .remedy("start the program with --allow-origin for it"))
     }
 }

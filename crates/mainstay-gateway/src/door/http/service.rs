@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::guard::{HttpCaller, HttpGuard, Unauthorized, allow_origin, preflight};
 use super::head::{Accepts, NamedVersion, SESSION};
-use super::mount::Mounted;
 use super::limits::{RateLimiter, TooManyDelayed, WrongTokenLimiter};
+use super::mount::Mounted;
 use super::options::{HttpDoor, HttpLimits};
 use super::response::{AccessEntry, HttpRefusal, ResponseBody, empty, events, log_refusal};
 use super::route::{HealthProbe, HttpRoute};
@@ -104,7 +104,10 @@ impl HttpService {
         head: &Parts,
         body: Incoming,
     ) -> Response<ResponseBody> {
-        let mounted = self.mounted.as_ref().filter(|mounted| mounted.holds(head.uri.path()));
+        let mounted = self
+            .mounted
+            .as_ref()
+            .filter(|mounted| mounted.holds(head.uri.path()));
         if let Some(mounted) = mounted {
             return match self.guard.check_host(head) {
                 Ok(()) => self.respond_mounted(mounted, peer, head, body).await,

@@ -37,7 +37,13 @@ fn session() -> SessionUse {
         Arc::default(),
         IsolationLimits::default(),
     ));
-    let client = Client::of_session(Scope::Union, &none_isolated, &ClientTasks::new(false), None, DoorKind::Http);
+    let client = Client::of_session(
+        Scope::Union,
+        &none_isolated,
+        &ClientTasks::new(false),
+        None,
+        DoorKind::Http,
+    );
     let caller = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     SessionUse::new(HttpSession::new(
         "id".to_owned(),
