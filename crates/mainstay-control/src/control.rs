@@ -12,12 +12,12 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::api::{
     Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, ProblemKind, ProgramStatus, ReloadReport,
-    ServerList, ServerOrigin, ServerState, ServerStatus, SessionList, now_ms, unix_ms,
+    ServerList, ServerOrigin, ServerStatus, SessionList, StateName, now_ms, unix_ms,
 };
-use crate::controlled::{Controlled, Pending};
+use crate::controlled::{Controlled, Controlling};
 use crate::journal::Journal;
 use crate::recording;
-use crate::status::{self, Usage};
+use crate::status::{self, UsageByPid};
 
 /// What the program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl ServerGroup {
 }
 
 /// A group as the hub keeps it.
-pub(crate) struct Group {
+pub(crate) struct AttachedGroup {
     pub(crate) number: u64,
     pub(crate) origin: ServerOrigin,
     pub(crate) gateway: Gateway,
@@ -87,10 +87,10 @@ pub(crate) struct Group {
 pub(crate) struct Named {
     pub(crate) name: Arc<str>,
     pub(crate) server: Server,
-    pub(crate) group: Arc<Group>,
+    pub(crate) group: Arc<AttachedGroup>,
 }
 
-impl Group {
+impl AttachedGroup {
     /// Its servers, under the names of the API.
     pub(crate) fn servers(self: &Arc<Self>) -> impl Iterator<Item = Named> {
         let group = self.clone();
@@ -128,7 +128,7 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct Groups {
     last: u64,
-    by_number: BTreeMap<u64, Arc<Group>>,
+    by_number: BTreeMap<u64, Arc<AttachedGroup>>,
 }
 
 /// How a [`Control`] is made.
@@ -210,7 +210,7 @@ impl Control {
         let mut groups = self.0.groups();
         groups.last += 1;
         let number = groups.last;
-        let group = Arc::new(Group {
+        let group = Arc::new(AttachedGroup {
             number,
             origin,
             gateway,
@@ -255,7 +255,7 @@ impl Control {
     ///
     /// Cancel safety: dropped, the command is either taken whole or not at all.
     pub async fn restart(&self, server: &str, by: Actor) -> Result<(), ApiProblem> {
-        self.0.command(ServerCommand::Restart, server, by).await
+        self.0.command(PersonCommand::Restart, server, by).await
     }
 
     /// Enables or disables a server on behalf of a person.
@@ -268,8 +268,8 @@ impl Control {
         by: Actor,
     ) -> Result<(), ApiProblem> {
         let command = match desired {
-            DesiredState::Enabled => ServerCommand::Enable,
-            DesiredState::Disabled => ServerCommand::Disable,
+            DesiredState::Enabled => PersonCommand::Enable,
+            DesiredState::Disabled => PersonCommand::Disable,
         };
         self.0.command(command, server, by).await
     }
@@ -277,13 +277,13 @@ impl Control {
 
 /// What a person wants of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServerCommand {
+pub(crate) enum PersonCommand {
     Restart,
     Enable,
     Disable,
 }
 
-impl ServerCommand {
+impl PersonCommand {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Restart => "restart",
@@ -326,7 +326,7 @@ impl Hub {
     }
 
     /// All groups, those of the configuration first.
-    pub(crate) fn all_groups(&self) -> Vec<Arc<Group>> {
+    pub(crate) fn all_groups(&self) -> Vec<Arc<AttachedGroup>> {
         let mut groups: Vec<_> = self.groups().by_number.values().cloned().collect();
         groups.sort_by_key(|group| (group.origin != ServerOrigin::Configured, group.number));
         groups
@@ -335,7 +335,7 @@ impl Hub {
     /// All servers, by name.
     pub(crate) fn all_servers(&self) -> Vec<Named> {
         let groups = self.all_groups();
-        let mut servers: Vec<_> = groups.iter().flat_map(Group::servers).collect();
+        let mut servers: Vec<_> = groups.iter().flat_map(AttachedGroup::servers).collect();
         servers.sort_by(|one, other| one.name.cmp(&other.name));
         servers
     }
@@ -398,9 +398,9 @@ impl Hub {
     pub(crate) async fn server_list(&self, with_processes: bool) -> ServerList {
         let servers = self.all_servers();
         let usage = if with_processes {
-            Usage::read(&servers).await
+            UsageByPid::read(&servers).await
         } else {
-            Usage::default()
+            UsageByPid::default()
         };
         let users = status::SessionUsers::of(self);
         ServerList {
@@ -413,7 +413,7 @@ impl Hub {
     }
 
     pub(crate) async fn server_status(&self, named: &Named) -> ServerStatus {
-        let usage = Usage::read(std::slice::from_ref(named)).await;
+        let usage = UsageByPid::read(std::slice::from_ref(named)).await;
         let users = status::SessionUsers::of(self);
         status::server_status(self, named, &usage, &users)
     }
@@ -421,7 +421,7 @@ impl Hub {
     /// Gives a server a command of a person, and records both the command and its refusal.
     pub(crate) async fn command(
         &self,
-        command: ServerCommand,
+        command: PersonCommand,
         server: &str,
         by: Actor,
     ) -> Result<(), ApiProblem> {
@@ -439,12 +439,12 @@ impl Hub {
         done
     }
 
-    async fn give(&self, command: ServerCommand, server: &str) -> Result<(), ApiProblem> {
+    async fn give(&self, command: PersonCommand, server: &str) -> Result<(), ApiProblem> {
         let named = self.server(server)?;
         let desired = match command {
-            ServerCommand::Restart => None,
-            ServerCommand::Enable => Some(DesiredState::Enabled),
-            ServerCommand::Disable => Some(DesiredState::Disabled),
+            PersonCommand::Restart => None,
+            PersonCommand::Enable => Some(DesiredState::Enabled),
+            PersonCommand::Disable => Some(DesiredState::Disabled),
         };
         // Only the configuration outlives this run of the program.
         if let Some(desired) = desired
@@ -453,9 +453,9 @@ impl Hub {
             self.controlled.remember(&named.name, desired).await?;
         }
         let taken = match command {
-            ServerCommand::Restart => named.server.restart().await,
-            ServerCommand::Enable => named.server.enable().await,
-            ServerCommand::Disable => named.server.disable().await,
+            PersonCommand::Restart => named.server.restart().await,
+            PersonCommand::Enable => named.server.enable().await,
+            PersonCommand::Disable => named.server.disable().await,
         };
         taken.map_err(|error| not_taken(&named.name, &error))
     }
@@ -468,7 +468,7 @@ impl Hub {
     ) -> Result<ReloadReport, ApiProblem> {
         let word = command.as_str();
         let server = command.server().map(Arc::from);
-        let applying: Pending<'_, ReloadReport> = match command {
+        let applying: Controlling<'_, ReloadReport> = match command {
             ConfigCommand::Reload => self.controlled.reload(),
             ConfigCommand::Add(entry) => self.controlled.add(entry),
             ConfigCommand::Change(entry) => {
@@ -568,7 +568,7 @@ fn new_instance() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl From<mainstay::StateKind> for ServerState {
+impl From<mainstay::StateKind> for StateName {
     fn from(state: mainstay::StateKind) -> Self {
         use mainstay::StateKind;
         match state {

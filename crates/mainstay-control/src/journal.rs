@@ -22,7 +22,7 @@ const BYTES_LIMIT: usize = 8 * 1024 * 1024;
 const BATCH_LIMIT: usize = 128;
 
 /// An event as it is kept.
-pub(crate) struct Entry {
+pub(crate) struct JournalEntry {
     pub(crate) sequence: u64,
     pub(crate) server: Option<Arc<str>>,
     /// The record as JSON.
@@ -39,7 +39,7 @@ pub(crate) struct Journal {
 
 #[derive(Default)]
 struct Ring {
-    entries: VecDeque<Arc<Entry>>,
+    entries: VecDeque<Arc<JournalEntry>>,
     bytes: usize,
     last: u64,
 }
@@ -75,7 +75,7 @@ impl Journal {
         let mut ring = self.ring();
         record.sequence = ring.last + 1;
         let json = serde_json::to_vec(&record).unwrap_or_default();
-        ring.push(Entry {
+        ring.push(JournalEntry {
             sequence: record.sequence,
             server,
             json: json.into(),
@@ -85,8 +85,8 @@ impl Journal {
     }
 
     /// A reader of what comes after this event.
-    pub(crate) fn reader(self: &Arc<Self>, after: u64) -> Reader {
-        Reader {
+    pub(crate) fn reader(self: &Arc<Self>, after: u64) -> JournalReader {
+        JournalReader {
             last: self.last.subscribe(),
             journal: self.clone(),
             after,
@@ -94,7 +94,7 @@ impl Journal {
     }
 
     /// The next entries after this event, and how many between are no longer kept.
-    fn after(&self, after: u64, limit: usize) -> (u64, Vec<Arc<Entry>>) {
+    fn after(&self, after: u64, limit: usize) -> (u64, Vec<Arc<JournalEntry>>) {
         let ring = self.ring();
         let oldest = ring.entries.front().map_or(ring.last + 1, |entry| entry.sequence);
         let next = after.saturating_add(1);
@@ -111,7 +111,7 @@ impl Journal {
 }
 
 impl Ring {
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: JournalEntry) {
         self.last = entry.sequence;
         self.bytes += entry.json.len();
         self.entries.push_back(Arc::new(entry));
@@ -126,39 +126,39 @@ impl Ring {
 }
 
 /// What a reader gets.
-pub(crate) enum Reading {
+pub(crate) enum JournalReading {
     /// The next events.
-    Entries(Vec<Arc<Entry>>),
+    Entries(Vec<Arc<JournalEntry>>),
     /// Events are missing here.
     Lagged(LagMarker),
 }
 
 /// A reader of the journal.
-pub(crate) struct Reader {
+pub(crate) struct JournalReader {
     journal: Arc<Journal>,
     last: watch::Receiver<u64>,
     after: u64,
 }
 
-impl Reader {
+impl JournalReader {
     /// What is kept after the reader's position, without waiting.
-    pub(crate) fn read(&mut self) -> Option<Reading> {
+    pub(crate) fn read(&mut self) -> Option<JournalReading> {
         let (lost, entries) = self.journal.after(self.after, BATCH_LIMIT);
         if lost > 0 {
             self.after += lost;
-            return Some(Reading::Lagged(LagMarker {
+            return Some(JournalReading::Lagged(LagMarker {
                 lost: Some(lost),
                 reason: LagReason::Lagged,
             }));
         }
         self.after = entries.last()?.sequence;
-        Some(Reading::Entries(entries))
+        Some(JournalReading::Entries(entries))
     }
 
     /// What comes next.
     ///
     /// Cancel safety: dropping it loses nothing.
-    pub(crate) async fn next(&mut self) -> Reading {
+    pub(crate) async fn next(&mut self) -> JournalReading {
         loop {
             self.last.borrow_and_update();
             if let Some(reading) = self.read() {
@@ -174,11 +174,13 @@ impl Reader {
 mod tests {
     use super::*;
 
-    fn sequences(reading: Option<Reading>) -> (Option<u64>, Vec<u64>) {
+    fn sequences(reading: Option<JournalReading>) -> (Option<u64>, Vec<u64>) {
         match reading {
             None => (None, Vec::new()),
-            Some(Reading::Lagged(marker)) => (marker.lost, Vec::new()),
-            Some(Reading::Entries(entries)) => (None, entries.iter().map(|entry| entry.sequence).collect()),
+            Some(JournalReading::Lagged(marker)) => (marker.lost, Vec::new()),
+            Some(JournalReading::Entries(entries)) => {
+                (None, entries.iter().map(|entry| entry.sequence).collect())
+            }
         }
     }
 

@@ -18,8 +18,8 @@ mod recording;
 mod service;
 mod status;
 
-pub use client::{ControlClient, ControlError, Events, StderrStream};
+pub use client::{ControlClient, ControlError, EventStream, StderrStream};
 pub use control::{Attached, Control, ControlBuilder, Role, ServerGroup};
-pub use controlled::{Controlled, Pending};
+pub use controlled::{Controlled, Controlling};
 pub use openapi::document as openapi_document;
 pub use service::{API_ROOT, ControlService};

@@ -15,16 +15,16 @@ use crate::api::{
     ProcessStatus, RunningCall, ServerStatus, SessionDoor, SessionList, SessionStatus, SetAside, StartStatus,
     StderrRecord, ms, unix_ms,
 };
-use crate::control::{Group, Hub, Named, Role};
+use crate::control::{AttachedGroup, Hub, Named, Role};
 
 /// Lines of stderr in a server's status.
 const STDERR_LINES: usize = 5;
 
 /// What the processes of servers use, by the process that was started.
 #[derive(Default)]
-pub(crate) struct Usage(HashMap<i32, TreeUsage>);
+pub(crate) struct UsageByPid(HashMap<i32, TreeUsage>);
 
-impl Usage {
+impl UsageByPid {
     /// Looks at the processes of these servers. Costs nothing if none has any.
     pub(crate) async fn read(servers: &[Named]) -> Self {
         let pids = servers
@@ -61,7 +61,12 @@ impl SessionUsers {
     }
 }
 
-pub(crate) fn server_status(hub: &Hub, named: &Named, usage: &Usage, users: &SessionUsers) -> ServerStatus {
+pub(crate) fn server_status(
+    hub: &Hub,
+    named: &Named,
+    usage: &UsageByPid,
+    users: &SessionUsers,
+) -> ServerStatus {
     let server = &named.server;
     let status = server.status();
     ServerStatus {
@@ -249,7 +254,7 @@ pub(crate) fn session_list(hub: &Hub) -> SessionList {
     SessionList { sessions }
 }
 
-fn session_status(hub: &Hub, group: &Group, session: SessionInfo) -> SessionStatus {
+fn session_status(hub: &Hub, group: &AttachedGroup, session: SessionInfo) -> SessionStatus {
     let shown = |server: &str| group.shown(server).to_string();
     let servers: BTreeSet<String> = session.servers.iter().map(|server| shown(server)).collect();
     SessionStatus {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{FailureDocument, ReloadReport, ServerState};
+use super::{FailureDocument, ReloadReport, StateName};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,9 +28,9 @@ pub enum EventDetail {
     /// A server changed its state.
     Transition {
         /// The state that it left.
-        from: ServerState,
+        from: StateName,
         /// The state that it entered.
-        to: ServerState,
+        to: StateName,
         /// Why, in one word. Later versions may have more words.
         cause: String,
         /// The connection that it concerns.

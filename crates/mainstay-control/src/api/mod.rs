@@ -20,7 +20,7 @@ pub use program::ProgramStatus;
 pub use reload::{ConfigProblem, EntryDocument, ReloadReport};
 pub use server::{
     CallTotals, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, ProcessStatus, ServerList,
-    ServerOrigin, ServerState, ServerStatus, StartStatus, StderrPage, StderrRecord,
+    ServerOrigin, ServerStatus, StartStatus, StateName, StderrPage, StderrRecord,
 };
 pub use session::{RunningCall, SessionDoor, SessionList, SessionStatus};
 

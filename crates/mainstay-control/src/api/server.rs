@@ -24,7 +24,7 @@ pub struct ServerStatus {
     /// What is started or reached: the command with its arguments, or the address. Without secrets.
     pub target: Option<String>,
     /// Where it is in its life.
-    pub state: ServerState,
+    pub state: StateName,
     /// Whether calls can use it: it is connected, or the next call starts it.
     pub up: bool,
     /// Why a disconnected server is so: `idle`, `auth_required`, `lost` or `budget_spent`.
@@ -85,7 +85,7 @@ pub enum ServerOrigin {
 /// Where a server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ServerState {
+pub enum StateName {
     /// Nothing runs, and nothing is wanted.
     Disabled,
     /// The first connection since it was enabled is being opened.

@@ -28,8 +28,8 @@ use crate::api::{
 };
 use crate::service::API_ROOT;
 pub use error::ControlError;
-use stream::{EventReader, open_stream};
-pub use stream::{Events, StderrStream};
+pub use stream::{EventStream, StderrStream};
+use stream::{SentEventReader, open_stream};
 
 /// How long a request may take, unless another time is set: longer than a server takes to be stopped.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -158,20 +158,20 @@ impl ControlClient {
     /// The events from so many before the end on, of one server or of all.
     ///
     /// Cancel safety: dropping it changes nothing.
-    pub async fn events(&self, server: Option<&str>, tail: usize) -> Result<Events, ControlError> {
+    pub async fn events(&self, server: Option<&str>, tail: usize) -> Result<EventStream, ControlError> {
         let server = server_parameter(server);
         let path = format!("{API_ROOT}/events?tail={tail}{server}");
-        Ok(Events::new(self.stream(&path).await?))
+        Ok(EventStream::new(self.stream(&path).await?))
     }
 
-    /// The events after the one with this id, as [`Events::last_id`] has it, of one server or of all. What is no longer kept
+    /// The events after the one with this id, as [`EventStream::last_id`] has it, of one server or of all. What is no longer kept
     /// is reported as missing.
     ///
     /// Cancel safety: dropping it changes nothing.
-    pub async fn events_after(&self, server: Option<&str>, id: &str) -> Result<Events, ControlError> {
+    pub async fn events_after(&self, server: Option<&str>, id: &str) -> Result<EventStream, ControlError> {
         let (server, id) = (server_parameter(server), encoded(id));
         let path = format!("{API_ROOT}/events?after={id}{server}");
-        Ok(Events::new(self.stream(&path).await?))
+        Ok(EventStream::new(self.stream(&path).await?))
     }
 
     /// Restarts a server.
@@ -260,7 +260,7 @@ impl ControlClient {
             .unwrap_or(Err(ControlError::TimedOut(self.timeout)))
     }
 
-    async fn stream(&self, path: &str) -> Result<EventReader, ControlError> {
+    async fn stream(&self, path: &str) -> Result<SentEventReader, ControlError> {
         let opened = async {
             let request = self.request(Method::GET, path, "text/event-stream", None)?;
             let response = self.exchange(request).await?;

@@ -18,13 +18,13 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 const EVENT_LIMIT: usize = 4 * 1024 * 1024;
 
 /// The events of a program, as they happen.
-pub struct Events {
-    reader: EventReader,
+pub struct EventStream {
+    reader: SentEventReader,
     last_id: Option<String>,
 }
 
-impl Events {
-    pub(super) fn new(reader: EventReader) -> Self {
+impl EventStream {
+    pub(super) fn new(reader: SentEventReader) -> Self {
         Self {
             reader,
             last_id: None,
@@ -62,7 +62,7 @@ impl Events {
 }
 
 /// What a server writes to stderr, as it does.
-pub struct StderrStream(pub(super) EventReader);
+pub struct StderrStream(pub(super) SentEventReader);
 
 impl StderrStream {
     /// The next line, or how many are missing here; `None` when the server was removed, or the program closed the stream.
@@ -95,22 +95,22 @@ struct SentEvent {
 }
 
 /// Reads server-sent events from a body.
-pub(super) struct EventReader {
+pub(super) struct SentEventReader {
     body: Incoming,
     /// What was read and is no whole event yet.
     unread: BytesMut,
     is_ended: bool,
 }
 
-pub(super) fn open_stream(response: Response<Incoming>) -> EventReader {
-    EventReader {
+pub(super) fn open_stream(response: Response<Incoming>) -> SentEventReader {
+    SentEventReader {
         body: response.into_body(),
         unread: BytesMut::new(),
         is_ended: false,
     }
 }
 
-impl EventReader {
+impl SentEventReader {
     async fn next(&mut self) -> Option<Result<SentEvent, ControlError>> {
         loop {
             if let Some(block) = take_block(&mut self.unread) {

@@ -14,7 +14,7 @@ use super::request::{Query, bad_parameter};
 use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, PieceBody, Pieces, STREAM_START, lagged, write_event};
 use crate::api::{ApiProblem, LagMarker, LagReason};
 use crate::control::Hub;
-use crate::journal::{EVENTS_LIMIT, Entry, Reader, Reading};
+use crate::journal::{EVENTS_LIMIT, JournalEntry, JournalReader, JournalReading};
 
 /// Events in a page, unless another number is asked for.
 const DEFAULT_PAGE: u64 = 100;
@@ -107,12 +107,12 @@ impl Start {
 fn page(hub: &Hub, start: &Start, server: Option<&str>, limit: usize) -> Response<MountBody> {
     let mut reader = hub.journal.reader(start.after);
     let mut lost = 0;
-    let mut entries: Vec<Arc<Entry>> = Vec::new();
+    let mut entries: Vec<Arc<JournalEntry>> = Vec::new();
     while entries.len() < limit {
         match reader.read() {
             None => break,
-            Some(Reading::Lagged(marker)) => lost += marker.lost.unwrap_or_default(),
-            Some(Reading::Entries(read)) => {
+            Some(JournalReading::Lagged(marker)) => lost += marker.lost.unwrap_or_default(),
+            Some(JournalReading::Entries(read)) => {
                 let wanted = read.into_iter().filter(|entry| is_of(entry, server));
                 entries.extend(wanted.take(limit - entries.len()));
             }
@@ -139,14 +139,14 @@ fn page(hub: &Hub, start: &Start, server: Option<&str>, limit: usize) -> Respons
     bytes_answer(StatusCode::OK, "application/json", json.freeze())
 }
 
-fn is_of(entry: &Entry, server: Option<&str>) -> bool {
+fn is_of(entry: &JournalEntry, server: Option<&str>) -> bool {
     server.is_none_or(|server| entry.server.as_deref() == Some(server))
 }
 
 /// The pieces of an event stream.
 struct EventPieces {
     first: Option<Bytes>,
-    reader: Reader,
+    reader: JournalReader,
     instance: String,
     server: Option<Arc<str>>,
 }
@@ -161,8 +161,8 @@ impl Pieces for EventPieces {
                 return Some(HEARTBEAT);
             };
             match reading {
-                Reading::Lagged(marker) => return Some(lagged(&marker)),
-                Reading::Entries(entries) => {
+                JournalReading::Lagged(marker) => return Some(lagged(&marker)),
+                JournalReading::Entries(entries) => {
                     let wanted = entries
                         .iter()
                         .filter(|entry| is_of(entry, self.server.as_deref()));

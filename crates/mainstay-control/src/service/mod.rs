@@ -33,7 +33,7 @@ use crate::openapi;
 use crate::status;
 use answer::{bytes_answer, json_answer, problem_answer};
 use request::{Query, actor, read_body, read_json};
-use route::Route;
+use route::ApiRoute;
 
 /// Where the API begins.
 pub const API_ROOT: &str = "/api/v1";
@@ -46,9 +46,9 @@ const WATCHERS_LIMIT: usize = 256;
 
 /// Serves the control API. Clones are handles of the same service.
 #[derive(Clone)]
-pub struct ControlService(Arc<Shared>);
+pub struct ControlService(Arc<ServiceParts>);
 
-pub(crate) struct Shared {
+pub(crate) struct ServiceParts {
     pub(crate) hub: Arc<Hub>,
     pub(crate) watchers: Arc<Semaphore>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 impl ControlService {
     /// Serves this hub.
     pub fn new(control: &Control) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(ServiceParts {
             hub: control.0.clone(),
             watchers: Arc::new(Semaphore::new(WATCHERS_LIMIT)),
         }))
@@ -102,25 +102,25 @@ impl ControlService {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let route = Route::of(&head.method, head.uri.path())?;
+        let route = ApiRoute::of(&head.method, head.uri.path())?;
         let query = Query::of(&head.uri);
         let hub = &self.0.hub;
         match route {
-            Route::Program => Ok(json_answer(&hub.program())),
-            Route::OpenApi => Ok(bytes_answer(StatusCode::OK, "application/json", openapi::json())),
-            Route::Servers => {
+            ApiRoute::Program => Ok(json_answer(&hub.program())),
+            ApiRoute::OpenApi => Ok(bytes_answer(StatusCode::OK, "application/json", openapi::json())),
+            ApiRoute::Servers => {
                 let with_processes = query.flag("processes")?.unwrap_or(true);
                 Ok(json_answer(&hub.server_list(with_processes).await))
             }
-            Route::Server(name) => {
+            ApiRoute::Server(name) => {
                 let named = hub.server(&name)?;
                 Ok(json_answer(&hub.server_status(&named).await))
             }
-            Route::Catalog(name) => Ok(json_answer(&status::catalog(&hub.server(&name)?))),
-            Route::Stderr(name) => self.stderr(&hub.server(&name)?, &query),
-            Route::Events => self.events(&head.headers, &query),
-            Route::Sessions => Ok(json_answer(&status::session_list(hub))),
-            Route::Command(name, command) => {
+            ApiRoute::Catalog(name) => Ok(json_answer(&status::catalog(&hub.server(&name)?))),
+            ApiRoute::Stderr(name) => self.stderr(&hub.server(&name)?, &query),
+            ApiRoute::Events => self.events(&head.headers, &query),
+            ApiRoute::Sessions => Ok(json_answer(&status::session_list(hub))),
+            ApiRoute::Command(name, command) => {
                 read_body(&head.headers, body).await?;
                 let by = actor(&head.headers);
                 let (own, server) = (hub.clone(), name.clone());
@@ -128,20 +128,20 @@ impl ControlService {
                 let named = hub.server(&name)?;
                 Ok(json_answer(&hub.server_status(&named).await))
             }
-            Route::Reload => {
+            ApiRoute::Reload => {
                 read_body(&head.headers, body).await?;
                 self.configure(ConfigCommand::Reload, &head.headers).await
             }
-            Route::Add => {
+            ApiRoute::Add => {
                 let entry: EntryDocument = read_json(&head.headers, body).await?;
                 self.configure(ConfigCommand::Add(entry), &head.headers).await
             }
-            Route::Change(name) => {
+            ApiRoute::Change(name) => {
                 let entry = read_json(&head.headers, body).await?;
                 let entry = EntryDocument { name, entry };
                 self.configure(ConfigCommand::Change(entry), &head.headers).await
             }
-            Route::Remove(name) => {
+            ApiRoute::Remove(name) => {
                 read_body(&head.headers, body).await?;
                 self.configure(ConfigCommand::Remove(name), &head.headers).await
             }

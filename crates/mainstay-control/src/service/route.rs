@@ -7,11 +7,11 @@ use percent_encoding::percent_decode_str;
 
 use super::API_ROOT;
 use crate::api::{ApiProblem, ProblemKind};
-use crate::control::ServerCommand;
+use crate::control::PersonCommand;
 
 /// What a request asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(super) enum ApiRoute {
     Program,
     OpenApi,
     Servers,
@@ -21,13 +21,13 @@ pub(super) enum Route {
     Remove(String),
     Catalog(String),
     Stderr(String),
-    Command(String, ServerCommand),
+    Command(String, PersonCommand),
     Reload,
     Events,
     Sessions,
 }
 
-impl Route {
+impl ApiRoute {
     pub(super) fn of(method: &Method, path: &str) -> Result<Self, ApiProblem> {
         let nothing = || {
             let title = format!("there is nothing at {}", shown(path));
@@ -58,9 +58,9 @@ impl Route {
             }
             ["servers", name, "catalog"] => get(Self::Catalog(decoded(name)?)),
             ["servers", name, "stderr"] => get(Self::Stderr(decoded(name)?)),
-            ["servers", name, "restart"] => post(Self::Command(decoded(name)?, ServerCommand::Restart)),
-            ["servers", name, "enable"] => post(Self::Command(decoded(name)?, ServerCommand::Enable)),
-            ["servers", name, "disable"] => post(Self::Command(decoded(name)?, ServerCommand::Disable)),
+            ["servers", name, "restart"] => post(Self::Command(decoded(name)?, PersonCommand::Restart)),
+            ["servers", name, "enable"] => post(Self::Command(decoded(name)?, PersonCommand::Enable)),
+            ["servers", name, "disable"] => post(Self::Command(decoded(name)?, PersonCommand::Disable)),
             ["servers", ..] => Err(nothing().remedy(
                 "encode a slash in the name of a server as %2F; a server has /catalog, /stderr, /restart, /enable and \
                  /disable",
@@ -71,7 +71,7 @@ impl Route {
 }
 
 /// The route of this method.
-fn allowed(method: &Method, routes: &[(&Method, Route)]) -> Result<Route, ApiProblem> {
+fn allowed(method: &Method, routes: &[(&Method, ApiRoute)]) -> Result<ApiRoute, ApiProblem> {
     // A HEAD request is a GET without the body, which hyper leaves out.
     let wanted = if method == Method::HEAD {
         &Method::GET
@@ -90,7 +90,7 @@ fn allowed(method: &Method, routes: &[(&Method, Route)]) -> Result<Route, ApiPro
     }
 }
 
-impl Route {
+impl ApiRoute {
     fn copied(&self) -> Self {
         match self {
             Self::Program => Self::Program,
@@ -130,13 +130,13 @@ mod tests {
 
     #[test]
     fn paths_and_methods_find_their_routes() {
-        let server = |name: &str| Route::Server(name.to_owned());
+        let server = |name: &str| ApiRoute::Server(name.to_owned());
         for (method, path, route) in [
-            ("GET", "/api/v1", Route::Program),
-            ("GET", "/api/v1/", Route::Program),
-            ("GET", "/api/v1/servers", Route::Servers),
-            ("HEAD", "/api/v1/servers", Route::Servers),
-            ("POST", "/api/v1/servers", Route::Add),
+            ("GET", "/api/v1", ApiRoute::Program),
+            ("GET", "/api/v1/", ApiRoute::Program),
+            ("GET", "/api/v1/servers", ApiRoute::Servers),
+            ("HEAD", "/api/v1/servers", ApiRoute::Servers),
+            ("POST", "/api/v1/servers", ApiRoute::Add),
             ("GET", "/api/v1/servers/files", server("files")),
             (
                 "GET",
@@ -144,15 +144,15 @@ mod tests {
                 server("io.example/one"),
             ),
             ("GET", "/api/v1/servers/caf%C3%A9", server("café")),
-            ("DELETE", "/api/v1/servers/a", Route::Remove("a".to_owned())),
+            ("DELETE", "/api/v1/servers/a", ApiRoute::Remove("a".to_owned())),
             (
                 "POST",
                 "/api/v1/servers/restart/restart",
-                Route::Command("restart".to_owned(), ServerCommand::Restart),
+                ApiRoute::Command("restart".to_owned(), PersonCommand::Restart),
             ),
         ] {
             let method = Method::from_bytes(method.as_bytes()).expect("a method");
-            assert_eq!(Route::of(&method, path), Ok(route), "{method} {path}");
+            assert_eq!(ApiRoute::of(&method, path), Ok(route), "{method} {path}");
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
             ("GET", "/api/v1/servers/%ff", ProblemKind::BadRequest),
         ] {
             let method = Method::from_bytes(method.as_bytes()).expect("a method");
-            let problem = Route::of(&method, path).expect_err(path);
+            let problem = ApiRoute::of(&method, path).expect_err(path);
             assert_eq!(problem.kind, kind, "{method} {path}");
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use super::marker;
-use super::scan::{self, Search};
+use super::scan::{self, EnvironSearch};
 use super::sightings::{self, Sightings};
 
 /// What the processes of one server use, with everything that they started.
@@ -38,14 +38,14 @@ pub async fn tree_usage(leaders: &[i32]) -> Vec<Option<TreeUsage>> {
     };
     let wanted = leaders.to_vec();
     let read = tokio::task::spawn_blocking(move || {
-        let mut search = Search::new(&marker::prefix());
+        let mut search = EnvironSearch::new(&marker::prefix());
         let usage = |leader| usage_of(Pid::from_raw(leader)?, &sightings, &mut search);
         wanted.into_iter().map(usage).collect()
     });
     read.await.unwrap_or_else(|_| none())
 }
 
-fn usage_of(leader: Pid, sightings: &Sightings, search: &mut Search) -> Option<TreeUsage> {
+fn usage_of(leader: Pid, sightings: &Sightings, search: &mut EnvironSearch) -> Option<TreeUsage> {
     scan::stat(leader)?;
     // A leader that hides its environment is counted with its group.
     let number = search.value_of(leader).ok().flatten();

@@ -121,9 +121,9 @@ impl CallCounters {
     }
 
     /// Counts a call as in flight, until the result is dropped.
-    pub(super) fn in_flight(&self) -> InFlight<'_> {
+    pub(super) fn in_flight(&self) -> CallInFlight<'_> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(&self.in_flight)
+        CallInFlight(&self.in_flight)
     }
 
     /// Counts how long a call with a result ran on its connection.
@@ -189,9 +189,9 @@ impl Drop for CountedCall<'_> {
 }
 
 /// A call on a connection.
-pub(super) struct InFlight<'a>(&'a AtomicUsize);
+pub(super) struct CallInFlight<'a>(&'a AtomicUsize);
 
-impl Drop for InFlight<'_> {
+impl Drop for CallInFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
