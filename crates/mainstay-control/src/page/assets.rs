@@ -56,7 +56,11 @@ mod tests {
                 let name = import.split('"').next().unwrap();
                 assert!(find(name).is_some(), "{} imports {name}", asset.name);
             }
-            assert!(!text.contains("innerHTML"), "{} makes markup from text", asset.name);
+            assert!(
+                !text.contains("innerHTML"),
+                "{} makes markup from text",
+                asset.name
+            );
         }
     }
 }

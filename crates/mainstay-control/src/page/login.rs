@@ -80,7 +80,9 @@ impl PageLogins {
         };
         let (Some(tag), Some(until)) = (
             unhex(tag),
-            signed.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('.')),
+            signed
+                .strip_prefix(PREFIX)
+                .and_then(|rest| rest.strip_prefix('.')),
         ) else {
             return false;
         };
@@ -100,7 +102,10 @@ impl fmt::Debug for PageLogins {
 }
 
 fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -144,7 +149,15 @@ mod tests {
             let (signed, tag) = token.rsplit_once('.').unwrap();
             format!("{signed}0.{tag}")
         };
-        for forged in ["", "page1", "page1.1", "page1.99999999999.00", "page1..é0", &later, &longer] {
+        for forged in [
+            "",
+            "page1",
+            "page1.1",
+            "page1.99999999999.00",
+            "page1..é0",
+            &later,
+            &longer,
+        ] {
             assert!(!logins.admits(forged), "{forged}");
         }
     }

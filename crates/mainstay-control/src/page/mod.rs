@@ -71,20 +71,31 @@ where
             })?;
             Ok(json_answer(&LoginAnswer { token }))
         }
-        _other => Err(ApiProblem::new(ProblemKind::MethodNotAllowed, "the dashboard is read").remedy("use GET")),
+        _other => {
+            Err(ApiProblem::new(ProblemKind::MethodNotAllowed, "the dashboard is read").remedy("use GET"))
+        }
     }
 }
 
 fn redirected() -> Response<MountBody> {
     let mut answer = bytes_answer(StatusCode::PERMANENT_REDIRECT, "text/plain", Bytes::new());
-    answer.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/ui/"));
+    answer
+        .headers_mut()
+        .insert(header::LOCATION, HeaderValue::from_static("/ui/"));
     answer
 }
 
 fn file(asset: &assets::Asset) -> Response<MountBody> {
-    let mut answer = bytes_answer(StatusCode::OK, asset.content_type, Bytes::from_static(asset.bytes));
+    let mut answer = bytes_answer(
+        StatusCode::OK,
+        asset.content_type,
+        Bytes::from_static(asset.bytes),
+    );
     let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_POLICY));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(CONTENT_POLICY),
+    );
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     answer
 }

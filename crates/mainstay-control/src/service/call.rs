@@ -11,7 +11,7 @@ use std::error::Error;
 
 use super::ControlService;
 use super::request::read_json;
-use crate::api::{ApiProblem, CallReport, CallRequest, CallFailure};
+use crate::api::{ApiProblem, CallFailure, CallReport, CallRequest};
 
 /// How long a call that a person tries may take, unless the person says so. The page shows how long it has run, and can give it up.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,7 +23,12 @@ impl ControlService {
     /// Calls a tool of a server under the name that the server knows.
     ///
     /// Cancel safety: dropping it cancels the call at the server, which may have run.
-    pub(super) async fn call<B>(&self, name: &str, headers: &HeaderMap, body: B) -> Result<CallReport, ApiProblem>
+    pub(super) async fn call<B>(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<CallReport, ApiProblem>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,

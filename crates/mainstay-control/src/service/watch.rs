@@ -15,10 +15,10 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::answer::stream_answer;
 use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, PieceBody, Pieces, STREAM_START, lagged, write_event};
-use super::{ControlService, Shared};
-use crate::api::{ApiProblem, SessionList, now_ms};
+use super::{ControlService, ServiceParts};
+use crate::api::{ApiProblem, now_ms};
 use crate::control::Hub;
-use crate::journal::{Reader, Reading};
+use crate::journal::{JournalReader, JournalReading};
 use crate::status;
 
 /// How often the figures are looked at while a view is open.
@@ -43,7 +43,7 @@ pub(crate) struct FiguresFeed {
 
 impl FiguresFeed {
     /// A view that learns each new figures. The first view starts the work.
-    fn subscribe(shared: &Arc<Shared>) -> watch::Receiver<Option<Arc<Figures>>> {
+    fn subscribe(shared: &Arc<ServiceParts>) -> watch::Receiver<Option<Arc<Figures>>> {
         let feed = &shared.figures;
         let is_first = feed.latest.receiver_count() == 0;
         let view = feed.latest.subscribe();
@@ -55,7 +55,7 @@ impl FiguresFeed {
 }
 
 /// Looks at the figures until no view is left.
-async fn make_figures(shared: Arc<Shared>) {
+async fn make_figures(shared: Arc<ServiceParts>) {
     let mut ticks = interval(FIGURES_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while shared.figures.latest.receiver_count() > 0 {
@@ -111,7 +111,7 @@ impl Snapshot {
         let mut events = Vec::new();
         let mut reader = hub.journal.reader(last.saturating_sub(SNAPSHOT_EVENTS));
         while let Some(reading) = reader.read() {
-            if let Reading::Entries(entries) = reading {
+            if let JournalReading::Entries(entries) = reading {
                 let kept = entries.iter().filter(|entry| entry.sequence <= last);
                 events.extend(kept.map(|entry| entry.json.clone()));
                 if entries.iter().any(|entry| entry.sequence >= last) {
@@ -155,7 +155,10 @@ struct Sent {
 impl Sent {
     /// The servers that the view has not got in this form; they count as sent from now on.
     fn note<'f>(&mut self, figures: &'f Figures) -> Vec<&'f Bytes> {
-        let digests = figures.servers.iter().map(|(name, json)| (name.clone(), digest(json)));
+        let digests = figures
+            .servers
+            .iter()
+            .map(|(name, json)| (name.clone(), digest(json)));
         let digests: HashMap<String, u64> = digests.collect();
         let changed = figures
             .servers
@@ -176,7 +179,7 @@ impl Sent {
 /// The pieces of the stream.
 struct WatchPieces {
     first: Option<Snapshot>,
-    reader: Reader,
+    reader: JournalReader,
     instance: String,
     figures: watch::Receiver<Option<Arc<Figures>>>,
     sent: Sent,
@@ -190,11 +193,11 @@ impl Pieces for WatchPieces {
         let next = async {
             tokio::select! {
                 biased;
-                reading = self.reader.next() => self::Next::Events(reading),
+                reading = self.reader.next() => WatchNext::Events(reading),
                 changed = self.figures.changed() => match changed {
-                    Ok(()) => Next::Figures(self.figures.borrow_and_update().clone()),
+                    Ok(()) => WatchNext::Figures(self.figures.borrow_and_update().clone()),
                     // The service is gone.
-                    Err(_) => Next::End,
+                    Err(_) => WatchNext::End,
                 },
             }
         };
@@ -202,9 +205,9 @@ impl Pieces for WatchPieces {
             return Some(HEARTBEAT);
         };
         match next {
-            Next::End => None,
-            Next::Events(Reading::Lagged(marker)) => Some(lagged(&marker)),
-            Next::Events(Reading::Entries(entries)) => {
+            WatchNext::End => None,
+            WatchNext::Events(JournalReading::Lagged(marker)) => Some(lagged(&marker)),
+            WatchNext::Events(JournalReading::Entries(entries)) => {
                 let mut out = BytesMut::new();
                 for entry in entries {
                     let id = format!("{}.{}", self.instance, entry.sequence);
@@ -212,7 +215,7 @@ impl Pieces for WatchPieces {
                 }
                 Some(out.freeze())
             }
-            Next::Figures(figures) => Some(match figures {
+            WatchNext::Figures(figures) => Some(match figures {
                 Some(figures) => self.write_figures(&figures),
                 None => HEARTBEAT,
             }),
@@ -220,8 +223,8 @@ impl Pieces for WatchPieces {
     }
 }
 
-enum Next {
-    Events(Reading),
+enum WatchNext {
+    Events(JournalReading),
     Figures(Option<Arc<Figures>>),
     End,
 }
