@@ -28,7 +28,7 @@ const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 const SNAPSHOT_EVENTS: u64 = 2000;
 
 /// The figures of one moment, written as JSON once for all views.
-pub(crate) struct Figures {
+pub(crate) struct ServerFigures {
     at_ms: u64,
     /// The servers by name.
     servers: Vec<(String, Bytes)>,
@@ -38,12 +38,12 @@ pub(crate) struct Figures {
 /// Makes the figures for all views. It works while there is a view, and not otherwise.
 #[derive(Default)]
 pub(crate) struct FiguresFeed {
-    latest: watch::Sender<Option<Arc<Figures>>>,
+    latest: watch::Sender<Option<Arc<ServerFigures>>>,
 }
 
 impl FiguresFeed {
     /// A view that learns each new figures. The first view starts the work.
-    fn subscribe(shared: &Arc<ServiceParts>) -> watch::Receiver<Option<Arc<Figures>>> {
+    fn subscribe(shared: &Arc<ServiceParts>) -> watch::Receiver<Option<Arc<ServerFigures>>> {
         let feed = &shared.figures;
         let is_first = feed.latest.receiver_count() == 0;
         let view = feed.latest.subscribe();
@@ -60,12 +60,12 @@ async fn make_figures(shared: Arc<ServiceParts>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while shared.figures.latest.receiver_count() > 0 {
         ticks.tick().await;
-        let figures = Figures::of(&shared.hub).await;
+        let figures = ServerFigures::of(&shared.hub).await;
         shared.figures.latest.send_replace(Some(Arc::new(figures)));
     }
 }
 
-impl Figures {
+impl ServerFigures {
     async fn of(hub: &Arc<Hub>) -> Self {
         let list = hub.server_list(true).await;
         let servers = list.servers.into_iter().map(|server| {
@@ -88,7 +88,7 @@ impl ControlService {
         let figures = FiguresFeed::subscribe(&self.0);
         let snapshot = Snapshot::of(hub, last).await;
         let pieces = WatchPieces {
-            sent: Sent::default(),
+            sent: SentDigests::default(),
             first: Some(snapshot),
             reader: hub.journal.reader(last),
             instance: hub.instance.clone(),
@@ -102,7 +102,7 @@ impl ControlService {
 struct Snapshot {
     at_ms: u64,
     program: Bytes,
-    figures: Figures,
+    figures: ServerFigures,
     events: Vec<Bytes>,
 }
 
@@ -122,12 +122,12 @@ impl Snapshot {
         Self {
             at_ms: now_ms(),
             program: json(&hub.program()),
-            figures: Figures::of(hub).await,
+            figures: ServerFigures::of(hub).await,
             events,
         }
     }
 
-    fn write(&self, sent: &mut Sent) -> Bytes {
+    fn write(&self, sent: &mut SentDigests) -> Bytes {
         let mut body = BytesMut::new();
         body.put_slice(format!(r#"{{"at_ms":{},"program":"#, self.at_ms).as_bytes());
         body.put_slice(&self.program);
@@ -147,14 +147,14 @@ impl Snapshot {
 
 /// What a view has got, as digests: only what differs is sent again.
 #[derive(Default)]
-struct Sent {
+struct SentDigests {
     servers: HashMap<String, u64>,
     sessions: u64,
 }
 
-impl Sent {
+impl SentDigests {
     /// The servers that the view has not got in this form; they count as sent from now on.
-    fn note<'f>(&mut self, figures: &'f Figures) -> Vec<&'f Bytes> {
+    fn note<'f>(&mut self, figures: &'f ServerFigures) -> Vec<&'f Bytes> {
         let digests = figures
             .servers
             .iter()
@@ -170,7 +170,7 @@ impl Sent {
         changed
     }
 
-    fn note_sessions(&mut self, figures: &Figures) -> bool {
+    fn note_sessions(&mut self, figures: &ServerFigures) -> bool {
         let digest = digest(&figures.sessions);
         std::mem::replace(&mut self.sessions, digest) != digest
     }
@@ -181,8 +181,8 @@ struct WatchPieces {
     first: Option<Snapshot>,
     reader: JournalReader,
     instance: String,
-    figures: watch::Receiver<Option<Arc<Figures>>>,
-    sent: Sent,
+    figures: watch::Receiver<Option<Arc<ServerFigures>>>,
+    sent: SentDigests,
 }
 
 impl Pieces for WatchPieces {
@@ -225,13 +225,13 @@ impl Pieces for WatchPieces {
 
 enum WatchNext {
     Events(JournalReading),
-    Figures(Option<Arc<Figures>>),
+    Figures(Option<Arc<ServerFigures>>),
     End,
 }
 
 impl WatchPieces {
     /// The time always goes out: a view computes rates from it, and a server that is not named has not changed.
-    fn write_figures(&mut self, figures: &Figures) -> Bytes {
+    fn write_figures(&mut self, figures: &ServerFigures) -> Bytes {
         let mut body = BytesMut::new();
         body.put_slice(format!(r#"{{"at_ms":{},"servers":"#, figures.at_ms).as_bytes());
         write_list(&mut body, self.sent.note(figures).into_iter());
