@@ -8,7 +8,7 @@ use std::thread;
 use bytes::Bytes;
 
 use super::*;
-use crate::transport::http::connection::HEAD_LIMIT;
+use crate::transport::http::client::connection::HEAD_LIMIT;
 use crate::transport::{End, Inbound, Oversized, SendFailure, Sse, Transport, Turn};
 use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 

@@ -5,7 +5,7 @@ use url::Url;
 
 use super::*;
 use crate::transport::http::HttpOptions;
-use crate::transport::http::dialer::DialledStream;
+use crate::transport::http::client::dialer::DialledStream;
 use crate::transport::http::tls;
 
 /// How long connections are kept here.
