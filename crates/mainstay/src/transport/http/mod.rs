@@ -19,7 +19,7 @@ mod backoff;
 )]
 mod challenge;
 #[cfg_attr(not(feature = "http"), path = "no_client.rs")]
-pub(super) mod client;
+pub(crate) mod client;
 mod config_error;
 mod credentials;
 mod failure;

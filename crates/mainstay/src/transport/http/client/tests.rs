@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::body_headers::BodyHeaders;
 use super::*;
+use crate::transport::http::{Authorizing, BearerToken};
 use crate::transport::{Frame, Purpose};
 use crate::wire::Outcome;
 use far::{Far, Heard, Owner, json, request};

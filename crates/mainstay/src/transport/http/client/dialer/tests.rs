@@ -144,7 +144,7 @@ async fn dial(dialer: &Dialer) -> Result<Box<dyn ByteStream>, BoxError> {
 }
 
 async fn dial_trusting(dialer: &Dialer, options: &HttpOptions) -> Result<Box<dyn ByteStream>, BoxError> {
-    let tls = super::super::tls::config(dialer.encrypts(), options).unwrap();
+    let tls = tls::config(dialer.encrypts(), options).unwrap();
     dialer.dial(&Arc::new(tls)).await.map(|dialled| dialled.stream)
 }
 

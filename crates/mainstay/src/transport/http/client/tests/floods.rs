@@ -161,7 +161,7 @@ async fn interim_answers_without_end_fail_the_request() {
 
 #[tokio::test]
 async fn a_reader_that_never_waits_is_made_to_wait_when_its_turn_is_over() {
-    use crate::transport::http::socket::CountedSocket;
+    use crate::transport::http::client::socket::CountedSocket;
     use tokio::io::AsyncReadExt as _;
     const PIECE: usize = 16 * 1024;
     const TOTAL: usize = 16 * 1024 * 1024;
