@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::connect::ConnectArgs;
+use crate::daemon::DaemonArgs;
 use crate::output::LogFormat;
 
 /// The times of all answers are kept for the figures at the end.
@@ -27,6 +29,7 @@ const ENVIRONMENT: &str = "\
 Environment:
   MAINSTAY_CONFIG  the configuration file, where --config names none
   MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
+  MAINSTAY_RUNTIME where the daemon's socket is [default: $XDG_RUNTIME_DIR/mainstay, or a directory in /tmp]
   MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
 
@@ -77,6 +80,8 @@ pub(crate) enum Command {
     Prompt(PromptArgs),
     Serve(ServeArgs),
     Wrap(WrapArgs),
+    Connect(ConnectArgs),
+    Daemon(DaemonArgs),
     Ping(PingArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,

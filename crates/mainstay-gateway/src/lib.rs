@@ -22,6 +22,6 @@ mod protocol;
 mod router;
 mod scope;
 
-pub use door::{ClientInput, DoorError, HttpDoor};
+pub use door::{ClientInput, DoorError, HttpDoor, StreamEnd};
 pub use gateway::{Gateway, GatewayBuilder};
 pub use scope::Scope;
