@@ -19,6 +19,7 @@ mod bounded;
 mod call;
 mod check;
 mod configuration;
+mod daemon;
 mod draining;
 mod everyday;
 mod first_run;
