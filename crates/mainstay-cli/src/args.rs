@@ -491,7 +491,10 @@ mod tests {
                 DOCUMENT.contains(&format!("\nmainstay {name} ")),
                 "{name} is in the list"
             );
-            let options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+            let nested = command.get_subcommands().flat_map(clap::Command::get_arguments);
+            let options = command.get_arguments().chain(nested);
+            let options = options.filter(|option| !option.is_hide_set());
+            let options: Vec<_> = options.filter_map(clap::Arg::get_long).collect();
             let Some(section) = section(&format!("`mainstay {name}`")) else {
                 assert!(options.is_empty(), "{name} has options and no section");
                 continue;
@@ -508,6 +511,8 @@ mod tests {
         let mut known: Vec<_> = program.get_arguments().filter_map(clap::Arg::get_long).collect();
         for command in program.get_subcommands() {
             known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
+            let nested = command.get_subcommands();
+            known.extend(nested.flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long));
         }
         known.extend(["help", "version"]);
         let is_name = |c: char| c.is_ascii_lowercase() || c == '-';

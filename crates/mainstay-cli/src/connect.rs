@@ -8,8 +8,8 @@ use std::{env, fs};
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
 use mainstay_daemon::{
-    CommandServer, ConnectRequest, DEFAULT_VARIABLES, Dialer, Launcher, RuntimeDirectory, ServerRequestKind, Share,
-    UrlServer, bridge,
+    CommandServer, ConnectRequest, DEFAULT_VARIABLES, DaemonDialer, Launcher, RuntimeDirectory,
+    ServerRequestKind, Share, UrlServer, bridge,
 };
 
 use crate::args::Common;
@@ -44,7 +44,13 @@ pub(crate) struct ConnectArgs {
     env: Vec<String>,
     /// With whom the server is shared: `yes`, with all hosts that want the same; `roots`, with those of them that have the same
     /// roots; or `never`
-    #[arg(long, value_name = "HOW", default_value = "yes", hide_possible_values = true, conflicts_with = "server")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "yes",
+        hide_possible_values = true,
+        conflicts_with = "server"
+    )]
     share: ShareWith,
     /// The server's working directory [default: this one]
     #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["server", "url"])]
@@ -84,7 +90,7 @@ pub(crate) fn run(arguments: &ConnectArgs, common: &Common) -> Done {
         config: named_configuration(common).map(|path| path.display().to_string()),
         roots: None,
     };
-    let dialer = Dialer::new(directory, launcher(common, &["--on-demand"])?);
+    let dialer = DaemonDialer::new(directory, launcher(common, &["--on-demand"])?);
     bridge::run(dialer, request).map_err(CommandFailure::failed)?;
     Ok(Exit::Success)
 }
@@ -112,7 +118,11 @@ pub(crate) fn program() -> Result<PathBuf, CommandFailure> {
 /// The configuration that this run is told to use.
 fn named_configuration(common: &Common) -> Option<PathBuf> {
     let named = common.config.clone();
-    let named = named.or_else(|| env::var_os("MAINSTAY_CONFIG").filter(|name| !name.is_empty()).map(Into::into));
+    let named = named.or_else(|| {
+        env::var_os("MAINSTAY_CONFIG")
+            .filter(|name| !name.is_empty())
+            .map(Into::into)
+    });
     named.map(|path| whole(&path))
 }
 
@@ -168,7 +178,13 @@ fn of_address(arguments: &ConnectArgs, url: &str) -> Result<ServerRequestKind, C
     Ok(ServerRequestKind::Url(UrlServer {
         name: name.unwrap_or_else(|| naming::of_address(url)),
         url: url.to_owned(),
-        bearer_token: token.map(|name| variable(name)?.with_context(|| not_set(name)).map_err(CommandFailure::usage)).transpose()?,
+        bearer_token: token
+            .map(|name| {
+                variable(name)?
+                    .with_context(|| not_set(name))
+                    .map_err(CommandFailure::usage)
+            })
+            .transpose()?,
     }))
 }
 
@@ -182,7 +198,9 @@ fn working_directory(named: Option<&Path>) -> Result<String, CommandFailure> {
             .map_err(CommandFailure::failed)?,
     };
     let text = here.into_os_string().into_string();
-    text.map_err(|path| CommandFailure::usage(anyhow!("the working directory {} is not UTF-8", path.display())))
+    text.map_err(|path| {
+        CommandFailure::usage(anyhow!("the working directory {} is not UTF-8", path.display()))
+    })
 }
 
 fn named_variables(names: &[String]) -> Result<BTreeMap<String, String>, CommandFailure> {
@@ -200,7 +218,9 @@ fn named_variables(names: &[String]) -> Result<BTreeMap<String, String>, Command
 }
 
 fn not_set(name: &str) -> String {
-    format!("the variable {name} is not set: set it in the host's configuration, or leave out the option that names it")
+    format!(
+        "the variable {name} is not set: set it in the host's configuration, or leave out the option that names it"
+    )
 }
 
 fn default_variables() -> Result<BTreeMap<String, String>, CommandFailure> {

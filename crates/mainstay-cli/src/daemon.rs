@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use mainstay::config::parse_duration;
 use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
-use mainstay_daemon::{DaemonStatus, RuntimeDirectory, Share, StartReport, Started, detach, status, stop};
+use mainstay_daemon::{
+    DaemonStart, DaemonStatus, RuntimeDirectory, Share, StartReport, detach, status, stop,
+};
 use serde::Serialize;
 use tokio::runtime::Builder;
 
@@ -143,9 +145,12 @@ fn start(
         given.push("--take-over");
     }
     let launcher = launcher(common, &given)?;
-    match launcher.start(directory, START_TIMEOUT).map_err(CommandFailure::failed)? {
-        Started::Ready => screen.note("the daemon runs"),
-        Started::Running => screen.note("a daemon runs already"),
+    match launcher
+        .start(directory, START_TIMEOUT)
+        .map_err(CommandFailure::failed)?
+    {
+        DaemonStart::Ready => screen.note("the daemon runs"),
+        DaemonStart::Running => screen.note("a daemon runs already"),
     }
     Ok(Exit::Success)
 }
@@ -186,7 +191,10 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     };
     let runtime = match workers() {
         1 => Builder::new_current_thread().enable_all().build(),
-        workers => Builder::new_multi_thread().worker_threads(workers).enable_all().build(),
+        workers => Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build(),
     };
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let ended = runtime.block_on(daemon::run(place, settings, report));

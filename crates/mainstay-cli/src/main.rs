@@ -49,7 +49,10 @@ fn main() -> ExitCode {
     let common = &arguments.common;
     // A bridge stays small, and has no log.
     if let Command::Connect(connect) = &arguments.command {
-        return ended(connect::run(connect, common), &Screen::new(common.quiet, common.log_format));
+        return ended(
+            connect::run(connect, common),
+            &Screen::new(common.quiet, common.log_format),
+        );
     }
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));

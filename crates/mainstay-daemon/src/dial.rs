@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::hello::{HelloReply, LINE_LIMIT, PROTOCOL, VERSION};
-use crate::launch::{LaunchError, Launcher, Started};
+use crate::launch::{DaemonStart, LaunchError, Launcher};
 use crate::lock::{is_held, noted_pid};
 use crate::runtime_dir::RuntimeDirectory;
 use crate::wait::wait_readable;
@@ -21,7 +21,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// How a daemon is reached.
-pub struct Dialer {
+pub struct DaemonDialer {
     directory: RuntimeDirectory,
     launcher: Launcher,
 }
@@ -70,7 +70,7 @@ enum TryError {
     Final(ConnectError),
 }
 
-impl Dialer {
+impl DaemonDialer {
     /// Reaches the daemon of this directory, and starts one like this if there is none.
     pub fn new(directory: RuntimeDirectory, launcher: Launcher) -> Self {
         Self { directory, launcher }
@@ -87,8 +87,8 @@ impl Dialer {
                 // A daemon is about to start: one process more would only end again.
                 Err(TryError::NoDaemon) if is_held(&self.directory.start_lock()) => None,
                 Err(TryError::NoDaemon) => match self.launcher.start(&self.directory, START_TIMEOUT)? {
-                    Started::Ready => continue,
-                    Started::Running => None,
+                    DaemonStart::Ready => continue,
+                    DaemonStart::Running => None,
                 },
                 Err(TryError::Again(source)) => Some(ConnectError::Socket {
                     socket: self.directory.socket().display().to_string(),

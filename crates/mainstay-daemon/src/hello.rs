@@ -134,12 +134,12 @@ pub(crate) struct HelloReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<DaemonStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<Refusal>,
+    pub(crate) error: Option<HelloRefusal>,
 }
 
 /// Why the daemon does not connect a bridge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Refusal {
+pub(crate) struct HelloRefusal {
     pub(crate) what: String,
     /// What to do.
     pub(crate) remedy: String,
@@ -186,7 +186,7 @@ pub struct DaemonStatus {
     /// The bridges that are connected.
     pub bridges: Vec<BridgeStatus>,
     /// The servers that bridges asked for, and those of the configuration.
-    pub servers: Vec<ServerStatus>,
+    pub servers: Vec<SharedServerStatus>,
 }
 
 /// One bridge.
@@ -202,7 +202,7 @@ pub struct BridgeStatus {
 
 /// One server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ServerStatus {
+pub struct SharedServerStatus {
     /// Its name.
     pub name: String,
     /// The state that it is in.
@@ -262,7 +262,7 @@ impl HelloReply {
         }
     }
 
-    pub(crate) fn refused(refusal: Refusal) -> Self {
+    pub(crate) fn refused(refusal: HelloRefusal) -> Self {
         Self {
             error: Some(refusal),
             ..Self::empty()
@@ -270,7 +270,7 @@ impl HelloReply {
     }
 }
 
-impl Refusal {
+impl HelloRefusal {
     pub(crate) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -279,7 +279,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for HelloRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.remedy)
     }
@@ -323,10 +323,7 @@ mod tests {
             r#"{"mainstay":1,"version":"0.9.0","connect":{"server":"union","share":"yes","later":7},"more":{}}"#,
         )
         .unwrap();
-        assert!(matches!(
-            hello.connect.unwrap().server,
-            ServerRequestKind::Union
-        ));
+        assert!(matches!(hello.connect.unwrap().server, ServerRequestKind::Union));
         let number: ProtocolNumber = serde_json::from_str(r#"{"mainstay":2,"connect":"other"}"#).unwrap();
         assert_eq!(number.mainstay, 2);
     }

@@ -50,7 +50,7 @@ pub struct Launcher {
 
 /// How a start ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Started {
+pub enum DaemonStart {
     /// The new daemon accepts connections.
     Ready,
     /// Another daemon runs, or is about to.
@@ -100,7 +100,7 @@ impl Launcher {
     }
 
     /// Starts a daemon, and waits until it reports.
-    pub fn start(&self, directory: &RuntimeDirectory, within: Duration) -> Result<Started, LaunchError> {
+    pub fn start(&self, directory: &RuntimeDirectory, within: Duration) -> Result<DaemonStart, LaunchError> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear();
         let inherited = DEFAULT_VARIABLES.iter().chain(&PLACES);
@@ -123,8 +123,8 @@ impl Launcher {
         let _ = starter.wait();
         let report = report.unwrap_or_default();
         match report.trim() {
-            READY => Ok(Started::Ready),
-            RUNNING => Ok(Started::Running),
+            READY => Ok(DaemonStart::Ready),
+            RUNNING => Ok(DaemonStart::Running),
             "" => Err(LaunchError::Silent {
                 within,
                 log: directory.log(),
@@ -175,7 +175,11 @@ pub fn detach(
 
 /// Opens the log to append to it.
 fn open_log(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)?;
     bound(&file)?;
     Ok(file)
 }

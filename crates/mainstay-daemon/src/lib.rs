@@ -19,12 +19,12 @@ mod runtime_dir;
 mod wait;
 
 pub use ask::{AskError, status, stop};
-pub use dial::{ConnectError, Dialer};
+pub use dial::{ConnectError, DaemonDialer};
 pub use hello::{
-    BridgeStatus, CommandServer, ConnectRequest, DaemonStatus, EndReason, ServerRequestKind, ServerStatus, Share,
-    UrlServer,
+    BridgeStatus, CommandServer, ConnectRequest, DaemonStatus, EndReason, ServerRequestKind, Share,
+    SharedServerStatus, UrlServer,
 };
-pub use launch::{LaunchError, Launcher, StartReport, Started, detach};
+pub use launch::{DaemonStart, LaunchError, Launcher, StartReport, detach};
 pub use runtime_dir::{RuntimeDirError, RuntimeDirectory};
 
 /// The variables that a server gets from the bridge without being named: those that the MCP SDKs pass on.

@@ -88,7 +88,11 @@ impl RuntimeDirectory {
     /// Finds the directory of this user, and creates it if it is missing: `MAINSTAY_RUNTIME`, or `mainstay` in `XDG_RUNTIME_DIR`, or a
     /// directory of this user in `/tmp`.
     pub fn find(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, RuntimeDirError> {
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let set = |name: &str| {
+            variable(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         let user = rustix::process::geteuid().as_raw();
         if let Some(path) = set(OVERRIDE) {
             if !path.is_absolute() {

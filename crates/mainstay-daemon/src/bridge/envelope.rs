@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 /// The envelope of one message. The parts are slices of its line.
 #[derive(Deserialize)]
-pub(super) struct Envelope<'a> {
+pub(super) struct MessageEnvelope<'a> {
     #[serde(borrow, default)]
     pub(super) id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -47,7 +47,7 @@ impl<'a> LineKind<'a> {
         if line.trim_ascii_start().first() == Some(&b'[') {
             return serde_json::from_slice(line).map_or(Self::Other, Self::Batch);
         }
-        let Ok(envelope) = serde_json::from_slice::<Envelope<'a>>(line) else {
+        let Ok(envelope) = serde_json::from_slice::<MessageEnvelope<'a>>(line) else {
             return Self::Other;
         };
         match (envelope.id.map(RawValue::get), envelope.method) {
@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn a_line_is_read_as_far_as_its_envelope() {
-        let line = br#" {"params":{"uri":"a\"b","n":[1]},"method":"resources\/read","jsonrpc":"2.0","id":"x"}"#;
+        let line =
+            br#" {"params":{"uri":"a\"b","n":[1]},"method":"resources\/read","jsonrpc":"2.0","id":"x"}"#;
         let LineKind::Request { id, method, params } = LineKind::of(line) else {
             panic!("a request");
         };

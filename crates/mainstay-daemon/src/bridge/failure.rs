@@ -24,10 +24,7 @@ pub(super) fn answer(
     server: Option<&str>,
 ) -> Vec<u8> {
     let (outcome, ran) = match fate {
-        Fate::NotSent => (
-            "not_sent",
-            "The call did not run. Call it again in a moment.",
-        ),
+        Fate::NotSent => ("not_sent", "The call did not run. Call it again in a moment."),
         Fate::Unknown => (
             "unknown",
             "The call may have run: check its effects before you call it again.",

@@ -10,7 +10,7 @@ const KEPT_BYTES_LIMIT: usize = 4 * 1024 * 1024;
 /// The requests in flight, by their ids as the host writes them. The daemon bounds how many there are: it refuses what is too much, and
 /// stops reading from a host that does not read.
 #[derive(Default)]
-pub(super) struct InFlight {
+pub(super) struct InFlightRequests {
     requests: HashMap<String, InFlightRequest>,
     kept_bytes: usize,
     last: u64,
@@ -24,14 +24,14 @@ pub(super) struct InFlightRequest {
     pub(super) is_modern: bool,
     /// The line, if it is kept.
     pub(super) line: Option<Vec<u8>>,
-    pub(super) effect: Effect,
+    pub(super) effect: SessionEffect,
     /// Whether the daemon has acknowledged this listen.
     pub(super) is_acknowledged: bool,
 }
 
 /// What the success of a request changes in the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum SessionEffect {
     None,
     /// The session is open; the parameters as they were sent.
     Initialize(String),
@@ -41,9 +41,16 @@ pub(super) enum Effect {
     SetLevel(String),
 }
 
-impl InFlight {
+impl InFlightRequests {
     /// Adds a request that is about to be sent.
-    pub(super) fn add(&mut self, id: &str, method: &str, is_modern: bool, effect: Effect, line: Option<&[u8]>) {
+    pub(super) fn add(
+        &mut self,
+        id: &str,
+        method: &str,
+        is_modern: bool,
+        effect: SessionEffect,
+        line: Option<&[u8]>,
+    ) {
         let line = line.filter(|line| {
             line.len() <= KEPT_LINE_LIMIT && self.kept_bytes.saturating_add(line.len()) <= KEPT_BYTES_LIMIT
         });
@@ -75,7 +82,11 @@ impl InFlight {
 
     /// All requests in the order in which they were sent.
     pub(super) fn in_order(&self) -> Vec<(&str, &InFlightRequest)> {
-        let mut all: Vec<_> = self.requests.iter().map(|(id, request)| (id.as_str(), request)).collect();
+        let mut all: Vec<_> = self
+            .requests
+            .iter()
+            .map(|(id, request)| (id.as_str(), request))
+            .collect();
         all.sort_unstable_by_key(|(_, request)| request.sequence);
         all
     }

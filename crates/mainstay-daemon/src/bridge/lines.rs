@@ -1,4 +1,4 @@
-//! Lines from a descriptor that blocks, or that another process has set not to block.
+//! BlockingLines from a descriptor that blocks, or that another process has set not to block.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ const KEPT_SIZE: usize = 64 * 1024;
 /// The longest line that is held as a whole: the longest message that the daemon takes.
 pub(super) const LINE_LIMIT: usize = 64 * 1024 * 1024;
 
-pub(super) struct Lines<R> {
+pub(super) struct BlockingLines<R> {
     input: R,
     buffer: Vec<u8>,
     /// Where the next line begins in the buffer.
@@ -30,7 +30,7 @@ pub(super) struct Lines<R> {
 }
 
 /// What was read.
-pub(super) enum Piece<'a> {
+pub(super) enum LinePiece<'a> {
     /// A line, with its end.
     Line(&'a [u8]),
     /// A part of a line that is too long to be held. `is_last` with the end of it.
@@ -39,7 +39,7 @@ pub(super) enum Piece<'a> {
     End,
 }
 
-impl<R: Read + AsFd> Lines<R> {
+impl<R: Read + AsFd> BlockingLines<R> {
     pub(super) fn new(input: R) -> Self {
         Self::with_limit(input, LINE_LIMIT)
     }
@@ -67,7 +67,7 @@ impl<R: Read + AsFd> Lines<R> {
     }
 
     /// The next piece. An input that fails counts as ended.
-    pub(super) fn next(&mut self) -> Piece<'_> {
+    pub(super) fn next(&mut self) -> LinePiece<'_> {
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
                 let (start, end) = (self.start, self.searched + at + 1);
@@ -75,18 +75,19 @@ impl<R: Read + AsFd> Lines<R> {
                 let is_last = std::mem::take(&mut self.is_in_parts);
                 let bytes = &self.buffer[start..end];
                 return if is_last {
-                    Piece::Part { bytes, is_last }
+                    LinePiece::Part { bytes, is_last }
                 } else {
-                    Piece::Line(bytes)
+                    LinePiece::Line(bytes)
                 };
             }
-            if self.buffer.len() - self.start > self.limit || (self.is_in_parts && self.start < self.buffer.len())
+            if self.buffer.len() - self.start > self.limit
+                || (self.is_in_parts && self.start < self.buffer.len())
             {
                 self.is_in_parts = true;
                 let start = self.start;
                 self.start = self.buffer.len();
                 self.searched = self.start;
-                return Piece::Part {
+                return LinePiece::Part {
                     bytes: &self.buffer[start..],
                     is_last: false,
                 };
@@ -99,7 +100,7 @@ impl<R: Read + AsFd> Lines<R> {
             self.buffer.truncate(filled + length);
             self.searched = filled;
             if length == 0 {
-                return Piece::End;
+                return LinePiece::End;
             }
         }
     }
@@ -158,18 +159,18 @@ mod tests {
                 near.write_all(&piece).unwrap();
             }
         });
-        let mut lines = Lines::with_limit(far, limit);
+        let mut lines = BlockingLines::with_limit(far, limit);
         let (mut passed, mut parts) = (Vec::new(), Vec::new());
         loop {
             match lines.next() {
-                Piece::Line(line) => passed.push((line.to_vec(), false)),
-                Piece::Part { bytes, is_last } => {
+                LinePiece::Line(line) => passed.push((line.to_vec(), false)),
+                LinePiece::Part { bytes, is_last } => {
                     parts.extend_from_slice(bytes);
                     if is_last {
                         passed.push((std::mem::take(&mut parts), true));
                     }
                 }
-                Piece::End => break,
+                LinePiece::End => break,
             }
         }
         writing.join().unwrap();
@@ -205,8 +206,8 @@ mod tests {
             write_all(&mut near, &large).unwrap();
             write_all(&mut near, b"\n").unwrap();
         });
-        let mut lines = Lines::new(far);
-        let Piece::Line(line) = lines.next() else {
+        let mut lines = BlockingLines::new(far);
+        let LinePiece::Line(line) = lines.next() else {
             panic!("a line");
         };
         assert_eq!(line.len(), expected);

@@ -20,9 +20,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::dial::{ConnectError, Dialed, Dialer};
+use crate::dial::{ConnectError, DaemonDialer, Dialed};
 use crate::hello::{ConnectRequest, EndReason, Farewell, Hello, line};
-use lines::{Lines, Piece, write_all};
+use lines::{BlockingLines, LinePiece, write_all};
 use session::{FromDaemon, FromHost, HostSession};
 
 /// How long the daemon may take with its last answers after the host has closed its side: longer than the daemon gives them.
@@ -36,7 +36,7 @@ const LOST: &str = "The Mainstay daemon ended, and is being started again.";
 
 /// Connects the host on the standard input and output to a server of the daemon, until the host closes its side. Fails if no daemon
 /// can be had at first.
-pub fn run(dialer: Dialer, request: ConnectRequest) -> Result<(), ConnectError> {
+pub fn run(dialer: DaemonDialer, request: ConnectRequest) -> Result<(), ConnectError> {
     let hello = line(&Hello::connecting(request));
     let dialed = dialer.dial(&hello)?;
     let unusable = |source| ConnectError::Socket {
@@ -45,7 +45,9 @@ pub fn run(dialer: Dialer, request: ConnectRequest) -> Result<(), ConnectError> 
     };
     let input = standard(&io::stdin()).map_err(unusable)?;
     let output = standard(&io::stdout()).map_err(unusable)?;
-    Bridge::new(dialer, hello, output).serve(dialed, input).map_err(unusable)
+    Bridge::new(dialer, hello, output)
+        .serve(dialed, input)
+        .map_err(unusable)
 }
 
 /// A descriptor of its own, without the buffer and the lock of the standard one.
@@ -54,7 +56,7 @@ fn standard(stream: &impl AsFd) -> io::Result<File> {
 }
 
 struct Bridge {
-    dialer: Dialer,
+    dialer: DaemonDialer,
     hello: Vec<u8>,
     /// Where the host reads.
     output: Mutex<File>,
@@ -86,7 +88,7 @@ enum DaemonEnd {
 }
 
 impl Bridge {
-    fn new(dialer: Dialer, hello: Vec<u8>, output: File) -> Arc<Self> {
+    fn new(dialer: DaemonDialer, hello: Vec<u8>, output: File) -> Arc<Self> {
         Arc::new(Self {
             dialer,
             hello,
@@ -128,20 +130,20 @@ impl Bridge {
 
     /// Passes the host's lines to the daemon until the host closes its side.
     fn read_host(&self, input: File) {
-        let mut lines = Lines::new(input);
+        let mut lines = BlockingLines::new(input);
         // Where the parts of a line go that is too long.
         let mut parts_to = None;
         loop {
             match lines.next() {
-                Piece::Line(line) => self.send(line),
-                Piece::Part { bytes, is_last } => {
+                LinePiece::Line(line) => self.send(line),
+                LinePiece::Part { bytes, is_last } => {
                     let to = parts_to.get_or_insert_with(|| self.link().stream.clone());
                     self.send_part(to.as_ref(), bytes);
                     if is_last {
                         parts_to = None;
                     }
                 }
-                Piece::End => break,
+                LinePiece::End => break,
             }
         }
         let mut link = self.link();
@@ -233,7 +235,7 @@ impl Bridge {
     }
 
     /// Passes the daemon's lines to the host until one of the two is gone.
-    fn read_daemon(&self, lines: &mut Lines<UnixStream>) -> DaemonEnd {
+    fn read_daemon(&self, lines: &mut BlockingLines<UnixStream>) -> DaemonEnd {
         let mut farewell = None;
         loop {
             match self.pass_one(lines) {
@@ -246,9 +248,9 @@ impl Bridge {
     }
 
     /// Passes one line of the daemon. Fails if the host does not read any more.
-    fn pass_one(&self, lines: &mut Lines<UnixStream>) -> io::Result<Passed> {
+    fn pass_one(&self, lines: &mut BlockingLines<UnixStream>) -> io::Result<Passed> {
         match lines.next() {
-            Piece::Line(line) => {
+            LinePiece::Line(line) => {
                 let passed = self.link().session.from_daemon(line);
                 match passed {
                     FromDaemon::Pass => self.write_host(line)?,
@@ -257,8 +259,8 @@ impl Bridge {
                     FromDaemon::Ends(farewell) => return Ok(Passed::Farewell(farewell)),
                 }
             }
-            Piece::Part { bytes, .. } => self.write_host(bytes)?,
-            Piece::End => return Ok(Passed::End),
+            LinePiece::Part { bytes, .. } => self.write_host(bytes)?,
+            LinePiece::End => return Ok(Passed::End),
         }
         Ok(Passed::Message)
     }
@@ -288,7 +290,7 @@ impl Bridge {
     }
 
     /// Finds the next daemon and tells it of the session; `None` when the host is gone.
-    fn find_next(self: &Arc<Self>, farewell: Option<Farewell>) -> Option<Lines<UnixStream>> {
+    fn find_next(self: &Arc<Self>, farewell: Option<Farewell>) -> Option<BlockingLines<UnixStream>> {
         let mut may_rest = match farewell.map(|farewell| farewell.reason) {
             // A person stopped it: it comes back when the host needs it.
             Some(EndReason::Stop | EndReason::Idle) => true,
@@ -329,10 +331,10 @@ impl Bridge {
     }
 
     /// Tells a new daemon of the session; `None` if it is gone meanwhile.
-    fn resume(self: &Arc<Self>, dialed: Dialed) -> Option<Lines<UnixStream>> {
+    fn resume(self: &Arc<Self>, dialed: Dialed) -> Option<BlockingLines<UnixStream>> {
         let Dialed { stream, reply } = dialed;
         let initialize = self.link().session.replay_initialize();
-        let mut lines = Lines::new(stream);
+        let mut lines = BlockingLines::new(stream);
         if let Some((line, id)) = initialize {
             write_all(&mut lines.get_ref(), &line).ok()?;
             // What follows belongs to a session that is open.
@@ -378,7 +380,11 @@ impl Bridge {
             }
             bridge.changed.notify_all();
         };
-        if thread::Builder::new().name("resume".to_owned()).spawn(write).is_err() {
+        if thread::Builder::new()
+            .name("resume".to_owned())
+            .spawn(write)
+            .is_err()
+        {
             // No thread is to be had: the connection is given up, and the next one tries again.
             let mut link = self.link();
             link.is_sending = false;
@@ -390,12 +396,12 @@ impl Bridge {
     }
 
     /// Makes the first connection the current one.
-    fn publish(&self, dialed: Dialed) -> io::Result<Lines<UnixStream>> {
+    fn publish(&self, dialed: Dialed) -> io::Result<BlockingLines<UnixStream>> {
         let Dialed { stream, reply } = dialed;
         let mut link = self.link();
         link.stream = Some(Arc::new(stream.try_clone()?));
         link.server = reply.server;
-        Ok(Lines::new(stream))
+        Ok(BlockingLines::new(stream))
     }
 
     fn link(&self) -> MutexGuard<'_, Link> {
@@ -419,7 +425,11 @@ enum Passed {
 impl Link {
     /// The stream failed. The thread that reads it finds the end of it, and the next daemon.
     fn drop_stream(&mut self, failed: &Arc<UnixStream>) {
-        if self.stream.as_ref().is_some_and(|stream| Arc::ptr_eq(stream, failed)) {
+        if self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| Arc::ptr_eq(stream, failed))
+        {
             self.stream = None;
         }
     }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::envelope::{LineKind, raw_of, text_of};
 use super::failure::{self, Fate};
-use super::in_flight::{Effect, InFlight};
+use super::in_flight::{InFlightRequests, SessionEffect};
 use crate::hello::{Farewell, Goodbye, PREFIX};
 
 /// What says in a request that it is modern.
@@ -18,12 +18,12 @@ const VERSION_KEY: &[u8] = b"\"io.modelcontextprotocol/protocolVersion\"";
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 /// Subscriptions of a session: the daemon allows fewer.
 const SUBSCRIPTION_LIMIT: usize = 16 * 1024;
-/// Questions of dead daemons that the host has not answered. A host that leaves more is no longer asked for them.
+/// DaemonQuestions of dead daemons that the host has not answered. A host that leaves more is no longer asked for them.
 const VOID_LIMIT: usize = 4096;
 
 #[derive(Default)]
 pub(super) struct HostSession {
-    in_flight: InFlight,
+    in_flight: InFlightRequests,
     /// The parameters of `initialize`, once it was answered with success.
     initialize: Option<String>,
     is_initialized: bool,
@@ -34,17 +34,17 @@ pub(super) struct HostSession {
     replayed: HashSet<String>,
     /// Listens whose next acknowledgement the host has had already.
     acknowledged: HashSet<String>,
-    questions: Questions,
+    questions: DaemonQuestions,
     last_replay: u64,
 }
 
 /// The daemon's requests to the host.
 #[derive(Default)]
-struct Questions {
+struct DaemonQuestions {
     open: HashSet<String>,
     /// Those of daemons that are gone.
     void: HashSet<String>,
-    /// Questions whose id a dead daemon used too: the id that the host sees, and the daemon's own.
+    /// DaemonQuestions whose id a dead daemon used too: the id that the host sees, and the daemon's own.
     renamed: HashMap<String, String>,
     last_renamed: u64,
 }
@@ -53,7 +53,9 @@ struct Questions {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FromHost {
     /// It is sent as it is. `added` are the requests in it.
-    Send { added: Vec<String> },
+    Send {
+        added: Vec<String>,
+    },
     /// It answers a question, and goes to the daemon that asked or to none. If `Some`, this is sent in its place.
     Answer(Option<Vec<u8>>),
     Drop,
@@ -113,7 +115,9 @@ impl HostSession {
 
     /// Takes requests out that cannot be sent; the answers to them.
     pub(super) fn refuse(&mut self, added: &[String], why: &str, server: Option<&str>) -> Vec<Vec<u8>> {
-        let requests = added.iter().filter_map(|id| Some((id, self.in_flight.remove(id)?)));
+        let requests = added
+            .iter()
+            .filter_map(|id| Some((id, self.in_flight.remove(id)?)));
         let answers = requests.map(|(id, request)| {
             failure::answer(id, &request.method, request.is_modern, Fate::NotSent, why, server)
         });
@@ -123,11 +127,15 @@ impl HostSession {
     fn add(&mut self, id: &str, method: &str, params: Option<&RawValue>, line: Option<&[u8]>) {
         let text = params.map_or("", RawValue::get);
         let effect = match method {
-            "initialize" => Effect::Initialize(text.to_owned()),
-            "logging/setLevel" => Effect::SetLevel(text.to_owned()),
-            "resources/subscribe" => text_of(params, "uri").map_or(Effect::None, Effect::Subscribe),
-            "resources/unsubscribe" => text_of(params, "uri").map_or(Effect::None, Effect::Unsubscribe),
-            _other => Effect::None,
+            "initialize" => SessionEffect::Initialize(text.to_owned()),
+            "logging/setLevel" => SessionEffect::SetLevel(text.to_owned()),
+            "resources/subscribe" => {
+                text_of(params, "uri").map_or(SessionEffect::None, SessionEffect::Subscribe)
+            }
+            "resources/unsubscribe" => {
+                text_of(params, "uri").map_or(SessionEffect::None, SessionEffect::Unsubscribe)
+            }
+            _other => SessionEffect::None,
         };
         let is_modern = memchr::memmem::find(text.as_bytes(), VERSION_KEY).is_some();
         self.in_flight.add(id, method, is_modern, effect, line);
@@ -192,15 +200,15 @@ impl HostSession {
             return;
         }
         match request.effect {
-            Effect::None => {}
-            Effect::Initialize(params) => self.initialize = Some(params),
-            Effect::SetLevel(params) => self.level = Some(params),
-            Effect::Subscribe(uri) => {
+            SessionEffect::None => {}
+            SessionEffect::Initialize(params) => self.initialize = Some(params),
+            SessionEffect::SetLevel(params) => self.level = Some(params),
+            SessionEffect::Subscribe(uri) => {
                 if self.subscriptions.len() < SUBSCRIPTION_LIMIT {
                     self.subscriptions.insert(uri);
                 }
             }
-            Effect::Unsubscribe(uri) => {
+            SessionEffect::Unsubscribe(uri) => {
                 self.subscriptions.remove(&uri);
             }
         }
@@ -223,7 +231,12 @@ impl HostSession {
 
     /// The daemon is gone. Fails what must not be sent again, keeps the rest for the next daemon, and voids open questions. Returns what
     /// the host is told.
-    pub(super) fn lost(&mut self, farewell: Option<Farewell>, why: &str, server: Option<&str>) -> Vec<Vec<u8>> {
+    pub(super) fn lost(
+        &mut self,
+        farewell: Option<Farewell>,
+        why: &str,
+        server: Option<&str>,
+    ) -> Vec<Vec<u8>> {
         let fate = match farewell {
             Some(Farewell {
                 answered_all: true, ..
@@ -304,7 +317,7 @@ impl HostSession {
     }
 }
 
-impl Questions {
+impl DaemonQuestions {
     /// The daemon asks. An id that a dead daemon used and the host has not answered is replaced.
     fn asked(&mut self, id: &str, method: &str, params: Option<&RawValue>) -> FromDaemon {
         if !self.void.contains(id) {

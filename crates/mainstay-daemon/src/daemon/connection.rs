@@ -17,8 +17,8 @@ use super::pool::{Membership, PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
 use super::{Daemon, lock, seconds};
 use crate::hello::{
-    Ask, BridgeStatus, ConnectRequest, EndReason, Goodbye, Hello, HelloReply, PROTOCOL, ProtocolNumber, Refusal,
-    ServerRequestKind, Share, VERSION, line,
+    Ask, BridgeStatus, ConnectRequest, EndReason, Goodbye, Hello, HelloRefusal, HelloReply, PROTOCOL,
+    ProtocolNumber, ServerRequestKind, Share, VERSION, line,
 };
 
 /// How long a connection may take to say what it wants.
@@ -29,7 +29,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 const HOST_CLOSED_GRACE: Duration = Duration::from_secs(1);
 
 /// What a bridge is connected to.
-enum Serves {
+enum BridgeTarget {
     Shared(Membership),
     /// A server of its own, started when its client has said who it is.
     Own(Box<mainstay::ServerConfig>),
@@ -72,7 +72,8 @@ impl Daemon {
                 }
             }
             None => {
-                let refused = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                let refused =
+                    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
                 write(stream.get_mut(), refused).await;
             }
         }
@@ -80,17 +81,17 @@ impl Daemon {
 
     async fn serve_hello(self: &Arc<Self>, mut stream: PeekedStream, pid: Option<i32>) {
         let Ok(Ok(first)) = timeout(FIRST_LINE_TIMEOUT, stream.read_line()).await else {
-            let refusal = Refusal::new("the first line is too long, or did not come in time", UPGRADE);
+            let refusal = HelloRefusal::new("the first line is too long, or did not come in time", UPGRADE);
             return write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await;
         };
         match read_hello(&first) {
-            Ok(Wanted::Connect(request)) => self.serve_bridge(stream, *request, pid).await,
-            Ok(Wanted::Ask(Ask::Status)) => {
+            Ok(HelloRequest::Connect(request)) => self.serve_bridge(stream, *request, pid).await,
+            Ok(HelloRequest::Ask(Ask::Status)) => {
                 let reply = HelloReply::status(self.status());
                 write(stream.get_mut(), &line(&reply)).await;
             }
-            Ok(Wanted::Ask(Ask::Stop)) => self.serve_stop(stream, EndReason::Stop).await,
-            Ok(Wanted::Ask(Ask::Restart)) => self.serve_stop(stream, EndReason::Restart).await,
+            Ok(HelloRequest::Ask(Ask::Stop)) => self.serve_stop(stream, EndReason::Stop).await,
+            Ok(HelloRequest::Ask(Ask::Restart)) => self.serve_stop(stream, EndReason::Restart).await,
             Err(refusal) => write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await,
         }
     }
@@ -107,16 +108,21 @@ impl Daemon {
         });
     }
 
-    async fn serve_bridge(self: &Arc<Self>, mut stream: PeekedStream, request: ConnectRequest, pid: Option<i32>) {
+    async fn serve_bridge(
+        self: &Arc<Self>,
+        mut stream: PeekedStream,
+        request: ConnectRequest,
+        pid: Option<i32>,
+    ) {
         let serves = match self.find(&request).await {
             Ok(serves) => serves,
             Err(refusal) => return write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await,
         };
         let name = match &serves {
-            Serves::Shared(member) => Some(member.name.to_string()),
-            Serves::Own(config) => Some(config.name().to_owned()),
-            Serves::Configured(Scope::Server(name)) => Some(name.to_string()),
-            Serves::Configured(Scope::Union) => None,
+            BridgeTarget::Shared(member) => Some(member.name.to_string()),
+            BridgeTarget::Own(config) => Some(config.name().to_owned()),
+            BridgeTarget::Configured(Scope::Server(name)) => Some(name.to_string()),
+            BridgeTarget::Configured(Scope::Union) => None,
         };
         write(stream.get_mut(), &line(&HelloReply::connected(name.as_deref()))).await;
         let _connected = self.connected(pid, name);
@@ -124,17 +130,17 @@ impl Daemon {
         let (input, output) = stream.into_split();
         let input = BridgeInput::new(head, input, self.ending.subscribe());
         let end = match serves {
-            Serves::Shared(member) => {
+            BridgeTarget::Shared(member) => {
                 let scope = Scope::Server(member.name.clone());
                 self.serve_on(&member.gateway, scope, input, output).await
             }
-            Serves::Configured(scope) => self.serve_on(&self.configured, scope, input, output).await,
-            Serves::Own(config) => self.serve_own(*config, input, output).await,
+            BridgeTarget::Configured(scope) => self.serve_on(&self.configured, scope, input, output).await,
+            BridgeTarget::Own(config) => self.serve_own(*config, input, output).await,
         };
         self.say_goodbye(end).await;
     }
 
-    /// Serves a bridge on a server of its own, which meets the bridge's client.
+    /// BridgeTarget a bridge on a server of its own, which meets the bridge's client.
     async fn serve_own(
         &self,
         config: mainstay::ServerConfig,
@@ -187,27 +193,27 @@ impl Daemon {
     }
 
     /// Finds or starts what a bridge wants.
-    async fn find(self: &Arc<Self>, request: &ConnectRequest) -> Result<Serves, Refusal> {
+    async fn find(self: &Arc<Self>, request: &ConnectRequest) -> Result<BridgeTarget, HelloRefusal> {
         let roots = match request.share {
             Share::Roots => Some(request.roots.clone().unwrap_or_default()),
             Share::Yes | Share::Never => None,
         };
         match &request.server {
             ServerRequestKind::Command(server) if request.share == Share::Never => {
-                of_command(server).map(|config| Serves::Own(Box::new(config)))
+                of_command(server).map(|config| BridgeTarget::Own(Box::new(config)))
             }
             ServerRequestKind::Url(server) if request.share == Share::Never => {
-                of_url(server).map(|config| Serves::Own(Box::new(config)))
+                of_url(server).map(|config| BridgeTarget::Own(Box::new(config)))
             }
             ServerRequestKind::Command(server) => {
                 let key = PoolKey::of_command(server, roots);
                 let joined = self.pool.join(key, request.share, || of_command(server));
-                joined.await.map(Serves::Shared)
+                joined.await.map(BridgeTarget::Shared)
             }
             ServerRequestKind::Url(server) => {
                 let key = PoolKey::of_url(server, roots);
                 let joined = self.pool.join(key, request.share, || of_url(server));
-                joined.await.map(Serves::Shared)
+                joined.await.map(BridgeTarget::Shared)
             }
             ServerRequestKind::Configured(name) => {
                 self.check_configuration(request)?;
@@ -215,22 +221,22 @@ impl Daemon {
                 if gateway.fleet().server(name).is_none() {
                     return Err(unknown(gateway, name));
                 }
-                Ok(Serves::Configured(Scope::Server(name.as_str().into())))
+                Ok(BridgeTarget::Configured(Scope::Server(name.as_str().into())))
             }
             ServerRequestKind::Union => {
                 self.check_configuration(request)?;
                 self.configured().await;
-                Ok(Serves::Configured(Scope::Union))
+                Ok(BridgeTarget::Configured(Scope::Union))
             }
         }
     }
 
     /// Refuses a bridge that was told to use another configuration, and every bridge if the daemon's own cannot be used.
-    fn check_configuration(&self, request: &ConnectRequest) -> Result<(), Refusal> {
+    fn check_configuration(&self, request: &ConnectRequest) -> Result<(), HelloRefusal> {
         let own = match &self.settings.configuration {
             Ok(configuration) => configuration.path.as_deref(),
             Err(why) => {
-                return Err(Refusal::new(
+                return Err(HelloRefusal::new(
                     format!("the daemon's configuration cannot be used ({why})"),
                     "mend it, and run `mainstay daemon restart`",
                 ));
@@ -243,9 +249,11 @@ impl Daemon {
             return Ok(());
         }
         let own = own.map_or_else(|| "no file".to_owned(), |path| path.display().to_string());
-        Err(Refusal::new(
+        Err(HelloRefusal::new(
             format!("the daemon uses {own}, and this bridge is to use {wanted}"),
-            format!("run `mainstay --config {wanted} daemon restart`, or set MAINSTAY_RUNTIME for a daemon of its own"),
+            format!(
+                "run `mainstay --config {wanted} daemon restart`, or set MAINSTAY_RUNTIME for a daemon of its own"
+            ),
         ))
     }
 
@@ -279,16 +287,16 @@ impl Drop for Connected {
 }
 
 /// What a connection wants.
-enum Wanted {
+enum HelloRequest {
     Connect(Box<ConnectRequest>),
     Ask(Ask),
 }
 
 const UPGRADE: &str = "run `mainstay daemon restart` with the newer of the two programs";
 
-fn read_hello(first: &[u8]) -> Result<Wanted, Refusal> {
+fn read_hello(first: &[u8]) -> Result<HelloRequest, HelloRefusal> {
     let number: ProtocolNumber = serde_json::from_slice(first).map_err(|_| {
-        Refusal::new(
+        HelloRefusal::new(
             "the first line is no introduction of a bridge",
             "connect with `mainstay connect`",
         )
@@ -298,7 +306,7 @@ fn read_hello(first: &[u8]) -> Result<Wanted, Refusal> {
             "the bridge speaks protocol {}, and the daemon, version {VERSION}, speaks protocol {PROTOCOL}",
             number.mainstay
         );
-        Refusal::new(what, UPGRADE)
+        HelloRefusal::new(what, UPGRADE)
     };
     if number.mainstay != PROTOCOL {
         return Err(other());
@@ -306,30 +314,30 @@ fn read_hello(first: &[u8]) -> Result<Wanted, Refusal> {
     let hello: Hello = serde_json::from_slice(first).map_err(|error| {
         // The error names members and types, and no values.
         let category = error.classify();
-        Refusal::new(
+        HelloRefusal::new(
             format!("the daemon, version {VERSION}, does not understand the first line ({category:?})"),
             UPGRADE,
         )
     })?;
     match (hello.connect, hello.ask) {
-        (Some(request), _) => Ok(Wanted::Connect(Box::new(request))),
-        (None, Some(ask)) => Ok(Wanted::Ask(ask)),
-        (None, None) => Err(Refusal::new(
+        (Some(request), _) => Ok(HelloRequest::Connect(Box::new(request))),
+        (None, Some(ask)) => Ok(HelloRequest::Ask(ask)),
+        (None, None) => Err(HelloRefusal::new(
             format!("the daemon, version {VERSION}, does not know what the first line asks for"),
             UPGRADE,
         )),
     }
 }
 
-fn unknown(gateway: &Gateway, name: &str) -> Refusal {
+fn unknown(gateway: &Gateway, name: &str) -> HelloRefusal {
     let servers = gateway.fleet().servers();
     let known = || servers.iter().map(mainstay::Server::name);
     let what = format!("the daemon's configuration has no server {name:?}");
     match nearest(name, known()) {
-        Some(meant) => Refusal::new(what, format!("did you mean {meant:?}?")),
+        Some(meant) => HelloRefusal::new(what, format!("did you mean {meant:?}?")),
         None => {
             let known: Vec<_> = known().collect();
-            Refusal::new(what, format!("there is: {}", known.join(", ")))
+            HelloRefusal::new(what, format!("there is: {}", known.join(", ")))
         }
     }
 }

@@ -27,10 +27,10 @@ use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::hello::{BridgeStatus, DaemonStatus, EndReason, ServerStatus, Share, VERSION};
+use crate::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
 use crate::launch::{StartReport, bound};
 pub use place::{Place, PlaceError};
-use pool::{Pool, state_of};
+use pool::{ServerPool, state_of};
 pub use stream::PeekedStream;
 use users::Users;
 
@@ -57,8 +57,8 @@ pub struct DaemonSettings {
     pub drain: Duration,
     /// How long the servers may take to stop when the daemon ends.
     pub stop_within: Duration,
-    /// Serves connections that speak HTTP.
-    pub control: Option<ControlService>,
+    /// BridgeTarget connections that speak HTTP.
+    pub control: Option<ServeControl>,
 }
 
 /// The servers of the daemon's own.
@@ -70,15 +70,15 @@ pub struct DaemonConfiguration {
     pub servers: Vec<ServerConfig>,
 }
 
-/// Serves one connection that speaks HTTP, on the gateway of the configured servers.
-pub type ControlService =
+/// BridgeTarget one connection that speaks HTTP, on the gateway of the configured servers.
+pub type ServeControl =
     Arc<dyn Fn(PeekedStream, Gateway) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// A daemon that runs.
 struct Daemon {
     settings: DaemonSettings,
     since: SystemTime,
-    pool: Arc<Pool>,
+    pool: Arc<ServerPool>,
     /// The servers of the configuration.
     configured: Gateway,
     /// Set when the servers of the configuration were started.
@@ -165,7 +165,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
 impl Daemon {
     fn new(settings: DaemonSettings) -> Arc<Self> {
         let users = Users::new();
-        let pool = Pool::new(settings.store.as_deref(), settings.linger, users.clone());
+        let pool = ServerPool::new(settings.store.as_deref(), settings.linger, users.clone());
         let configured = Gateway::start(pool.fleet_builder(), []);
         Arc::new(Self {
             settings,
@@ -207,7 +207,7 @@ impl Daemon {
         let bridges: Vec<BridgeStatus> = lock(&self.bridges).connected.values().cloned().collect();
         let mut servers = self.pool.status();
         let configured = self.configured.fleet().servers();
-        servers.extend(configured.iter().map(|server| ServerStatus {
+        servers.extend(configured.iter().map(|server| SharedServerStatus {
             name: server.name().to_owned(),
             state: state_of(&self.configured, server.name()),
             configured: true,

@@ -86,7 +86,8 @@ impl Place {
             }
             thread::sleep(LOCK_POLL_INTERVAL);
         };
-        lock.note_pid().map_err(|error| directory.error(&lock_path, error))?;
+        lock.note_pid()
+            .map_err(|error| directory.error(&lock_path, error))?;
         let listener = bind(&directory)?;
         drop(starting);
         Ok(Self {

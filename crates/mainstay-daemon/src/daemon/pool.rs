@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::users::{InUse, Users};
-use crate::hello::{CommandServer, Refusal, ServerStatus, Share, UrlServer};
+use super::users::{DaemonUse, Users};
+use crate::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
 
 /// How long a server may take to stop when no bridge wants it: longer than the stop ladder.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ impl PoolKey {
 }
 
 /// The configuration of a server that a command starts.
-pub(super) fn of_command(server: &CommandServer) -> Result<ServerConfig, Refusal> {
+pub(super) fn of_command(server: &CommandServer) -> Result<ServerConfig, HelloRefusal> {
     let mut builder = ServerConfig::stdio(&server.name, server.program.as_str())
         .args(server.args.iter().map(String::as_str))
         .cwd(server.cwd.as_str())
@@ -82,7 +82,7 @@ pub(super) fn of_command(server: &CommandServer) -> Result<ServerConfig, Refusal
 }
 
 /// The configuration of a server at an address.
-pub(super) fn of_url(server: &UrlServer) -> Result<ServerConfig, Refusal> {
+pub(super) fn of_url(server: &UrlServer) -> Result<ServerConfig, HelloRefusal> {
     let builder = ServerConfig::http(&server.name, server.url.as_str());
     let builder = match &server.bearer_token {
         Some(token) => builder.bearer_token(token.as_str()),
@@ -91,24 +91,24 @@ pub(super) fn of_url(server: &UrlServer) -> Result<ServerConfig, Refusal> {
     builder.build().map_err(|error| invalid(&error))
 }
 
-fn invalid(error: &mainstay::config::InvalidServer) -> Refusal {
+fn invalid(error: &mainstay::config::InvalidServer) -> HelloRefusal {
     let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
-    Refusal::new(
+    HelloRefusal::new(
         format!("the server cannot be used ({})", problems.join("; ")),
         "mend it in the configuration of the host",
     )
 }
 
 /// All of them.
-pub(super) struct Pool {
-    slots: Mutex<HashMap<PoolKey, Slot>>,
+pub(super) struct ServerPool {
+    slots: Mutex<HashMap<PoolKey, PoolSlot>>,
     fleets: FleetBuilder,
     /// How long a server runs after its last bridge left.
     linger: Duration,
     users: Users,
 }
 
-enum Slot {
+enum PoolSlot {
     Open(OpenSlot),
     /// It is being stopped; the sender is dropped when nothing is left of it.
     Closing(watch::Receiver<()>, Gateway),
@@ -121,18 +121,18 @@ struct OpenSlot {
     bridges: usize,
     /// Changes whenever a bridge comes or goes: a timer that finds another number is out of date.
     turn: u64,
-    _in_use: InUse,
+    _in_use: DaemonUse,
 }
 
 /// A bridge's share of a server, as long as this lives.
 pub(super) struct Membership {
-    pool: Arc<Pool>,
+    pool: Arc<ServerPool>,
     key: PoolKey,
     pub(super) gateway: Gateway,
     pub(super) name: Arc<str>,
 }
 
-impl Pool {
+impl ServerPool {
     pub(super) fn new(store: Option<&std::path::Path>, linger: Duration, users: Users) -> Arc<Self> {
         let fleets = Fleet::builder();
         let fleets = match store {
@@ -159,16 +159,16 @@ impl Pool {
         self: &Arc<Self>,
         key: PoolKey,
         share: Share,
-        config: impl Fn() -> Result<ServerConfig, Refusal>,
-    ) -> Result<Membership, Refusal> {
+        config: impl Fn() -> Result<ServerConfig, HelloRefusal>,
+    ) -> Result<Membership, HelloRefusal> {
         loop {
             let mut closing = match self.slots().get_mut(&key) {
-                Some(Slot::Open(open)) => {
+                Some(PoolSlot::Open(open)) => {
                     open.bridges += 1;
                     open.turn += 1;
                     return Ok(self.membership(key.clone(), open));
                 }
-                Some(Slot::Closing(closing, _)) => Some(closing.clone()),
+                Some(PoolSlot::Closing(closing, _)) => Some(closing.clone()),
                 None => None,
             };
             match &mut closing {
@@ -190,7 +190,7 @@ impl Pool {
                         _in_use: self.users.enter(),
                     };
                     let membership = self.membership(key.clone(), &open);
-                    slots.insert(key, Slot::Open(open));
+                    slots.insert(key, PoolSlot::Open(open));
                     return Ok(membership);
                 }
             }
@@ -207,13 +207,13 @@ impl Pool {
     }
 
     /// What runs of it.
-    pub(super) fn status(&self) -> Vec<ServerStatus> {
+    pub(super) fn status(&self) -> Vec<SharedServerStatus> {
         let slots = self.slots();
         let open = slots.values().filter_map(|slot| match slot {
-            Slot::Open(open) => Some(open),
-            Slot::Closing(..) => None,
+            PoolSlot::Open(open) => Some(open),
+            PoolSlot::Closing(..) => None,
         });
-        let servers = open.map(|open| ServerStatus {
+        let servers = open.map(|open| SharedServerStatus {
             name: open.name.to_string(),
             state: state_of(&open.gateway, &open.name),
             configured: false,
@@ -230,8 +230,8 @@ impl Pool {
         let gateways: Vec<Gateway> = {
             let slots = self.slots();
             let gateways = slots.values().map(|slot| match slot {
-                Slot::Open(open) => open.gateway.clone(),
-                Slot::Closing(_, gateway) => gateway.clone(),
+                PoolSlot::Open(open) => open.gateway.clone(),
+                PoolSlot::Closing(_, gateway) => gateway.clone(),
             });
             gateways.collect()
         };
@@ -265,18 +265,18 @@ impl Pool {
         let mut slots = self.slots();
         let slot = slots.get_mut(key)?;
         match slot {
-            Slot::Open(open) if open.bridges == 0 && open.turn == turn => {
+            PoolSlot::Open(open) if open.bridges == 0 && open.turn == turn => {
                 let gateway = open.gateway.clone();
-                match std::mem::replace(slot, Slot::Closing(closing, gateway)) {
-                    Slot::Open(open) => Some(open),
-                    Slot::Closing(..) => None,
+                match std::mem::replace(slot, PoolSlot::Closing(closing, gateway)) {
+                    PoolSlot::Open(open) => Some(open),
+                    PoolSlot::Closing(..) => None,
                 }
             }
-            Slot::Open(_) | Slot::Closing(..) => None,
+            PoolSlot::Open(_) | PoolSlot::Closing(..) => None,
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<PoolKey, Slot>> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<PoolKey, PoolSlot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -285,7 +285,7 @@ impl Drop for Membership {
     fn drop(&mut self) {
         let turn = {
             let mut slots = self.pool.slots();
-            let Some(Slot::Open(open)) = slots.get_mut(&self.key) else {
+            let Some(PoolSlot::Open(open)) = slots.get_mut(&self.key) else {
                 return;
             };
             open.bridges -= 1;
@@ -301,5 +301,8 @@ impl Drop for Membership {
 /// The state of a server, as a word.
 pub(super) fn state_of(gateway: &Gateway, name: &str) -> String {
     let server = gateway.fleet().server(name);
-    server.map_or_else(|| "removed".to_owned(), |server| server.status().state.to_string())
+    server.map_or_else(
+        || "removed".to_owned(),
+        |server| server.status().state.to_string(),
+    )
 }

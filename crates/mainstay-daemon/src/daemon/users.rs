@@ -10,16 +10,16 @@ use tokio::time::sleep;
 pub(super) struct Users(watch::Sender<usize>);
 
 /// One of them, as long as this lives.
-pub(super) struct InUse(watch::Sender<usize>);
+pub(super) struct DaemonUse(watch::Sender<usize>);
 
 impl Users {
     pub(super) fn new() -> Self {
         Self(watch::Sender::new(0))
     }
 
-    pub(super) fn enter(&self) -> InUse {
+    pub(super) fn enter(&self) -> DaemonUse {
         self.0.send_modify(|users| *users += 1);
-        InUse(self.0.clone())
+        DaemonUse(self.0.clone())
     }
 
     /// Returns when there was none for this long.
@@ -40,7 +40,7 @@ impl Users {
     }
 }
 
-impl Drop for InUse {
+impl Drop for DaemonUse {
     fn drop(&mut self) {
         self.0.send_modify(|users| *users -= 1);
     }

@@ -27,7 +27,10 @@ fn an_idle_daemon_ends_with_nothing_left_behind_and_the_next_bridge_starts_anoth
 fn a_server_that_no_host_wants_ends_and_the_daemon_stays() {
     let shared = Shared::new();
     let ledger = Ledger::temporary();
-    shared.sandbox.run(&["daemon", "start", "--linger", "100ms"]).exits(0);
+    shared
+        .sandbox
+        .run(&["daemon", "start", "--linger", "100ms"])
+        .exits(0);
     let mut host = shared.host(&[], &noting(&ledger));
     let first = server_pid(&mut host);
     host.leave().exits(0);
@@ -47,12 +50,19 @@ fn a_stopped_daemon_comes_back_when_its_host_asks_and_not_before() {
     let mut host = shared.host(&[], &noting(&ledger));
     let first = server_pid(&mut host);
     shared.sandbox.run(&["daemon", "stop"]).exits(0).says("has ended");
-    assert!(!is_alive(i32::try_from(first).unwrap()), "its servers have ended with it");
+    assert!(
+        !is_alive(i32::try_from(first).unwrap()),
+        "its servers have ended with it"
+    );
     std::thread::sleep(Duration::from_millis(300));
     assert!(shared.status().is_none(), "nothing needs it");
     assert_ne!(server_pid(&mut host), first);
     shared.sandbox.run(&["daemon", "stop"]).exits(0);
-    shared.sandbox.run(&["daemon", "stop"]).exits(0).says("no daemon runs");
+    shared
+        .sandbox
+        .run(&["daemon", "stop"])
+        .exits(0)
+        .says("no daemon runs");
 }
 
 #[test]

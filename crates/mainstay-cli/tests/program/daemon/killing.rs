@@ -41,7 +41,11 @@ fn load(host: &mut Host, name: usize, is_over: &AtomicBool) -> BTreeMap<String, 
         call(host, format!("h{name}n{n}"));
         n += 1;
     }
-    assert_eq!(call(host, format!("h{name}last")), Ended::Answered, "the next call is answered");
+    assert_eq!(
+        call(host, format!("h{name}last")),
+        Ended::Answered,
+        "the next call is answered"
+    );
     calls
 }
 
@@ -100,12 +104,17 @@ fn a_killed_daemon_is_started_again_by_its_bridges_and_no_call_runs_twice() {
             let killed = shared.kill_daemon();
             more_calls(&ledger);
             assert_ne!(shared.daemon_pid(), killed);
-            wait_until("the guardian ends the servers of the killed daemon", || !is_alive(server));
+            wait_until("the guardian ends the servers of the killed daemon", || {
+                !is_alive(server)
+            });
         }
         wait_until("one daemon runs", || shared.daemons().len() == 1);
     });
     let unknown = calls.values().filter(|ended| **ended == Ended::Unknown).count();
-    assert!(unknown <= 30, "no more than the calls in flight at each kill: {unknown}");
+    assert!(
+        unknown <= 30,
+        "no more than the calls in flight at each kill: {unknown}"
+    );
     assert!(shared.sandbox.run(&["daemon", "stop"]).code == Some(0));
     shared.assert_nothing_is_left();
 }
@@ -122,7 +131,10 @@ fn a_daemon_that_is_replaced_costs_no_host_a_call() {
             more_calls(&ledger);
         }
     });
-    let failed: Vec<_> = calls.iter().filter(|(_, ended)| **ended != Ended::Answered).collect();
+    let failed: Vec<_> = calls
+        .iter()
+        .filter(|(_, ended)| **ended != Ended::Answered)
+        .collect();
     assert!(failed.is_empty(), "{failed:?}");
     shared.sandbox.run(&["daemon", "stop"]).exits(0);
     shared.assert_nothing_is_left();
@@ -150,7 +162,9 @@ fn the_session_goes_on_with_the_next_daemon() {
     assert_eq!(updated["params"]["uri"], "mem://one");
     host.answer(touch);
     let log = host.begin_call("log", &json!({ "level": "debug", "text": "heard again" }));
-    host.wait_for(|message| message["method"] == "notifications/message" && message.to_string().contains("heard"));
+    host.wait_for(|message| {
+        message["method"] == "notifications/message" && message.to_string().contains("heard")
+    });
     host.answer(log);
     assert_eq!(ledger.count("call sleep_ms"), 1, "it did not run again");
 }
@@ -178,11 +192,9 @@ fn a_question_of_a_dead_daemon_is_withdrawn_and_a_late_answer_harms_nothing() {
     let second = host.begin_call("ask", &ask);
     let again = host.wait_for(|message| message["method"] == "elicitation/create");
     assert_ne!(again["id"], question["id"], "the host can tell them apart");
-    let answer = |action: &str, id: &Value| {
-        json!({ "jsonrpc": "2.0", "id": id, "result": { "action": action, "content": { "name": action } } })
-    };
+    let answer = |action: &str, id: &Value| json!({ "jsonrpc": "2.0", "id": id, "result": { "action": action, "content": { "name": action } } });
     host.write(&answer("cancel", &question["id"]));
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     assert!(host.answered(second).is_none(), "the late answer is for none");
     host.write(&answer("accept", &again["id"]));
     let result = host.answer(second);

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mainstay_testkit::procfs::Tree;
+use mainstay_testkit::procfs::ProcTree;
 use mainstay_testkit::{FaultyServer, Ledger};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -54,7 +54,10 @@ impl Shared {
         let ran = self.sandbox.run(&["daemon", "status", "--json"]);
         let mut document = ran.json();
         assert_eq!(ran.code, Some(if document["running"] == true { 0 } else { 1 }));
-        document["running"].as_bool().unwrap().then(|| document["daemon"].take())
+        document["running"]
+            .as_bool()
+            .unwrap()
+            .then(|| document["daemon"].take())
     }
 
     pub(super) fn daemon_pid(&self) -> i32 {
@@ -69,8 +72,8 @@ impl Shared {
     }
 
     /// Every process of this test: they have its home in their environment.
-    pub(super) fn tree(&self) -> Tree {
-        Tree::marked("HOME", &self.sandbox.path("home").display().to_string())
+    pub(super) fn tree(&self) -> ProcTree {
+        ProcTree::marked("HOME", &self.sandbox.path("home").display().to_string())
     }
 
     /// The processes of daemons: those that are no bridge and no server.
@@ -86,11 +89,18 @@ impl Shared {
 
     #[track_caller]
     pub(super) fn assert_nothing_is_left(&self) {
-        assert!(self.tree().wait_until_gone(SOON), "left running: {:?}", self.tree().pids());
+        assert!(
+            self.tree().wait_until_gone(SOON),
+            "left running: {:?}",
+            self.tree().pids()
+        );
         let left: Vec<_> = fs::read_dir(self.sandbox.path("run"))
             .map(|entries| entries.flatten().map(|entry| entry.file_name()).collect())
             .unwrap_or_default();
-        assert!(left.iter().all(|name| name == "daemon.log"), "left behind: {left:?}");
+        assert!(
+            left.iter().all(|name| name == "daemon.log"),
+            "left behind: {left:?}"
+        );
     }
 }
 
@@ -117,7 +127,9 @@ pub(super) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 #[track_caller]
 pub(super) fn server_pid(host: &mut Host) -> i64 {
     let result = host.call("pid", &serde_json::json!({}));
-    result["structuredContent"]["pid"].as_i64().unwrap_or_else(|| panic!("{result}"))
+    result["structuredContent"]["pid"]
+        .as_i64()
+        .unwrap_or_else(|| panic!("{result}"))
 }
 
 /// A scripted server with this ledger.

@@ -12,7 +12,9 @@ use super::{Shared, server_pid, socket};
 use crate::sandbox::MAINSTAY;
 
 fn demo(shared: &Shared) -> crate::sandbox::Ran {
-    let mut command = shared.sandbox.command(&["connect", "--", MAINSTAY, "demo-server"]);
+    let mut command = shared
+        .sandbox
+        .command(&["connect", "--", MAINSTAY, "demo-server"]);
     crate::sandbox::finish(command.spawn().unwrap())
 }
 
@@ -20,7 +22,13 @@ fn demo(shared: &Shared) -> crate::sandbox::Ran {
 fn the_socket_belongs_to_this_user_alone() {
     let shared = Shared::new();
     shared.sandbox.run(&["daemon", "start"]).exits(0);
-    let mode = |name: &str| fs::metadata(shared.sandbox.path(name)).unwrap().permissions().mode() & 0o777;
+    let mode = |name: &str| {
+        fs::metadata(shared.sandbox.path(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
     assert_eq!(mode("run"), 0o700);
     assert_eq!(mode("run/daemon.sock"), 0o600);
     assert_eq!(mode("run/daemon.lock"), 0o600);
@@ -47,10 +55,16 @@ fn a_directory_that_cannot_be_trusted_is_refused_with_the_remedy() {
     let run = shared.sandbox.path("run");
     fs::create_dir(&run).unwrap();
     fs::set_permissions(&run, fs::Permissions::from_mode(0o777)).unwrap();
-    demo(&shared).exits(1).says("other users can write to").says("chmod 700");
+    demo(&shared)
+        .exits(1)
+        .says("other users can write to")
+        .says("chmod 700");
     fs::remove_dir(&run).unwrap();
     symlink(shared.sandbox.path("work"), &run).unwrap();
-    demo(&shared).exits(1).says("is not a directory").says("MAINSTAY_RUNTIME");
+    demo(&shared)
+        .exits(1)
+        .says("is not a directory")
+        .says("MAINSTAY_RUNTIME");
     fs::remove_file(&run).unwrap();
 
     let long = shared.sandbox.path(&"x".repeat(120)).display().to_string();
@@ -63,7 +77,9 @@ fn a_directory_that_cannot_be_trusted_is_refused_with_the_remedy() {
 fn without_a_runtime_directory_one_in_tmp_is_found() {
     let shared = Shared::new();
     let mut command = shared.sandbox.command(&["daemon", "status"]);
-    command.env_remove("MAINSTAY_RUNTIME").env("XDG_RUNTIME_DIR", "/no/such/directory");
+    command
+        .env_remove("MAINSTAY_RUNTIME")
+        .env("XDG_RUNTIME_DIR", "/no/such/directory");
     let ran = crate::sandbox::finish(command.spawn().unwrap());
     assert!(ran.code == Some(1) || ran.code == Some(0), "{}", ran.stderr);
     let user = rustix::process::geteuid().as_raw();
@@ -86,7 +102,11 @@ fn another_user_is_refused() {
                   try: print('answer:', s.recv(100))\nexcept ConnectionResetError: print('answer:', b'')";
     let attempt = || {
         let path = shared.sandbox.path("run/daemon.sock");
-        let output = Command::new("python3").args(["-c", script]).arg(path).output().unwrap();
+        let output = Command::new("python3")
+            .args(["-c", script])
+            .arg(path)
+            .output()
+            .unwrap();
         String::from_utf8_lossy(&output.stdout).trim().to_owned() + &String::from_utf8_lossy(&output.stderr)
     };
     assert_eq!(attempt(), "refused by the system");
@@ -121,13 +141,19 @@ fn garbage_on_the_socket_disturbs_no_host() {
     assert!(said(b"{\"mainstay\":2}\n").contains("protocol 2"));
     assert!(said(b"{\"mainstay\":2}\n").contains("mainstay daemon restart"));
     assert!(said(b"{\"mainstay\":1,\"version\":\"9.9.9\"}\n").contains("error"));
-    assert!(said(b"{\"mainstay\":1,\"version\":\"9.9.9\",\"connect\":{\"server\":{\"later\":1}}}\n").contains("daemon restart"));
+    assert!(
+        said(b"{\"mainstay\":1,\"version\":\"9.9.9\",\"connect\":{\"server\":{\"later\":1}}}\n")
+            .contains("daemon restart")
+    );
     assert!(said(b"{\"mainstay\":\n").contains("error"));
     assert!(said(&vec![b'{'; 2_000_000]).contains("error"));
     said(b"\xff\xfe\x00garbage");
     said(b"");
     let later = "{\"mainstay\":1,\"version\":\"9.9.9\",\"connect\":{\"server\":\"union\",\"new\":true},\"more\":[]}\n";
-    assert!(said(later.as_bytes()).starts_with("{\"mainstay\":1,"), "a later version works");
+    assert!(
+        said(later.as_bytes()).starts_with("{\"mainstay\":1,"),
+        "a later version works"
+    );
     // Garbage behind a good introduction is answered as on stdin.
     let mut bridge = shared.host(&[], &FaultyServer::new());
     bridge.write(&"this is no message");
@@ -140,7 +166,9 @@ fn garbage_on_the_socket_disturbs_no_host() {
 #[test]
 fn a_configured_server_and_all_of_them_as_one_are_served() {
     let shared = Shared::new();
-    shared.sandbox.configure(&json!({ "one": crate::sandbox::good(), "two": crate::sandbox::good() }));
+    shared
+        .sandbox
+        .configure(&json!({ "one": crate::sandbox::good(), "two": crate::sandbox::good() }));
     let mut one = crate::host::Host::start(&shared.sandbox, &["connect", "one"]);
     assert!(one.tools().contains(&"echo".to_owned()));
     let mut all = crate::host::Host::start(&shared.sandbox, &["connect"]);
@@ -152,7 +180,11 @@ fn a_configured_server_and_all_of_them_as_one_are_served() {
         .exits(1)
         .says("no server \"tow\"")
         .says("did you mean \"two\"?");
-    let other = shared.sandbox.write("other.json", r#"{"mcpServers":{}}"#).display().to_string();
+    let other = shared
+        .sandbox
+        .write("other.json", r#"{"mcpServers":{}}"#)
+        .display()
+        .to_string();
     shared
         .sandbox
         .run(&["connect", "--config", &other, "one"])
@@ -180,10 +212,22 @@ fn mistakes_on_the_command_line_are_said() {
     let shared = Shared::new();
     let sandbox = &shared.sandbox;
     sandbox.run(&["connect", "--"]).exits(2).says("name a command");
-    sandbox.run(&["connect", "--env", "A=b", "--", "true"]).exits(2).says("no value");
-    sandbox.run(&["connect", "--env", "NOT_SET", "--", "true"]).exits(2).says("NOT_SET is not set");
-    sandbox.run(&["connect", "--cwd", "/no/such", "--", "true"]).exits(2).says("/no/such");
+    sandbox
+        .run(&["connect", "--env", "A=b", "--", "true"])
+        .exits(2)
+        .says("no value");
+    sandbox
+        .run(&["connect", "--env", "NOT_SET", "--", "true"])
+        .exits(2)
+        .says("NOT_SET is not set");
+    sandbox
+        .run(&["connect", "--cwd", "/no/such", "--", "true"])
+        .exits(2)
+        .says("/no/such");
     sandbox.run(&["connect", "one", "--", "true"]).exits(2);
-    sandbox.run(&["connect", "--url", "ftp://example.com"]).exits(2).says("scheme");
+    sandbox
+        .run(&["connect", "--url", "ftp://example.com"])
+        .exits(2)
+        .says("scheme");
     assert!(shared.status().is_none(), "no daemon was started for these");
 }

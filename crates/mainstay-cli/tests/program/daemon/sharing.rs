@@ -42,7 +42,7 @@ fn bridges_share_exactly_if_command_arguments_directory_and_named_variables_are_
     let mut base = shared.host(&[], &plain);
     let base_pid = server_pid(&mut base);
     let mut seen = BTreeSet::from([base_pid]);
-    let mut connect = |options: &[&str], server: &FaultyServer, env: &[(&str, &str)]| {
+    let connect = |options: &[&str], server: &FaultyServer, env: &[(&str, &str)]| {
         let mut bridge = shared.bridge(options, server);
         bridge.envs(env.iter().copied());
         let mut host = Host::of(&mut bridge).introduced();
@@ -53,7 +53,10 @@ fn bridges_share_exactly_if_command_arguments_directory_and_named_variables_are_
     for (options, env) in [
         (&["--name", "other"][..], &[][..]),
         (&["--cwd", &here][..], &[][..]),
-        (&["--share", "yes"][..], &[("TOKEN", "unnamed"), ("TERM", "dumb")][..]),
+        (
+            &["--share", "yes"][..],
+            &[("TOKEN", "unnamed"), ("TERM", "dumb")][..],
+        ),
     ] {
         let (_host, pid) = connect(options, &plain, env);
         assert_eq!(pid, base_pid, "{options:?} {env:?}");
@@ -105,12 +108,27 @@ fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_o
         assert!(names.contains(name), "{names:?}");
     }
     let allowed = [
-        "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TOKEN",
+        "HOME",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "USER",
+        "TOKEN",
         // The mark of Mainstay's process trees, and what the shell sets itself.
-        "MAINSTAY_TREE", "PWD", "OLDPWD", "SHLVL", "_",
+        "MAINSTAY_TREE",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
     ];
     let extra: Vec<_> = names.iter().filter(|name| !allowed.contains(name)).collect();
-    assert!(extra.iter().all(|name| name.starts_with("MAINSTAY") && !name.contains("LOG")), "{extra:?}");
+    assert!(
+        extra
+            .iter()
+            .all(|name| name.starts_with("MAINSTAY") && !name.contains("LOG")),
+        "{extra:?}"
+    );
     let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap_or_default();
     assert!(!log.contains("secret value"), "the log holds no value");
 }

@@ -18,12 +18,17 @@ fn answer(id: u64) -> Vec<u8> {
 }
 
 fn parsed(lines: &[Vec<u8>]) -> Vec<Value> {
-    lines.iter().map(|line| serde_json::from_slice(line).unwrap()).collect()
+    lines
+        .iter()
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
 }
 
 fn methods(lines: &[Vec<u8>]) -> Vec<String> {
     let lines = parsed(lines).into_iter();
-    lines.map(|line| line["method"].as_str().unwrap().to_owned()).collect()
+    lines
+        .map(|line| line["method"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn stopped(answered_all: bool) -> Option<Farewell> {
@@ -43,7 +48,10 @@ fn a_call_that_may_have_run_fails_with_its_outcome_and_a_list_is_sent_again() {
     assert_eq!(told.len(), 2);
     assert_eq!(told[0]["id"], 1);
     assert_eq!(told[0]["result"]["isError"], true);
-    assert_eq!(told[0]["result"]["_meta"]["mainstay"], json!({ "outcome": "unknown", "server": "bank" }));
+    assert_eq!(
+        told[0]["result"]["_meta"]["mainstay"],
+        json!({ "outcome": "unknown", "server": "bank" })
+    );
     assert_eq!(told[1]["id"], 3);
     assert_eq!(told[1]["error"]["data"]["mainstay"]["outcome"], "unknown");
     assert_eq!(methods(&session.replay_rest()), ["tools/list"]);
@@ -82,13 +90,17 @@ fn the_session_is_told_to_the_next_daemon_and_its_answers_are_swallowed() {
     session.from_host(&request(1, "initialize", &introduction));
     assert!(session.replay_initialize().is_none(), "it is not answered yet");
     session.from_daemon(&answer(1));
-    session.from_host(&line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })));
+    session.from_host(&line(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+    ));
     for (id, uri) in [(2, "mem://a"), (3, "mem://b"), (4, "mem://refused")] {
         session.from_host(&request(id, "resources/subscribe", &json!({ "uri": uri })));
     }
     session.from_daemon(&answer(2));
     session.from_daemon(&answer(3));
-    session.from_daemon(&line(&json!({ "jsonrpc": "2.0", "id": 4, "error": { "code": 1, "message": "" } })));
+    session.from_daemon(&line(
+        &json!({ "jsonrpc": "2.0", "id": 4, "error": { "code": 1, "message": "" } }),
+    ));
     session.from_host(&request(5, "resources/unsubscribe", &json!({ "uri": "mem://a" })));
     session.from_daemon(&answer(5));
     session.from_host(&request(6, "logging/setLevel", &json!({ "level": "debug" })));
@@ -103,7 +115,11 @@ fn the_session_is_told_to_the_next_daemon_and_its_answers_are_swallowed() {
     let rest = session.replay_rest();
     assert_eq!(
         methods(&rest),
-        ["notifications/initialized", "logging/setLevel", "resources/subscribe"]
+        [
+            "notifications/initialized",
+            "logging/setLevel",
+            "resources/subscribe"
+        ]
     );
     assert_eq!(parsed(&rest)[2]["params"]["uri"], "mem://b");
     for line in &parsed(&rest)[1..] {
@@ -118,7 +134,11 @@ fn the_session_is_told_to_the_next_daemon_and_its_answers_are_swallowed() {
 #[test]
 fn an_initialize_in_flight_is_sent_again_as_it_was() {
     let mut session = HostSession::default();
-    session.from_host(&request(1, "initialize", &json!({ "protocolVersion": "2025-11-25" })));
+    session.from_host(&request(
+        1,
+        "initialize",
+        &json!({ "protocolVersion": "2025-11-25" }),
+    ));
     assert!(session.lost(None, WHY, None).is_empty());
     assert!(session.replay_initialize().is_none());
     assert_eq!(parsed(&session.replay_rest())[0]["id"], 1);
@@ -146,7 +166,10 @@ fn a_late_answer_to_a_dead_daemon_s_question_reaches_no_other_daemon() {
         panic!("under the daemon's own id");
     };
     let answer: Value = serde_json::from_slice(&answer).unwrap();
-    assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": 1, "result": { "action": "decline" } }));
+    assert_eq!(
+        answer,
+        json!({ "jsonrpc": "2.0", "id": 1, "result": { "action": "decline" } })
+    );
 }
 
 #[test]
@@ -163,7 +186,11 @@ fn a_cancelled_request_is_not_answered_and_not_sent_again() {
 #[test]
 fn a_listen_is_sent_again_and_acknowledged_to_the_host_once() {
     let mut session = HostSession::default();
-    session.from_host(&request(1, "subscriptions/listen", &json!({ "notifications": {} })));
+    session.from_host(&request(
+        1,
+        "subscriptions/listen",
+        &json!({ "notifications": {} }),
+    ));
     let acknowledged = line(&json!({
         "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
         "params": { "notifications": {}, "_meta": { "io.modelcontextprotocol/subscriptionId": 1 } },
@@ -172,7 +199,10 @@ fn a_listen_is_sent_again_and_acknowledged_to_the_host_once() {
     for _ in 0..2 {
         assert!(session.lost(None, WHY, None).is_empty());
         assert_eq!(methods(&session.replay_rest()), ["subscriptions/listen"]);
-        assert!(matches!(session.from_daemon(&acknowledged), FromDaemon::Swallow(None)));
+        assert!(matches!(
+            session.from_daemon(&acknowledged),
+            FromDaemon::Swallow(None)
+        ));
     }
 }
 
@@ -193,7 +223,10 @@ fn the_last_line_of_a_daemon_reaches_no_host() {
     let goodbye = crate::hello::line(&Goodbye::new(EndReason::Stop, true));
     assert!(matches!(
         session.from_daemon(&goodbye),
-        FromDaemon::Ends(Farewell { reason: EndReason::Stop, answered_all: true })
+        FromDaemon::Ends(Farewell {
+            reason: EndReason::Stop,
+            answered_all: true
+        })
     ));
     assert!(matches!(
         session.from_daemon(b"{\"mainstay\":1,\"later\":true}\n"),
