@@ -8,9 +8,13 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
 use crate::daemon::DaemonArgs;
+use crate::doctor::DoctorArgs;
+use crate::man::ManArgs;
 use crate::output::LogFormat;
+use crate::schema::SchemaArgs;
 
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
@@ -83,6 +87,11 @@ pub(crate) enum Command {
     Connect(ConnectArgs),
     Daemon(DaemonArgs),
     Ping(PingArgs),
+    Doctor(DoctorArgs),
+    Schema(SchemaArgs),
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }
@@ -512,7 +521,11 @@ mod tests {
         for command in program.get_subcommands() {
             known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
             let nested = command.get_subcommands();
-            known.extend(nested.flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long));
+            known.extend(
+                nested
+                    .flat_map(clap::Command::get_arguments)
+                    .filter_map(clap::Arg::get_long),
+            );
         }
         known.extend(["help", "version"]);
         let is_name = |c: char| c.is_ascii_lowercase() || c == '-';

@@ -10,14 +10,17 @@ mod args;
 mod ask;
 mod call;
 mod check;
+mod completions;
 mod connect;
 mod daemon;
 mod demo;
 mod describe;
+mod doctor;
 mod exit;
 mod json;
 mod load;
 mod log;
+mod man;
 mod memory;
 mod naming;
 mod output;
@@ -27,6 +30,7 @@ mod prompt;
 mod reach;
 mod read;
 mod run;
+mod schema;
 mod serve;
 mod server_stderr;
 mod standard;
@@ -71,6 +75,10 @@ fn main() -> ExitCode {
         Command::Connect(connect) => connect::run(connect, common),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
+        Command::Schema(_) => schema::run(&screen),
+        Command::Completions(completions) => completions::run(completions, &screen),
+        Command::Man(man) => man::run(man, &screen),
         Command::DemoServer => demo::run()
             .map(|()| Exit::Success)
             .map_err(CommandFailure::failed),
@@ -102,6 +110,10 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Ping(_)
         | Command::Connect(_)
         | Command::Daemon(_)
+        | Command::Doctor(_)
+        | Command::Schema(_)
+        | Command::Completions(_)
+        | Command::Man(_)
         | Command::DemoServer => Logged::Cache,
     }
 }

@@ -21,7 +21,9 @@ mod principal;
 mod protocol;
 mod router;
 mod scope;
+mod sessions;
 
-pub use door::{ClientInput, DoorError, HttpDoor, StreamEnd};
+pub use door::{ClientInput, DoorError, HttpDoor, HttpMount, MountBody, StreamEnd};
 pub use gateway::{Gateway, GatewayBuilder};
 pub use scope::Scope;
+pub use sessions::{DoorKind, RunningInfo, SessionInfo};

@@ -5,6 +5,7 @@
 //! last line, the servers stop, the lock is released.
 
 mod connection;
+mod listed;
 mod place;
 mod pool;
 mod stream;

@@ -18,6 +18,7 @@ mod ladder;
 mod leader;
 mod limit;
 mod marker;
+mod orphans;
 mod scan;
 mod sightings;
 mod spawn;
@@ -25,6 +26,7 @@ mod stderr;
 mod stop;
 mod stopped;
 mod tree;
+mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +36,10 @@ pub(crate) use child::Process;
 pub use exit::ProcessExit;
 pub(crate) use ladder::{Ladder, ShutdownDeadline};
 pub use limit::raise_descriptor_limit;
+pub use orphans::{Orphan, orphans};
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
 pub(crate) use stderr::StderrRing;
 pub use stderr::{Followed, StderrFollower, StderrLine};
 pub(crate) use stop::{Rung, Stopped};
 pub(crate) use stopped::is_stopped;
+pub use usage::{TreeUsage, tree_usage};

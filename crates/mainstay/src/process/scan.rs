@@ -3,7 +3,7 @@
 //! A look at a process costs 10 to 25 µs, so a scan is run off the runtime's threads, or where there is no runtime.
 //! Where there is no `/proc`, every answer is "nothing", and the tree is the process group alone.
 
-pub(super) use imp::{bytes_moved, children, processes, stat};
+pub(super) use imp::{arguments, bytes_moved, children, processes, stat};
 
 use std::io;
 
@@ -23,6 +23,8 @@ pub(super) struct ProcStat {
     pub(super) ticks: u64,
     /// When it started, in ticks since the system did: tells apart two processes that had the same number.
     pub(super) started: u64,
+    /// The pages of memory that it occupies.
+    pub(super) resident_pages: u64,
 }
 
 impl ProcStat {
@@ -46,6 +48,8 @@ impl ProcStat {
             ticks += fields.next()?.parse::<u64>().ok()?;
         }
         let started = fields.nth(4)?.parse().ok()?;
+        // After the size of its address space.
+        let resident_pages = fields.nth(1)?.trim_end().parse().ok()?;
         Some(Self {
             name,
             state,
@@ -53,6 +57,7 @@ impl ProcStat {
             group,
             ticks,
             started,
+            resident_pages,
         })
     }
 }
@@ -128,8 +133,11 @@ mod imp {
 
     use super::ProcStat;
 
-    /// How much of what is said of a process is read: more than goes before the time of its start, however long its name.
-    const STAT_BYTES: usize = 512;
+    /// How much of what is said of a process is read: more than goes before its resident pages, however long its name.
+    const STAT_BYTES: usize = 768;
+
+    /// How much of the arguments of a process is read: several times the script of the guardian.
+    const ARGUMENT_BYTES: u64 = 16 * 1024;
 
     pub(in super::super) fn processes() -> io::Result<impl Iterator<Item = Pid>> {
         let entries = fs::read_dir("/proc")?.flatten();
@@ -172,6 +180,14 @@ mod imp {
         lists.flat_map(parse).collect()
     }
 
+    /// The arguments of a process, each with a zero behind it, as far as they fit into [`ARGUMENT_BYTES`].
+    pub(in super::super) fn arguments(pid: Pid) -> Option<Vec<u8>> {
+        let file = File::open(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+        let mut arguments = Vec::new();
+        file.take(ARGUMENT_BYTES).read_to_end(&mut arguments).ok()?;
+        Some(arguments)
+    }
+
     pub(super) fn environ(pid: Pid) -> io::Result<File> {
         File::open(format!("/proc/{}/environ", pid.as_raw_nonzero()))
     }
@@ -199,6 +215,10 @@ mod imp {
         Vec::new()
     }
 
+    pub(in super::super) fn arguments(_: Pid) -> Option<Vec<u8>> {
+        None
+    }
+
     pub(super) fn environ(_: Pid) -> io::Result<io::Empty> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -221,10 +241,11 @@ mod tests {
                 group: 69,
                 ticks: 127,
                 started: 5678,
+                resident_pages: 1,
             }
         );
         assert_eq!(
-            ProcStat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5"),
+            ProcStat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5 6 7"),
             None
         );
     }
