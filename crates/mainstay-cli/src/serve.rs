@@ -362,7 +362,7 @@ fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {
 
 /// Half of the processors, and no more than a few: a call through the gateway is a chain of wake-ups, and each that
 /// crosses to another processor costs more than the work it wakes.
-fn workers() -> usize {
+pub(crate) fn workers() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (processors / 2).clamp(1, MAX_WORKERS)
 }

@@ -19,6 +19,7 @@ mod bounded;
 mod call;
 mod check;
 mod configuration;
+mod daemon;
 mod doctor;
 mod draining;
 mod everyday;
