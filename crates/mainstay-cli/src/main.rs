@@ -14,6 +14,7 @@ mod demo;
 mod describe;
 mod exit;
 mod json;
+mod live;
 mod load;
 mod log;
 mod memory;

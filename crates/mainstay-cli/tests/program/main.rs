@@ -34,6 +34,7 @@ mod logging;
 mod mistakes;
 mod outliving;
 mod ping;
+mod reloading;
 mod sandbox;
 mod serving;
 mod terminal;
