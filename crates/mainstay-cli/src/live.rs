@@ -18,12 +18,12 @@ use crate::output::{Screen, Text, count, plain, text};
 const MAX_NAMES: usize = 12;
 
 /// A configuration that will be followed, with SIGHUP, which from here on ends the program no more.
-pub(crate) struct Live {
+pub(crate) struct FollowedConfig {
     start: LiveStart,
     hangup: Signal,
 }
 
-impl Live {
+impl FollowedConfig {
     pub(crate) fn prepare(setup: &Setup, screen: &Screen) -> Result<Self, CommandFailure> {
         let hangup = signal(SignalKind::hangup()).map_err(CommandFailure::failed)?;
         let state = state_directory(|name| env::var_os(name));

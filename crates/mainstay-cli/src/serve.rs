@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
-use crate::live::Live;
+use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
@@ -106,7 +106,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     let mut signals = Signals::listen()?;
     // A host that is gone needs no wrapped server.
     let live = match meets {
-        Meets::Gateway { .. } => Some(Live::prepare(setup, screen)?),
+        Meets::Gateway { .. } => Some(FollowedConfig::prepare(setup, screen)?),
         Meets::Client(_) => None,
     };
     let arrived = tokio::select! {
@@ -117,7 +117,9 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         return Ok(Exit::Success);
     };
     let gateway = gateway(setup, max_isolated, introduction).for_one_client();
-    let servers = live.as_ref().map_or_else(|| setup.servers.clone(), Live::servers);
+    let servers = live
+        .as_ref()
+        .map_or_else(|| setup.servers.clone(), FollowedConfig::servers);
     let gateway = gateway.start(servers);
     let passing = pass_stderr(&gateway, &scope, meets);
     if let Meets::Gateway { required_within } = meets {
@@ -192,7 +194,7 @@ async fn arrived(meets: Meets) -> Option<(StandardInput, Option<Introduction>)> 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
 async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
-    let live = Live::prepare(setup, screen)?;
+    let live = FollowedConfig::prepare(setup, screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = listener.local_addr().map_err(CommandFailure::failed)?;

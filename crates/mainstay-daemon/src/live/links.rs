@@ -14,14 +14,14 @@ const MAX_LINKS: usize = 40;
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(super) struct PathLink {
     /// The directory, without symbolic links in its path.
     pub(super) directory: PathBuf,
     /// The entry's name.
     pub(super) name: OsString,
 }
 
-impl Link {
+impl PathLink {
     /// The path of the entry.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.join(&self.name)
@@ -29,7 +29,7 @@ impl Link {
 }
 
 /// The places that decide what this absolute path means.
-pub(super) fn links_of(path: &Path) -> Vec<Link> {
+pub(super) fn links_of(path: &Path) -> Vec<PathLink> {
     let mut links = Vec::new();
     let mut directory = PathBuf::from("/");
     let mut rest = components(path);
@@ -40,7 +40,7 @@ pub(super) fn links_of(path: &Path) -> Vec<Link> {
             directory.pop();
             continue;
         }
-        let link = Link {
+        let link = PathLink {
             directory: directory.clone(),
             name,
         };

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::reload::{InForce, ReloadError, Reloaded};
 use super::switches::{SwitchError, Switched, Switches, SwitchesError};
-use super::task::{LiveTask, Request};
+use super::task::{LiveRequest, LiveTask};
 use super::watch::WatchError;
 
 /// How many requests wait for the task. Each is a person's command.
@@ -147,7 +147,7 @@ impl LiveStart {
 #[derive(Clone, Debug)]
 pub struct LiveConfiguration {
     file: Option<Arc<Path>>,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<LiveRequest>,
 }
 
 impl LiveConfiguration {
@@ -161,7 +161,7 @@ impl LiveConfiguration {
     /// Cancel safety: dropped, the file is either read and applied, or not.
     pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.requests.send(Request::Reload(reply)).await;
+        let sent = self.requests.send(LiveRequest::Reload(reply)).await;
         sent.map_err(|_| ReloadError::Ending)?;
         answer.await.unwrap_or(Err(ReloadError::Ending))
     }
@@ -171,7 +171,7 @@ impl LiveConfiguration {
     /// Cancel safety: dropped, the server is either switched or not.
     pub async fn switch(&self, server: &str, enabled: bool) -> Result<Switched, SwitchError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request::Switch {
+        let request = LiveRequest::Switch {
             server: server.to_owned(),
             enabled,
             reply,

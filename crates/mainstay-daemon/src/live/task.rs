@@ -22,7 +22,7 @@ use super::watch::{Noticed, WatchError};
 const REFUSAL_GRACE: Duration = Duration::from_secs(1);
 
 /// What is asked of the task.
-pub(super) enum Request {
+pub(super) enum LiveRequest {
     Reload(oneshot::Sender<Result<Reloaded, ReloadError>>),
     Switch {
         server: String,
@@ -40,7 +40,7 @@ pub(super) struct LiveTask {
     in_force: InForce,
     switches: Switches,
     gateway: Gateway,
-    report: Report,
+    report: LiveReport,
     /// Why changes are not noticed, if they are not: reported when it changes.
     not_watched: Option<WatchError>,
     /// What a changed file was last refused for: a second event of the same file is no news.
@@ -50,7 +50,7 @@ pub(super) struct LiveTask {
 }
 
 /// Takes the reports.
-pub(super) type Report = Box<dyn Fn(LiveEvent<'_>) + Send + Sync>;
+pub(super) type LiveReport = Box<dyn Fn(LiveEvent<'_>) + Send + Sync>;
 
 impl LiveTask {
     pub(super) fn new(
@@ -59,7 +59,7 @@ impl LiveTask {
         in_force: InForce,
         switches: Switches,
         gateway: Gateway,
-        report: Report,
+        report: LiveReport,
     ) -> Self {
         let noticed = Arc::new(Noticed::default());
         Self {
@@ -76,7 +76,7 @@ impl LiveTask {
         }
     }
 
-    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>, mut hangup: Option<Signal>) {
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<LiveRequest>, mut hangup: Option<Signal>) {
         // The file may have changed since it was read for the start; and its first read here begins to watch it.
         if self.file.is_some() {
             self.file_changed(true).await;
@@ -85,10 +85,10 @@ impl LiveTask {
             tokio::select! {
                 request = requests.recv() => match request {
                     None => return,
-                    Some(Request::Reload(reply)) => {
+                    Some(LiveRequest::Reload(reply)) => {
                         let _ = reply.send(self.reload(ReloadTrigger::Request).await);
                     }
-                    Some(Request::Switch { server, enabled, reply }) => {
+                    Some(LiveRequest::Switch { server, enabled, reply }) => {
                         let _ = reply.send(self.switch(server, enabled).await);
                     }
                 },

@@ -480,6 +480,7 @@ mod tests {
     use std::path::Path;
 
     use super::{ExpandError, ExpandErrorKind, Expanded, MAX_EXPANDED_BYTES, MAX_NESTING, Remark, Variables};
+    use crate::config::file::files_read::FilesRead;
     use crate::config::file::layout::Inputs;
 
     fn lookup(name: &str) -> Option<String> {
