@@ -18,6 +18,7 @@ mod describe;
 mod doctor;
 mod exit;
 mod json;
+mod live;
 mod load;
 mod log;
 mod man;

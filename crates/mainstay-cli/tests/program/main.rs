@@ -37,6 +37,7 @@ mod mistakes;
 mod outliving;
 mod packaging;
 mod ping;
+mod reloading;
 mod sandbox;
 mod serving;
 mod terminal;
