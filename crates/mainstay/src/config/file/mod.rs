@@ -21,6 +21,7 @@ mod paths;
 mod report;
 mod restart;
 mod settings;
+pub mod source;
 mod syntax;
 
 #[cfg(test)]
