@@ -3,7 +3,7 @@
 use mainstay::config::source::{Mapping, Node, Syntax};
 
 use super::lines::{begins_line, indent_unit, indentation, is_blank, line_break, whole_lines};
-use super::literal::{self, Layout};
+use super::literal::{self, LineLayout};
 use super::splice::Splice;
 use super::value::ConfigValue;
 
@@ -65,7 +65,7 @@ fn property(text: &str, syntax: Syntax, name: &str, value: &ConfigValue, indent:
     match (syntax, indent) {
         (Syntax::Toml, _) => format!("{} = {}", literal::toml_key(name), literal::toml(value)),
         (Syntax::Json, Some(indent)) => {
-            let layout = Layout {
+            let layout = LineLayout {
                 indent,
                 unit: indent_unit(text),
                 line_break: line_break(text),

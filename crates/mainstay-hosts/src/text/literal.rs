@@ -25,7 +25,7 @@ pub(crate) fn quoted_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> Strin
 
 /// How lines are laid out.
 #[derive(Clone, Copy)]
-pub(crate) struct Layout<'a> {
+pub(crate) struct LineLayout<'a> {
     /// The white space before the line that the value begins on.
     pub(crate) indent: &'a str,
     /// What one more level is indented by.
@@ -34,14 +34,14 @@ pub(crate) struct Layout<'a> {
 }
 
 /// A value in JSON, objects over several lines.
-pub(crate) fn json(value: &ConfigValue, layout: Layout<'_>) -> String {
+pub(crate) fn json(value: &ConfigValue, layout: LineLayout<'_>) -> String {
     let inner = format!("{}{}", layout.indent, layout.unit);
-    let deeper = Layout {
+    let deeper = LineLayout {
         indent: &inner,
         ..layout
     };
     let block = |open: char, lines: Vec<String>, close: char| {
-        let Layout {
+        let LineLayout {
             indent, line_break, ..
         } = layout;
         let lines = lines.join(&format!(",{line_break}{inner}"));

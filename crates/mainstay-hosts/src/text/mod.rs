@@ -22,7 +22,7 @@ use mainstay::config::source::{Mapping, Node, SourceTree, Syntax, Value};
 pub(crate) use block::{line_after, lines_of};
 pub(crate) use flow::comma;
 use lines::{indent_unit, indentation, line_break};
-use literal::Layout;
+use literal::LineLayout;
 use splice::{Splice, spliced};
 pub use value::ConfigValue;
 pub(crate) use value::has_duplicates;
@@ -207,7 +207,7 @@ fn replacing(text: &str, syntax: Syntax, node: &Node<'_>, value: &ConfigValue) -
     };
     let written = match syntax {
         Syntax::Json => {
-            let layout = Layout {
+            let layout = LineLayout {
                 indent: indentation(text, node.start),
                 unit: indent_unit(text),
                 line_break: line_break(text),
