@@ -238,7 +238,7 @@ impl Offsets {
 #[cfg(test)]
 mod tests {
     use super::{MAX_NESTING, read};
-    use crate::config::file::syntax::Value;
+    use crate::config::file::syntax::{Node, Value};
 
     #[test]
     fn plain_texts_have_the_types_of_the_core_schema() {
