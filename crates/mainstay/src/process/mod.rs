@@ -31,7 +31,7 @@ mod tests;
 
 pub(crate) use activity::{Activity, InputGauge, Observer};
 pub(crate) use child::Process;
-pub use exit::Exit;
+pub use exit::ProcessExit;
 pub(crate) use ladder::{Ladder, ShutdownDeadline};
 pub use limit::raise_descriptor_limit;
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
