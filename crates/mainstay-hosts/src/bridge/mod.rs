@@ -55,7 +55,9 @@ pub fn wrap(
     variables: &[String],
 ) -> Result<(), BridgeError> {
     let tree = text.tree().map_err(EditError::from)?;
-    let entry = tree.at(keys).ok_or(BridgeError::Unsuitable("there is no such entry"))?;
+    let entry = tree
+        .at(keys)
+        .ok_or(BridgeError::Unsuitable("there is no such entry"))?;
     let parts = Parts::of(entry)?;
     let mut words = vec![CONNECT];
     for variable in variables {
@@ -80,7 +82,9 @@ pub fn wrap(
 /// Turns an entry that [`wrap`] made back.
 pub fn undo(text: &mut EditableText, keys: &[&str]) -> Result<(), BridgeError> {
     let tree = text.tree().map_err(EditError::from)?;
-    let entry = tree.at(keys).ok_or(BridgeError::Unsuitable("there is no such entry"))?;
+    let entry = tree
+        .at(keys)
+        .ok_or(BridgeError::Unsuitable("there is no such entry"))?;
     let parts = Parts::of(entry)?;
     let (list, moved) =
         moved_command(&parts).ok_or(BridgeError::Unsuitable("it does not start mainstay connect"))?;
@@ -110,7 +114,9 @@ pub fn owner(entry: &Node<'_>, program: &str) -> EntryOwner {
         return EntryOwner::Host;
     };
     let command = parts.command.node.as_text().unwrap_or_default();
-    let is_mainstay = Path::new(command).file_name().is_some_and(|name| name == "mainstay");
+    let is_mainstay = Path::new(command)
+        .file_name()
+        .is_some_and(|name| name == "mainstay");
     if !is_mainstay && command != program {
         return EntryOwner::Host;
     }
@@ -145,7 +151,9 @@ struct Parts<'a, 't> {
 
 impl<'a, 't> Parts<'a, 't> {
     fn of(entry: &'a Node<'t>) -> Result<Self, BridgeError> {
-        let object = entry.as_object().ok_or(BridgeError::Unsuitable("it is no object"))?;
+        let object = entry
+            .as_object()
+            .ok_or(BridgeError::Unsuitable("it is no object"))?;
         let find = |object: &'a Mapping<'t>, key: &str| {
             object.properties.iter().find(|property| property.name == key)
         };

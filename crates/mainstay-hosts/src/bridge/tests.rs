@@ -137,25 +137,61 @@ fn an_entry_that_a_host_formatted_anew_is_turned_back_by_what_it_says() {
     let before = "{\"mcpServers\": {\"a\": {\n  \"command\": \"mainstay\", // c\n  \"args\": [\n    \"connect\",\n    \"--\",\n    \"npx\"\n  ]\n}}}";
     let mut text = EditableText::new(Path::new("mcp.json"), before);
     undo(&mut text, &["mcpServers", "a"]).unwrap();
-    assert!(text.whole().contains("\"command\": \"npx\", // c"), "{}", text.whole());
+    assert!(
+        text.whole().contains("\"command\": \"npx\", // c"),
+        "{}",
+        text.whole()
+    );
 }
 
 #[test]
 fn what_mainstay_does_not_start_or_cannot_move_is_left() {
     for (file, entry, is) in [
-        ("a.json", r#"{"command": "mainstay", "args": ["wrap", "npx"]}"#, EntryOwner::Mainstay),
-        ("a.json", r#"{"command": "/x/mainstay", "args": ["connect", "files"]}"#, EntryOwner::Mainstay),
-        ("a.json", r#"{"command": "npx", "args": ["connect", "--", "x"]}"#, EntryOwner::Host),
-        ("a.json", r#"{"command": "mainstay", "args": ["connect", "--env", "A", "--", "x"]}"#, EntryOwner::Bridge),
+        (
+            "a.json",
+            r#"{"command": "mainstay", "args": ["wrap", "npx"]}"#,
+            EntryOwner::Mainstay,
+        ),
+        (
+            "a.json",
+            r#"{"command": "/x/mainstay", "args": ["connect", "files"]}"#,
+            EntryOwner::Mainstay,
+        ),
+        (
+            "a.json",
+            r#"{"command": "npx", "args": ["connect", "--", "x"]}"#,
+            EntryOwner::Host,
+        ),
+        (
+            "a.json",
+            r#"{"command": "mainstay", "args": ["connect", "--env", "A", "--", "x"]}"#,
+            EntryOwner::Bridge,
+        ),
         ("a.json", r#"{"url": "https://example.com"}"#, EntryOwner::Host),
     ] {
-        let text = EditableText::new(Path::new(file), &format!("{{\"mcpServers\": {{\"a\": {entry}}}}}"));
-        assert_eq!(owner(text.tree().unwrap().at(&["mcpServers", "a"]).unwrap(), PROGRAM), is, "{entry}");
+        let text = EditableText::new(
+            Path::new(file),
+            &format!("{{\"mcpServers\": {{\"a\": {entry}}}}}"),
+        );
+        assert_eq!(
+            owner(text.tree().unwrap().at(&["mcpServers", "a"]).unwrap(), PROGRAM),
+            is,
+            "{entry}"
+        );
     }
     for (file, before) in [
-        ("a.json", r#"{"mcpServers": {"a": {"url": "https://example.com"}}}"#),
-        ("a.json", r#"{"mcpServers": {"a": {"command": "x", "args": null}}}"#),
-        ("a.json", r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#),
+        (
+            "a.json",
+            r#"{"mcpServers": {"a": {"url": "https://example.com"}}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcpServers": {"a": {"command": "x", "args": null}}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#,
+        ),
         ("a.json", r#"{"mcpServers": {"a": {"command": ["x"]}}}"#),
         ("a.yaml", "mcpServers:\n  a:\n    command: |\n      x\n"),
         ("a.yaml", "mcpServers:\n  a: &a\n    command: &c x\n  b: *a\n"),

@@ -67,7 +67,11 @@ fn added_key(text: &str, syntax: Syntax, parts: &Parts<'_, '_>, args: &Property<
         let is_own_line = syntax == Syntax::Toml || begins_line(text, args.name_at).is_some();
         return (is_alone && is_own_line).then(|| Splice::delete(lines));
     }
-    let at = parts.object.properties.iter().position(|property| property.name == "args")?;
+    let at = parts
+        .object
+        .properties
+        .iter()
+        .position(|property| property.name == "args")?;
     let before = &parts.object.properties[at.checked_sub(1)?];
     let between = &text[before.node.end..args.name_at];
     (between.trim() == ",").then(|| Splice::delete(before.node.end..args.node.end))

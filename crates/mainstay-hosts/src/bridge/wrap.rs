@@ -27,7 +27,11 @@ pub(super) fn splices(
         Some(args) if text[args.node.start..].starts_with('[') => {
             let is_empty = args.node.as_array().is_none_or(<[_]>::is_empty);
             let behind = if is_empty { ' ' } else { ',' };
-            let list = format!("{}, {}{behind}", quoted_list(words.iter().copied()), in_flow(written, syntax)?);
+            let list = format!(
+                "{}, {}{behind}",
+                quoted_list(words.iter().copied()),
+                in_flow(written, syntax)?
+            );
             Splice::insert(args.node.start + 1, list)
         }
         Some(args) => before_items(text, &args.node, words, written)?,
@@ -40,7 +44,8 @@ pub(super) fn splices(
 /// Whether a text may stand in a list as it is written.
 fn is_movable(written: &str, syntax: Syntax) -> bool {
     let is_quoted = written.starts_with(['"', '\'']);
-    let is_plain = syntax == Syntax::Yaml && !written.starts_with(['&', '*', '!', '|', '>', '%', '@', '`', '-', '?']);
+    let is_plain =
+        syntax == Syntax::Yaml && !written.starts_with(['&', '*', '!', '|', '>', '%', '@', '`', '-', '?']);
     !written.contains('\n') && (is_quoted || is_plain)
 }
 
@@ -80,7 +85,11 @@ fn new_list(
     words: &[&str],
     written: &str,
 ) -> Result<Splice, BridgeError> {
-    let list = format!("[{}, {}]", quoted_list(words.iter().copied()), in_flow(written, syntax)?);
+    let list = format!(
+        "[{}, {}]",
+        quoted_list(words.iter().copied()),
+        in_flow(written, syntax)?
+    );
     let (name_at, end) = (parts.command.name_at, parts.command.node.end);
     let property = match syntax {
         Syntax::Json => format!("\"args\": {list}"),

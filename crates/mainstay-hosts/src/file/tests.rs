@@ -78,7 +78,10 @@ fn older_copies_are_never_overwritten_and_equal_ones_are_one() {
     for next in ["x", "y"] {
         snapshot(&path).replace(next, Keep::Previous).unwrap();
     }
-    assert_eq!(fs::read_to_string(folder.path().join("a.json.previous")).unwrap(), "x");
+    assert_eq!(
+        fs::read_to_string(folder.path().join("a.json.previous")).unwrap(),
+        "x"
+    );
 }
 
 #[test]
@@ -103,10 +106,16 @@ fn what_must_not_be_written_is_refused_with_a_reason() {
     ));
     let binary = folder.path().join("c.json");
     fs::write(&binary, b"{\"a\": \"\xff\"}").unwrap();
-    assert!(matches!(FileSnapshot::read(&binary), Err(FileError::NotText { .. })));
+    assert!(matches!(
+        FileSnapshot::read(&binary),
+        Err(FileError::NotText { .. })
+    ));
     let huge = folder.path().join("d.json");
     File::create(&huge).unwrap().set_len(5 << 20).unwrap();
-    assert!(matches!(FileSnapshot::read(&huge), Err(FileError::TooLarge { .. })));
+    assert!(matches!(
+        FileSnapshot::read(&huge),
+        Err(FileError::TooLarge { .. })
+    ));
 }
 
 #[test]
@@ -119,7 +128,10 @@ fn a_new_file_is_its_owners_alone_and_replaces_none() {
     assert_eq!(fs::metadata(parent).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(names(parent), ["mcp.json"]);
     assert!(matches!(create(&path, "[]"), Err(FileError::Changed { .. })));
-    assert_eq!((fs::read_to_string(&path).unwrap(), names(parent).len()), ("{}".to_owned(), 1));
+    assert_eq!(
+        (fs::read_to_string(&path).unwrap(), names(parent).len()),
+        ("{}".to_owned(), 1)
+    );
 }
 
 #[test]
@@ -142,7 +154,10 @@ fn of_many_runs_at_once_each_writes_the_whole_or_is_refused() {
     let text = fs::read_to_string(&path).unwrap();
     assert!(written >= 1);
     assert_eq!(text.len(), 100_000);
-    assert!(text.chars().all(|c| text.starts_with(c)), "one run's text as a whole");
+    assert!(
+        text.chars().all(|c| text.starts_with(c)),
+        "one run's text as a whole"
+    );
     assert_eq!(names(folder.path()), ["a.json", "a.json.previous"]);
 }
 

@@ -21,7 +21,10 @@ pub(super) fn insert(
     match syntax {
         Syntax::Toml => {
             let line = format!("{} = {}", literal::toml_key(name), literal::toml(value));
-            let own = object.properties.iter().rfind(|property| !is_table(text, &property.node));
+            let own = object
+                .properties
+                .iter()
+                .rfind(|property| !is_table(text, &property.node));
             match own {
                 Some(last) => {
                     let before = &text[line_start(text, last.name_at)..last.name_at];
@@ -90,7 +93,11 @@ fn last_of_node(text: &str, node: &Node<'_>) -> usize {
     let bracket = |open| text[node.start..].starts_with(open);
     match &node.value {
         Value::Object(object) => {
-            let inner = object.properties.iter().map(|property| last_byte(text, property)).max();
+            let inner = object
+                .properties
+                .iter()
+                .map(|property| last_byte(text, property))
+                .max();
             let own = if bracket('{') { last } else { node.start };
             inner.unwrap_or(node.start).max(own)
         }

@@ -7,7 +7,9 @@ pub(crate) fn line_start(text: &str, at: usize) -> usize {
 
 /// The byte after the line that `at` stands in, its line break included.
 pub(crate) fn line_end(text: &str, at: usize) -> usize {
-    text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
+    text[at..]
+        .find('\n')
+        .map_or(text.len(), |newline| at + newline + 1)
 }
 
 /// The white space that a line begins with.

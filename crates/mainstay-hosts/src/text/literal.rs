@@ -57,9 +57,8 @@ pub(crate) fn json(value: &ConfigValue, layout: LineLayout<'_>) -> String {
             block('[', items.iter().map(|item| json(item, deeper)).collect(), ']')
         }
         ConfigValue::Table(entries) if !entries.is_empty() => {
-            let line = |(name, value): &(String, ConfigValue)| {
-                format!("{}: {}", quoted(name), json(value, deeper))
-            };
+            let line =
+                |(name, value): &(String, ConfigValue)| format!("{}: {}", quoted(name), json(value, deeper));
             block('{', entries.iter().map(line).collect(), '}')
         }
         ConfigValue::Null

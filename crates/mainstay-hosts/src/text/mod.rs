@@ -158,7 +158,11 @@ impl EditableText {
             None => Ok(()),
             Some(n) => Err(EditError::WrittenTwice {
                 file: self.file.clone(),
-                key: if n == 0 { "the file".to_owned() } else { keys[..n].join(".") },
+                key: if n == 0 {
+                    "the file".to_owned()
+                } else {
+                    keys[..n].join(".")
+                },
             }),
         }
     }
@@ -224,7 +228,10 @@ fn removing(text: &str, tree: &SourceTree<'_>, keys: &[&str]) -> Option<Vec<Spli
     let (name, parent) = keys.split_last()?;
     let node = tree.at(parent)?;
     let object: &Mapping<'_> = node.as_object()?;
-    let index = object.properties.iter().position(|property| property.name == *name)?;
+    let index = object
+        .properties
+        .iter()
+        .position(|property| property.name == *name)?;
     if is_flow(text, tree.syntax, node) {
         return Some(flow::remove(text, node, object, index));
     }

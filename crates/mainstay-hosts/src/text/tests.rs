@@ -16,7 +16,8 @@ fn added(name: &str, before: &str, keys: &[&str]) -> String {
     let after = text.whole();
     text.remove(keys).unwrap();
     let removed = text.whole();
-    let meaning = |text: &str| ConfigValue::of(&EditableText::new(Path::new(name), text).tree().unwrap().root);
+    let meaning =
+        |text: &str| ConfigValue::of(&EditableText::new(Path::new(name), text).tree().unwrap().root);
     assert!(
         meaning(before).means(&meaning(&removed)) || !before.contains(keys[0]),
         "{removed}"
@@ -67,7 +68,9 @@ fn a_table_of_toml_goes_to_the_end_and_a_mapping_of_yaml_to_the_front() {
     let toml = "model = \"x\" # mine\n[mcp_servers.a]\ncommand = 'y'";
     assert_eq!(
         added("a.toml", toml, &["mcp_servers", "new one"]),
-        format!("{toml}\n\n[mcp_servers.\"new one\"]\ncommand = \"npx\"\nargs = [\"-y\", \"it's \\\"x\\\"\"]\n")
+        format!(
+            "{toml}\n\n[mcp_servers.\"new one\"]\ncommand = \"npx\"\nargs = [\"-y\", \"it's \\\"x\\\"\"]\n"
+        )
     );
     let yaml = "# mine\nmcpServers:\n  # a server\n  a:\n    command: y\n";
     assert_eq!(
@@ -91,7 +94,12 @@ fn a_removed_key_takes_its_comma_and_its_lines_and_leaves_comments() {
             &["s", "b"],
             "{\"s\": {\n  \"a\": {} // about a\n}}",
         ),
-        ("a.json", r#"{"a": 1, "b": 2, "c": 3}"#, &["b"], r#"{"a": 1, "c": 3}"#),
+        (
+            "a.json",
+            r#"{"a": 1, "b": 2, "c": 3}"#,
+            &["b"],
+            r#"{"a": 1, "c": 3}"#,
+        ),
         ("a.json", r#"{"a": 1, "b": 2}"#, &["b"], r#"{"a": 1}"#),
         ("a.json", "{\"a\": 1, \"b\": 2,\n}", &["b"], "{\"a\": 1, \n}"),
         ("a.json", r#"{"a": 1}"#, &["a"], "{}"),
@@ -109,7 +117,12 @@ fn a_removed_key_takes_its_comma_and_its_lines_and_leaves_comments() {
             &["s", "a"],
             "s:\n\n  # b\n  b: {}\n",
         ),
-        ("a.yaml", "s: {a: 1, b: 2}\nt: 1\n", &["s", "b"], "s: {a: 1}\nt: 1\n"),
+        (
+            "a.yaml",
+            "s: {a: 1, b: 2}\nt: 1\n",
+            &["s", "b"],
+            "s: {a: 1}\nt: 1\n",
+        ),
         (
             "a.yaml",
             "s:\n  a: 1\n  b:\n    c: 2\n# end\nt: 1",
@@ -127,10 +140,30 @@ fn a_removed_key_takes_its_comma_and_its_lines_and_leaves_comments() {
 #[test]
 fn a_value_is_replaced_where_it_stands() {
     for (name, before, keys, after) in [
-        ("a.json", "{\"a\": /* one */ 1 /* 1 */}", &["a"][..], "{\"a\": /* one */ \"npx\" /* 1 */}"),
-        ("a.toml", "[s.a]\ncommand = 'x' # c\n", &["s", "a", "command"], "[s.a]\ncommand = \"npx\" # c\n"),
-        ("a.toml", "[s.a] # c\n[s.b]\n", &["s", "a", "command"], "[s.a] # c\ncommand = \"npx\"\n[s.b]\n"),
-        ("a.yaml", "s:\n  cmd: x # c\n", &["s", "cmd"], "s:\n  cmd: \"npx\" # c\n"),
+        (
+            "a.json",
+            "{\"a\": /* one */ 1 /* 1 */}",
+            &["a"][..],
+            "{\"a\": /* one */ \"npx\" /* 1 */}",
+        ),
+        (
+            "a.toml",
+            "[s.a]\ncommand = 'x' # c\n",
+            &["s", "a", "command"],
+            "[s.a]\ncommand = \"npx\" # c\n",
+        ),
+        (
+            "a.toml",
+            "[s.a] # c\n[s.b]\n",
+            &["s", "a", "command"],
+            "[s.a] # c\ncommand = \"npx\"\n[s.b]\n",
+        ),
+        (
+            "a.yaml",
+            "s:\n  cmd: x # c\n",
+            &["s", "cmd"],
+            "s:\n  cmd: \"npx\" # c\n",
+        ),
     ] {
         let mut text = EditableText::new(Path::new(name), before);
         text.set(keys, &"npx".into()).unwrap();
@@ -144,7 +177,11 @@ fn what_cannot_be_edited_safely_is_refused_and_stays() {
         ("a.json", r#"{"s": {"a": 1, "a": 2}}"#, &["s", "a"][..]),
         ("a.json", r#"{"s": [1]}"#, &["s", "a"]),
         ("a.toml", "s = 1\n", &["s", "a"]),
-        ("a.toml", "[s.a]\nx = 1\n[t]\ny = 1\n[s.a.env]\nz = 1\n", &["s", "a", "env"]),
+        (
+            "a.toml",
+            "[s.a]\nx = 1\n[t]\ny = 1\n[s.a.env]\nz = 1\n",
+            &["s", "a", "env"],
+        ),
         ("a.yaml", "s: *x\n", &["s", "a"]),
         ("a.yaml", "s: &x\n  a: 1\nt: *x\n", &["t", "b"]),
         ("a.yaml", "s:\nt: 1\n", &["s", "a"]),

@@ -50,7 +50,8 @@ impl ConfigValue {
         match (self, other) {
             (Self::Table(one), Self::Table(two)) => {
                 let has = |(name, value): &(String, Self)| {
-                    two.iter().any(|(other, found)| other == name && value.means(found))
+                    two.iter()
+                        .any(|(other, found)| other == name && value.means(found))
                 };
                 one.len() == two.len() && one.iter().all(has)
             }
@@ -71,10 +72,13 @@ impl ConfigValue {
             *self = Self::Table(Vec::new());
         }
         if let Self::Table(entries) = self {
-            let at = entries.iter().position(|(name, _)| name == key).unwrap_or_else(|| {
-                entries.push(((*key).to_owned(), Self::Table(Vec::new())));
-                entries.len() - 1
-            });
+            let at = entries
+                .iter()
+                .position(|(name, _)| name == key)
+                .unwrap_or_else(|| {
+                    entries.push(((*key).to_owned(), Self::Table(Vec::new())));
+                    entries.len() - 1
+                });
             entries[at].1.set(rest, value);
         }
     }

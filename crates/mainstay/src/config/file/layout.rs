@@ -76,7 +76,10 @@ impl<'a> Layout<'a> {
         {
             layout.host = Host::VsCode;
             layout.inputs = Inputs::of(settings.get("inputs"));
-            layout.add(vec!["mcp", "servers"], settings.get("servers").ok_or_else(String::new)?);
+            layout.add(
+                vec!["mcp", "servers"],
+                settings.get("servers").ok_or_else(String::new)?,
+            );
         } else if let Some(node) = root.get("mcp").filter(|node| is_opencode(root, node)) {
             layout.host = Host::OpenCode;
             layout.add(vec!["mcp"], node);

@@ -31,7 +31,9 @@ impl<'t> SourceTree<'t> {
     /// Reads a text that does not begin with a byte order mark. `file` says what its name tells of the syntax and the host.
     pub fn read(text: &'t str, file: &Path) -> Result<Self, ConfigError> {
         let (syntax, root) = parse::tree(text, file)?;
-        let object = root.as_object().ok_or_else(|| parse::not_an_object(text, file, &root))?;
+        let object = root
+            .as_object()
+            .ok_or_else(|| parse::not_an_object(text, file, &root))?;
         let mut report = ProblemReport::new(text, file);
         // In no project: the groups of all projects are found below.
         let layout = Layout::of(object, syntax, file, Path::new(""), &mut report);
@@ -61,7 +63,8 @@ impl<'t> SourceTree<'t> {
 
     /// The value that these keys lead to. The first of keys that are written twice counts.
     pub fn at(&self, keys: &[impl AsRef<str>]) -> Option<&Node<'t>> {
-        keys.iter().try_fold(&self.root, |node, key| node.as_object()?.get(key.as_ref()))
+        keys.iter()
+            .try_fold(&self.root, |node, key| node.as_object()?.get(key.as_ref()))
     }
 }
 
@@ -91,7 +94,10 @@ mod tests {
 
     #[test]
     fn a_file_of_settings_without_servers_has_no_group() {
-        for (text, name) in [("{\"theme\": 1}", "settings.json"), ("model = \"x\"\n", "config.toml")] {
+        for (text, name) in [
+            ("{\"theme\": 1}", "settings.json"),
+            ("model = \"x\"\n", "config.toml"),
+        ] {
             let tree = SourceTree::read(text, Path::new(name)).unwrap();
             assert!(tree.groups.is_empty(), "{text}");
         }

@@ -285,7 +285,14 @@ mod tests {
         let written = |node: &Node<'_>| text[node.start..node.end].to_owned();
         assert_eq!(written(root.get("a").unwrap()), "\"x\\\"y\"");
         assert_eq!(written(root.get("b").unwrap()), "'it''s'");
-        let items: Vec<_> = root.get("c").unwrap().as_array().unwrap().iter().map(written).collect();
+        let items: Vec<_> = root
+            .get("c")
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(written)
+            .collect();
         assert_eq!(items, ["\"ü\"", "'v'"]);
     }
 
