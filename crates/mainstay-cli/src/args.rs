@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::add::{AddArgs, RemoveArgs};
+use crate::import::ImportArgs;
 use crate::output::LogFormat;
 
 /// The times of all answers are kept for the figures at the end.
@@ -78,6 +80,9 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Wrap(WrapArgs),
     Ping(PingArgs),
+    Import(ImportArgs),
+    Add(AddArgs),
+    Remove(RemoveArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }

@@ -5,6 +5,7 @@
 //! `pick` and `ask` are what those share that ask one server for one thing. `output` is what a person sees, `json` what a
 //! script sees, `log` what an operator sees. Results go to stdout, everything else to stderr.
 
+mod add;
 mod adhoc;
 mod args;
 mod ask;
@@ -13,6 +14,7 @@ mod check;
 mod demo;
 mod describe;
 mod exit;
+mod import;
 mod json;
 mod load;
 mod log;
@@ -60,6 +62,9 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Import(import) => import::run(import, common, &screen),
+        Command::Add(server) => add::add(server, common, &screen),
+        Command::Remove(server) => add::remove(server, common, &screen),
         Command::DemoServer => demo::run()
             .map(|()| Exit::Success)
             .map_err(CommandFailure::failed),
@@ -84,6 +89,9 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Read(_)
         | Command::Prompt(_)
         | Command::Ping(_)
+        | Command::Import(_)
+        | Command::Add(_)
+        | Command::Remove(_)
         | Command::DemoServer => Logged::Cache,
     }
 }

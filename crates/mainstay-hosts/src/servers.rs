@@ -150,7 +150,7 @@ impl ConfigFile {
         }
         let text = self.text.whole();
         let previous = match &self.snapshot {
-            Some(snapshot) => Some(snapshot.replace(&text, Keep::Previous)?),
+            Some(snapshot) => snapshot.replace(&text, Keep::Previous)?,
             None => {
                 create(&self.file, &text)?;
                 None

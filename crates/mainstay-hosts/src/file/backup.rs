@@ -21,6 +21,8 @@ pub enum Keep {
     Backup,
     /// A copy `FILE.previous`, in the place of an older one.
     Previous,
+    /// None: the caller holds that the old text can be made again.
+    Nothing,
 }
 
 /// The copies of a file that are there, the oldest first. `target` is the file itself, not a link to it.
@@ -30,22 +32,23 @@ pub fn backups_of(target: &Path) -> Vec<PathBuf> {
     names.filter(|path| path.is_file()).collect()
 }
 
-pub(super) fn keep(target: &Path, text: &str, mode: u32, keep: Keep) -> Result<PathBuf, FileError> {
+pub(super) fn keep(target: &Path, text: &str, mode: u32, keep: Keep) -> Result<Option<PathBuf>, FileError> {
     let failed = |source| FileError::of_write(target, source);
     match keep {
         Keep::Previous => {
             let path = beside(target, PREVIOUS);
             write::overwrite(&path, text, mode).map_err(failed)?;
-            Ok(path)
+            Ok(Some(path))
         }
+        Keep::Nothing => Ok(None),
         Keep::Backup => {
             for n in 1..=BACKUP_LIMIT {
                 let path = backup_name(target, n);
                 match write::copy(&path, text, mode) {
-                    Ok(()) => return Ok(path),
+                    Ok(()) => return Ok(Some(path)),
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                         if fs::read(&path).is_ok_and(|kept| kept == text.as_bytes()) {
-                            return Ok(path);
+                            return Ok(Some(path));
                         }
                     }
                     Err(error) => return Err(failed(error)),

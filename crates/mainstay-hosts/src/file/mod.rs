@@ -73,12 +73,11 @@ impl FileSnapshot {
     }
 
     /// Replaces the file, if it is still as it was read. Returns where the old text was kept.
-    pub fn replace(&self, text: &str, keep: Keep) -> Result<PathBuf, FileError> {
+    pub fn replace(&self, text: &str, keep: Keep) -> Result<Option<PathBuf>, FileError> {
         self.check_writable()?;
         let _lock = FolderLock::take(&self.path, folder(&self.target))?;
         self.check_unchanged()?;
         let kept = backup::keep(&self.target, &self.text, self.mode, keep)?;
-        // As near to the rename as can be: the host may have written meanwhile.
         write::replace(self, text)?;
         Ok(kept)
     }

@@ -31,7 +31,7 @@ fn a_replaced_file_keeps_its_mode_and_the_links_to_it() {
     fs::set_permissions(&target, Permissions::from_mode(0o640)).unwrap();
     let link = folder.path().join("a.json");
     symlink("real/a.json", &link).unwrap();
-    let kept = snapshot(&link).replace("new", Keep::Backup).unwrap();
+    let kept = snapshot(&link).replace("new", Keep::Backup).unwrap().unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read_to_string(&target).unwrap(), "new");
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
