@@ -88,7 +88,7 @@ fn entry(arguments: &AddArgs) -> Result<ConfigValue, CommandFailure> {
                      holds a token with --bearer-token-env"
                 )));
             }
-            set("url", literal(url));
+            set("url", url.as_str().into());
             if let Some(variable) = &arguments.bearer_token_env {
                 set("bearer_token_env", variable.as_str().into());
             }
@@ -98,12 +98,9 @@ fn entry(arguments: &AddArgs) -> Result<ConfigValue, CommandFailure> {
             }
         }
         (None, Some((program, words))) => {
-            set("command", literal(program));
+            set("command", program.as_str().into());
             if !words.is_empty() {
-                set(
-                    "args",
-                    ConfigValue::List(words.iter().map(|word| literal(word)).collect()),
-                );
+                set("args", ConfigValue::texts(words));
             }
             let env = variables(&arguments.env)?;
             if !env.is_empty() {
@@ -124,12 +121,6 @@ fn entry(arguments: &AddArgs) -> Result<ConfigValue, CommandFailure> {
         set("enabled", ConfigValue::Flag(false));
     }
     Ok(ConfigValue::Table(keys))
-}
-
-/// A word of the command line. The shell has expanded what it should, so `${` is no variable of the configuration unless
-/// the person put it in quotes: then it is one.
-fn literal(word: &str) -> ConfigValue {
-    word.into()
 }
 
 fn variables(words: &[String]) -> Result<Vec<(String, ConfigValue)>, CommandFailure> {

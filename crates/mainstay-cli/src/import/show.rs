@@ -141,7 +141,7 @@ pub(super) fn rewriting(file: &HostFile, rewritten: &Rewritten, program: &str, s
     });
     let left = rewritten.left.iter().map(|(n, reason)| {
         let name = plain(&file.servers[*n].name);
-        text!("  {} is left as it is: {}", name, plain(reason))
+        text!("  {} stays as it is: {}", name, plain(reason))
     });
     left.for_each(|line| text.push_line(screen.out.dim(line)));
     text.push_line("");

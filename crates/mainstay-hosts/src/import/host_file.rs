@@ -35,7 +35,7 @@ pub struct HostServer {
     /// What the library made of it.
     pub readable: Readable,
     /// The keys that lead to its entry.
-    keys: Vec<String>,
+    pub(super) keys: Vec<String>,
     /// The variables that it gets from its host.
     variables: Vec<String>,
 }
@@ -112,16 +112,16 @@ impl HostFile {
             match server.owner {
                 EntryOwner::Host => {}
                 EntryOwner::Bridge => return Err("points at mainstay connect already".to_owned()),
-                EntryOwner::Mainstay => return Err("starts Mainstay in another way already".to_owned()),
+                EntryOwner::Mainstay => return Err("starts Mainstay in another way".to_owned()),
             }
             match &server.readable {
                 Readable::Server { config, .. } if matches!(config.target(), Target::Stdio(_)) => {}
-                Readable::Server { .. } => return Err("is no program of this machine".to_owned()),
-                Readable::PartOfHost => return Err("is a part of the host itself".to_owned()),
+                Readable::Server { .. } => return Err("reached by an address".to_owned()),
+                Readable::PartOfHost => return Err("a part of the host itself".to_owned()),
                 Readable::Unusable(reason) => return Err(reason.clone()),
             }
             if let Some(name) = server.variables.iter().find(|name| !is_passable(name)) {
-                return Err(format!("has a variable whose name cannot be passed on: {name:?}"));
+                return Err(format!("the name of a variable cannot be passed on: {name:?}"));
             }
             let keys: Vec<&str> = server.keys.iter().map(String::as_str).collect();
             bridge::wrap(text, &keys, &self.program, &server.variables).map_err(|error| error.to_string())
@@ -275,11 +275,16 @@ impl Reader<'_> {
         server.variables = variables;
         server.readable = Readable::Server {
             config: Box::new(config.clone()),
-            entry: self.entry(config, node),
+            entry: self.entry(config, node, server.project.as_deref()),
         };
     }
 
-    fn entry(&self, config: &ServerConfig, node: &Node<'_>) -> Result<ConfigValue, String> {
+    fn entry(
+        &self,
+        config: &ServerConfig,
+        node: &Node<'_>,
+        project: Option<&Path>,
+    ) -> Result<ConfigValue, String> {
         let written = &self.text.text()[node.start..node.end];
         if !self.place.is_of_project && written.contains("${workspaceFolder") {
             return Err("depends on the project that is open in the host".to_owned());
@@ -287,11 +292,19 @@ impl Reader<'_> {
         let file = std::path::absolute(&self.place.path).unwrap_or_else(|_| self.place.path.clone());
         let folder = file.parent().unwrap_or(Path::new("/"));
         // A project's file lies in a folder of it, except for Claude Code's.
-        let folder = match folder.parent() {
-            Some(project) if self.place.is_of_project && !self.place.path.ends_with(".mcp.json") => project,
+        let around = match folder.parent() {
+            Some(around) if !file.ends_with(".mcp.json") => around,
             Some(_) | None => folder,
         };
-        Ok(entry_of(config, node, self.tree.host, folder))
+        let project = project.or_else(|| self.place.is_of_project.then_some(around));
+        let mut entry = entry_of(config, node, self.tree.host, project.unwrap_or(folder));
+        // Hosts run the servers of a project in its directory.
+        if let (Target::Stdio(program), Some(project)) = (config.target(), project.and_then(Path::to_str))
+            && program.cwd().is_none()
+        {
+            entry.set(&["cwd"], project.into());
+        }
+        Ok(entry)
     }
 }
 

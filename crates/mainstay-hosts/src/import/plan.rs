@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use mainstay::config::source::Syntax;
-use mainstay::config::{ConfigError, Severity};
+use mainstay::config::{ConfigError, Severity, StdioTarget, Target};
 use mainstay::{Configuration, ServerConfig};
 
+use super::entry::STAND_IN;
 use super::host_file::{HostFile, Readable};
 use super::variables::Defaults;
 use crate::host::HostProgram;
@@ -48,11 +49,12 @@ impl ImportPlan {
                         continue;
                     }
                 };
-                match entry.as_ref().map_err(String::clone).and_then(|entry| {
-                    checked(config, entry, home)?;
-                    Ok(entry)
-                }) {
-                    Ok(entry) => plan.add(file.place.host, &server.name, config, entry),
+                let checked = entry.as_ref().map_err(String::clone).and_then(|entry| {
+                    let config = checked(config, entry, home)?;
+                    Ok((config, entry))
+                });
+                match checked {
+                    Ok((config, entry)) => plan.add(file.place.host, &server.name, &config, entry),
                     Err(reason) => plan.leave(file.place.host, &server.name, &reason),
                 }
             }
@@ -168,17 +170,17 @@ pub(crate) fn group_of(text: &EditableText) -> Result<Vec<String>, ConfigError> 
         .unwrap_or_else(|| vec![usual.to_owned()]))
 }
 
-/// Holds that an entry means the server that it was made from.
-fn checked(config: &ServerConfig, entry: &ConfigValue, home: &Path) -> Result<(), String> {
+/// The server that an entry means in Mainstay's configuration, if it is the one that it was made from.
+fn checked(config: &ServerConfig, entry: &ConfigValue, home: &Path) -> Result<ServerConfig, String> {
     let mut text = EditableText::new(Path::new("/mcp.json"), "{}");
     let written = text.set(&["mcpServers", config.name()], entry);
     written.map_err(|error| error.to_string())?;
     let configuration = read(&text, home).map_err(|error| error.to_string())?;
     match configuration.server(config.name()) {
-        Some(read) if is_same(read, config) => Ok(()),
-        Some(_) if stood_in(config) => Ok(()),
+        Some(read) if is_faithful(read, config) || is_stood_in(config) => Ok(read.clone()),
         Some(_) => Err("means something in its host that Mainstay's configuration cannot say".to_owned()),
-        None if stood_in(config) => Ok(()),
+        // A variable in the host of an address: the entry is right, and only here the variable has no value.
+        None if is_stood_in(config) => Ok(config.clone()),
         None => {
             let error = configuration
                 .problems
@@ -189,10 +191,32 @@ fn checked(config: &ServerConfig, entry: &ConfigValue, home: &Path) -> Result<()
     }
 }
 
-/// Whether a variable of a server had to be stood in for, so that its values cannot be compared.
-fn stood_in(config: &ServerConfig) -> bool {
+/// Whether a server does what the host's does. It may have a directory and variables that the host gives without writing
+/// them down.
+fn is_faithful(read: &ServerConfig, config: &ServerConfig) -> bool {
+    match (read.target(), config.target()) {
+        (Target::Stdio(read_program), Target::Stdio(program)) => {
+            let words = |program: &StdioTarget| {
+                let words = std::iter::once(program.command()).chain(program.args());
+                words.map(|word| word.value().to_owned()).collect::<Vec<_>>()
+            };
+            let env = read_program.env();
+            words(read_program) == words(program)
+                && program
+                    .env()
+                    .iter()
+                    .all(|(name, value)| env.get(name) == Some(value))
+                && (program.cwd().is_none() || program.cwd() == read_program.cwd())
+                && read.tools() == config.tools()
+        }
+        _ => is_same(read, config),
+    }
+}
+
+/// Whether a variable of an address had to be stood in for, so that its values cannot be compared.
+fn is_stood_in(config: &ServerConfig) -> bool {
     match config.target() {
-        mainstay::config::Target::Http(address) => address.url().value().contains(super::entry::STAND_IN),
+        Target::Http(address) => address.url().value().contains(STAND_IN),
         _ => false,
     }
 }
