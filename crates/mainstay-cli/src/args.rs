@@ -9,8 +9,12 @@ use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
 use crate::add::{AddArgs, RemoveArgs};
+use crate::completions::CompletionsArgs;
+use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
+use crate::man::ManArgs;
 use crate::output::LogFormat;
+use crate::schema::SchemaArgs;
 
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
@@ -83,6 +87,11 @@ pub(crate) enum Command {
     Import(ImportArgs),
     Add(AddArgs),
     Remove(RemoveArgs),
+    Doctor(DoctorArgs),
+    Schema(SchemaArgs),
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }

@@ -11,13 +11,16 @@ mod args;
 mod ask;
 mod call;
 mod check;
+mod completions;
 mod demo;
 mod describe;
+mod doctor;
 mod exit;
 mod import;
 mod json;
 mod load;
 mod log;
+mod man;
 mod memory;
 mod naming;
 mod output;
@@ -27,6 +30,7 @@ mod prompt;
 mod reach;
 mod read;
 mod run;
+mod schema;
 mod serve;
 mod server_stderr;
 mod standard;
@@ -65,6 +69,10 @@ fn main() -> ExitCode {
         Command::Import(import) => import::run(import, common, &screen),
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
+        Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
+        Command::Schema(_) => schema::run(&screen),
+        Command::Completions(completions) => completions::run(completions, &screen),
+        Command::Man(man) => man::run(man, &screen),
         Command::DemoServer => demo::run()
             .map(|()| Exit::Success)
             .map_err(CommandFailure::failed),
@@ -92,6 +100,10 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)
+        | Command::Doctor(_)
+        | Command::Schema(_)
+        | Command::Completions(_)
+        | Command::Man(_)
         | Command::DemoServer => Logged::Cache,
     }
 }

@@ -3,7 +3,7 @@
 //! A look at a process costs 10 to 25 µs, so a scan is run off the runtime's threads, or where there is no runtime.
 //! Where there is no `/proc`, every answer is "nothing", and the tree is the process group alone.
 
-pub(super) use imp::{bytes_moved, children, processes, stat};
+pub(super) use imp::{arguments, bytes_moved, children, processes, stat};
 
 use std::io;
 
@@ -131,6 +131,9 @@ mod imp {
     /// How much of what is said of a process is read: more than goes before the time of its start, however long its name.
     const STAT_BYTES: usize = 512;
 
+    /// How much of the arguments of a process is read: several times the script of the guardian.
+    const ARGUMENT_BYTES: u64 = 16 * 1024;
+
     pub(in super::super) fn processes() -> io::Result<impl Iterator<Item = Pid>> {
         let entries = fs::read_dir("/proc")?.flatten();
         Ok(entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)))
@@ -172,6 +175,14 @@ mod imp {
         lists.flat_map(parse).collect()
     }
 
+    /// The arguments of a process, each with a zero behind it, as far as they fit into [`ARGUMENT_BYTES`].
+    pub(in super::super) fn arguments(pid: Pid) -> Option<Vec<u8>> {
+        let file = File::open(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+        let mut arguments = Vec::new();
+        file.take(ARGUMENT_BYTES).read_to_end(&mut arguments).ok()?;
+        Some(arguments)
+    }
+
     pub(super) fn environ(pid: Pid) -> io::Result<File> {
         File::open(format!("/proc/{}/environ", pid.as_raw_nonzero()))
     }
@@ -197,6 +208,10 @@ mod imp {
 
     pub(in super::super) fn children(_: Pid) -> Vec<Pid> {
         Vec::new()
+    }
+
+    pub(in super::super) fn arguments(_: Pid) -> Option<Vec<u8>> {
+        None
     }
 
     pub(super) fn environ(_: Pid) -> io::Result<io::Empty> {
