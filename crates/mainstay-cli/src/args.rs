@@ -8,10 +8,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::add::{AddArgs, RemoveArgs};
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
+use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
@@ -87,6 +89,9 @@ pub(crate) enum Command {
     Connect(ConnectArgs),
     Daemon(DaemonArgs),
     Ping(PingArgs),
+    Import(ImportArgs),
+    Add(AddArgs),
+    Remove(RemoveArgs),
     Doctor(DoctorArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),

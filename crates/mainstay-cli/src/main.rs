@@ -5,6 +5,7 @@
 //! `pick` and `ask` are what those share that ask one server for one thing. `output` is what a person sees, `json` what a
 //! script sees, `log` what an operator sees. Results go to stdout, everything else to stderr.
 
+mod add;
 mod adhoc;
 mod args;
 mod ask;
@@ -17,6 +18,7 @@ mod demo;
 mod describe;
 mod doctor;
 mod exit;
+mod import;
 mod json;
 mod live;
 mod load;
@@ -76,6 +78,9 @@ fn main() -> ExitCode {
         Command::Connect(connect) => connect::run(connect, common),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Import(import) => import::run(import, common, &screen),
+        Command::Add(server) => add::add(server, common, &screen),
+        Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
         Command::Schema(_) => schema::run(&screen),
         Command::Completions(completions) => completions::run(completions, &screen),
@@ -111,6 +116,10 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Ping(_)
         | Command::Connect(_)
         | Command::Daemon(_)
+
+        | Command::Import(_)
+        | Command::Add(_)
+        | Command::Remove(_)
         | Command::Doctor(_)
         | Command::Schema(_)
         | Command::Completions(_)

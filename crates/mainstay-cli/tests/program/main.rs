@@ -28,6 +28,7 @@ mod host;
 mod hostile;
 mod http;
 mod hygiene;
+mod import;
 mod introduction;
 mod isolation;
 mod killing;

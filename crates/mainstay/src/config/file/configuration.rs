@@ -70,8 +70,9 @@ impl Configuration {
         Self::parse_in(text, file, &directory, lookup)
     }
 
-    /// Reads a text as if this were the working directory.
-    pub(super) fn parse_in(
+    /// Reads a text as if this were the working directory, which says whose project's servers of Claude Code's file are
+    /// read.
+    pub fn parse_in(
         text: &str,
         file: &Path,
         directory: &Path,

@@ -24,6 +24,7 @@ mod report;
 mod restart;
 mod schema;
 mod settings;
+pub mod source;
 mod syntax;
 
 #[cfg(test)]
