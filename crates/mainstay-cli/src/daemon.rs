@@ -1,6 +1,7 @@
 //! `mainstay daemon`: starts, stops, replaces and shows the daemon of this user.
 
 use std::env;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
@@ -187,7 +188,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         linger: arguments.options.linger,
         drain: arguments.options.drain,
         stop_within: common.stop_within,
-        control: None,
+        controlled: Box::new(|_| Arc::new(())),
     };
     let runtime = match workers() {
         1 => Builder::new_current_thread().enable_all().build(),

@@ -1,4 +1,4 @@
-//! BlockingLines from a descriptor that blocks, or that another process has set not to block.
+//! Lines from a descriptor that blocks, or that another process has set not to block.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

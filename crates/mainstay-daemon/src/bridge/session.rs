@@ -18,7 +18,7 @@ const VERSION_KEY: &[u8] = b"\"io.modelcontextprotocol/protocolVersion\"";
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 /// Subscriptions of a session: the daemon allows fewer.
 const SUBSCRIPTION_LIMIT: usize = 16 * 1024;
-/// DaemonQuestions of dead daemons that the host has not answered. A host that leaves more is no longer asked for them.
+/// Questions of dead daemons that the host has not answered. A host that leaves more is no longer asked for them.
 const VOID_LIMIT: usize = 4096;
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ struct DaemonQuestions {
     open: HashSet<String>,
     /// Those of daemons that are gone.
     void: HashSet<String>,
-    /// DaemonQuestions whose id a dead daemon used too: the id that the host sees, and the daemon's own.
+    /// Questions whose id a dead daemon used too: the id that the host sees, and the daemon's own.
     renamed: HashMap<String, String>,
     last_renamed: u64,
 }

@@ -62,20 +62,11 @@ impl Daemon {
         }
     }
 
-    async fn serve_control(&self, mut stream: PeekedStream) {
-        match &self.settings.control {
-            Some(control) => {
-                let mut ending = self.ending.subscribe();
-                tokio::select! {
-                    () = control(stream, self.configured.clone()) => {}
-                    _ = ending.wait_for(Option::is_some) => {}
-                }
-            }
-            None => {
-                let refused =
-                    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-                write(stream.get_mut(), refused).await;
-            }
+    async fn serve_control(&self, stream: PeekedStream) {
+        let mut ending = self.ending.subscribe();
+        tokio::select! {
+            () = self.control.serve_connection(stream) => {}
+            _ = ending.wait_for(Option::is_some) => {}
         }
     }
 
@@ -140,7 +131,7 @@ impl Daemon {
         self.say_goodbye(end).await;
     }
 
-    /// BridgeTarget a bridge on a server of its own, which meets the bridge's client.
+    /// Serves a bridge on a server of its own, which meets the bridge's client.
     async fn serve_own(
         &self,
         config: mainstay::ServerConfig,
@@ -161,9 +152,12 @@ impl Daemon {
             fleet = introduced_as(fleet, introduction.clone());
         }
         let scope = Scope::Server(config.name().into());
+        let name = config.name().to_owned();
         let gateway = Gateway::builder(fleet).for_one_client().start([config]);
+        let listed = self.listing.add(&name, &gateway);
         let end = self.serve_on(&gateway, scope, input, output).await;
         gateway.close(self.settings.stop_within).await;
+        drop(listed);
         end
     }
 

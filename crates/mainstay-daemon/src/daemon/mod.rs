@@ -16,11 +16,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mainstay::ServerConfig;
+use mainstay::{Fleet, ServerConfig};
+use mainstay_control::{Control, ControlService, Controlled, Role};
 use mainstay_gateway::Gateway;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,9 +30,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
 use crate::launch::{StartReport, bound};
+use listed::ServerListing;
 pub use place::{Place, PlaceError};
 use pool::{ServerPool, state_of};
-pub use stream::PeekedStream;
 use users::Users;
 
 /// Connections at once. Each is a process of this user.
@@ -58,8 +58,8 @@ pub struct DaemonSettings {
     pub drain: Duration,
     /// How long the servers may take to stop when the daemon ends.
     pub stop_within: Duration,
-    /// BridgeTarget connections that speak HTTP.
-    pub control: Option<ServeControl>,
+    /// What the program itself can do for the control API, such as reading its configuration again.
+    pub controlled: MakeControlled,
 }
 
 /// The servers of the daemon's own.
@@ -71,15 +71,16 @@ pub struct DaemonConfiguration {
     pub servers: Vec<ServerConfig>,
 }
 
-/// BridgeTarget one connection that speaks HTTP, on the gateway of the configured servers.
-pub type ServeControl =
-    Arc<dyn Fn(PeekedStream, Gateway) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+/// Makes what the control API asks of the program, for the gateway of the configured servers.
+pub type MakeControlled = Box<dyn FnOnce(&Gateway) -> Arc<dyn Controlled> + Send>;
 
 /// A daemon that runs.
 struct Daemon {
-    settings: DaemonSettings,
+    settings: RunSettings,
     since: SystemTime,
     pool: Arc<ServerPool>,
+    control: ControlService,
+    listing: Arc<ServerListing>,
     /// The servers of the configuration.
     configured: Gateway,
     /// Set when the servers of the configuration were started.
@@ -92,6 +93,16 @@ struct Daemon {
     asked: watch::Sender<Option<EndReason>>,
     /// The commands that wait for the end of the process.
     waiting: Mutex<Vec<UnixStream>>,
+}
+
+/// What is left of the settings when the daemon runs.
+struct RunSettings {
+    configuration: Result<DaemonConfiguration, String>,
+    starts_configured: bool,
+    store: Option<PathBuf>,
+    idle: Option<Duration>,
+    drain: Duration,
+    stop_within: Duration,
 }
 
 #[derive(Default)]
@@ -165,13 +176,40 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
 
 impl Daemon {
     fn new(settings: DaemonSettings) -> Arc<Self> {
+        let DaemonSettings {
+            configuration,
+            starts_configured,
+            store,
+            idle,
+            linger,
+            drain,
+            stop_within,
+            controlled,
+        } = settings;
         let users = Users::new();
-        let pool = ServerPool::new(settings.store.as_deref(), settings.linger, users.clone());
-        let configured = Gateway::start(pool.fleet_builder(), []);
+        let fleets = Fleet::builder();
+        let fleets = match &store {
+            Some(store) => fleets.store(store),
+            None => fleets,
+        };
+        let configured = Gateway::start(fleets.clone(), []);
+        let control = Control::builder(Role::Daemon).controlled(controlled(&configured));
+        let control = control.build();
+        let listing = ServerListing::new(control.clone(), configured.clone());
+        let pool = ServerPool::new(fleets, linger, users.clone(), listing.clone());
         Arc::new(Self {
-            settings,
+            settings: RunSettings {
+                configuration,
+                starts_configured,
+                store,
+                idle,
+                drain,
+                stop_within,
+            },
             since: SystemTime::now(),
             pool,
+            control: ControlService::new(&control),
+            listing,
             configured,
             configured_started: OnceCell::new(),
             users,

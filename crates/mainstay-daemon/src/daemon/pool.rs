@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mainstay::{Fleet, FleetBuilder, ServerConfig};
+use mainstay::{FleetBuilder, ServerConfig};
 use mainstay_gateway::Gateway;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::listed::{ListedServer, ServerListing};
 use super::users::{DaemonUse, Users};
 use crate::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
 
@@ -106,6 +107,7 @@ pub(super) struct ServerPool {
     /// How long a server runs after its last bridge left.
     linger: Duration,
     users: Users,
+    listing: Arc<ServerListing>,
 }
 
 enum PoolSlot {
@@ -117,6 +119,7 @@ enum PoolSlot {
 struct OpenSlot {
     gateway: Gateway,
     name: Arc<str>,
+    listed: ListedServer,
     share: Share,
     bridges: usize,
     /// Changes whenever a bridge comes or goes: a timer that finds another number is out of date.
@@ -133,23 +136,19 @@ pub(super) struct Membership {
 }
 
 impl ServerPool {
-    pub(super) fn new(store: Option<&std::path::Path>, linger: Duration, users: Users) -> Arc<Self> {
-        let fleets = Fleet::builder();
-        let fleets = match store {
-            Some(store) => fleets.store(store),
-            None => fleets,
-        };
+    pub(super) fn new(
+        fleets: FleetBuilder,
+        linger: Duration,
+        users: Users,
+        listing: Arc<ServerListing>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
             fleets,
             linger,
             users,
+            listing,
         })
-    }
-
-    /// How fleets of servers outside of the pool are made.
-    pub(super) fn fleet_builder(&self) -> FleetBuilder {
-        self.fleets.clone()
     }
 
     /// Joins the server of this key, and starts it if it does not run. Waits for the end of the last one if that is being stopped.
@@ -181,8 +180,10 @@ impl ServerPool {
                         continue;
                     }
                     let name: Arc<str> = config.name().into();
+                    let gateway = Gateway::start(self.fleets.clone(), [config]);
                     let open = OpenSlot {
-                        gateway: Gateway::start(self.fleets.clone(), [config]),
+                        listed: self.listing.add(&name, &gateway),
+                        gateway,
                         name,
                         share,
                         bridges: 1,
@@ -214,7 +215,7 @@ impl ServerPool {
             PoolSlot::Closing(..) => None,
         });
         let servers = open.map(|open| SharedServerStatus {
-            name: open.name.to_string(),
+            name: open.listed.name.to_string(),
             state: state_of(&open.gateway, &open.name),
             configured: false,
             share: open.share,

@@ -15,7 +15,7 @@ use crate::hello::{EndReason, LINE_LIMIT};
 const READ_SIZE: usize = 8 * 1024;
 
 /// A connection whose first bytes were looked at. Reading it begins with them.
-pub struct PeekedStream {
+pub(super) struct PeekedStream {
     head: BytesMut,
     stream: UnixStream,
 }
