@@ -215,7 +215,7 @@ async fn a_rotated_token_dials_first_and_drains_after() {
     let line = serving.hears(": replaced web");
     assert!(!line.contains("second"), "{line}");
     let answer = visitor.call("echo", json!({ "text": "new" })).await;
-    assert_eq!(answer["content"][0]["text"], "new", "{answer}");
+    assert_eq!(answer["structuredContent"]["text"], "new", "{answer}");
     assert!(
         !running.is_finished(),
         "the old connection still works on its call"
