@@ -31,6 +31,7 @@ mod isolation;
 mod killing;
 mod leaving;
 mod logging;
+mod memory;
 mod mistakes;
 mod outliving;
 mod ping;
