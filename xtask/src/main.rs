@@ -22,6 +22,7 @@ mod rivals;
 mod service;
 mod stamp;
 mod tools;
+mod type_names;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -8,7 +8,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::completions::CompletionsArgs;
+use crate::doctor::DoctorArgs;
+use crate::man::ManArgs;
 use crate::output::LogFormat;
+use crate::schema::SchemaArgs;
 
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
@@ -78,6 +82,11 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Wrap(WrapArgs),
     Ping(PingArgs),
+    Doctor(DoctorArgs),
+    Schema(SchemaArgs),
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }

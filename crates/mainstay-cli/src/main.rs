@@ -10,12 +10,15 @@ mod args;
 mod ask;
 mod call;
 mod check;
+mod completions;
 mod demo;
 mod describe;
+mod doctor;
 mod exit;
 mod json;
 mod load;
 mod log;
+mod man;
 mod memory;
 mod naming;
 mod output;
@@ -25,6 +28,7 @@ mod prompt;
 mod reach;
 mod read;
 mod run;
+mod schema;
 mod serve;
 mod server_stderr;
 mod standard;
@@ -60,6 +64,10 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
+        Command::Schema(_) => schema::run(&screen),
+        Command::Completions(completions) => completions::run(completions, &screen),
+        Command::Man(man) => man::run(man, &screen),
         Command::DemoServer => demo::run()
             .map(|()| Exit::Success)
             .map_err(CommandFailure::failed),
@@ -84,6 +92,10 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Read(_)
         | Command::Prompt(_)
         | Command::Ping(_)
+        | Command::Doctor(_)
+        | Command::Schema(_)
+        | Command::Completions(_)
+        | Command::Man(_)
         | Command::DemoServer => Logged::Cache,
     }
 }

@@ -4,6 +4,7 @@
 mod answer;
 mod check;
 mod describe;
+mod doctor;
 mod ping;
 mod tools;
 
@@ -16,6 +17,7 @@ use serde::Serialize;
 pub(crate) use answer::{AnswerDocument, AnswerSubject};
 pub(crate) use check::{CheckDocument, ConfiguredDocument};
 pub(crate) use describe::DescribedDocument;
+pub(crate) use doctor::DoctorDocument;
 pub(crate) use ping::PingDocument;
 pub(crate) use tools::ToolsDocument;
 
@@ -86,12 +88,12 @@ struct FailureReport {
     exit_code: Option<i32>,
     signal: Option<i32>,
     stderr: Vec<String>,
-    login: Option<Login>,
+    login: Option<LoginDocument>,
 }
 
 /// What a login to a server would need.
 #[derive(Serialize)]
-struct Login {
+struct LoginDocument {
     resource_metadata: Option<String>,
     scopes: Vec<String>,
 }
@@ -194,7 +196,7 @@ impl FailureReport {
             exit_code: failure.exit.and_then(|exit| exit.code),
             signal: failure.exit.and_then(|exit| exit.signal),
             stderr: failure.stderr.clone(),
-            login: failure.challenge.as_ref().map(|challenge| Login {
+            login: failure.challenge.as_ref().map(|challenge| LoginDocument {
                 resource_metadata: challenge.resource_metadata.clone(),
                 scopes: challenge.scopes.clone(),
             }),

@@ -9,11 +9,11 @@ use mainstay_lifecycle::{Desired, StateKind};
 use tokio::sync::watch;
 
 use super::noise::StdoutNoise;
-use super::{Settings, Status};
+use super::{CallCounters, Settings, Status};
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Interests};
-use crate::fleet::Shared;
+use crate::fleet::FleetShared;
 use crate::keeper::{Inbox, Listings};
 use crate::process::StderrRing;
 use crate::wire::RawJson;
@@ -21,7 +21,7 @@ use crate::wire::RawJson;
 /// The stable slot of one server. Only its keeper writes `current`, `status`, `settings`, `about` and `catalog`.
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<FleetShared>,
     pub(crate) inbox: Inbox,
     pub(crate) settings: ArcSwap<Settings>,
     /// The live generation: what a call leases.
@@ -35,6 +35,7 @@ pub(crate) struct Slot {
     pub(crate) noise: StdoutNoise,
     /// Calls that wait for a connection.
     pub(crate) waiting: AtomicUsize,
+    pub(super) counters: CallCounters,
     stale: AtomicU64,
     /// When a call was last answered with a result, in milliseconds since the epoch; zero when none was.
     succeeded: AtomicU64,
@@ -44,7 +45,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(config: &ServerConfig, shared: Arc<Shared>, inbox: Inbox) -> Self {
+    pub(crate) fn new(config: &ServerConfig, shared: Arc<FleetShared>, inbox: Inbox) -> Self {
         let name: Arc<str> = config.name().into();
         let status = Status {
             server: name.clone(),
@@ -92,6 +93,7 @@ impl Slot {
             stderr: Arc::default(),
             noise: StdoutNoise::default(),
             waiting: AtomicUsize::new(0),
+            counters: CallCounters::default(),
             stale: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
             interests: Mutex::default(),

@@ -39,7 +39,7 @@ use std::sync::Arc;
 pub use body_headers::ParamHeaders;
 pub use challenge::Challenge;
 pub use credentials::{Authorizing, BearerToken, Changing, Credentials};
-pub use failure::{HttpFailure, Step};
+pub use failure::{HttpFailure, HttpStage};
 pub use options::{HttpConfigError, HttpOptions};
 
 use super::{Connecting, Connector, Inbound, Outbound, Transport};
