@@ -34,6 +34,7 @@ mod isolation;
 mod killing;
 mod leaving;
 mod logging;
+mod memory;
 mod mistakes;
 mod outliving;
 mod packaging;
