@@ -5,7 +5,7 @@ use std::path::Path;
 use mainstay_hosts::bridge;
 use mainstay_hosts::text::{ConfigValue, EditableText};
 
-const ROUNDS: u64 = 3000;
+const ROUNDS: u64 = 1000;
 const PROGRAM: &str = "/opt/my tools/mainstay";
 
 /// A small generator of random numbers: the same texts on every run.
@@ -58,37 +58,73 @@ const STRINGS: [&str; 9] = [
     r#""[,]""#,
     r#""\u00e9\\""#,
     r#""ü""#,
-    r#""# no""#,
+    "\"# no\"",
     r#""--""#,
 ];
 
 fn json(random: &mut Random) -> RandomFile {
     let space = |random: &mut Random| {
         random
-            .pick(&["", "", " ", "\n", "\n\t", "\r\n  ", " // c, }\n", "/* ] , */", "   "])
+            .pick(&[
+                "",
+                "",
+                " ",
+                "\n",
+                "\n\t",
+                "\r\n  ",
+                " // c, }\n",
+                "/* ] , */",
+                "   ",
+            ])
             .to_owned()
     };
     let mut servers = Vec::new();
     let mut entries = Vec::new();
     let count = random.below(4);
     for n in random.order(NAMES.len()).into_iter().take(count) {
-        let mut keys = vec![format!("\"command\"{}:{}{}", space(random), space(random), random.pick(&STRINGS[1..]))];
+        let mut keys = vec![format!(
+            "\"command\"{}:{}{}",
+            space(random),
+            space(random),
+            random.pick(&STRINGS[1..])
+        )];
         if !random.chance(3) {
             let mut items: Vec<String> = Vec::new();
             for _ in 0..random.below(4) {
-                items.push(format!("{}{}{}", space(random), random.pick(&STRINGS), space(random)));
+                items.push(format!(
+                    "{}{}{}",
+                    space(random),
+                    random.pick(&STRINGS),
+                    space(random)
+                ));
             }
-            let trailing = if !items.is_empty() && random.chance(4) { "," } else { "" };
-            keys.push(format!("\"args\":{}[{}{trailing}{}]", space(random), items.join(","), space(random)));
+            let trailing = if !items.is_empty() && random.chance(4) {
+                ","
+            } else {
+                ""
+            };
+            keys.push(format!(
+                "\"args\":{}[{}{trailing}{}]",
+                space(random),
+                items.join(","),
+                space(random)
+            ));
         }
         if random.chance(2) {
-            keys.push(format!("\"env\":{}{{\"K\":{}}}", space(random), random.pick(&STRINGS)));
+            keys.push(format!(
+                "\"env\":{}{{\"K\":{}}}",
+                space(random),
+                random.pick(&STRINGS)
+            ));
         }
         if random.chance(2) {
             keys.push("\"unknown\": [1, {\"args\": [], \"command\": null}]".to_owned());
         }
         let order = random.order(keys.len());
-        let keys: Vec<String> = order.iter().map(|&n| format!("{}{}{}", space(random), keys[n], space(random))).collect();
+        let keys: Vec<String> = order
+            .iter()
+            .map(|&n| format!("{}{}{}", space(random), keys[n], space(random)))
+            .collect();
         let trailing = if random.chance(4) { "," } else { "" };
         entries.push(format!(
             "{}\"{}\":{}{{{}{trailing}{}}}{}",
@@ -101,8 +137,17 @@ fn json(random: &mut Random) -> RandomFile {
         ));
         servers.push(NAMES[n].to_owned());
     }
-    let trailing = if !entries.is_empty() && random.chance(4) { "," } else { "" };
-    let group = format!("\"mcpServers\":{}{{{}{trailing}{}}}", space(random), entries.join(","), space(random));
+    let trailing = if !entries.is_empty() && random.chance(4) {
+        ","
+    } else {
+        ""
+    };
+    let group = format!(
+        "\"mcpServers\":{}{{{}{trailing}{}}}",
+        space(random),
+        entries.join(","),
+        space(random)
+    );
     let other = "\"other\": {\"mcpServers\": {}}".to_owned();
     let text = match random.below(3) {
         0 => format!("{}{{{group}{}}}{}", space(random), space(random), space(random)),
@@ -118,8 +163,21 @@ fn json(random: &mut Random) -> RandomFile {
 }
 
 fn toml(random: &mut Random) -> RandomFile {
-    let end = |random: &mut Random| random.pick(&["\n", "\n", " # c ] = [x]\n", "\n\n", "\n# [not.a.table]\n", "\r\n"]).to_owned();
-    let mut text = random.pick(&["", "model = 'x'\n", "# top\nn = [\n 1, # one\n]\n"]).to_owned();
+    let end = |random: &mut Random| {
+        random
+            .pick(&[
+                "\n",
+                "\n",
+                " # c ] = [x]\n",
+                "\n\n",
+                "\n# [not.a.table]\n",
+                "\r\n",
+            ])
+            .to_owned()
+    };
+    let mut text = random
+        .pick(&["", "model = 'x'\n", "# top\nn = [\n 1, # one\n]\n"])
+        .to_owned();
     let mut servers = Vec::new();
     let count = random.below(4);
     for n in random.order(NAMES.len()).into_iter().take(count) {
@@ -134,7 +192,11 @@ fn toml(random: &mut Random) -> RandomFile {
         if !random.chance(3) {
             let items: Vec<_> = (0..random.below(4)).map(|_| random.pick(&STRINGS)).collect();
             let between = random.pick(&[",", ", ", ",\n  ", ", # c\n"]);
-            let trailing = if !items.is_empty() && random.chance(3) { ",\n" } else { "" };
+            let trailing = if !items.is_empty() && random.chance(3) {
+                ",\n"
+            } else {
+                ""
+            };
             lines.push(format!("{indent}args = [{}{trailing}]", items.join(between)));
         }
         if random.chance(3) {
@@ -164,11 +226,19 @@ fn toml(random: &mut Random) -> RandomFile {
 
 fn mainstay_key(name: &str) -> String {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    if plain { name.to_owned() } else { format!("\"{name}\"") }
+    if plain {
+        name.to_owned()
+    } else {
+        format!("\"{name}\"")
+    }
 }
 
 fn yaml(random: &mut Random) -> RandomFile {
-    let end = |random: &mut Random| random.pick(&["\n", "\n", " # c: [x]\n", "\n\n", "\n# mcpServers:\n"]).to_owned();
+    let end = |random: &mut Random| {
+        random
+            .pick(&["\n", "\n", " # c: [x]\n", "\n\n", "\n# mcpServers:\n"])
+            .to_owned()
+    };
     let unit = random.pick(&["  ", "    "]);
     let mut text = random.pick(&["", "x: 1\n", "# top\ny: [1,\n  2]\n"]).to_owned();
     text += &format!("mcpServers:{}", end(random));
@@ -265,7 +335,9 @@ fn edits_keep_all_other_bytes(file: &RandomFile, random: &mut Random) -> usize {
     if file.text.trim().is_empty() {
         return 0;
     }
-    let server = ConfigValue::from(serde_json::json!({"command": "npx", "args": ["-y", "ü \"x\"\u{7f}"], "env": {"A B": "1"}}));
+    let server = ConfigValue::from(
+        serde_json::json!({"command": "npx", "args": ["-y", "ü \"x\"\u{7f}"], "env": {"A B": "1"}}),
+    );
     let mut text = EditableText::new(Path::new(file.name), &file.text);
     let mut edits = 0;
     match text.set(&[file.group, "new one"], &server) {
@@ -278,7 +350,8 @@ fn edits_keep_all_other_bytes(file: &RandomFile, random: &mut Random) -> usize {
                 "{:?}\n{added:?}",
                 file.text
             );
-            text.remove(&[file.group, "new one"]).unwrap_or_else(|error| panic!("{error}: {added:?}"));
+            text.remove(&[file.group, "new one"])
+                .unwrap_or_else(|error| panic!("{error}: {added:?}"));
             assert!(is_subsequence(&text.whole(), &added), "{added:?}");
         }
         Err(error) => assert!(!file.name.ends_with("json"), "{error}: {:?}", file.text),
@@ -290,7 +363,9 @@ fn edits_keep_all_other_bytes(file: &RandomFile, random: &mut Random) -> usize {
             Ok(removed) => {
                 edits += 1;
                 assert!(removed);
-                assert!(is_subsequence(&text.whole(), &file.text), "{:?}", file.text);
+                // A block of YAML without its last key becomes an empty mapping.
+                let removed = text.whole().replacen("mcpServers: {}", "mcpServers:", 1);
+                assert!(is_subsequence(&removed, &file.text), "{:?}", file.text);
             }
             Err(error) => assert!(!file.name.ends_with("json"), "{error}: {:?}", file.text),
         }
@@ -300,30 +375,30 @@ fn edits_keep_all_other_bytes(file: &RandomFile, random: &mut Random) -> usize {
 
 #[test]
 fn wrapped_entries_of_random_json_are_turned_back_to_the_same_bytes() {
-    assert!(each(json, wrapping_is_undone) > 3000);
+    assert!(each(json, wrapping_is_undone) > 1000);
 }
 
 #[test]
 fn wrapped_entries_of_random_toml_are_turned_back_to_the_same_bytes() {
-    assert!(each(toml, wrapping_is_undone) > 3000);
+    assert!(each(toml, wrapping_is_undone) > 1000);
 }
 
 #[test]
 fn wrapped_entries_of_random_yaml_are_turned_back_to_the_same_bytes() {
-    assert!(each(yaml, wrapping_is_undone) > 3000);
+    assert!(each(yaml, wrapping_is_undone) > 1000);
 }
 
 #[test]
 fn edits_of_random_json_keep_all_other_bytes() {
-    assert!(each(json, edits_keep_all_other_bytes) > 4000);
+    assert!(each(json, edits_keep_all_other_bytes) > 1300);
 }
 
 #[test]
 fn edits_of_random_toml_keep_all_other_bytes() {
-    assert!(each(toml, edits_keep_all_other_bytes) > 3000);
+    assert!(each(toml, edits_keep_all_other_bytes) > 1000);
 }
 
 #[test]
 fn edits_of_random_yaml_keep_all_other_bytes() {
-    assert!(each(yaml, edits_keep_all_other_bytes) > 3000);
+    assert!(each(yaml, edits_keep_all_other_bytes) > 1000);
 }

@@ -54,7 +54,11 @@ fn an_import_shows_everything_and_writes_nothing_unasked() {
         .prints("-   uvx mcp-server-time")
         .prints("web stays as it is: reached by an address")
         .says("nothing was written; run the command again with --yes to write this");
-    assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{}", ran.stdout);
+    assert!(
+        !ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET),
+        "{}",
+        ran.stdout
+    );
     assert_eq!((read(&sandbox, CURSOR), read(&sandbox, CODEX)), before);
     assert!(!sandbox.path(OWN).exists());
 }
@@ -63,9 +67,15 @@ fn an_import_shows_everything_and_writes_nothing_unasked() {
 fn a_rewriting_is_undone_to_the_byte_and_leaves_no_copy() {
     let sandbox = machine();
     let before = (read(&sandbox, CURSOR), read(&sandbox, CODEX));
-    sandbox.run(&["import", "--rewrite", "--yes"]).exits(0).says("wrote ");
+    sandbox
+        .run(&["import", "--rewrite", "--yes"])
+        .exits(0)
+        .says("wrote ");
     let servers = &own(&sandbox)["mcpServers"];
-    assert_eq!(crate::sandbox::keys(servers), ["notes", "notes-codex", "time", "web"]);
+    assert_eq!(
+        crate::sandbox::keys(servers),
+        ["notes", "notes-codex", "time", "web"]
+    );
     assert_eq!(servers["notes"]["env"]["TOKEN"], SECRET);
     let mode = fs::metadata(sandbox.path(OWN)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "it holds secrets");
@@ -79,7 +89,9 @@ fn a_rewriting_is_undone_to_the_byte_and_leaves_no_copy() {
     assert_eq!(read(&sandbox, "home/.cursor/mcp.json.mainstay-backup"), before.0);
     // A second run finds nothing to do.
     let again = sandbox.run(&["import", "--rewrite", "--yes"]);
-    again.exits(0).prints("time stays as it is: points at mainstay connect already");
+    again
+        .exits(0)
+        .prints("time stays as it is: points at mainstay connect already");
     assert!(!again.stderr.contains("wrote"), "{}", again.stderr);
     sandbox
         .run(&["import", "--restore"])
@@ -100,7 +112,9 @@ fn a_rewriting_is_undone_to_the_byte_and_leaves_no_copy() {
 fn a_file_that_was_edited_since_keeps_the_edit_and_the_copy() {
     let sandbox = machine();
     let before = read(&sandbox, CURSOR);
-    sandbox.run(&["import", "--rewrite", "--from", "cursor", "--yes"]).exits(0);
+    sandbox
+        .run(&["import", "--rewrite", "--from", "cursor", "--yes"])
+        .exits(0);
     let edited = read(&sandbox, CURSOR).replace("// mine", "// changed by the host");
     sandbox.write(CURSOR, &edited);
     sandbox
@@ -108,7 +122,10 @@ fn a_file_that_was_edited_since_keeps_the_edit_and_the_copy() {
         .exits(0)
         .prints("the file was edited since, so only these entries are turned back")
         .says("kept: ");
-    assert_eq!(read(&sandbox, CURSOR), before.replace("// mine", "// changed by the host"));
+    assert_eq!(
+        read(&sandbox, CURSOR),
+        before.replace("// mine", "// changed by the host")
+    );
     assert_eq!(read(&sandbox, "home/.cursor/mcp.json.mainstay-backup"), before);
 }
 
@@ -120,7 +137,10 @@ fn a_host_whose_file_cannot_be_used_costs_that_host_alone() {
         .run(&["import", "--yes"])
         .exits(1)
         .says(&format!("Codex: {}:1:", broken.display()));
-    assert_eq!(crate::sandbox::keys(&own(&sandbox)["mcpServers"]), ["notes", "time", "web"]);
+    assert_eq!(
+        crate::sandbox::keys(&own(&sandbox)["mcpServers"]),
+        ["notes", "time", "web"]
+    );
     sandbox
         .run(&["import", "--from", "cursr"])
         .exits(2)
@@ -135,7 +155,10 @@ fn a_host_whose_file_cannot_be_used_costs_that_host_alone() {
 
 #[test]
 fn a_machine_without_hosts_says_so() {
-    Sandbox::new().run(&["import"]).exits(0).says("no host's configuration was found");
+    Sandbox::new()
+        .run(&["import"])
+        .exits(0)
+        .says("no host's configuration was found");
 }
 
 #[test]
@@ -143,7 +166,17 @@ fn a_server_is_added_and_removed_and_the_rest_of_the_file_stays() {
     let sandbox = Sandbox::new();
     let program = good()["command"].as_str().unwrap().to_owned();
     sandbox
-        .run(&["add", "demo", "--env", "TOKEN", "--env", "LEVEL=high", "--", &program, "demo-server"])
+        .run(&[
+            "add",
+            "demo",
+            "--env",
+            "TOKEN",
+            "--env",
+            "LEVEL=high",
+            "--",
+            &program,
+            "demo-server",
+        ])
         .exits(0)
         .says("added demo to ")
         .says("a new file");
@@ -156,7 +189,15 @@ fn a_server_is_added_and_removed_and_the_rest_of_the_file_stays() {
     let commented = "{\n\t// mine\n\t\"mcpServers\": {\n\t\t\"a\": { \"command\": \"x\", \"unknown\": 1 }, // first\n\t},\n}\n";
     sandbox.write(OWN, commented);
     sandbox
-        .run(&["add", "web", "--url", "https://web.example/mcp", "--header", "X-Key: ${KEY}", "--disabled"])
+        .run(&[
+            "add",
+            "web",
+            "--url",
+            "https://web.example/mcp",
+            "--header",
+            "X-Key: ${KEY}",
+            "--disabled",
+        ])
         .exits(0)
         .says("the previous version is ");
     assert_eq!(
@@ -166,7 +207,10 @@ fn a_server_is_added_and_removed_and_the_rest_of_the_file_stays() {
             "// first\n\t\t\"web\": {\n\t\t\t\"url\": \"https://web.example/mcp\",\n\t\t\t\"headers\": {\n\t\t\t\t\"X-Key\": \"${KEY}\"\n\t\t\t},\n\t\t\t\"enabled\": false\n\t\t},\n"
         )
     );
-    assert_eq!(read(&sandbox, "home/.config/mainstay/mcp.json.previous"), commented);
+    assert_eq!(
+        read(&sandbox, "home/.config/mainstay/mcp.json.previous"),
+        commented
+    );
     sandbox.run(&["remove", "web"]).exits(0).says("removed web from ");
     assert_eq!(read(&sandbox, OWN), commented);
 }
@@ -176,13 +220,28 @@ fn a_server_that_cannot_be_added_or_removed_changes_nothing() {
     let sandbox = Sandbox::with(&json!({ "files": good() }));
     let before = read(&sandbox, OWN);
     for (arguments, reason) in [
-        (&["add", "files", "--", "x"][..], "there is a server \"files\" already"),
-        (&["remove", "fils"], "there is no server \"fils\"; did you mean \"files\"?"),
-        (&["add", "x"], "name a command behind `--`, or an address with --url"),
+        (
+            &["add", "files", "--", "x"][..],
+            "there is a server \"files\" already",
+        ),
+        (
+            &["remove", "fils"],
+            "there is no server \"fils\"; did you mean \"files\"?",
+        ),
+        (
+            &["add", "x"],
+            "name a command behind `--`, or an address with --url",
+        ),
         (&["add", "a__b", "--", "x"], "would not be valid"),
         (&["add", "a", "--url", "ftp://example.com"], "would not be valid"),
-        (&["add", "a", "--url", "https://user:pw@example.com"], "a user name or a password"),
-        (&["add", "a", "--url", "https://e.example", "--header", "none"], "--header takes"),
+        (
+            &["add", "a", "--url", "https://user:pw@example.com"],
+            "a user name or a password",
+        ),
+        (
+            &["add", "a", "--url", "https://e.example", "--header", "none"],
+            "--header takes",
+        ),
         (&["add", "a", "--env", "A=1", "--env", "A=2", "--", "x"], "twice"),
     ] {
         sandbox.run(arguments).exits(2).says(reason);

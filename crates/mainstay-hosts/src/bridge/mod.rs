@@ -74,7 +74,7 @@ pub fn wrap(
     meant.set(&parts.keys(keys, "args"), ConfigValue::List(args));
     let splices = wrap::splices(text.text(), tree.syntax, &parts, program, &words)?;
     let mut edited = text.clone();
-    edited.edit(Some(splices), &meant, keys)?;
+    edited.edit(Some(splices), &[meant], keys)?;
     *text = edited;
     Ok(())
 }
@@ -94,16 +94,16 @@ pub fn undo(text: &mut EditableText, keys: &[&str]) -> Result<(), BridgeError> {
     let command = ConfigValue::of(&list[moved]);
     meant.set(&parts.keys(keys, &parts.command.name), command);
     meant.set(&parts.keys(keys, "args"), ConfigValue::List(rest));
-    let mut removed = meant.clone();
-    removed.remove(&parts.keys(keys, "args"));
-    let splices = || undo::splices(text.text(), tree.syntax, &parts, list, moved);
-    // Without arguments the key goes as a whole, or stays with an empty list.
-    let mut edited = text.clone();
-    if without_args && edited.edit(Some(splices()), &removed, keys).is_ok() {
-        *text = edited;
-        return Ok(());
+    let mut meant = vec![meant];
+    if without_args {
+        // The key goes as a whole, or stays with an empty list.
+        let mut removed = meant[0].clone();
+        removed.remove(&parts.keys(keys, "args"));
+        meant.push(removed);
     }
-    edited.edit(Some(splices()), &meant, keys)?;
+    let splices = undo::splices(text.text(), tree.syntax, &parts, list, moved);
+    let mut edited = text.clone();
+    edited.edit(Some(splices), &meant, keys)?;
     *text = edited;
     Ok(())
 }

@@ -107,7 +107,7 @@ impl EditableText {
         let mut meant = ConfigValue::of(&tree.root);
         meant.set(keys, value.clone());
         let splices = setting(&self.text, &tree, keys, value);
-        self.edit(splices, &meant, keys)
+        self.edit(splices, &[meant], keys)
     }
 
     /// Removes the key that these keys lead to; `false` if it is not there.
@@ -120,21 +120,31 @@ impl EditableText {
         let mut meant = ConfigValue::of(&tree.root);
         meant.remove(keys);
         let splices = removing(&self.text, &tree, keys);
+        // A table of TOML that nothing is written of is not there.
+        let mut pruned = meant.clone();
+        (1..keys.len())
+            .rev()
+            .for_each(|n| pruned.remove_empty(&keys[..n]));
+        let meant = match tree.syntax {
+            Syntax::Toml => vec![meant, pruned],
+            Syntax::Json | Syntax::Yaml => vec![meant],
+        };
         self.edit(splices, &meant, keys)?;
         Ok(true)
     }
 
-    /// Makes these replacements if the text then means what was meant.
+    /// Makes these replacements if the text then means one of these.
     pub(crate) fn edit(
         &mut self,
         splices: Option<Vec<Splice>>,
-        meant: &ConfigValue,
+        meant: &[ConfigValue],
         keys: &[&str],
     ) -> Result<(), EditError> {
         let edited = splices.map(|splices| spliced(&self.text, splices));
         let is_meant = |text: &String| {
             let read = SourceTree::read(text, &self.file);
-            read.is_ok_and(|tree| ConfigValue::of(&tree.root).means(meant))
+            let read = read.map(|tree| ConfigValue::of(&tree.root));
+            read.is_ok_and(|read| meant.iter().any(|meant| read.means(meant)))
         };
         match edited.filter(is_meant) {
             Some(text) => self.text = text,
@@ -235,7 +245,16 @@ fn removing(text: &str, tree: &SourceTree<'_>, keys: &[&str]) -> Option<Vec<Spli
     if is_flow(text, tree.syntax, node) {
         return Some(flow::remove(text, node, object, index));
     }
-    Some(block::remove(text, &object.properties[index]))
+    let mut splices = block::remove(text, &object.properties[index]);
+    if tree.syntax == Syntax::Yaml && object.properties.len() == 1 {
+        // Without a key, a block is null and no longer an empty mapping.
+        let (name, around) = parent.split_last()?;
+        let around = tree.at(around)?.as_object()?;
+        let parent = around.properties.iter().find(|property| property.name == *name)?;
+        let colon = parent.name_at + text[parent.name_at..].find(':')?;
+        splices.push(Splice::insert(colon + 1, " {}"));
+    }
+    Some(splices)
 }
 
 /// Whether an object stands in braces.

@@ -123,6 +123,13 @@ fn a_removed_key_takes_its_comma_and_its_lines_and_leaves_comments() {
             &["s", "b"],
             "s: {a: 1}\nt: 1\n",
         ),
+        ("a.toml", "[s.a]\nc = 1\n[t]\n", &["s", "a"], "[t]\n"),
+        (
+            "a.yaml",
+            "s: # c\n  a: 1\nt: 1\n",
+            &["s", "a"],
+            "s: {} # c\nt: 1\n",
+        ),
         (
             "a.yaml",
             "s:\n  a: 1\n  b:\n    c: 2\n# end\nt: 1",

@@ -96,6 +96,25 @@ impl ConfigValue {
     }
 }
 
+impl ConfigValue {
+    /// Removes the table that these keys lead to, if it is empty.
+    pub(crate) fn remove_empty(&mut self, keys: &[&str]) {
+        let mut value: &Self = self;
+        for key in keys {
+            let Self::Table(entries) = value else {
+                return;
+            };
+            let Some((_, found)) = entries.iter().find(|(name, _)| name == key) else {
+                return;
+            };
+            value = found;
+        }
+        if matches!(value, Self::Table(entries) if entries.is_empty()) {
+            self.remove(keys);
+        }
+    }
+}
+
 impl From<&str> for ConfigValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
