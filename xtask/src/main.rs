@@ -1,6 +1,6 @@
 //! The project's chores, run as `cargo xtask …`.
 //!
-//! It is the first thing a fresh clone builds, so it has the standard library and `anyhow` and nothing else.
+//! It is the first thing a fresh clone builds, so it has the standard library, `anyhow` and `serde_json`, and nothing else.
 
 mod arguments;
 mod chaos;
@@ -14,6 +14,7 @@ mod mutants;
 mod npm;
 mod partners;
 mod project;
+mod public_api;
 mod purity;
 mod python;
 mod rivals;
@@ -69,6 +70,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         }),
         Chore::Chaos(options) => chaos::run(&project, &options),
         Chore::Fuzz { time } => fuzz::run(&project, time),
+        Chore::PublicApi => public_api::renew(&project),
         Chore::Mutants { passed_on } => mutants::run(&project, &passed_on),
     }
 }
