@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::backoff::fraction;
+use super::fraction;
 
 /// The shortest pause between two probes. A refused one on the same machine takes some 0.1 ms.
 const MIN_PROBE_INTERVAL: Duration = Duration::from_millis(5);

@@ -15,16 +15,18 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use url::{Position, Url};
 
+use super::Credentials;
 use super::Http;
-use super::body_headers::ParamHeaders;
+use super::HttpConfigError;
+use super::ParamHeaders;
 use super::connection::{PoolRequest, Response};
-use super::credentials::Credentials;
 use super::dialer::Dialer;
-use super::failure::{HttpFailure, HttpStage};
-use super::options::{HttpConfigError, HttpOptions};
+use super::options::HttpOptions;
 use super::pool::{ExchangeError, Pool};
 use super::port_probe::PortProbe;
 use super::tls;
+use super::{HttpFailure, HttpStage};
+use crate::config::HttpTarget;
 use crate::transport::{Sse, Transport};
 
 /// Redirects in a row: a path that moved, and a slash that was forgotten.
@@ -50,6 +52,11 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
+    /// The endpoint of a configured server.
+    pub(crate) fn of(target: &HttpTarget) -> Result<Self, HttpConfigError> {
+        Self::new(target.url().value(), target.options())
+    }
+
     pub(crate) fn new(url: &str, options: HttpOptions) -> Result<Self, HttpConfigError> {
         let url = address(url)?;
         let mut headers = options.header_map()?;
@@ -238,7 +245,8 @@ pub(crate) fn address(text: &str) -> Result<Url, HttpConfigError> {
     };
     let url = Url::parse(text).map_err(|error| refused(error.to_string()))?;
     match url.scheme() {
-        "http" | "https" => {}
+        "http" => {}
+        "https" => tls::require()?,
         other => {
             return Err(HttpConfigError::UnknownScheme {
                 scheme: other.to_owned(),

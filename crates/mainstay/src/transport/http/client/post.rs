@@ -7,12 +7,12 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tokio::time::{sleep, timeout};
 
+use super::HttpFailure;
+use super::ReconnectBackoff;
 use super::answer::{Relation, lacks_method, negotiated};
-use super::backoff::ReconnectBackoff;
 use super::connection::Response;
 use super::events::{NextEvent, SseEvent, SseEvents, TooLong};
 use super::exchanges::Undecided;
-use super::failure::HttpFailure;
 use super::listen::{Opened, reopen};
 use super::refusal::{Head, Refusal, read_body, read_error};
 use super::streamable::StreamableHttp;

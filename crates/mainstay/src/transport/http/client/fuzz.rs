@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::challenge::Challenge;
+use super::Challenge;
 use super::events::{NextEvent, SseEvent, SseEvents, TooLong};
 use crate::fuzzing::FuzzStream;
 

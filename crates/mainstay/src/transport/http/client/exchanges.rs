@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::failure::HttpFailure;
+use super::HttpFailure;
 use super::refusal::Refusal;
 use crate::transport::{End, Frame, Inbound, NotQueued, Outbound, Purpose, SendFailure, Sending};
 use crate::wire::Outcome;

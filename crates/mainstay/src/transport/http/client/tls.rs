@@ -5,18 +5,62 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use rustls::{AlertDescription, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::Verifier;
+use tokio_rustls::TlsConnector;
 
-use super::options::{HttpConfigError, HttpOptions, Identity};
+use super::HttpConfigError;
+use super::dialer::{BoxError, ByteStream};
+use super::options::{HttpOptions, Identity};
 
 /// The longest file of certificates or keys: twenty times the certificates of a whole system.
 const MAX_PEM_BYTES: u64 = 4 * 1024 * 1024;
 
+pub(super) type TlsConfig = ClientConfig;
+
+/// Addresses that begin with https:// can be reached.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "without the cargo feature `tls` it fails"
+)]
+pub(super) fn require() -> Result<(), HttpConfigError> {
+    Ok(())
+}
+
+/// Encrypts a stream to this host.
+pub(super) async fn connect(
+    stream: Box<dyn ByteStream>,
+    host: String,
+    config: &Arc<TlsConfig>,
+) -> Result<Box<dyn ByteStream>, BoxError> {
+    let name = ServerName::try_from(host)?;
+    Ok(Box::new(
+        TlsConnector::from(config.clone()).connect(name, stream).await?,
+    ))
+}
+
+/// What the server wants of its client's certificate, where it refused the client for that.
+pub(super) fn refused_certificate(error: &io::Error) -> Option<&'static str> {
+    let rustls::Error::AlertReceived(alert) = error.get_ref()?.downcast_ref()? else {
+        return None;
+    };
+    match alert {
+        AlertDescription::CertificateRequired => Some("asks for a certificate of its client"),
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnknownCA => Some("does not accept the certificate of its client"),
+        _other => None,
+    }
+}
+
 /// How connections are encrypted, where they are: to the server, or to a proxy before it.
-pub(super) fn config(encrypts: bool, options: &HttpOptions) -> Result<ClientConfig, HttpConfigError> {
+pub(super) fn config(encrypts: bool, options: &HttpOptions) -> Result<TlsConfig, HttpConfigError> {
     let roots = match &options.roots {
         Some(path) => certificates(path)?,
         None => Vec::new(),

@@ -144,7 +144,7 @@ async fn dial(dialer: &Dialer) -> Result<Box<dyn ByteStream>, BoxError> {
 }
 
 async fn dial_trusting(dialer: &Dialer, options: &HttpOptions) -> Result<Box<dyn ByteStream>, BoxError> {
-    let tls = super::super::tls::config(dialer.encrypts(), options).unwrap();
+    let tls = tls::config(dialer.encrypts(), options).unwrap();
     dialer.dial(&Arc::new(tls)).await.map(|dialled| dialled.stream)
 }
 
@@ -245,8 +245,8 @@ async fn a_socks_proxy_that_refuses_or_is_not_there_is_a_failure_that_says_so() 
         .await
         .err()
         .unwrap();
-    let error = crate::transport::http::pool::ExchangeError::NotConnected(refused);
-    let refusal = crate::transport::http::refusal::Refusal::of_exchange(&error, &HttpOptions::new());
+    let error = crate::transport::http::client::pool::ExchangeError::NotConnected(refused);
+    let refusal = crate::transport::http::client::refusal::Refusal::of_exchange(&error, &HttpOptions::new());
     let crate::transport::HttpFailure::ConnectFailed { kind, .. } = refusal.failure else {
         panic!("{refusal:?}");
     };

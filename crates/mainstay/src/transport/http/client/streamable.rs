@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::body_headers::{BodyHeaders, is_notification};
-use super::client::{Endpoint, Outgoing};
 use super::connection::Response;
+use super::endpoint::{Endpoint, Outgoing};
 use super::exchanges::{AdmittedFrame, Exchanges, FrameCarrier};
-use super::failure::{HttpFailure, HttpStage};
 use super::refusal::{Head, Refusal, read_error};
 use super::session::{SessionCheck, TransportSession};
+use super::{HttpFailure, HttpStage};
 use super::{listen, post};
 use crate::transport::{End, Frame, Purpose};
 

@@ -5,8 +5,8 @@ use url::Url;
 
 use super::*;
 use crate::transport::http::HttpOptions;
-use crate::transport::http::dialer::DialledStream;
-use crate::transport::http::tls;
+use crate::transport::http::client::dialer::DialledStream;
+use crate::transport::http::client::tls;
 
 /// How long connections are kept here.
 const KEPT: Duration = Duration::from_secs(40);

@@ -10,10 +10,10 @@ use http::header::ACCEPT;
 use http::{HeaderName, HeaderValue, Method};
 use tokio::time::sleep;
 
-use super::backoff::ReconnectBackoff;
+use super::HttpFailure;
+use super::ReconnectBackoff;
 use super::connection::Response;
 use super::events::{NextEvent, SseEvents};
-use super::failure::HttpFailure;
 use super::post::{Content, StreamProgress, content_type};
 use super::refusal::{Head, Refusal};
 use super::streamable::StreamableHttp;

@@ -6,15 +6,15 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
-use rustls::AlertDescription;
 use tokio::time::timeout;
 
-use super::challenge::Challenge;
+use super::Challenge;
 use super::connection::Response;
 use super::events::BYTE_ORDER_MARK;
-use super::failure::{HttpFailure, HttpStage};
 use super::options::HttpOptions;
 use super::pool::ExchangeError;
+use super::tls;
+use super::{HttpFailure, HttpStage};
 use crate::lack::Lack;
 use crate::transport::receiving;
 use crate::wire::Outcome;
@@ -257,20 +257,7 @@ fn innermost(error: &dyn Error) -> String {
 
 /// What the server wants of its client's certificate, where it refused the client for that.
 fn of_certificate(error: &dyn Error) -> Option<&'static str> {
-    let of_tls = io_errors(error).find_map(|error| error.get_ref()?.downcast_ref());
-    let rustls::Error::AlertReceived(alert) = of_tls? else {
-        return None;
-    };
-    match alert {
-        AlertDescription::CertificateRequired => Some("asks for a certificate of its client"),
-        AlertDescription::BadCertificate
-        | AlertDescription::UnsupportedCertificate
-        | AlertDescription::CertificateRevoked
-        | AlertDescription::CertificateExpired
-        | AlertDescription::CertificateUnknown
-        | AlertDescription::UnknownCA => Some("does not accept the certificate of its client"),
-        _other => None,
-    }
+    io_errors(error).find_map(tls::refused_certificate)
 }
 
 /// What the system said: the innermost failure of input or output. Each may be wrapped in others that say less.

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use super::ParamHeaders;
 use crate::large;
 use crate::protocol::MODERN_VERSIONS;
 
@@ -24,12 +25,6 @@ const VALUE_LIMIT: usize = 8 * 1024;
 
 /// What marks a value as encoded.
 const BASE64_MARK: &str = "=?base64?";
-
-/// Says which arguments of a call are repeated in `Mcp-Param-` headers; tools ask for it with `x-mcp-header`.
-pub trait ParamHeaders: Send + Sync + 'static {
-    /// The names after `Mcp-Param-` and their values, unencoded, for one call of a tool with these arguments (JSON).
-    fn of_call(&self, tool: &str, arguments: &str) -> Vec<(String, String)>;
-}
 
 /// What the headers of one outgoing message need to know of its body.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::thread;
 use bytes::Bytes;
 
 use super::*;
-use crate::transport::http::connection::HEAD_LIMIT;
+use crate::transport::http::client::connection::HEAD_LIMIT;
 use crate::transport::{End, Inbound, Oversized, SendFailure, Sse, Transport, Turn};
 use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
@@ -161,7 +161,7 @@ async fn interim_answers_without_end_fail_the_request() {
 
 #[tokio::test]
 async fn a_reader_that_never_waits_is_made_to_wait_when_its_turn_is_over() {
-    use crate::transport::http::socket::CountedSocket;
+    use crate::transport::http::client::socket::CountedSocket;
     use tokio::io::AsyncReadExt as _;
     const PIECE: usize = 16 * 1024;
     const TOTAL: usize = 16 * 1024 * 1024;

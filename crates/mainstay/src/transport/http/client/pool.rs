@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
-use rustls::ClientConfig;
 use tokio::time::{Instant, timeout};
 
 use super::connection::{HEAD_LIMIT, HttpConnection, PoolRequest, Response, Unanswered};
 use super::dialer::{BoxError, Dialer};
+use super::tls::TlsConfig;
 use sweeping::Sweeper;
 
 /// A connection that was idle for so long may have been closed without this process having heard of it; the system is asked,
@@ -35,7 +35,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 pub(super) struct Pool {
     pub(super) dialer: Dialer,
-    tls: ArcSwap<ClientConfig>,
+    tls: ArcSwap<TlsConfig>,
     connect_timeout: Duration,
     idle: Mutex<Idle>,
 }
@@ -81,7 +81,7 @@ pub(in crate::transport) enum ExchangeError {
 }
 
 impl Pool {
-    pub(super) fn new(dialer: Dialer, tls: ClientConfig, connect_timeout: Duration) -> Self {
+    pub(super) fn new(dialer: Dialer, tls: TlsConfig, connect_timeout: Duration) -> Self {
         Self {
             dialer,
             tls: ArcSwap::from_pointee(tls),
@@ -136,7 +136,7 @@ impl Pool {
     }
 
     /// From now on connections are encrypted so, and those that are not are used no more.
-    pub(super) fn encrypt_with(&self, tls: ClientConfig) {
+    pub(super) fn encrypt_with(&self, tls: TlsConfig) {
         self.tls.store(Arc::new(tls));
         let old = std::mem::take(&mut self.idle().connections);
         drop(old);

@@ -11,19 +11,18 @@ use http::header::{PROXY_AUTHORIZATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio_rustls::TlsConnector;
 use tower_service::Service;
 use url::Url;
 
-use super::client::is_loopback;
-use super::options::{HttpConfigError, HttpOptions};
+use super::HttpConfigError;
+use super::endpoint::is_loopback;
+use super::options::HttpOptions;
 use super::port_probe::refuse_self_connection;
 use super::socket::{CountedSocket, SocketCounters};
 use super::socks::Socks;
+use super::tls::{self, TlsConfig};
 
 /// Finds out, on a quiet connection, that the far side is gone.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -159,7 +158,7 @@ impl Dialer {
     /// Makes a connection.
     ///
     /// Cancel safety: dropping it ends the attempt.
-    pub(super) async fn dial(&self, tls: &Arc<ClientConfig>) -> Result<DialledStream, BoxError> {
+    pub(super) async fn dial(&self, tls: &Arc<TlsConfig>) -> Result<DialledStream, BoxError> {
         let DialledStream { stream, counters } = match &self.route {
             Route::Direct => tcp(&self.origin).await?,
             Route::Socket(path) => DialledStream::over(UnixStream::connect(path).await?),
@@ -220,17 +219,14 @@ async fn tcp(origin: &Uri) -> Result<DialledStream, BoxError> {
 async fn encrypted(
     stream: Box<dyn ByteStream>,
     origin: &Uri,
-    tls: &Arc<ClientConfig>,
+    config: &Arc<TlsConfig>,
 ) -> Result<Box<dyn ByteStream>, BoxError> {
     if !is_encrypted(origin) {
         return Ok(stream);
     }
     let host = origin.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let name = ServerName::try_from(host)?;
-    Ok(Box::new(
-        TlsConnector::from(tls.clone()).connect(name, stream).await?,
-    ))
+    tls::connect(stream, host, config).await
 }
 
 /// Asks a proxy with CONNECT for a tunnel to the server. Any status from 200 to 299 is a success;
