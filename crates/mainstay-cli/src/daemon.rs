@@ -145,7 +145,7 @@ fn start(
     if takes_over {
         given.push("--take-over");
     }
-    let launcher = launcher(common, &given)?;
+    let launcher = launcher(common.config.as_deref(), common.no_cache, &given)?;
     match launcher
         .start(directory, START_TIMEOUT)
         .map_err(CommandFailure::failed)?
