@@ -6,6 +6,7 @@
 //! script sees, `log` what an operator sees. Results go to stdout, everything else to stderr.
 
 mod adhoc;
+mod admin;
 mod args;
 mod ask;
 mod call;

@@ -17,9 +17,11 @@ mod openapi;
 mod recording;
 mod service;
 mod status;
+mod token;
 
 pub use client::{ControlClient, ControlError, EventStream, StderrStream};
 pub use control::{Attached, Control, ControlBuilder, Role, ServerGroup};
 pub use controlled::{Controlled, Controlling};
 pub use openapi::document as openapi_document;
 pub use service::{API_ROOT, ControlService};
+pub use token::{TokenFileError, token_from_file};
