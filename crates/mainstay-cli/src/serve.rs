@@ -21,6 +21,7 @@ use tokio::time::sleep;
 use crate::admin::Admin;
 use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
@@ -107,9 +108,10 @@ pub(crate) fn serve_stdio(
 async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
     // A host that is gone needs no wrapped server.
-    if !matches!(meets, Meets::Client(_)) {
-        signals = signals.ignoring_hangup(screen)?;
-    }
+    let live = match meets {
+        Meets::Gateway { .. } => Some(FollowedConfig::prepare(setup, screen)?),
+        Meets::Client(_) => None,
+    };
     let arrived = tokio::select! {
         arrived = arrived(meets) => arrived,
         exit = signals.next() => return Ok(exit),
@@ -118,7 +120,10 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         return Ok(Exit::Success);
     };
     let gateway = gateway(setup, max_isolated, introduction).for_one_client();
-    let gateway = gateway.start(setup.servers.iter().cloned());
+    let servers = live
+        .as_ref()
+        .map_or_else(|| setup.servers.clone(), FollowedConfig::servers);
+    let gateway = gateway.start(servers);
     let passing = pass_stderr(&gateway, &scope, meets);
     if let Meets::Gateway { required_within } = meets {
         let waited = required_are_up(&gateway, required_within, &mut signals).await;
@@ -127,6 +132,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
             return done;
         }
     }
+    let _live = live.map(|live| live.follow(&gateway, screen));
     let (told, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -196,7 +202,8 @@ async fn serve_http(
     admin: Option<&Admin>,
     screen: &Screen,
 ) -> Done {
-    let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
+    let mut signals = Signals::listen()?;
+    let live = FollowedConfig::prepare(setup, screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = listener.local_addr().map_err(CommandFailure::failed)?;
@@ -213,8 +220,10 @@ async fn serve_http(
     if let Some(most) = arguments.client_memory_per_client {
         gateway = gateway.max_held_per_client(bytes(most));
     }
+    let servers = live.servers();
+    let server_count = servers.len();
     let events = gateway.events();
-    let gateway = gateway.start(setup.servers.iter().cloned());
+    let gateway = gateway.start(servers);
     let _attached = admin.map(|admin| admin.attach(&gateway, events));
     let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
     if let Some(done) = waited {
@@ -223,7 +232,7 @@ async fn serve_http(
     }
     screen.note(text!(
         "serving {} at {}://{}/mcp",
-        count(setup.servers.len(), "server"),
+        count(server_count, "server"),
         scheme,
         address
     ));
@@ -236,6 +245,7 @@ async fn serve_http(
             admin.token_file()
         ));
     }
+    let _live = live.follow(&gateway, screen);
     let (told, shutdown) = oneshot::channel::<()>();
     let mut served = pin!(gateway.serve_http(listener, door, async {
         let _ = shutdown.await;
@@ -382,7 +392,7 @@ fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {
 
 /// Half of the processors, and no more than a few: a call through the gateway is a chain of wake-ups, and each that
 /// crosses to another processor costs more than the work it wakes.
-fn workers() -> usize {
+pub(crate) fn workers() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (processors / 2).clamp(1, MAX_WORKERS)
 }
