@@ -352,6 +352,14 @@ pub(crate) struct ServeArgs {
     /// Log a line for each request: address, method, path, status, server, duration and bytes
     #[arg(long)]
     pub(crate) access_log: bool,
+    /// Serve the control API too, under /api/v1: status, events, restart, enable, disable
+    ///
+    /// It needs a token of its own, which is made at the first start, in a file that only this user can read.
+    #[arg(long, conflicts_with = "stdio")]
+    pub(crate) admin: bool,
+    /// The file that holds the token of the control API [default: $XDG_STATE_HOME/mainstay/control-token]
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 }
 
 /// Serve one server under its own names on stdin and stdout, supervised

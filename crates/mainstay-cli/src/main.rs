@@ -7,6 +7,7 @@
 
 mod add;
 mod adhoc;
+mod admin;
 mod args;
 mod ask;
 mod call;
