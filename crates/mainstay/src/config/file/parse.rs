@@ -1,6 +1,6 @@
 //! Finds the servers in a file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::configuration::Configuration;
@@ -8,6 +8,7 @@ use super::entry::{self, EntryContext};
 use super::error::ConfigError;
 use super::expand::Lookup;
 use super::fields::{Field, unknown};
+use super::files_read::FilesRead;
 use super::host::{self, Host};
 use super::layout::{GROUPS, Group, Layout, is_group};
 use super::report::{LineIndex, ProblemReport};
@@ -34,6 +35,8 @@ pub(super) const FOREIGN: [&str; 10] = [
 pub(super) struct FileContext<'a> {
     /// Where variables are looked up.
     pub(super) lookup: Lookup<'a>,
+    /// Reads the files that the file names.
+    pub(super) files: &'a FilesRead,
     /// The folder of the file.
     pub(super) folder: &'a Path,
     /// The working directory.
@@ -82,6 +85,8 @@ pub(super) fn parse(
         refused,
         host: layout.host,
         source: file.to_owned(),
+        // The caller owns the reader, and fills this in.
+        other_files: BTreeSet::new(),
     })
 }
 
