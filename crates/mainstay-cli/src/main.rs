@@ -40,6 +40,7 @@ mod server_stderr;
 mod standard;
 mod startup;
 mod tools;
+mod ui;
 mod wrap;
 
 use std::env;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
         Command::Connect(connect) => connect::run(connect, common.config.as_deref(), common.no_cache),
+        Command::Ui(ui) => ui::run(ui, &screen),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
         Command::Import(import) => import::run(import, common, &screen),
@@ -128,7 +130,7 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Ping(_)
         | Command::Connect(_)
         | Command::Daemon(_)
-
+        | Command::Ui(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)

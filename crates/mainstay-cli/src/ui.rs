@@ -71,13 +71,24 @@ fn address(url: &str) -> Result<SocketAddr, CommandFailure> {
         .map_err(|_| wrong("it must be http://HOST:PORT"))?;
     addresses
         .find(|address| address.ip().is_loopback())
-        .ok_or_else(|| wrong("the dashboard is opened on the machine that serves it, such as at http://127.0.0.1:7332"))
+        .ok_or_else(|| {
+            wrong("the dashboard is opened on the machine that serves it, such as at http://127.0.0.1:7332")
+        })
 }
 
 /// Opens an address in the browser of this user.
 fn open(link: &str) -> io::Result<()> {
-    let chosen = std::env::var("BROWSER").ok().filter(|browser| !browser.is_empty());
-    let program = chosen.unwrap_or_else(|| if cfg!(target_os = "macos") { "open" } else { "xdg-open" }.to_owned());
+    let chosen = std::env::var("BROWSER")
+        .ok()
+        .filter(|browser| !browser.is_empty());
+    let program = chosen.unwrap_or_else(|| {
+        if cfg!(target_os = "macos") {
+            "open"
+        } else {
+            "xdg-open"
+        }
+        .to_owned()
+    });
     let status = Command::new(program)
         .arg(link)
         .stdin(Stdio::null())
