@@ -8,8 +8,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::add::{AddArgs, RemoveArgs};
 use crate::completions::CompletionsArgs;
+use crate::connect::ConnectArgs;
+use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
+use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
@@ -31,6 +35,7 @@ const ENVIRONMENT: &str = "\
 Environment:
   MAINSTAY_CONFIG  the configuration file, where --config names none
   MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
+  MAINSTAY_RUNTIME where the daemon's socket is [default: $XDG_RUNTIME_DIR/mainstay, or a directory in /tmp]
   MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
 
@@ -81,7 +86,12 @@ pub(crate) enum Command {
     Prompt(PromptArgs),
     Serve(ServeArgs),
     Wrap(WrapArgs),
+    Connect(ConnectArgs),
+    Daemon(DaemonArgs),
     Ping(PingArgs),
+    Import(ImportArgs),
+    Add(AddArgs),
+    Remove(RemoveArgs),
     Doctor(DoctorArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
@@ -495,7 +505,10 @@ mod tests {
                 DOCUMENT.contains(&format!("\nmainstay {name} ")),
                 "{name} is in the list"
             );
-            let options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+            let nested = command.get_subcommands().flat_map(clap::Command::get_arguments);
+            let options = command.get_arguments().chain(nested);
+            let options = options.filter(|option| !option.is_hide_set());
+            let options: Vec<_> = options.filter_map(clap::Arg::get_long).collect();
             let Some(section) = section(&format!("`mainstay {name}`")) else {
                 assert!(options.is_empty(), "{name} has options and no section");
                 continue;
@@ -512,6 +525,12 @@ mod tests {
         let mut known: Vec<_> = program.get_arguments().filter_map(clap::Arg::get_long).collect();
         for command in program.get_subcommands() {
             known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
+            let nested = command.get_subcommands();
+            known.extend(
+                nested
+                    .flat_map(clap::Command::get_arguments)
+                    .filter_map(clap::Arg::get_long),
+            );
         }
         known.extend(["help", "version"]);
         let is_name = |c: char| c.is_ascii_lowercase() || c == '-';

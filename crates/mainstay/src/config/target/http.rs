@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ConfigText, Secret};
-use crate::transport::HttpOptions;
-use crate::transport::http::{BearerToken, Credentials};
+use crate::transport::http::Credentials;
+#[cfg(feature = "http")]
+use crate::transport::http::{BearerToken, HttpOptions};
 
 /// Stands in for the secrets in an address.
 const HIDDEN: &str = "***";
@@ -111,7 +112,10 @@ impl HttpTarget {
     pub(crate) fn has_provider(&self) -> bool {
         self.credentials.is_some()
     }
+}
 
+#[cfg(feature = "http")]
+impl HttpTarget {
     /// What its requests are allowed in with: the embedder's provider, or else the token.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         if let Some(Provider(credentials)) = &self.credentials {
