@@ -1,6 +1,6 @@
 //! The project's chores, run as `cargo xtask …`.
 //!
-//! It is the first thing a fresh clone builds, so it has the standard library and `anyhow` and nothing else.
+//! It is the first thing a fresh clone builds, so it has few dependencies, and none that the project does not have anyway.
 
 mod arguments;
 mod chaos;
@@ -9,11 +9,14 @@ mod child;
 mod conformance;
 mod dependencies;
 mod fuzz;
+mod licence;
+mod metadata;
 mod minimum_rust;
 mod mutants;
 mod npm;
 mod partners;
 mod project;
+mod public_api;
 mod purity;
 mod python;
 mod rivals;
@@ -69,6 +72,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         }),
         Chore::Chaos(options) => chaos::run(&project, &options),
         Chore::Fuzz { time } => fuzz::run(&project, time),
+        Chore::PublicApi => public_api::renew(&project),
         Chore::Mutants { passed_on } => mutants::run(&project, &passed_on),
     }
 }

@@ -8,13 +8,16 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::add::{AddArgs, RemoveArgs};
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
+use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
+use crate::ui::UiArgs;
 
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
@@ -86,7 +89,11 @@ pub(crate) enum Command {
     Wrap(WrapArgs),
     Connect(ConnectArgs),
     Daemon(DaemonArgs),
+    Ui(UiArgs),
     Ping(PingArgs),
+    Import(ImportArgs),
+    Add(AddArgs),
+    Remove(RemoveArgs),
     Doctor(DoctorArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
@@ -347,6 +354,14 @@ pub(crate) struct ServeArgs {
     /// Log a line for each request: address, method, path, status, server, duration and bytes
     #[arg(long)]
     pub(crate) access_log: bool,
+    /// Serve the control API too, under /api/v1: status, events, restart, enable, disable
+    ///
+    /// It needs a token of its own, which is made at the first start, in a file that only this user can read.
+    #[arg(long, conflicts_with = "stdio")]
+    pub(crate) admin: bool,
+    /// The file that holds the token of the control API [default: $XDG_STATE_HOME/mainstay/control-token]
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 }
 
 /// Serve one server under its own names on stdin and stdout, supervised

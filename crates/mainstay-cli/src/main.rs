@@ -5,7 +5,9 @@
 //! `pick` and `ask` are what those share that ask one server for one thing. `output` is what a person sees, `json` what a
 //! script sees, `log` what an operator sees. Results go to stdout, everything else to stderr.
 
+mod add;
 mod adhoc;
+mod admin;
 mod args;
 mod ask;
 mod call;
@@ -17,7 +19,9 @@ mod demo;
 mod describe;
 mod doctor;
 mod exit;
+mod import;
 mod json;
+mod live;
 mod load;
 mod log;
 mod man;
@@ -36,6 +40,7 @@ mod server_stderr;
 mod standard;
 mod startup;
 mod tools;
+mod ui;
 mod wrap;
 
 use std::env;
@@ -75,8 +80,12 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
         Command::Connect(connect) => connect::run(connect, common.config.as_deref(), common.no_cache),
+        Command::Ui(ui) => ui::run(ui, &screen),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Import(import) => import::run(import, common, &screen),
+        Command::Add(server) => add::add(server, common, &screen),
+        Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
         Command::Schema(_) => schema::run(&screen),
         Command::Completions(completions) => completions::run(completions, &screen),
@@ -121,6 +130,10 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Ping(_)
         | Command::Connect(_)
         | Command::Daemon(_)
+        | Command::Ui(_)
+        | Command::Import(_)
+        | Command::Add(_)
+        | Command::Remove(_)
         | Command::Doctor(_)
         | Command::Schema(_)
         | Command::Completions(_)

@@ -14,6 +14,7 @@ pub mod daemon;
 mod dial;
 mod hello;
 mod launch;
+pub mod live;
 mod lock;
 mod runtime_dir;
 mod wait;

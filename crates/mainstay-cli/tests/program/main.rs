@@ -13,6 +13,7 @@ mod clients;
 )]
 mod wire;
 
+mod admin;
 mod bad_server;
 mod behind;
 mod bounded;
@@ -28,15 +29,18 @@ mod host;
 mod hostile;
 mod http;
 mod hygiene;
+mod import;
 mod introduction;
 mod isolation;
 mod killing;
 mod leaving;
 mod logging;
+mod memory;
 mod mistakes;
 mod outliving;
 mod packaging;
 mod ping;
+mod reloading;
 mod sandbox;
 mod serving;
 mod terminal;
