@@ -19,7 +19,7 @@ pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(
     with_fleet_or(setup, screen, work, Ok)
 }
 
-/// The same; where a signal comes before the work is done, `interrupted` says what is to be said of it.
+/// The same; if a signal ends the work early, `interrupted` makes the result.
 pub(crate) fn with_fleet_or(
     setup: &Setup,
     screen: &Screen,
@@ -29,7 +29,7 @@ pub(crate) fn with_fleet_or(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(supervise(setup, screen, work, interrupted));
-    // Whatever still runs belongs to nobody.
+    // The fleet is closed: tasks that still run are not needed.
     runtime.shutdown_background();
     done
 }
@@ -40,7 +40,7 @@ async fn supervise(
     work: impl AsyncFnOnce(&Fleet) -> Done,
     interrupted: impl FnOnce(Exit) -> Done,
 ) -> Done {
-    // Before anything is started: a signal that comes then must end it.
+    // Before anything is started, so that a signal during the start ends it.
     let signals = Signals::listen()?;
     let mut builder = Fleet::builder();
     if let Some(store) = &setup.store {
@@ -72,7 +72,7 @@ async fn until_signalled(
     }
 }
 
-/// Says which servers did not end in time: what they had to put in order may not be.
+/// Names the servers that were killed: they may not have saved their work.
 pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     let names: BTreeSet<&str> = report.killed().map(|closed| closed.server.as_str()).collect();
     if !names.is_empty() {
@@ -100,8 +100,8 @@ impl Signals {
         })
     }
 
-    /// Goes on when SIGHUP comes, and says so. Programs that serve are sent it by whoever changed their configuration, and by
-    /// a terminal that they were started in and have outlived.
+    /// Ignores SIGHUP, with a note. Administrators send it after a change of the configuration, and a terminal sends it when
+    /// it closes.
     pub(crate) fn ignoring_hangup(self, screen: &Screen) -> Result<Self, CommandFailure> {
         let hangup = signal(SignalKind::hangup()).map_err(CommandFailure::failed)?;
         Ok(Self {
@@ -125,7 +125,7 @@ impl Signals {
     }
 }
 
-/// Says each time that SIGHUP comes that it changes nothing.
+/// Prints a note for each SIGHUP.
 async fn ignore(hangup: &mut Option<(Signal, Screen)>) -> Infallible {
     let Some((hangup, screen)) = hangup else {
         return std::future::pending().await;
