@@ -8,11 +8,16 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::add::{AddArgs, RemoveArgs};
 use crate::completions::CompletionsArgs;
+use crate::connect::ConnectArgs;
+use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
+use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
+use crate::ui::UiArgs;
 
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
@@ -31,6 +36,7 @@ const ENVIRONMENT: &str = "\
 Environment:
   MAINSTAY_CONFIG  the configuration file, where --config names none
   MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
+  MAINSTAY_RUNTIME where the daemon's socket is [default: $XDG_RUNTIME_DIR/mainstay, or a directory in /tmp]
   MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
 
@@ -81,7 +87,13 @@ pub(crate) enum Command {
     Prompt(PromptArgs),
     Serve(ServeArgs),
     Wrap(WrapArgs),
+    Connect(ConnectArgs),
+    Daemon(DaemonArgs),
+    Ui(UiArgs),
     Ping(PingArgs),
+    Import(ImportArgs),
+    Add(AddArgs),
+    Remove(RemoveArgs),
     Doctor(DoctorArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
@@ -342,6 +354,14 @@ pub(crate) struct ServeArgs {
     /// Log a line for each request: address, method, path, status, server, duration and bytes
     #[arg(long)]
     pub(crate) access_log: bool,
+    /// Serve the control API too, under /api/v1: status, events, restart, enable, disable
+    ///
+    /// It needs a token of its own, which is made at the first start, in a file that only this user can read.
+    #[arg(long, conflicts_with = "stdio")]
+    pub(crate) admin: bool,
+    /// The file that holds the token of the control API [default: $XDG_STATE_HOME/mainstay/control-token]
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 }
 
 /// Serve one server under its own names on stdin and stdout, supervised
@@ -495,7 +515,10 @@ mod tests {
                 DOCUMENT.contains(&format!("\nmainstay {name} ")),
                 "{name} is in the list"
             );
-            let options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+            let nested = command.get_subcommands().flat_map(clap::Command::get_arguments);
+            let options = command.get_arguments().chain(nested);
+            let options = options.filter(|option| !option.is_hide_set());
+            let options: Vec<_> = options.filter_map(clap::Arg::get_long).collect();
             let Some(section) = section(&format!("`mainstay {name}`")) else {
                 assert!(options.is_empty(), "{name} has options and no section");
                 continue;
@@ -512,6 +535,12 @@ mod tests {
         let mut known: Vec<_> = program.get_arguments().filter_map(clap::Arg::get_long).collect();
         for command in program.get_subcommands() {
             known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
+            let nested = command.get_subcommands();
+            known.extend(
+                nested
+                    .flat_map(clap::Command::get_arguments)
+                    .filter_map(clap::Arg::get_long),
+            );
         }
         known.extend(["help", "version"]);
         let is_name = |c: char| c.is_ascii_lowercase() || c == '-';

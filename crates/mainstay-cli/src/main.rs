@@ -5,17 +5,23 @@
 //! `pick` and `ask` are what those share that ask one server for one thing. `output` is what a person sees, `json` what a
 //! script sees, `log` what an operator sees. Results go to stdout, everything else to stderr.
 
+mod add;
 mod adhoc;
+mod admin;
 mod args;
 mod ask;
 mod call;
 mod check;
 mod completions;
+mod connect;
+mod daemon;
 mod demo;
 mod describe;
 mod doctor;
 mod exit;
+mod import;
 mod json;
+mod live;
 mod load;
 mod log;
 mod man;
@@ -34,19 +40,29 @@ mod server_stderr;
 mod standard;
 mod startup;
 mod tools;
+mod ui;
 mod wrap;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use args::{Command, CommandLine};
-use exit::{CommandFailure, Exit};
+use connect::ConnectArgs;
+use exit::{CommandFailure, Done, Exit};
 use log::Logged;
-use output::{Screen, Text};
+use output::{LogFormat, Screen, Text};
 
 fn main() -> ExitCode {
     memory::return_large_blocks();
+    // A bridge stays small, and has no log.
+    if let Some(connect) = quick_connect() {
+        return ended(
+            connect::run(&connect, None, false),
+            &Screen::new(false, LogFormat::Text),
+        );
+    }
     let arguments = CommandLine::parse();
     let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
@@ -63,7 +79,13 @@ fn main() -> ExitCode {
         Command::Prompt(prompt) => prompt::run(prompt, common, &screen),
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
+        Command::Connect(connect) => connect::run(connect, common.config.as_deref(), common.no_cache),
+        Command::Ui(ui) => ui::run(ui, &screen),
+        Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Import(import) => import::run(import, common, &screen),
+        Command::Add(server) => add::add(server, common, &screen),
+        Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
         Command::Schema(_) => schema::run(&screen),
         Command::Completions(completions) => completions::run(completions, &screen),
@@ -72,6 +94,19 @@ fn main() -> ExitCode {
             .map(|()| Exit::Success)
             .map_err(CommandFailure::failed),
     };
+    ended(done, &screen)
+}
+
+/// The arguments of a bridge in their plain form.
+fn quick_connect() -> Option<ConnectArgs> {
+    let words: Option<Vec<String>> = env::args_os()
+        .skip(1)
+        .map(|word| word.into_string().ok())
+        .collect();
+    ConnectArgs::quick(words?.into_iter())
+}
+
+fn ended(done: Done, screen: &Screen) -> ExitCode {
     done.unwrap_or_else(|failure| {
         screen.error(Text::lines(&format!("{:#}", failure.error)));
         failure.exit
@@ -85,6 +120,7 @@ fn logged(arguments: &CommandLine) -> Logged {
         Command::Serve(_) if !arguments.common.quiet => Logged::Changes,
         Command::Serve(_) => Logged::Problems,
         Command::Wrap(_) => Logged::GivenUp,
+        Command::Daemon(daemon) if daemon.is_run() => Logged::Changes,
         Command::Check(_)
         | Command::Tools(_)
         | Command::Describe(_)
@@ -92,6 +128,12 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Read(_)
         | Command::Prompt(_)
         | Command::Ping(_)
+        | Command::Connect(_)
+        | Command::Daemon(_)
+        | Command::Ui(_)
+        | Command::Import(_)
+        | Command::Add(_)
+        | Command::Remove(_)
         | Command::Doctor(_)
         | Command::Schema(_)
         | Command::Completions(_)

@@ -4,7 +4,6 @@
 //! the library's guardian ends what is left of the servers.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 
 use mainstay::Fleet;
 use mainstay::fleet::CloseReport;
@@ -84,11 +83,10 @@ pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     }
 }
 
-/// The signals that end the program, and the one that does not.
+/// The signals that end the program.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hangup: Option<(Signal, Screen)>,
 }
 
 impl Signals {
@@ -96,42 +94,14 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(CommandFailure::failed)?,
             terminate: signal(SignalKind::terminate()).map_err(CommandFailure::failed)?,
-            hangup: None,
-        })
-    }
-
-    /// Ignores SIGHUP, with a note. Administrators send it after a change of the configuration, and a terminal sends it when
-    /// it closes.
-    pub(crate) fn ignoring_hangup(self, screen: &Screen) -> Result<Self, CommandFailure> {
-        let hangup = signal(SignalKind::hangup()).map_err(CommandFailure::failed)?;
-        Ok(Self {
-            hangup: Some((hangup, *screen)),
-            ..self
         })
     }
 
     /// The next signal that ends the program.
     pub(crate) async fn next(&mut self) -> Exit {
-        let Self {
-            interrupt,
-            terminate,
-            hangup,
-        } = self;
         tokio::select! {
-            _ = interrupt.recv() => Exit::Interrupted,
-            _ = terminate.recv() => Exit::Terminated,
-            never = ignore(hangup) => match never {},
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Terminated,
         }
     }
-}
-
-/// Prints a note for each SIGHUP.
-async fn ignore(hangup: &mut Option<(Signal, Screen)>) -> Infallible {
-    let Some((hangup, screen)) = hangup else {
-        return std::future::pending().await;
-    };
-    while hangup.recv().await.is_some() {
-        screen.note("SIGHUP is ignored: restart the program to make it read its configuration again");
-    }
-    std::future::pending().await
 }

@@ -11,14 +11,17 @@ use anyhow::{Context as _, anyhow};
 use mainstay::fleet::StartupError;
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::{CallError, Fleet};
+use mainstay_control::API_ROOT;
 use mainstay_gateway::{ClientInput, Gateway, GatewayBuilder, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use crate::admin::Admin;
 use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
@@ -48,6 +51,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
             "{error}: give one with --token-file or --token-env, or listen on 127.0.0.1"
         ))
     })?;
+    let (door, admin) = Admin::open(arguments, door)?;
     let setup = load(common)?;
     setup.announce(screen);
     let runtime = match workers() {
@@ -58,7 +62,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
             .build(),
     };
     let runtime = runtime.map_err(CommandFailure::failed)?;
-    let done = runtime.block_on(serve_http(&setup, arguments, door, screen));
+    let done = runtime.block_on(serve_http(&setup, arguments, door, admin.as_ref(), screen));
     runtime.shutdown_background();
     done
 }
@@ -104,9 +108,10 @@ pub(crate) fn serve_stdio(
 async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
     // A host that is gone needs no wrapped server.
-    if !matches!(meets, Meets::Client(_)) {
-        signals = signals.ignoring_hangup(screen)?;
-    }
+    let live = match meets {
+        Meets::Gateway { .. } => Some(FollowedConfig::prepare(setup, screen)?),
+        Meets::Client(_) => None,
+    };
     let arrived = tokio::select! {
         arrived = arrived(meets) => arrived,
         exit = signals.next() => return Ok(exit),
@@ -115,7 +120,10 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         return Ok(Exit::Success);
     };
     let gateway = gateway(setup, max_isolated, introduction).for_one_client();
-    let gateway = gateway.start(setup.servers.iter().cloned());
+    let servers = live
+        .as_ref()
+        .map_or_else(|| setup.servers.clone(), FollowedConfig::servers);
+    let gateway = gateway.start(servers);
     let passing = pass_stderr(&gateway, &scope, meets);
     if let Meets::Gateway { required_within } = meets {
         let waited = required_are_up(&gateway, required_within, &mut signals).await;
@@ -124,6 +132,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
             return done;
         }
     }
+    let _live = live.map(|live| live.follow(&gateway, screen));
     let (told, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -186,8 +195,15 @@ async fn arrived(meets: Meets) -> Option<(StandardInput, Option<Introduction>)> 
 }
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
-async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen: &Screen) -> Done {
-    let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
+async fn serve_http(
+    setup: &Setup,
+    arguments: &ServeArgs,
+    door: HttpDoor,
+    admin: Option<&Admin>,
+    screen: &Screen,
+) -> Done {
+    let mut signals = Signals::listen()?;
+    let live = FollowedConfig::prepare(setup, screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = listener.local_addr().map_err(CommandFailure::failed)?;
@@ -204,7 +220,11 @@ async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen
     if let Some(most) = arguments.client_memory_per_client {
         gateway = gateway.max_held_per_client(bytes(most));
     }
-    let gateway = gateway.start(setup.servers.iter().cloned());
+    let servers = live.servers();
+    let server_count = servers.len();
+    let events = gateway.events();
+    let gateway = gateway.start(servers);
+    let _attached = admin.map(|admin| admin.attach(&gateway, events));
     let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
     if let Some(done) = waited {
         say_late(&gateway.close(setup.stop_within).await, screen);
@@ -212,10 +232,20 @@ async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen
     }
     screen.note(text!(
         "serving {} at {}://{}/mcp",
-        count(setup.servers.len(), "server"),
+        count(server_count, "server"),
         scheme,
         address
     ));
+    if let Some(admin) = admin {
+        screen.note(text!(
+            "the control API is at {}://{}{}; its token is in {}",
+            scheme,
+            address,
+            API_ROOT,
+            admin.token_file()
+        ));
+    }
+    let _live = live.follow(&gateway, screen);
     let (told, shutdown) = oneshot::channel::<()>();
     let mut served = pin!(gateway.serve_http(listener, door, async {
         let _ = shutdown.await;
@@ -362,7 +392,7 @@ fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {
 
 /// Half of the processors, and no more than a few: a call through the gateway is a chain of wake-ups, and each that
 /// crosses to another processor costs more than the work it wakes.
-fn workers() -> usize {
+pub(crate) fn workers() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (processors / 2).clamp(1, MAX_WORKERS)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainstay::config::ServerConfig;
 use mainstay::fleet::{Changes, CloseReport};
 use mainstay::handler::ClientCapabilities;
-use mainstay::{Fleet, FleetBuilder};
+use mainstay::{Events, Fleet, FleetBuilder};
 
 use crate::budget::BudgetLimits;
 use crate::isolation::{Isolated, IsolationLimits};
@@ -73,6 +73,12 @@ impl Gateway {
 }
 
 impl GatewayBuilder {
+    /// Every change of state of the shared servers from their start on, as
+    /// [`FleetBuilder::events`](mainstay::FleetBuilder::events) has them.
+    pub fn events(&mut self) -> Events {
+        self.fleet.events()
+    }
+
     /// How many own servers all sessions together may have (default: 64). A call that needs one more is refused.
     pub fn max_isolated(mut self, most: usize) -> Self {
         self.isolated.most = most;
@@ -132,12 +138,16 @@ impl GatewayBuilder {
         let mut catalog = fleet.catalog_reader();
         let router = Router::new(fleet, subscribers, isolated).with_limits(self.held);
         let router = Arc::new(router);
-        router.catalog_changed(&catalog.load());
+        router.servers_changed();
+        let at_start = catalog.load();
         let watching = Arc::downgrade(&router);
         tokio::spawn(async move {
+            let Some(router) = watching.upgrade() else { return };
+            router.note_lists(at_start).await;
+            drop(router);
             while let Some(catalog) = catalog.changed().await {
                 let Some(router) = watching.upgrade() else { return };
-                router.catalog_changed(&catalog);
+                router.catalog_changed(catalog).await;
             }
         });
         Gateway(router)
