@@ -31,7 +31,7 @@ Usage: cargo xtask CHORE
 
 const DEFAULT_CHAOS_SECONDS: u64 = 60;
 
-/// How long all fuzz targets run together unless somebody says otherwise, in the tests too.
+/// How long all fuzz targets run together by default, in the tests too.
 pub(crate) const FUZZ_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Eq)]
