@@ -161,7 +161,7 @@ impl FleetBuilder {
             if new.contains_key(&name) {
                 tracing::error!(server = %name, "two servers have this name; the second one is not started");
             }
-            identities.insert(shared.stored_as(&config.identity()));
+            identities.insert(shared.stored_as(&config.identity(), config.target()));
             new.entry(name).or_insert_with(|| NewServer::new(&shared, config));
         }
         let slots: Vec<_> = new.values().map(|new| new.slot.clone()).collect();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::catalog::{Publisher, Store};
-use crate::config::ServerIdentity;
+use crate::config::{ServerIdentity, Target};
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
 use crate::keeper::start_queue::StartQueue;
@@ -26,8 +26,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Under which name the store has what is known of this server.
-    pub(crate) fn stored_as(&self, server: &ServerIdentity) -> String {
+    /// Under which name the store has what is known of this server. What one login was shown is kept apart from what
+    /// another one was.
+    pub(crate) fn stored_as(&self, server: &ServerIdentity, target: &Target) -> String {
+        let owner = target.credential_owner();
+        let server = &owner.map_or(*server, |owner| server.seen_by_owner(&owner));
         if self.is_for_another {
             self.introduction.seen(server).to_string()
         } else {

@@ -107,9 +107,9 @@ impl HttpTarget {
             || names.any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
-    /// Whether the embedder's provider says what its requests are allowed in with.
-    pub(crate) fn has_provider(&self) -> bool {
-        self.credentials.is_some()
+    /// The provider that says what its requests are allowed in with.
+    pub(crate) fn provider(&self) -> Option<&Arc<dyn Credentials>> {
+        self.credentials.as_ref().map(|Provider(credentials)| credentials)
     }
 
     /// What its requests are allowed in with: the embedder's provider, or else the token.

@@ -20,6 +20,7 @@ mod dialer;
 pub(super) mod events;
 pub(super) mod exchanges;
 mod failure;
+mod fetch;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod listen;
@@ -38,9 +39,10 @@ use std::sync::Arc;
 
 pub use body_headers::ParamHeaders;
 pub use challenge::Challenge;
-pub use credentials::{Authorizing, BearerToken, Changing, Credentials};
+pub use credentials::{Authorizing, BearerToken, Changing, CredentialRefusal, Credentials, Refusing};
 pub use failure::{HttpFailure, Step};
-pub use options::{HttpConfigError, HttpOptions};
+pub use fetch::{FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, fetch};
+pub use options::{AddressCheck, HttpConfigError, HttpOptions};
 
 use super::{Connecting, Connector, Inbound, Outbound, Transport};
 pub(crate) use backoff::ReconnectBackoff;
