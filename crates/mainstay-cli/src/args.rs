@@ -8,6 +8,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
+use crate::auth::AuthArgs;
+use crate::login::LoginArgs;
+use crate::logout::LogoutArgs;
 use crate::output::LogFormat;
 
 /// The times of all answers are kept for the figures at the end.
@@ -27,6 +30,9 @@ const ENVIRONMENT: &str = "\
 Environment:
   MAINSTAY_CONFIG  the configuration file, where --config names none
   MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
+  MAINSTAY_LOGINS  where logins are kept [default: $XDG_STATE_HOME/mainstay/logins or ~/.local/state/mainstay/logins]
+  MAINSTAY_LOGIN_KEY_FILE
+                   the key file that logins are encrypted with [default: they are not encrypted]
   MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
 
@@ -78,6 +84,9 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Wrap(WrapArgs),
     Ping(PingArgs),
+    Login(LoginArgs),
+    Logout(LogoutArgs),
+    Auth(AuthArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }

@@ -8,6 +8,7 @@
 mod adhoc;
 mod args;
 mod ask;
+mod auth;
 mod call;
 mod check;
 mod demo;
@@ -16,6 +17,9 @@ mod exit;
 mod json;
 mod load;
 mod log;
+mod login;
+mod logins;
+mod logout;
 mod memory;
 mod naming;
 mod output;
@@ -60,6 +64,9 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Login(login) => login::run(login, common, &screen),
+        Command::Logout(logout) => logout::run(logout, common, &screen),
+        Command::Auth(auth) => auth::run(auth, common, &screen),
         Command::DemoServer => demo::run()
             .map(|()| Exit::Success)
             .map_err(CommandFailure::failed),
@@ -84,6 +91,9 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Read(_)
         | Command::Prompt(_)
         | Command::Ping(_)
+        | Command::Login(_)
+        | Command::Logout(_)
+        | Command::Auth(_)
         | Command::DemoServer => Logged::Cache,
     }
 }

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::Setup;
+use crate::logins;
 use crate::output::{Screen, Text, plain, text};
 
 /// Starts the servers, does the work, and closes them.
@@ -29,6 +30,7 @@ pub(crate) fn with_fleet_or(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(supervise(setup, screen, work, interrupted));
+    runtime.block_on(logins::finish());
     // Whatever still runs belongs to nobody.
     runtime.shutdown_background();
     done
@@ -46,7 +48,7 @@ async fn supervise(
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    let fleet = builder.start(setup.servers.iter().cloned());
+    let fleet = builder.start(logins::attached(setup.servers.iter().cloned()));
     let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
     until_signalled(screen, signals, work(&fleet), interrupted, close).await
 }

@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::{Setup, load};
+use crate::logins;
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
 use crate::server_stderr::Passing;
@@ -59,6 +60,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
     };
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_http(&setup, arguments, door, screen));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     done
 }
@@ -96,6 +98,7 @@ pub(crate) fn serve_stdio(
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_host(setup, scope, meets, max_isolated, screen));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     done
 }
@@ -115,7 +118,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         return Ok(Exit::Success);
     };
     let gateway = gateway(setup, max_isolated, introduction).for_one_client();
-    let gateway = gateway.start(setup.servers.iter().cloned());
+    let gateway = gateway.start(logins::attached(setup.servers.iter().cloned()));
     let passing = pass_stderr(&gateway, &scope, meets);
     if let Meets::Gateway { required_within } = meets {
         let waited = required_are_up(&gateway, required_within, &mut signals).await;
@@ -204,7 +207,7 @@ async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen
     if let Some(most) = arguments.client_memory_per_client {
         gateway = gateway.max_held_per_client(bytes(most));
     }
-    let gateway = gateway.start(setup.servers.iter().cloned());
+    let gateway = gateway.start(logins::attached(setup.servers.iter().cloned()));
     let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
     if let Some(done) = waited {
         say_late(&gateway.close(setup.stop_within).await, screen);

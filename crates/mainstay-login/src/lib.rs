@@ -39,6 +39,8 @@ mod context;
 mod error;
 mod flow;
 mod listener;
+mod logins;
+mod logout;
 mod provider;
 mod send;
 mod settings;
@@ -46,6 +48,8 @@ mod store;
 
 pub use error::{LoginFailure, RenewalFailure};
 pub use flow::{LoginPrompt, PERSON_TIMEOUT};
+pub use logins::{LoginConfigError, Logins};
+pub use logout::{LogoutReport, log_out};
 pub use provider::{LoginProvider, LoginRequest, LoginSummary, StartedLogin, finish_renewals};
 pub use settings::{GrantSetting, LoginSettings};
 pub use store::{

@@ -4,6 +4,7 @@
 mod answer;
 mod check;
 mod describe;
+mod login;
 mod ping;
 mod tools;
 
@@ -16,6 +17,7 @@ use serde::Serialize;
 pub(crate) use answer::{AnswerDocument, AnswerSubject};
 pub(crate) use check::{CheckDocument, ConfiguredDocument};
 pub(crate) use describe::DescribedDocument;
+pub(crate) use login::{AuthStatusDocument, LoginDocument, LogoutDocument};
 pub(crate) use ping::PingDocument;
 pub(crate) use tools::ToolsDocument;
 

@@ -40,12 +40,12 @@ struct Told {
 }
 
 /// The logins of a scenario.
-pub(crate) struct Logins {
+pub(crate) struct ScenarioLogins {
     pub(crate) provider: LoginProvider,
     directory: PathBuf,
 }
 
-impl Logins {
+impl ScenarioLogins {
     pub(crate) fn of_scenario(scenario: &str, url: &str) -> Result<Self, Failed> {
         let directory = std::env::temp_dir().join(format!("mainstay-conformance-{}", std::process::id()));
         let store: Arc<dyn LoginStore> = Arc::new(FileStore::open(&directory, StoreProtection::Plain)?);
@@ -120,7 +120,7 @@ impl Logins {
     }
 }
 
-impl Drop for Logins {
+impl Drop for ScenarioLogins {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
     }

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use login::Logins;
+use login::ScenarioLogins;
 use person::Person;
 
 type Done = Result<(), Box<dyn Error + Send + Sync>>;
@@ -84,7 +84,7 @@ async fn main() -> Done {
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO")?;
     let act = act(&scenario).ok_or_else(|| format!("no scenario is known as {scenario}"))?;
 
-    let logins = Arc::new(Logins::of_scenario(&scenario, &url)?);
+    let logins = Arc::new(ScenarioLogins::of_scenario(&scenario, &url)?);
     let suite = ServerConfig::http("suite", url).credentials(Arc::new(logins.provider.clone()));
     let fleet = Fleet::builder()
         .client("mainstay-conformance", env!("CARGO_PKG_VERSION"))
@@ -98,7 +98,7 @@ async fn main() -> Done {
     Ok(())
 }
 
-async fn perform(act: Act, server: &Server, logins: &Arc<Logins>) -> Done {
+async fn perform(act: Act, server: &Server, logins: &Arc<ScenarioLogins>) -> Done {
     if let Act::Refuse = act {
         let used = match connect(server, logins).await {
             Ok(()) => use_all(server, logins).await,
@@ -122,7 +122,7 @@ async fn perform(act: Act, server: &Server, logins: &Arc<Logins>) -> Done {
 }
 
 /// Waits until the server is connected, and logs in if it asks for that.
-async fn connect(server: &Server, logins: &Logins) -> Done {
+async fn connect(server: &Server, logins: &ScenarioLogins) -> Done {
     for _ in 0..LOGINS_LIMIT {
         match server.wait_connected(CONNECT_WITHIN).await {
             Ok(_) => return Ok(()),
@@ -135,7 +135,7 @@ async fn connect(server: &Server, logins: &Logins) -> Done {
     Err("the server asks for a login for ever".into())
 }
 
-async fn use_all(server: &Server, logins: &Arc<Logins>) -> Done {
+async fn use_all(server: &Server, logins: &Arc<ScenarioLogins>) -> Done {
     let catalog = server.catalog().ok_or("a connected server is listed")?;
     let mut calls = JoinSet::new();
     // All at once, so that whatever one call leaves behind could be seen in another.
@@ -157,7 +157,7 @@ async fn use_all(server: &Server, logins: &Arc<Logins>) -> Done {
 }
 
 /// Calls a tool, and logs in with more scopes if the call needs them.
-async fn call(server: &Server, logins: &Logins, name: &str, arguments: &Value) -> Done {
+async fn call(server: &Server, logins: &ScenarioLogins, name: &str, arguments: &Value) -> Done {
     for _ in 0..LOGINS_LIMIT {
         let error = match server.call(name, arguments).options(options()).await {
             Ok(_) => return Ok(()),

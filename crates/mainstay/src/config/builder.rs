@@ -8,6 +8,7 @@ use std::time::Duration;
 use mainstay_lifecycle::{Limits, Policy};
 
 use super::check;
+use super::oauth::OAuthSetting;
 use super::plain_secret;
 use super::problem::{Problem, ProblemText, SettingProblem, Severity, dotted};
 use super::server::{CommonSettings, Isolation, PACKAGE_RUNNER_OPEN_LIMIT, Replay, ServerConfig};
@@ -111,6 +112,13 @@ impl ServerBuilder<HttpTarget> {
     /// server's identity: a new one is used from the next connection on.
     pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
         self.target.credentials = Some(Provider(credentials));
+        self
+    }
+
+    /// Whether its requests use an OAuth login, and how. This is a setting for the program that provides logins: the library
+    /// alone does not log in.
+    pub fn oauth(mut self, oauth: OAuthSetting) -> Self {
+        self.target.oauth = oauth;
         self
     }
 

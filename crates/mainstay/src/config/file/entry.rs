@@ -3,6 +3,7 @@
 //! The rest is read even after a mistake, so that a person sees everything that is wrong at once.
 
 mod http;
+mod oauth;
 mod program;
 
 use std::io;
@@ -58,6 +59,7 @@ const SERVER: Keys = Keys {
         "url",
         "headers",
         "bearer_token_env",
+        "oauth",
         "tls",
         "unix_socket",
         "connect_timeout",
@@ -81,6 +83,7 @@ const SERVER: Keys = Keys {
         "tools",
     ],
     adopted: &[
+        "auth",
         "available_tools",
         "bearer_token",
         "bearer_token_env_var",
@@ -99,9 +102,12 @@ const SERVER: Keys = Keys {
         "http_headers",
         "http_url",
         "include_tools",
+        "oauth_resource",
+        "oauth_scopes",
         "request_options",
         "sandbox",
         "sandbox_enabled",
+        "scopes",
         "server_url",
         "settings",
         "source",
@@ -135,12 +141,7 @@ const SERVER: Keys = Keys {
         "alwaysAllow",
         "autoApprove",
         "autoAllow",
-        "auth",
         "authProviderType",
-        "oauth",
-        "oauthScopes",
-        "oauth_resource",
-        "scopes",
         "targetAudience",
         "targetServiceAccount",
         "bundled",

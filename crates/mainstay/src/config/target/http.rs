@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ConfigText, Secret};
+use crate::config::oauth::OAuthSetting;
 use crate::transport::HttpOptions;
 use crate::transport::http::{BearerToken, Credentials};
 
@@ -20,6 +21,7 @@ pub struct HttpTarget {
     pub(in crate::config) headers: Vec<(String, Secret)>,
     pub(in crate::config) bearer_token: Option<Secret>,
     pub(in crate::config) credentials: Option<Provider>,
+    pub(in crate::config) oauth: OAuthSetting,
     pub(in crate::config) root_certificates: Option<FilePath>,
     pub(in crate::config) client_certificate: Option<ClientCertificate>,
     pub(in crate::config) unix_socket: Option<FilePath>,
@@ -66,6 +68,7 @@ impl HttpTarget {
             headers: Vec::new(),
             bearer_token: None,
             credentials: None,
+            oauth: OAuthSetting::default(),
             root_certificates: None,
             client_certificate: None,
             unix_socket: None,
@@ -97,6 +100,16 @@ impl HttpTarget {
     /// The unix-domain socket that is connected to instead of the host of the address.
     pub fn unix_socket(&self) -> Option<&Path> {
         self.unix_socket.as_ref().map(FilePath::path)
+    }
+
+    /// Whether its requests use an OAuth login.
+    pub fn oauth(&self) -> &OAuthSetting {
+        &self.oauth
+    }
+
+    /// The PEM file of certificates to trust beside those of the system.
+    pub fn root_certificates(&self) -> Option<&Path> {
+        self.root_certificates.as_ref().map(FilePath::path)
     }
 
     /// Whether its requests carry something to be let in with: a token, or a header `Authorization`.
