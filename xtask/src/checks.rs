@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::arguments::{FUZZ_TIME, TestOptions};
 use crate::project::Project;
-use crate::{child, conformance, dependencies, fuzz, minimum_rust, partners, purity, tools};
+use crate::{child, conformance, dependencies, fuzz, minimum_rust, partners, purity, tools, type_names};
 
 /// How long a step may write nothing. Compiling and testing take as long as they take, on a cold and busy machine too, and
 /// say something meanwhile: a crate, a test, a test that is slow. What is silent for so long hangs.
@@ -17,11 +17,11 @@ const QUICK_STEP_WITHIN: Duration = Duration::from_secs(120);
 pub(crate) fn run(project: &Project, options: &TestOptions) -> Result<()> {
     let started = Instant::now();
     let mut summary = Vec::new();
-    for &step in Step::ALL {
+    for &step in CheckStep::ALL {
         let end = if options.quick && step.needs_network() {
-            End::Skipped
-        } else if !options.keep_going && summary.iter().any(|(_, end)| matches!(end, End::Failed(_))) {
-            End::NotReached
+            StepEnd::Skipped
+        } else if !options.keep_going && summary.iter().any(|(_, end)| matches!(end, StepEnd::Failed(_))) {
+            StepEnd::NotReached
         } else {
             perform(step, project, options)
         };
@@ -30,7 +30,7 @@ pub(crate) fn run(project: &Project, options: &TestOptions) -> Result<()> {
     println!("\n{}", table(&summary, started.elapsed()));
     match summary
         .iter()
-        .filter(|(_, end)| matches!(end, End::Failed(_)))
+        .filter(|(_, end)| matches!(end, StepEnd::Failed(_)))
         .count()
     {
         0 => Ok(()),
@@ -39,10 +39,11 @@ pub(crate) fn run(project: &Project, options: &TestOptions) -> Result<()> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum CheckStep {
     Tools,
     Partners,
     Format,
+    TypeNames,
     Lints,
     Alone,
     Docs,
@@ -55,19 +56,20 @@ enum Step {
     Fuzz,
 }
 
-enum End {
+enum StepEnd {
     Passed(Duration),
     Failed(Duration),
     Skipped,
     NotReached,
 }
 
-impl Step {
+impl CheckStep {
     /// In the order they run: what fails fastest comes first, once what the tests need is there.
     const ALL: &[Self] = &[
         Self::Tools,
         Self::Partners,
         Self::Format,
+        Self::TypeNames,
         Self::Lints,
         Self::Alone,
         Self::Docs,
@@ -90,6 +92,7 @@ impl Step {
             Self::Tools => "Rust tools",
             Self::Partners => "test partners",
             Self::Format => "format",
+            Self::TypeNames => "type names",
             Self::Lints => "lints",
             Self::Alone => "the library alone",
             Self::Docs => "docs",
@@ -104,7 +107,7 @@ impl Step {
     }
 }
 
-fn perform(step: Step, project: &Project, options: &TestOptions) -> End {
+fn perform(step: CheckStep, project: &Project, options: &TestOptions) -> StepEnd {
     println!("\n=== {} ===", step.title());
     let started = Instant::now();
     let result = attempt(step, project, options);
@@ -112,7 +115,7 @@ fn perform(step: Step, project: &Project, options: &TestOptions) -> End {
     match result {
         Ok(()) => {
             println!("{}: passed in {:.1} s", step.title(), took.as_secs_f64());
-            End::Passed(took)
+            StepEnd::Passed(took)
         }
         Err(error) => {
             eprintln!(
@@ -120,18 +123,19 @@ fn perform(step: Step, project: &Project, options: &TestOptions) -> End {
                 step.title(),
                 took.as_secs_f64()
             );
-            End::Failed(took)
+            StepEnd::Failed(took)
         }
     }
 }
 
-fn attempt(step: Step, project: &Project, options: &TestOptions) -> Result<()> {
+fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<()> {
     let mut cargo = project.cargo();
     match step {
-        Step::Tools => tools::ensure_rust_components(project),
-        Step::Partners => partners::install(project),
-        Step::Format => child::run(cargo.args(["fmt", "--all", "--check"]), QUICK_STEP_WITHIN),
-        Step::Lints => {
+        CheckStep::Tools => tools::ensure_rust_components(project),
+        CheckStep::Partners => partners::install(project),
+        CheckStep::Format => child::run(cargo.args(["fmt", "--all", "--check"]), QUICK_STEP_WITHIN),
+        CheckStep::TypeNames => type_names::check(project),
+        CheckStep::Lints => {
             let clippy = cargo.args([
                 "clippy",
                 "--workspace",
@@ -144,17 +148,17 @@ fn attempt(step: Step, project: &Project, options: &TestOptions) -> Result<()> {
         }
         // In the workspace the library gets every feature that any crate asks of its dependencies; its users build it
         // with what it asks for itself.
-        Step::Alone => {
+        CheckStep::Alone => {
             child::run_while_it_speaks(cargo.args(["check", "--package", "mainstay"]), STEP_SILENCE)
         }
         // Libraries only: the program and the library share a name, and with it a page.
-        Step::Docs => {
+        CheckStep::Docs => {
             let doc = cargo
                 .args(["doc", "--workspace", "--no-deps", "--lib"])
                 .env("RUSTDOCFLAGS", "--deny warnings");
             child::run_while_it_speaks(doc, STEP_SILENCE)
         }
-        Step::Tests => {
+        CheckStep::Tests => {
             // This also builds the rmcp server, which a test of its own crate needs, before any test runs.
             if tools::has_nextest(project) {
                 cargo.args(["nextest", "run", "--workspace"]);
@@ -174,28 +178,28 @@ fn attempt(step: Step, project: &Project, options: &TestOptions) -> Result<()> {
                 STEP_SILENCE,
             )
         }
-        Step::Doctests => {
+        CheckStep::Doctests => {
             child::run_while_it_speaks(cargo.args(["test", "--workspace", "--doc"]), STEP_SILENCE)
         }
-        Step::Conformance => conformance::run(project),
-        Step::Purity => purity::check(project),
-        Step::MinimumRust => minimum_rust::check(project),
-        Step::Dependencies => dependencies::check(project),
-        Step::Fuzz if fuzz::is_possible() => fuzz::run(project, FUZZ_TIME),
-        Step::Fuzz => {
+        CheckStep::Conformance => conformance::run(project),
+        CheckStep::Purity => purity::check(project),
+        CheckStep::MinimumRust => minimum_rust::check(project),
+        CheckStep::Dependencies => dependencies::check(project),
+        CheckStep::Fuzz if fuzz::is_possible() => fuzz::run(project, FUZZ_TIME),
+        CheckStep::Fuzz => {
             println!("there is no C++ compiler (c++) to build libFuzzer with, so nothing is fuzzed");
             Ok(())
         }
     }
 }
 
-fn table(summary: &[(Step, End)], total: Duration) -> String {
+fn table(summary: &[(CheckStep, StepEnd)], total: Duration) -> String {
     let rows = summary.iter().map(|(step, end)| {
         let (word, took) = match end {
-            End::Passed(took) => ("passed", Some(*took)),
-            End::Failed(took) => ("FAILED", Some(*took)),
-            End::Skipped => ("skipped", None),
-            End::NotReached => ("not reached", None),
+            StepEnd::Passed(took) => ("passed", Some(*took)),
+            StepEnd::Failed(took) => ("FAILED", Some(*took)),
+            StepEnd::Skipped => ("skipped", None),
+            StepEnd::NotReached => ("not reached", None),
         };
         row(step.title(), word, took)
     });
@@ -213,15 +217,15 @@ fn row(title: &str, word: &str, took: Option<Duration>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, End, Step, table};
+    use super::{CheckStep, Duration, StepEnd, table};
 
     #[test]
     fn the_summary_shows_every_step_and_what_became_of_it() {
         let summary = [
-            (Step::Partners, End::Skipped),
-            (Step::Format, End::Passed(Duration::from_millis(1250))),
-            (Step::Lints, End::Failed(Duration::from_secs(20))),
-            (Step::Tests, End::NotReached),
+            (CheckStep::Partners, StepEnd::Skipped),
+            (CheckStep::Format, StepEnd::Passed(Duration::from_millis(1250))),
+            (CheckStep::Lints, StepEnd::Failed(Duration::from_secs(20))),
+            (CheckStep::Tests, StepEnd::NotReached),
         ];
         let expected = "\
 test partners       skipped

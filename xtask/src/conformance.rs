@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::project::Project;
 use crate::{child, npm, tools};
-use report::Report;
+use report::ConformanceReport;
 use suite::Suite;
 
 const SOURCE: &str = "tests/conformance";
@@ -54,13 +54,17 @@ pub(crate) fn run(project: &Project) -> Result<()> {
 }
 
 /// Shows what became of one side's scenarios, and returns what is not as expected.
-fn judged(reports: &[Report], expected: &[String]) -> Vec<String> {
+fn judged(reports: &[ConformanceReport], expected: &[String]) -> Vec<String> {
     for report in reports {
         println!("{report}");
     }
-    let unknown = Report::unknown(reports, expected);
+    let unknown = ConformanceReport::unknown(reports, expected);
     let unknown = unknown
         .into_iter()
         .map(|scenario| format!("{scenario}: expected to fail, and no such scenario"));
-    reports.iter().flat_map(Report::wrong).chain(unknown).collect()
+    reports
+        .iter()
+        .flat_map(ConformanceReport::wrong)
+        .chain(unknown)
+        .collect()
 }

@@ -20,6 +20,7 @@ mod rivals;
 mod service;
 mod stamp;
 mod tools;
+mod type_names;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -12,30 +12,30 @@ const LOOK_WITHIN: Duration = Duration::from_secs(30);
 const INSTALL_WITHIN: Duration = Duration::from_secs(900);
 
 /// A command that must succeed, and the Debian package that brings it.
-struct Tool {
+struct RustTool {
     name: &'static str,
     look: &'static [&'static str],
     package: &'static str,
 }
 
-const PARTNER_TOOLS: &[Tool] = &[
-    Tool {
+const PARTNER_TOOLS: &[RustTool] = &[
+    RustTool {
         name: "node",
         look: &["node", "--version"],
         package: "nodejs",
     },
-    Tool {
+    RustTool {
         name: "npm",
         look: &["npm", "--version"],
         package: "npm",
     },
-    Tool {
+    RustTool {
         name: "git",
         look: &["git", "--version"],
         package: "git",
     },
     // On Debian `python3` can come without the part that makes virtual environments.
-    Tool {
+    RustTool {
         name: "python3 with venv",
         look: &["python3", "-c", "import venv, ensurepip"],
         package: "python3-venv",
@@ -97,8 +97,8 @@ pub(crate) fn has_nextest(project: &Project) -> bool {
     child::succeeds(project.cargo().args(["nextest", "--version"]), LOOK_WITHIN)
 }
 
-fn missing(tools: &'static [Tool]) -> Vec<&'static Tool> {
-    let found = |tool: &Tool| match tool.look {
+fn missing(tools: &'static [RustTool]) -> Vec<&'static RustTool> {
+    let found = |tool: &RustTool| match tool.look {
         [program, arguments @ ..] => child::succeeds(Command::new(program).args(arguments), LOOK_WITHIN),
         [] => true,
     };

@@ -11,7 +11,11 @@ use mainstay::config::parse_duration;
 use crate::auth::AuthArgs;
 use crate::login::LoginArgs;
 use crate::logout::LogoutArgs;
+use crate::completions::CompletionsArgs;
+use crate::doctor::DoctorArgs;
+use crate::man::ManArgs;
 use crate::output::LogFormat;
+use crate::schema::SchemaArgs;
 
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
@@ -87,6 +91,11 @@ pub(crate) enum Command {
     Login(LoginArgs),
     Logout(LogoutArgs),
     Auth(AuthArgs),
+    Doctor(DoctorArgs),
+    Schema(SchemaArgs),
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,
 }

@@ -11,8 +11,10 @@ mod ask;
 mod auth;
 mod call;
 mod check;
+mod completions;
 mod demo;
 mod describe;
+mod doctor;
 mod exit;
 mod json;
 mod load;
@@ -20,6 +22,7 @@ mod log;
 mod login;
 mod logins;
 mod logout;
+mod man;
 mod memory;
 mod naming;
 mod output;
@@ -29,6 +32,7 @@ mod prompt;
 mod reach;
 mod read;
 mod run;
+mod schema;
 mod serve;
 mod server_stderr;
 mod standard;
@@ -67,6 +71,10 @@ fn main() -> ExitCode {
         Command::Login(login) => login::run(login, common, &screen),
         Command::Logout(logout) => logout::run(logout, common, &screen),
         Command::Auth(auth) => auth::run(auth, common, &screen),
+        Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
+        Command::Schema(_) => schema::run(&screen),
+        Command::Completions(completions) => completions::run(completions, &screen),
+        Command::Man(man) => man::run(man, &screen),
         Command::DemoServer => demo::run()
             .map(|()| Exit::Success)
             .map_err(CommandFailure::failed),
@@ -94,6 +102,10 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Login(_)
         | Command::Logout(_)
         | Command::Auth(_)
+        | Command::Doctor(_)
+        | Command::Schema(_)
+        | Command::Completions(_)
+        | Command::Man(_)
         | Command::DemoServer => Logged::Cache,
     }
 }

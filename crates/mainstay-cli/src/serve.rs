@@ -24,7 +24,7 @@ use crate::logins;
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
 use crate::server_stderr::Passing;
-use crate::standard::{self, EndsEarly, Input};
+use crate::standard::{self, EndsEarly, StandardInput};
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
 const MAX_WORKERS: usize = 8;
@@ -176,7 +176,7 @@ fn pass_stderr(gateway: &Gateway, scope: &Scope, meets: Meets) -> Option<Passing
 }
 
 /// The client on stdin, and as whom the servers are told of it; `None` when it left before it asked for anything.
-async fn arrived(meets: Meets) -> Option<(Input, Option<Introduction>)> {
+async fn arrived(meets: Meets) -> Option<(StandardInput, Option<Introduction>)> {
     let input = standard::input();
     match meets {
         Meets::Gateway { .. } => Some((input, None)),

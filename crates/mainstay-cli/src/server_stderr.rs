@@ -43,7 +43,7 @@ impl Passing {
         };
         let thread = std::thread::Builder::new().name("server-stderr".to_owned());
         thread.spawn(writing).ok()?;
-        let mut source = Source::of(server, prefixed);
+        let mut source = StderrSource::of(server, prefixed);
         let (end, mut ended) = oneshot::channel::<()>();
         tokio::spawn(async move {
             let mut is_ended = false;
@@ -74,7 +74,7 @@ impl Passing {
 }
 
 /// Where it comes from, and how it is written.
-enum Source {
+enum StderrSource {
     AsItIs {
         bytes: StderrFollower<bytes::Bytes>,
         prefix: Prefix,
@@ -85,7 +85,7 @@ enum Source {
     },
 }
 
-impl Source {
+impl StderrSource {
     fn of(server: &Server, prefixed: bool) -> Self {
         let prefix = if prefixed {
             format!("{}: ", server.name())

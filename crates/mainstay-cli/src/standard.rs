@@ -17,9 +17,9 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
 /// Where the client writes.
-pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
+pub(crate) type StandardInput = Box<dyn AsyncRead + Send + Unpin>;
 
-pub(crate) fn input() -> Input {
+pub(crate) fn input() -> StandardInput {
     let stdin = io::stdin();
     if let Some(pipe) =
         owned(&stdin, FileType::Fifo).and_then(|fd| pipe::Receiver::from_file(File::from(fd)).ok())

@@ -361,6 +361,9 @@ pub(crate) struct HeldBytes {
 impl HeldBytes {
     /// Holds so many more bytes, if they fit.
     pub(crate) fn grow(&mut self, more: usize) -> Result<(), Spent> {
+        if more == 0 {
+            return Ok(());
+        }
         self.account.budget.add(self.account.principal, more)?;
         self.bytes += more;
         Ok(())

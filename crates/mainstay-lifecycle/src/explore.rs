@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::explore::search::{Coverage, Scope, search};
+use crate::explore::search::{Coverage, SearchScope, search};
 use crate::explore::simulation::Pace;
 use crate::policy::Policy;
 
@@ -44,8 +44,8 @@ fn is_small() -> bool {
     std::env::var_os(EXPLORE_VARIABLE).is_some_and(|value| value == "small")
 }
 
-fn scopes() -> Vec<Scope> {
-    let at_deadlines = |name, policies: Vec<Policy>| Scope {
+fn scopes() -> Vec<SearchScope> {
+    let at_deadlines = |name, policies: Vec<Policy>| SearchScope {
         name,
         policies,
         generations: GENERATIONS,
@@ -53,20 +53,20 @@ fn scopes() -> Vec<Scope> {
         ttl: false,
         beside: false,
     };
-    let by_ticks = |name, policies| Scope {
+    let by_ticks = |name, policies| SearchScope {
         generations: GENERATIONS_BY_TICKS,
         pace: Pace::Ticks,
         ..at_deadlines(name, policies)
     };
     // A test run has no time for both probes and times to live.
-    let with_ttl = |scope| Scope { ttl: true, ..scope };
+    let with_ttl = |scope| SearchScope { ttl: true, ..scope };
     let strict = || vec![policies::strict()];
     vec![
         with_ttl(at_deadlines("strict", strict())),
         at_deadlines("watchful", vec![policies::watchful()]),
         with_ttl(at_deadlines("resting", vec![policies::resting()])),
         at_deadlines("adjusted", vec![policies::patient(), policies::strict()]),
-        Scope {
+        SearchScope {
             generations: GENERATIONS_BESIDE,
             beside: true,
             ..at_deadlines("strict, replaced beside", strict())
@@ -76,7 +76,7 @@ fn scopes() -> Vec<Scope> {
     ]
 }
 
-fn small_scopes() -> Vec<Scope> {
+fn small_scopes() -> Vec<SearchScope> {
     let scopes = scopes().into_iter();
     let at_deadlines = scopes.filter(|scope| scope.pace == Pace::Deadlines);
     let small = at_deadlines.map(|scope| {
@@ -86,7 +86,7 @@ fn small_scopes() -> Vec<Scope> {
         } else {
             GENERATIONS_IN_SMALL
         };
-        Scope { generations, ..scope }
+        SearchScope { generations, ..scope }
     });
     small.collect()
 }
@@ -113,7 +113,7 @@ fn no_interleaving_breaks_an_invariant_and_the_documents_show_every_edge() {
     }
 }
 
-fn search_in_parallel(scopes: Vec<Scope>) -> Vec<(Scope, Coverage, Duration)> {
+fn search_in_parallel(scopes: Vec<SearchScope>) -> Vec<(SearchScope, Coverage, Duration)> {
     let searches: Vec<_> = scopes
         .into_iter()
         .map(|scope| {

@@ -45,6 +45,6 @@ pub use deadline::{Deadline, Timer};
 pub use effect::{Cause, CloseMode, Effect, Effects, Transition};
 pub use input::{Input, Listing, Recovery, Vitals};
 pub use machine::{Desired, Machine};
-pub use policy::{Backoff, Bucket, Expiry, Limits, Policy, Probe, WhenLost, WhenSpent};
+pub use policy::{Backoff, Bucket, Expiry, Policy, Probe, TimeLimits, WhenLost, WhenSpent};
 pub use state::{Attempt, DisconnectReason, LiveConnection, OpenConnection, Pause, State, StateKind};
 pub use time::{Generation, Moment};

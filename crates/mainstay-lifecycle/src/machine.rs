@@ -4,7 +4,7 @@ use crate::effect::{CloseMode, Effects};
 use crate::input::Input;
 use crate::policy::{Policy, WhenLost};
 use crate::state::{Attempt, DisconnectReason, Pause, State};
-use crate::step::Step;
+use crate::step::MachineStep;
 use crate::time::{Generation, Moment};
 use crate::tokens::Tokens;
 
@@ -12,7 +12,7 @@ use crate::tokens::Tokens;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
     pub(crate) policy: Policy,
-    /// Assigned in `Step::enter` alone.
+    /// Assigned in `MachineStep::enter` alone.
     pub(crate) state: State,
     /// The connection that left service and is being closed. The next dial waits for it.
     pub(crate) closing: Option<Closing>,
@@ -82,7 +82,7 @@ impl Machine {
     /// Takes one input and returns the effects to start. `fresh` is an unused generation: a connection that this input
     /// opens gets it.
     pub fn handle(&mut self, input: Input, now: Moment, fresh: Generation) -> Effects {
-        Step::new(self, now, fresh).run(input)
+        MachineStep::new(self, now, fresh).run(input)
     }
 
     /// The current state.

@@ -35,7 +35,7 @@ pub struct Policy {
     /// Stop a server that no caller has used for this long; `None` keeps it running.
     pub idle_stop: Option<Duration>,
     /// The timeouts of everything that runs outside of the machine.
-    pub limits: Limits,
+    pub limits: TimeLimits,
 }
 
 /// Exponential backoff with full jitter: the pause before attempt n is drawn from zero to `first * 2^(n-1)`, capped.
@@ -99,7 +99,7 @@ pub struct Probe {
 
 /// How long the machine waits for each report. The tasks outside have tighter deadlines of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Limits {
+pub struct TimeLimits {
     /// From the start effect to the turn in the queue of starting servers.
     pub turn: Duration,
     /// From the start of a dial to the end of its handshake: the hard limit of a slow start.
@@ -176,7 +176,7 @@ impl Default for Policy {
             expiry: Expiry::default(),
             probe: Some(Probe::default()),
             idle_stop: None,
-            limits: Limits::default(),
+            limits: TimeLimits::default(),
         }
     }
 }
@@ -217,7 +217,7 @@ impl Default for Probe {
     }
 }
 
-impl Default for Limits {
+impl Default for TimeLimits {
     fn default() -> Self {
         Self {
             turn: Duration::from_secs(360),

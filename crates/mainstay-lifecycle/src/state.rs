@@ -77,7 +77,7 @@ pub enum DisconnectReason {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpenConnection {
     pub(crate) generation: Generation,
-    pub(crate) listings: Listings,
+    pub(crate) listings: ListingSchedule,
     pub(crate) silence: SilenceWatch,
 }
 
@@ -95,7 +95,7 @@ pub struct LiveConnection {
 
 /// The listings of one open connection. At most one runs at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Listings {
+pub(crate) struct ListingSchedule {
     pub(crate) phase: ListingPhase,
     /// Failed listings in a row.
     pub(crate) failures: u32,

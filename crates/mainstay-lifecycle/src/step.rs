@@ -10,13 +10,13 @@ use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::{Closing, Machine};
 use crate::policy::{Policy, WhenLost, WhenSpent};
 use crate::state::{
-    Attempt, DisconnectReason, ListingPhase, Listings, LiveConnection, OpenConnection, Pause, SilenceWatch,
-    State, StateKind,
+    Attempt, DisconnectReason, ListingPhase, ListingSchedule, LiveConnection, OpenConnection, Pause,
+    SilenceWatch, State, StateKind,
 };
 use crate::time::{Generation, Moment, jittered};
 use crate::tokens::Tokens;
 
-pub(crate) struct Step<'a> {
+pub(crate) struct MachineStep<'a> {
     pub(crate) machine: &'a mut Machine,
     pub(crate) now: Moment,
     /// The generation for the one connection that this step may open.
@@ -24,7 +24,7 @@ pub(crate) struct Step<'a> {
     pub(crate) effects: Vec<Effect>,
 }
 
-impl<'a> Step<'a> {
+impl<'a> MachineStep<'a> {
     pub(crate) fn new(machine: &'a mut Machine, now: Moment, fresh: Generation) -> Self {
         Self {
             machine,
@@ -43,7 +43,7 @@ impl<'a> Step<'a> {
 }
 
 /// States and attempts.
-impl Step<'_> {
+impl MachineStep<'_> {
     /// The one place where the state is assigned.
     pub(crate) fn enter(&mut self, next: State, cause: Cause) {
         let generation = self.machine.state.generation().or(next.generation());
@@ -150,7 +150,7 @@ impl Step<'_> {
 }
 
 /// Closing.
-impl Step<'_> {
+impl MachineStep<'_> {
     /// Takes the current connection, if there is one, out of service and closes it. The next dial waits for the close.
     pub(crate) fn detach(&mut self, mode: CloseMode) {
         if let Some(closing) = self.start_close(mode) {
@@ -224,7 +224,7 @@ impl Step<'_> {
 }
 
 /// Losses.
-impl Step<'_> {
+impl MachineStep<'_> {
     /// Gives the current connection up. The recovery, the budget and the policy decide what follows.
     pub(crate) fn lose(&mut self, cause: Cause, recovery: Recovery) {
         let Some(generation) = self.machine.state.generation() else {
@@ -333,7 +333,7 @@ impl Step<'_> {
 }
 
 /// Calls and proof.
-impl Step<'_> {
+impl MachineStep<'_> {
     /// A completed call proves the connection and gives the token of its start back.
     pub(crate) fn call_answered(&mut self) {
         if let State::Connected(live) = &mut self.machine.state {
@@ -378,7 +378,7 @@ impl Step<'_> {
 }
 
 /// Listings. One runs at a time, and never two within `relist_pause`. A change during a listing leads to another one.
-impl Step<'_> {
+impl MachineStep<'_> {
     pub(crate) fn opened(&mut self, generation: Generation) {
         let policy = &self.machine.policy;
         let open = OpenConnection {
@@ -469,7 +469,7 @@ impl Step<'_> {
 }
 
 /// Probes of a silent connection.
-impl Step<'_> {
+impl MachineStep<'_> {
     /// Probes a server that was silent with nothing to do. A server that works on a call is left to the deadline of that
     /// call: one that does one thing at a time cannot answer a probe meanwhile. A stopped process does not work.
     pub(crate) fn check_silence(&mut self, vitals: Vitals) {
@@ -541,8 +541,8 @@ const fn connecting(is_first: bool, attempt: Attempt) -> State {
     }
 }
 
-fn running(failures: u32, policy: &Policy, now: Moment) -> Listings {
-    Listings {
+fn running(failures: u32, policy: &Policy, now: Moment) -> ListingSchedule {
+    ListingSchedule {
         phase: ListingPhase::Running {
             by: now + policy.limits.list,
             again: false,

@@ -9,13 +9,13 @@ use crate::input::{Input, Recovery, Vitals};
 use crate::state::Attempt::{Listing, Opening, Pausing, Queued};
 use crate::state::DisconnectReason::{AuthRequired, BudgetSpent, Idle, Lost};
 use crate::state::State::{Connected, Connecting, Disabled, Disabling, Disconnected, PermanentlyFailed};
-use crate::step::Step;
+use crate::step::MachineStep;
 use crate::time::Generation;
 
 /// Each expired timer moves a deadline on, so a handful is plenty. A policy of zero durations must not loop for ever.
 const TIMERS_PER_STEP_LIMIT: usize = 16;
 
-impl Step<'_> {
+impl MachineStep<'_> {
     pub(crate) fn apply(&mut self, input: Input) {
         if let Some(generation) = self.stale_generation(&input) {
             return self.effects.push(Effect::CountStale(generation));

@@ -9,7 +9,7 @@ mod error;
 
 use url::Url;
 
-use self::candidates::{Candidates, Read, read};
+use self::candidates::{Candidates, DocumentRead, read};
 pub use self::error::DiscoveryError;
 use crate::address::AddressRules;
 use crate::challenge::AuthChallenge;
@@ -126,8 +126,8 @@ impl Discovery {
         match read(&candidates.asked, response, |response| {
             Ok(ResourceMetadata::parse(response)?)
         })? {
-            Read::Document(metadata) => self.use_resource(metadata),
-            Read::Nothing(unreadable) => {
+            DocumentRead::Document(metadata) => self.use_resource(metadata),
+            DocumentRead::Nothing(unreadable) => {
                 candidates.unreadable = candidates.unreadable.or(unreadable);
                 if let Some(step) = candidates.next() {
                     self.stage = Stage::Resource(candidates);
@@ -210,8 +210,8 @@ impl Discovery {
         response: &HttpResponse,
     ) -> Result<DiscoveryStep, DiscoveryError> {
         let metadata = match self.read_metadata(&candidates.asked, response)? {
-            Read::Document(metadata) => metadata,
-            Read::Nothing(unreadable) => {
+            DocumentRead::Document(metadata) => metadata,
+            DocumentRead::Nothing(unreadable) => {
                 candidates.unreadable = candidates.unreadable.or(unreadable);
                 if let Some(step) = candidates.next() {
                     self.stage = Stage::Issuer {
@@ -248,9 +248,9 @@ impl Discovery {
     fn origin_response(&self, asked: &Url, response: &HttpResponse) -> Result<DiscoveryStep, DiscoveryError> {
         let server = &self.options.server;
         let metadata = match self.read_metadata(asked, response)? {
-            Read::Document(metadata) => metadata,
-            Read::Nothing(Some(unreadable)) => return Err(unreadable),
-            Read::Nothing(None) => AuthorizationServerMetadata::defaults(server),
+            DocumentRead::Document(metadata) => metadata,
+            DocumentRead::Nothing(Some(unreadable)) => return Err(unreadable),
+            DocumentRead::Nothing(None) => AuthorizationServerMetadata::defaults(server),
         };
         Ok(DiscoveryStep::Found(Box::new(Discovered {
             revision: Revision::V2025_03_26,
@@ -265,7 +265,7 @@ impl Discovery {
         &self,
         asked: &Url,
         response: &HttpResponse,
-    ) -> Result<Read<AuthorizationServerMetadata>, DiscoveryError> {
+    ) -> Result<DocumentRead<AuthorizationServerMetadata>, DiscoveryError> {
         let rules = &self.options.rules;
         read(asked, response, |response| {
             AuthorizationServerMetadata::parse(response, rules)

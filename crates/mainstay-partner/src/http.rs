@@ -91,7 +91,7 @@ impl HttpPartner {
     ///
     /// When its program cannot be started.
     #[must_use]
-    pub fn start(&self, port: u16) -> Running {
+    pub fn start(&self, port: u16) -> RunningServer {
         let port = port.to_string();
         let mut command = Command::new(&self.partner.command);
         command.args(&self.partner.args).envs(&self.partner.env);
@@ -105,15 +105,15 @@ impl HttpPartner {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();
-        Running(child.unwrap_or_else(|error| panic!("cannot start {self:?}: {error}")))
+        RunningServer(child.unwrap_or_else(|error| panic!("cannot start {self:?}: {error}")))
     }
 }
 
 /// A partner that runs. Dropping it kills it.
 #[derive(Debug)]
-pub struct Running(Child);
+pub struct RunningServer(Child);
 
-impl Running {
+impl RunningServer {
     /// SIGKILL to its whole process group, and gone when this returns.
     pub fn kill(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
@@ -125,7 +125,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.kill();
     }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-pub use http::{HttpPartner, HttpPartners, Running, free_port};
+pub use http::{HttpPartner, HttpPartners, RunningServer, free_port};
 pub use serving::serve_http;
 
 /// The real servers, each ready to be started over stdio; [`Partners::over_http`] has those that speak HTTP too.

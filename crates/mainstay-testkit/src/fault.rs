@@ -57,7 +57,7 @@ pub enum Fault {
     /// Answers with exactly this result.
     Result(Value),
     /// Answers badly.
-    Answer(BadAnswer),
+    Answer(AnswerFault),
     /// Writes something that is no message, then answers properly.
     Garbage(Garbage),
     /// Writes many notifications, then answers properly.
@@ -109,7 +109,7 @@ impl Fault {
 /// Ways to spoil an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum BadAnswer {
+pub enum AnswerFault {
     /// The right id, and a result with a string that is not UTF-8.
     InvalidUtf8,
     /// The first half of the answer, then a newline.

@@ -26,7 +26,7 @@ mod rule;
 mod script;
 
 pub use action::{Action, Child, Signal, Work};
-pub use fault::{BadAnswer, Fault, Flood, Garbage};
+pub use fault::{AnswerFault, Fault, Flood, Garbage};
 pub use faulty_server::FaultyServer;
 pub use hostile::{HARMLESS_TEXT, HOSTILE_TEXT, hostile, hostile_on_stderr};
 pub use ledger::Ledger;

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use crate::action::{Action, Signal};
 use crate::responder::{Incoming, Responder};
 use crate::script::Script;
-use seen::Seen;
+use seen::SeenMessages;
 
 /// Writes that may wait for the stream; a track that adds one more waits itself.
 const QUEUED_WRITES: usize = 1024;
@@ -53,7 +53,7 @@ impl FarSide {
         let (writes, queue) = mpsc::channel(QUEUED_WRITES);
         let shared = Arc::new(Shared {
             responder: Mutex::new(Responder::new(script, 1)),
-            seen: watch::Sender::new(Seen::default()),
+            seen: watch::Sender::new(SeenMessages::default()),
             life: watch::Sender::new(Life::Playing),
         });
         let far_side = Self { shared, writes };
@@ -83,7 +83,7 @@ impl FarSide {
     /// Safe: it only looks.
     pub async fn wait_for(&self, method: &str, count: usize) {
         let mut seen = self.shared.seen.subscribe();
-        let enough = |seen: &Seen| seen.count(method) >= count;
+        let enough = |seen: &SeenMessages| seen.count(method) >= count;
         tokio::select! {
             _ = seen.wait_for(enough) => {}
             () = self.shared.over() => {}
@@ -269,7 +269,7 @@ impl std::fmt::Debug for FarSide {
 
 struct Shared {
     responder: Mutex<Responder>,
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<SeenMessages>,
     life: watch::Sender<Life>,
 }
 

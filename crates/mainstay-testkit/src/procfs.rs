@@ -11,11 +11,11 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// All processes that were started with `KEY=VALUE` in their environment, wherever they fled to.
 #[derive(Clone, Debug)]
-pub struct Tree {
+pub struct ProcTree {
     entry: Vec<u8>,
 }
 
-impl Tree {
+impl ProcTree {
     /// The tree marked by this entry.
     #[must_use]
     pub fn marked(key: &str, value: &str) -> Self {
@@ -43,7 +43,7 @@ impl Tree {
         true
     }
 
-    /// As [`Tree::wait_until_gone`], without blocking the thread.
+    /// As [`ProcTree::wait_until_gone`], without blocking the thread.
     ///
     /// # Cancel safety
     /// Safe: it only reads.
@@ -185,14 +185,14 @@ mod tests {
             .unwrap();
         let mut sleeper = Sleeper(child);
         let pid = i32::try_from(sleeper.0.id()).unwrap();
-        let tree = Tree::marked("TESTKIT_MARK", &mark);
+        let tree = ProcTree::marked("TESTKIT_MARK", &mark);
         // The kernel shows the new environment a moment after the spawn is done.
         let deadline = Instant::now() + Duration::from_secs(5);
         while !tree.holds(pid) && Instant::now() < deadline {
             thread::sleep(POLL);
         }
         assert_eq!(tree.pids(), [pid]);
-        assert!(Tree::marked("TESTKIT_MARK", "procfs-").pids().is_empty());
+        assert!(ProcTree::marked("TESTKIT_MARK", "procfs-").pids().is_empty());
         assert!(is_alive(pid));
 
         sleeper.0.kill().unwrap();

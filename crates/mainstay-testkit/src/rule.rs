@@ -151,7 +151,7 @@ impl Rule {
     }
 
     /// Whether place and conditions are met, the occurrence aside.
-    pub(crate) fn matches(&self, event: Event<'_>, start: u64) -> bool {
+    pub(crate) fn matches(&self, event: RuleEvent<'_>, start: u64) -> bool {
         self.step == event.step
             && self.method.as_deref().is_none_or(|method| method == event.method)
             && self.named.as_deref().is_none_or(|name| Some(name) == event.name)
@@ -162,7 +162,7 @@ impl Rule {
 
 /// What rules are matched against.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event<'a> {
+pub(crate) struct RuleEvent<'a> {
     pub(crate) step: Step,
     pub(crate) method: &'a str,
     pub(crate) name: Option<&'a str>,

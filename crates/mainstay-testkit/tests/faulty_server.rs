@@ -7,8 +7,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mainstay_testkit::procfs::{Tree, is_alive};
-use mainstay_testkit::{BadAnswer, Fault, FaultyServer, Flood, Ledger, Rule, Script, Signal, Step};
+use mainstay_testkit::procfs::{ProcTree, is_alive};
+use mainstay_testkit::{AnswerFault, Fault, FaultyServer, Flood, Ledger, Rule, Script, Signal, Step};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ impl Drop for Client {
 }
 
 /// Ends what is left of a tree, even when the test fails.
-struct Cleanup(Tree);
+struct Cleanup(ProcTree);
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
@@ -203,7 +203,7 @@ fn a_sleeping_call_blocks_no_other() {
 #[test]
 fn an_answer_can_be_invalid_utf8_with_the_right_id() {
     let mut client =
-        Client::start(&FaultyServer::new().on(Step::Call, Fault::Answer(BadAnswer::InvalidUtf8)));
+        Client::start(&FaultyServer::new().on(Step::Call, Fault::Answer(AnswerFault::InvalidUtf8)));
     client.send("tools/call", &json!({ "name": "echo" }));
     let line = client.line();
     assert!(line.starts_with(br#"{"jsonrpc":"2.0","id":1,"result""#));
@@ -215,7 +215,7 @@ fn an_answer_can_be_invalid_utf8_with_the_right_id() {
 fn a_huge_line_is_as_long_as_asked_and_is_one_json_message() {
     const BYTES: usize = 20_000_000;
     let mut client =
-        Client::start(&FaultyServer::new().on(Step::Call, Fault::Answer(BadAnswer::Huge(BYTES))));
+        Client::start(&FaultyServer::new().on(Step::Call, Fault::Answer(AnswerFault::Huge(BYTES))));
     client.send("tools/call", &json!({ "name": "echo" }));
     let line = client.line();
     assert!((BYTES..BYTES + 200).contains(&line.len()), "{}", line.len());
@@ -317,7 +317,7 @@ fn what_its_group_is_told_by_sigterm_is_noted_and_it_lives_on() {
 #[test]
 fn children_and_daemons_outlive_it_and_are_found_by_their_environment() {
     let mark = std::process::id().to_string();
-    let tree = Tree::marked("TESTKIT_TREE", &mark);
+    let tree = ProcTree::marked("TESTKIT_TREE", &mark);
     let cleanup = Cleanup(tree.clone());
     let ledger = Ledger::temporary();
     let child = mainstay_testkit::Child::default();

@@ -13,7 +13,7 @@ use mainstay_lifecycle::{Cause, Generation, Recovery, StateKind};
 use tokio::sync::broadcast;
 
 use crate::PlainText;
-use crate::process::Exit;
+use crate::process::ProcessExit;
 use crate::server::{Reason, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
 
@@ -92,7 +92,7 @@ pub struct Failure {
     /// One line of plain text, as [`PlainText`] has it.
     pub message: String,
     /// How the process ended, where there was one and it did.
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
     /// The last lines that the process wrote to stderr.
     pub stderr: Vec<String>,
     /// What a login needs, where the server asks for one.
@@ -136,7 +136,7 @@ impl Failure {
         stderr_line::most_telling(&self.stderr)
     }
 
-    pub(crate) fn with_exit(self, exit: Option<Exit>) -> Self {
+    pub(crate) fn with_exit(self, exit: Option<ProcessExit>) -> Self {
         Self { exit, ..self }
     }
 

@@ -12,14 +12,14 @@ pub use crate::transport::http::fuzz::{challenge, events};
 pub use crate::wire::fuzz::{envelope, object};
 
 /// A stream, and the reads in which it arrives.
-pub(crate) struct Stream<'a> {
+pub(crate) struct FuzzStream<'a> {
     /// A number to choose a limit by.
     pub(crate) choice: usize,
     pub(crate) whole: &'a [u8],
     sizes: &'a [u8],
 }
 
-impl<'a> Stream<'a> {
+impl<'a> FuzzStream<'a> {
     /// Takes the choice and the sizes of the reads from the start of the input.
     pub(crate) fn from_input(input: &'a [u8]) -> Option<Self> {
         let (&choice, input) = input.split_first()?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::transport::Transport;
-use crate::wire::{Cause, Handler, Peer, RawJson, RequestOptions};
+use crate::wire::{Handler, MessageOrigin, Peer, RawJson, RequestOptions};
 
 /// One connection, without generation, state, catalog or recovery.
 pub struct Unsupervised(Peer);
@@ -40,7 +40,7 @@ impl Unsupervised {
 struct Deaf;
 
 impl Handler for Deaf {
-    fn request(&self, _: &Peer, _: RawJson, _: &str, _: Option<RawJson>, _: Cause) {}
+    fn request(&self, _: &Peer, _: RawJson, _: &str, _: Option<RawJson>, _: MessageOrigin) {}
 
-    fn notification(&self, _: &str, _: Option<RawJson>, _: Cause) {}
+    fn notification(&self, _: &str, _: Option<RawJson>, _: MessageOrigin) {}
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::VERSIONS;
-use super::report::{Report, Verdict};
+use super::report::{ConformanceReport, Verdict};
 use super::suite::{Suite, directory, verdict};
 use crate::project::Project;
 
@@ -19,8 +19,8 @@ pub(super) const CLIENT: &str = "conformance_client";
 /// What the client says last when it did all that it should.
 const COMPLETED: &str = "completed";
 
-pub(super) fn run(project: &Project, suite: &Suite, expected: &[String]) -> Result<Report> {
-    let mut report = Report::new("the library as a client");
+pub(super) fn run(project: &Project, suite: &Suite, expected: &[String]) -> Result<ConformanceReport> {
+    let mut report = ConformanceReport::new("the library as a client");
     let clients = project.built("debug/examples");
     for version in VERSIONS {
         report.add(version, expected, verdicts(&clients, suite, version)?);

@@ -30,14 +30,14 @@ struct Column {
 const HEAD: &str = "scenario";
 
 /// The verdicts of several runs, side by side.
-pub(super) struct Report {
+pub(super) struct ConformanceReport {
     title: String,
     columns: Vec<Column>,
     /// The scenarios in the order in which they first came.
     scenarios: Vec<String>,
 }
 
-impl Report {
+impl ConformanceReport {
     pub(super) fn new(title: &str) -> Self {
         Self {
             title: title.to_owned(),
@@ -114,7 +114,7 @@ impl Column {
 }
 
 /// A table: a row for each scenario, a column for each run, and how many passed of all that count.
-impl fmt::Display for Report {
+impl fmt::Display for ConformanceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
         self.row(f, HEAD, |column| column.head.clone())?;
@@ -127,12 +127,12 @@ impl fmt::Display for Report {
 
 #[cfg(test)]
 mod tests {
-    use super::{Report, Verdict};
+    use super::{ConformanceReport, Verdict};
 
-    fn report(expected: &[&str]) -> Report {
+    fn report(expected: &[&str]) -> ConformanceReport {
         let failed = || Verdict::Failed("1 failed".to_owned());
         let expected: Vec<_> = expected.iter().map(|&name| name.to_owned()).collect();
-        let mut report = Report::new("suite");
+        let mut report = ConformanceReport::new("suite");
         let verdicts = |list: Vec<(&str, Verdict)>| {
             let named = list.into_iter().map(|(name, verdict)| (name.to_owned(), verdict));
             named.collect::<Vec<_>>()
@@ -191,6 +191,6 @@ passed    1/2         1/2
         assert_eq!(wrong.len(), 1, "{wrong:?}");
         assert!(wrong[0].starts_with("suite, old: calls: passes"));
         let expected = ["calls", "gone"].map(str::to_owned);
-        assert_eq!(Report::unknown(&[report(&[])], &expected), ["gone"]);
+        assert_eq!(ConformanceReport::unknown(&[report(&[])], &expected), ["gone"]);
     }
 }

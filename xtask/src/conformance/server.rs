@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::VERSIONS;
-use super::report::{Report, Verdict};
+use super::report::{ConformanceReport, Verdict};
 use super::suite::{Suite, directory, read, verdict};
 use crate::partners::json_string;
 use crate::project::Project;
@@ -23,7 +23,7 @@ const GATEWAY: &str = "debug/mainstay";
 const START_WITHIN: Duration = Duration::from_secs(30);
 
 /// A table for each version.
-pub(super) fn run(project: &Project, suite: &Suite, expected: &[String]) -> Result<Vec<Report>> {
+pub(super) fn run(project: &Project, suite: &Suite, expected: &[String]) -> Result<Vec<ConformanceReport>> {
     let files = suite.results("server")?;
     let server = project.built(SERVER);
     let mut over_http = Command::new(&server);
@@ -47,7 +47,8 @@ pub(super) fn run(project: &Project, suite: &Suite, expected: &[String]) -> Resu
     let (_gateway, union) = Service::start(&mut serve, Says::OnStderr, &log, START_WITHIN, endpoint)?;
 
     let report = |version: &&str| {
-        let mut report = Report::new(&format!("{version}: a server directly, and behind the gateway"));
+        let mut report =
+            ConformanceReport::new(&format!("{version}: a server directly, and behind the gateway"));
         report.add("directly", &[], verdicts(suite, version, "directly", &direct)?);
         for leg in LEGS.iter().filter(|leg| leg.versions.contains(version)) {
             let url = format!("{union}/{}", leg.server);

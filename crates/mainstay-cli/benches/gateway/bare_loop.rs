@@ -112,13 +112,13 @@ async fn post(
 /// What is on its way to the server and back.
 #[derive(Default)]
 struct Between {
-    state: Mutex<State>,
+    state: Mutex<LoopState>,
     /// There is something to write.
     written: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct LoopState {
     last: u64,
     waiting: HashMap<u64, oneshot::Sender<Bytes>>,
     out: Vec<u8>,
@@ -183,7 +183,7 @@ impl Between {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LoopState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,11 +4,11 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::client::Client;
-use crate::compare::Pair;
-use crate::echo::{Echo, Kind, Way};
+use crate::client::BenchClient;
+use crate::compare::RatioPair;
+use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::figure::Figure;
-use crate::program::{Gateway, Web, until};
+use crate::program::{GatewayProcess, Web, until};
 use crate::rivals::{Behind, Product};
 use crate::{Effort, Fallible, runtime};
 
@@ -19,7 +19,7 @@ const RESULT: usize = 100;
 type Aims = Option<(f64, f64)>;
 
 /// Where calls go.
-pub(crate) struct Target<'a> {
+pub(crate) struct CallTarget<'a> {
     pub(crate) port: u16,
     pub(crate) path: &'a str,
     pub(crate) tool: &'a str,
@@ -29,7 +29,7 @@ pub(crate) struct Target<'a> {
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
         let servers = [("stdio", Some((1.5, 0.7))), ("HTTP", Some((2.0, 0.6)))];
-        let mut figures = through_gateway(effort, Kind::Rmcp, servers).await?;
+        let mut figures = through_gateway(effort, EchoKind::Rmcp, servers).await?;
         figures.extend(through_rivals(effort).await?);
         Ok(figures)
     })
@@ -38,22 +38,22 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
 /// Calls to a server that takes next to no time: what the gateway adds.
 pub(crate) fn measure_bare(effort: Effort) -> Fallible<Vec<Figure>> {
     let servers = [("bare stdio", None), ("bare HTTP", None)];
-    runtime()?.block_on(through_gateway(effort, Kind::Bare, servers))
+    runtime()?.block_on(through_gateway(effort, EchoKind::Bare, servers))
 }
 
 async fn through_gateway(
     effort: Effort,
-    kind: Kind,
+    kind: EchoKind,
     [stdio, http]: [(&str, Aims); 2],
 ) -> Fallible<Vec<Figure>> {
     let (home, web) = (TempDir::new()?, Web::start(kind, RESULT)?);
-    let pipe = Echo::new(kind, Way::Stdio, RESULT);
-    let gateway = Gateway::start(&home, &json!({ "pipe": pipe.entry()?, "web": web.entry() }))?;
+    let pipe = Echo::new(kind, EchoTransport::Stdio, RESULT);
+    let gateway = GatewayProcess::start(&home, &json!({ "pipe": pipe.entry()?, "web": web.entry() }))?;
     let mut figures = Vec::new();
     for (path, (server, aims)) in [("/mcp/pipe", stdio), ("/mcp/web", http)] {
-        let mut client = Client::connect(gateway.port, path).await?;
+        let mut client = BenchClient::connect(gateway.port, path).await?;
         until(async || Ok(client.call("echo").await.ok())).await?;
-        let ours = Target {
+        let ours = CallTarget {
             port: gateway.port,
             path,
             tool: "echo",
@@ -67,7 +67,7 @@ async fn through_gateway(
 /// What is possible at all: no supervision.
 async fn through_loop(effort: Effort, web: &Web, pipe: Echo, server: &str) -> Fallible<Vec<Figure>> {
     let bare = Web::looping(pipe)?;
-    let target = Target {
+    let target = CallTarget {
         port: bare.port,
         path: "/mcp",
         tool: "echo",
@@ -83,15 +83,15 @@ async fn through_loop(effort: Effort, web: &Web, pipe: Echo, server: &str) -> Fa
 }
 
 async fn through_rivals(effort: Effort) -> Fallible<Vec<Figure>> {
-    let web = Web::start(Kind::Rmcp, RESULT)?;
+    let web = Web::start(EchoKind::Rmcp, RESULT)?;
     let mut figures = Vec::new();
     for product in Product::ALL {
-        let pipe = Echo::new(Kind::Rmcp, Way::Stdio, RESULT);
+        let pipe = Echo::new(EchoKind::Rmcp, EchoTransport::Stdio, RESULT);
         for (server, behind) in [("stdio", Behind::Stdio(pipe)), ("HTTP", Behind::Http(&web))] {
             let Some(rival) = product.start(behind).await? else {
                 continue;
             };
-            let theirs = Target {
+            let theirs = CallTarget {
                 port: rival.port,
                 path: rival.path,
                 tool: rival.tool,
@@ -107,18 +107,18 @@ async fn through_rivals(effort: Effort) -> Fallible<Vec<Figure>> {
 async fn compare(
     effort: Effort,
     web: &Web,
-    target: &Target<'_>,
+    target: &CallTarget<'_>,
     server: &str,
     aims: Aims,
 ) -> Fallible<Vec<Figure>> {
-    let straight = Target {
+    let straight = CallTarget {
         port: web.port,
         path: "/mcp",
         tool: "echo",
     };
-    let mut direct = Client::connect(web.port, "/mcp").await?;
-    let mut through = Client::connect(target.port, target.path).await?;
-    let one = Pair::measure(
+    let mut direct = BenchClient::connect(web.port, "/mcp").await?;
+    let mut through = BenchClient::connect(target.port, target.path).await?;
+    let one = RatioPair::measure(
         effort.rounds(100),
         50,
         async || direct.call(straight.tool).await.expect("answered"),
@@ -130,7 +130,7 @@ async fn compare(
         Crowd::gather(target, CALLERS).await?,
     );
     let each = if effort.full { 20 } else { 2 };
-    let many = Pair::measure(
+    let many = RatioPair::measure(
         effort.rounds(40),
         1,
         async || direct.call(each).await,
@@ -154,15 +154,15 @@ async fn compare(
 
 /// Callers, each with a connection and a task of its own.
 pub(crate) struct Crowd {
-    clients: Vec<Client>,
+    clients: Vec<BenchClient>,
     tool: String,
 }
 
 impl Crowd {
-    pub(crate) async fn gather(target: &Target<'_>, callers: usize) -> Fallible<Self> {
+    pub(crate) async fn gather(target: &CallTarget<'_>, callers: usize) -> Fallible<Self> {
         let mut clients = Vec::new();
         for _ in 0..callers {
-            clients.push(Client::connect(target.port, target.path).await?);
+            clients.push(BenchClient::connect(target.port, target.path).await?);
         }
         Ok(Self {
             clients,

@@ -15,7 +15,7 @@ pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications
 const LOOKED_AT: usize = 4096;
 
 /// A client with a session.
-pub(crate) struct Client {
+pub(crate) struct BenchClient {
     stream: TcpStream,
     answer: Vec<u8>,
     host: String,
@@ -23,7 +23,7 @@ pub(crate) struct Client {
     session: String,
 }
 
-impl Client {
+impl BenchClient {
     pub(crate) async fn connect(port: u16, path: &str) -> Fallible<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
         stream.set_nodelay(true)?;

@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::calls::{Crowd, Target};
-use crate::client::Client;
-use crate::echo::{Echo, Kind, Way};
+use crate::calls::{CallTarget, Crowd};
+use crate::client::BenchClient;
+use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::figure::{Amount, Figure};
-use crate::program::{Gateway, Web, until};
+use crate::program::{GatewayProcess, Web, until};
 use crate::{Effort, Fallible, runtime};
 
 const RESULT: usize = 100;
@@ -44,22 +44,22 @@ struct Aim {
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
         let mut figures = Vec::new();
-        for (kind, what) in [(Kind::Rmcp, ""), (Kind::Bare, "bare ")] {
+        for (kind, what) in [(EchoKind::Rmcp, ""), (EchoKind::Bare, "bare ")] {
             figures.extend(of_servers(effort, kind, what).await?);
         }
         Ok(figures)
     })
 }
 
-async fn of_servers(effort: Effort, kind: Kind, what: &str) -> Fallible<Vec<Figure>> {
+async fn of_servers(effort: Effort, kind: EchoKind, what: &str) -> Fallible<Vec<Figure>> {
     let (home, web) = (TempDir::new()?, Web::start(kind, RESULT)?);
-    let pipe = Echo::new(kind, Way::Stdio, RESULT);
-    let gateway = Gateway::start(&home, &json!({ "pipe": pipe.entry()?, "web": web.entry() }))?;
+    let pipe = Echo::new(kind, EchoTransport::Stdio, RESULT);
+    let gateway = GatewayProcess::start(&home, &json!({ "pipe": pipe.entry()?, "web": web.entry() }))?;
     let mut figures = Vec::new();
     for (path, way) in [("/mcp/pipe", "stdio"), ("/mcp/web", "HTTP")] {
-        let mut client = Client::connect(gateway.port, path).await?;
+        let mut client = BenchClient::connect(gateway.port, path).await?;
         until(async || Ok(client.call("echo").await.ok())).await?;
-        let target = Target {
+        let target = CallTarget {
             port: gateway.port,
             path,
             tool: "echo",
@@ -76,7 +76,7 @@ async fn of_servers(effort: Effort, kind: Kind, what: &str) -> Fallible<Vec<Figu
 
 async fn of_crowd(
     effort: Effort,
-    gateway: &Gateway,
+    gateway: &GatewayProcess,
     crowd: &mut Crowd,
     name: &str,
     aim: f64,
@@ -119,7 +119,7 @@ struct SystemCalls {
 
 impl SystemCalls {
     /// `None` where there is no `strace`, or it may not attach itself.
-    fn begin(gateway: &Gateway) -> Fallible<Option<Self>> {
+    fn begin(gateway: &GatewayProcess) -> Fallible<Option<Self>> {
         let summary = tempfile::NamedTempFile::new()?;
         let strace = Command::new("strace")
             .args(["-f", "-c", "-p", &gateway.id().to_string(), "-o"])

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::compare::Pair;
+use crate::compare::RatioPair;
 
 /// One figure: what something takes through a gateway and, where there is such a thing, directly.
 pub(crate) struct Figure {
@@ -37,23 +37,23 @@ enum Reading {
 
 impl Figure {
     /// How many times as long a thing takes.
-    pub(crate) fn ratio(name: impl Into<String>, pair: &Pair, aim: Option<f64>) -> Self {
+    pub(crate) fn ratio(name: impl Into<String>, pair: &RatioPair, aim: Option<f64>) -> Self {
         Self::of_pair(name.into(), pair, Reading::Ratio(pair.ratio()), aim)
     }
 
     /// How many times as often a thing can be done, by the time that each takes.
-    pub(crate) fn throughput(name: impl Into<String>, pair: &Pair, aim: Option<f64>) -> Self {
+    pub(crate) fn throughput(name: impl Into<String>, pair: &RatioPair, aim: Option<f64>) -> Self {
         Self::of_pair(name.into(), pair, Reading::Throughput(1.0 / pair.ratio()), aim)
     }
 
     /// How many nanoseconds more a thing takes.
-    pub(crate) fn more(name: impl Into<String>, pair: &Pair, aim: Option<f64>) -> Self {
+    pub(crate) fn more(name: impl Into<String>, pair: &RatioPair, aim: Option<f64>) -> Self {
         let (direct, through) = pair.medians();
         Self::of_pair(name.into(), pair, Reading::More(through - direct), aim)
     }
 
     /// How long a thing takes, whatever it takes directly.
-    pub(crate) fn time(name: impl Into<String>, pair: &Pair, aim: Option<f64>) -> Self {
+    pub(crate) fn time(name: impl Into<String>, pair: &RatioPair, aim: Option<f64>) -> Self {
         Self::of_pair(name.into(), pair, Reading::Itself, aim)
     }
 
@@ -68,7 +68,7 @@ impl Figure {
         }
     }
 
-    fn of_pair(name: String, pair: &Pair, reading: Reading, aim: Option<f64>) -> Self {
+    fn of_pair(name: String, pair: &RatioPair, reading: Reading, aim: Option<f64>) -> Self {
         let (direct, through) = pair.medians();
         Self {
             name,

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::client::Client;
-use crate::compare::{Pair, nanoseconds};
-use crate::echo::{Bare, Echo, Kind, Way};
+use crate::client::BenchClient;
+use crate::compare::{RatioPair, nanoseconds};
+use crate::echo::{Bare, Echo, EchoKind, EchoTransport};
 use crate::figure::{Amount, Figure};
-use crate::program::{Gateway, this_program, until};
+use crate::program::{GatewayProcess, this_program, until};
 use crate::{Effort, Fallible, runtime};
 
 /// The word that makes this program a server that floods its clients from its first call on.
@@ -37,17 +37,17 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
         let home = TempDir::new()?;
         let servers = json!({
             "flood": { "command": this_program()?, "args": [WORD], "era": "legacy" },
-            "neighbour": Echo::new(Kind::Bare, Way::Stdio, 10).entry()?,
+            "neighbour": Echo::new(EchoKind::Bare, EchoTransport::Stdio, 10).entry()?,
         });
-        let gateway = Gateway::start(&home, &servers)?;
-        let mut neighbour = Client::connect(gateway.port, "/mcp/neighbour").await?;
-        let mut flooded = Client::connect(gateway.port, "/mcp/flood").await?;
+        let gateway = GatewayProcess::start(&home, &servers)?;
+        let mut neighbour = BenchClient::connect(gateway.port, "/mcp/neighbour").await?;
+        let mut flooded = BenchClient::connect(gateway.port, "/mcp/flood").await?;
         for client in [&mut neighbour, &mut flooded] {
             until(async || Ok(client.tools().await?.contains("echo").then_some(()))).await?;
         }
         let mut unread = Vec::new();
         for _ in 0..STREAMS {
-            let client = Client::connect(gateway.port, "/mcp/flood").await?;
+            let client = BenchClient::connect(gateway.port, "/mcp/flood").await?;
             unread.push(client.open_unread_stream(gateway.port).await?);
         }
         let calls = effort.rounds(2000);
@@ -57,7 +57,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
         let during = timed(&mut neighbour, calls).await?;
         let mut figures = Vec::new();
         for (name, share, aim) in [("p50", 0.5, None), ("p99", 0.99, Some(DELAY_AIM))] {
-            let mut pair = Pair::new();
+            let mut pair = RatioPair::new();
             pair.push(at(&before, share), at(&during, share));
             let name = format!(
                 "neighbour of a flood to {STREAMS} unread streams, {name} (direct: before the flood)"
@@ -74,7 +74,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
 }
 
 /// What each of so many calls takes, the shortest first.
-async fn timed(client: &mut Client, calls: usize) -> Fallible<Vec<f64>> {
+async fn timed(client: &mut BenchClient, calls: usize) -> Fallible<Vec<f64>> {
     let mut took = Vec::with_capacity(calls);
     for _ in 0..calls {
         let began = Instant::now();

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::client::Client;
-use crate::compare::Pair;
-use crate::echo::{Echo, Kind, Way};
+use crate::client::BenchClient;
+use crate::compare::RatioPair;
+use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::figure::{Amount, Figure};
-use crate::program::{Gateway, Web, until};
+use crate::program::{GatewayProcess, Web, until};
 use crate::{Effort, Fallible, runtime};
 
 const RESULT: usize = 10_000_000;
@@ -24,22 +24,22 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
         let mut figures = Vec::new();
         for (kind, stdio, http, aim) in [
-            (Kind::Rmcp, "stdio", "HTTP", Some(1.5)),
-            (Kind::Bare, "bare stdio", "bare HTTP", None),
+            (EchoKind::Rmcp, "stdio", "HTTP", Some(1.5)),
+            (EchoKind::Bare, "bare stdio", "bare HTTP", None),
         ] {
             let web = Web::start(kind, RESULT)?;
             for (entry, server) in [
-                (Echo::new(kind, Way::Stdio, RESULT).entry()?, stdio),
+                (Echo::new(kind, EchoTransport::Stdio, RESULT).entry()?, stdio),
                 (web.entry(), http),
             ] {
                 let home = TempDir::new()?;
-                let gateway = Gateway::start(&home, &json!({ "large": entry }))?;
-                let mut ours = Client::connect(gateway.port, "/mcp/large").await?;
+                let gateway = GatewayProcess::start(&home, &json!({ "large": entry }))?;
+                let mut ours = BenchClient::connect(gateway.port, "/mcp/large").await?;
                 until(async || Ok(ours.tools().await?.contains("echo").then_some(()))).await?;
                 let before = gateway.resident()?;
                 gateway.forget_peak()?;
-                let mut direct = Client::connect(web.port, "/mcp").await?;
-                let pair = Pair::measure(
+                let mut direct = BenchClient::connect(web.port, "/mcp").await?;
+                let pair = RatioPair::measure(
                     effort.rounds(10),
                     2,
                     async || direct.call("echo").await.expect("answered"),

@@ -9,25 +9,25 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::echo::{Echo, Kind, Way};
+use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::{Fallible, bare_loop};
 
 /// The gateway, with a home of its own.
-pub(crate) struct Gateway {
-    process: Process,
+pub(crate) struct GatewayProcess {
+    process: BenchProcess,
     pub(crate) port: u16,
 }
 
 /// A server over HTTP.
 pub(crate) struct Web {
-    _process: Process,
+    _process: BenchProcess,
     pub(crate) port: u16,
 }
 
 /// A process that is killed when this is dropped.
-pub(crate) struct Process(pub(crate) Child);
+pub(crate) struct BenchProcess(pub(crate) Child);
 
-impl Gateway {
+impl GatewayProcess {
     /// Starts it with these servers, and comes back when it listens.
     pub(crate) fn start(home: &TempDir, servers: &Value) -> Fallible<Self> {
         let config = home.path().join("mcp.json");
@@ -48,7 +48,7 @@ impl Gateway {
             .stderr(Stdio::piped())
             .spawn()?;
         // Its guardian ends the servers when it is killed.
-        let mut process = Process(child);
+        let mut process = BenchProcess(child);
         let stderr = BufReader::new(process.0.stderr.take().ok_or("stderr is piped")?);
         for line in stderr.lines() {
             let line = line?;
@@ -119,8 +119,8 @@ impl Gateway {
 }
 
 impl Web {
-    pub(crate) fn start(kind: Kind, result: usize) -> Fallible<Self> {
-        Self::exec(&Echo::new(kind, Way::Http, result).arguments())
+    pub(crate) fn start(kind: EchoKind, result: usize) -> Fallible<Self> {
+        Self::exec(&Echo::new(kind, EchoTransport::Http, result).arguments())
     }
 
     /// A server on standard input and output with nothing but a loop before it.
@@ -133,7 +133,7 @@ impl Web {
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()?;
-        let mut process = Process(child);
+        let mut process = BenchProcess(child);
         let mut line = String::new();
         BufReader::new(process.0.stdout.take().ok_or("stdout is piped")?).read_line(&mut line)?;
         Ok(Self {
@@ -153,7 +153,7 @@ impl Web {
     }
 }
 
-impl Drop for Process {
+impl Drop for BenchProcess {
     fn drop(&mut self) {
         let _gone_already = self.0.kill();
         let _reaped_already = self.0.wait();

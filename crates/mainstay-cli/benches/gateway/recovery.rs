@@ -8,11 +8,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::client::Client;
-use crate::compare::{Pair, nanoseconds};
-use crate::echo::{Echo, Kind, Way};
+use crate::client::BenchClient;
+use crate::compare::{RatioPair, nanoseconds};
+use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::figure::Figure;
-use crate::program::{Gateway, Process, this_program, until};
+use crate::program::{BenchProcess, GatewayProcess, this_program, until};
 use crate::{Effort, Fallible, runtime};
 
 /// How much longer than the server's own start it may take, in nanoseconds.
@@ -35,19 +35,19 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
         ),
         (100, "the same, server that takes 0.1 s to start"),
     ] {
-        let echo = Echo::new(Kind::Rmcp, Way::Stdio, 100).starting_in(after_ms);
+        let echo = Echo::new(EchoKind::Rmcp, EchoTransport::Stdio, 100).starting_in(after_ms);
         let pair = runtime()?.block_on(pair(effort, echo))?;
         figures.push(Figure::more(name, &pair, Some(MORE)));
     }
     Ok(figures)
 }
 
-async fn pair(effort: Effort, echo: Echo) -> Fallible<Pair> {
-    let mut pair = Pair::new();
+async fn pair(effort: Effort, echo: Echo) -> Fallible<RatioPair> {
+    let mut pair = RatioPair::new();
     for _ in 0..effort.rounds(8) {
         let home = TempDir::new()?;
-        let gateway = Gateway::start(&home, &json!({ "mortal": echo.entry()? }))?;
-        let mut client = Client::connect(gateway.port, "/mcp/mortal").await?;
+        let gateway = GatewayProcess::start(&home, &json!({ "mortal": echo.entry()? }))?;
+        let mut client = BenchClient::connect(gateway.port, "/mcp/mortal").await?;
         // Fewer than the starts that a server has to spare.
         for _ in 0..4 {
             let pid = until(async || Ok(client.number("pid").await.ok())).await?;
@@ -71,7 +71,7 @@ fn start(echo: Echo) -> Fallible<f64> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    let mut process = Process(child);
+    let mut process = BenchProcess(child);
     let mut input = process.0.stdin.take().ok_or("stdin is piped")?;
     let mut output = BufReader::new(process.0.stdout.take().ok_or("stdout is piped")?);
     let mut line = String::new();

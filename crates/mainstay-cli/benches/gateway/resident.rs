@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-use crate::client::Client;
-use crate::echo::{Echo, Kind, Way};
+use crate::client::BenchClient;
+use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::figure::{Amount, Figure};
-use crate::program::{Gateway, until};
+use crate::program::{GatewayProcess, until};
 use crate::{Effort, Fallible, runtime};
 
 /// For how long the idle gateway is watched.
@@ -30,7 +30,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
         let before = gateway.resident()?;
         let mut clients = Vec::new();
         for _ in 0..sessions {
-            clients.push(Client::connect(gateway.port, "/mcp").await?);
+            clients.push(BenchClient::connect(gateway.port, "/mcp").await?);
         }
         let each = (gateway.resident()? - before) / f64::from(sessions);
         figures.push(Figure::amount(
@@ -50,14 +50,17 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     })
 }
 
-async fn with_servers(count: usize) -> Fallible<(TempDir, Gateway)> {
+async fn with_servers(count: usize) -> Fallible<(TempDir, GatewayProcess)> {
     let home = TempDir::new()?;
     let mut servers = Map::new();
     for n in 0..count {
-        servers.insert(format!("s{n}"), Echo::new(Kind::Bare, Way::Stdio, 10).entry()?);
+        servers.insert(
+            format!("s{n}"),
+            Echo::new(EchoKind::Bare, EchoTransport::Stdio, 10).entry()?,
+        );
     }
-    let gateway = Gateway::start(&home, &Value::Object(servers))?;
-    let mut client = Client::connect(gateway.port, "/mcp").await?;
+    let gateway = GatewayProcess::start(&home, &Value::Object(servers))?;
+    let mut client = BenchClient::connect(gateway.port, "/mcp").await?;
     let all = |tools: String| {
         (0..count)
             .all(|n| tools.contains(&format!("s{n}__echo")))

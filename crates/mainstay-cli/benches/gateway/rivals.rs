@@ -7,13 +7,13 @@ use mainstay_partner::free_port;
 use tempfile::TempDir;
 
 use crate::Fallible;
-use crate::client::Client;
+use crate::client::BenchClient;
 use crate::echo::Echo;
-use crate::program::{Process, Web, this_program, until};
+use crate::program::{BenchProcess, Web, this_program, until};
 
 /// A rival that serves one server.
 pub(crate) struct Rival {
-    _process: Process,
+    _process: BenchProcess,
     _home: TempDir,
     pub(crate) port: u16,
     pub(crate) path: &'static str,
@@ -73,13 +73,13 @@ impl Product {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let rival = Rival {
-            _process: Process(command.spawn()?),
+            _process: BenchProcess(command.spawn()?),
             _home: home,
             port,
             path,
             tool,
         };
-        let answers = async || match Client::connect(port, path).await {
+        let answers = async || match BenchClient::connect(port, path).await {
             Ok(mut client) => Ok(client.call(tool).await.ok()),
             Err(_not_there_yet) => Ok(None),
         };

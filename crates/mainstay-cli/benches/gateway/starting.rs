@@ -5,11 +5,11 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::client::Client;
-use crate::compare::{Pair, nanoseconds};
-use crate::echo::{Echo, Kind, Way};
+use crate::client::BenchClient;
+use crate::compare::{RatioPair, nanoseconds};
+use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::figure::Figure;
-use crate::program::{Gateway, until};
+use crate::program::{GatewayProcess, until};
 use crate::{Effort, Fallible, runtime};
 
 const SERVERS: usize = 20;
@@ -20,18 +20,18 @@ const AIM: f64 = 50e6;
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
         let (home, empty) = (TempDir::new()?, TempDir::new()?);
-        let slow = Echo::new(Kind::Bare, Way::Stdio, 10).starting_in(2000);
+        let slow = Echo::new(EchoKind::Bare, EchoTransport::Stdio, 10).starting_in(2000);
         let mut servers = Map::new();
         for n in 0..SERVERS {
             servers.insert(format!("slow{n}"), slow.entry()?);
         }
         let servers = Value::Object(servers);
         // Once with nothing on disk, so that there is.
-        let gateway = Gateway::start(&home, &servers)?;
-        let mut client = Client::connect(gateway.port, "/mcp").await?;
+        let gateway = GatewayProcess::start(&home, &servers)?;
+        let mut client = BenchClient::connect(gateway.port, "/mcp").await?;
         until(async || Ok(has_all(&client.tools().await?).then_some(()))).await?;
         drop(gateway);
-        let mut pair = Pair::new();
+        let mut pair = RatioPair::new();
         for _ in 0..effort.rounds(20) {
             let (none, _) = first_list(&empty, &json!({})).await?;
             let (all, tools) = first_list(&home, &servers).await?;
@@ -47,8 +47,8 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
 
 async fn first_list(home: &TempDir, servers: &Value) -> Fallible<(f64, String)> {
     let began = Instant::now();
-    let gateway = Gateway::start(home, servers)?;
-    let mut client = Client::connect(gateway.port, "/mcp").await?;
+    let gateway = GatewayProcess::start(home, servers)?;
+    let mut client = BenchClient::connect(gateway.port, "/mcp").await?;
     let tools = client.tools().await?;
     Ok((nanoseconds(began.elapsed()), tools))
 }

@@ -8,7 +8,7 @@ use super::{VERSION, unix_ms};
 use crate::auth::AuthStatus;
 
 #[derive(Serialize)]
-pub(crate) struct LoginDocument {
+pub(crate) struct LoggedInDocument {
     version: u32,
     ok: bool,
     server: String,
@@ -64,7 +64,7 @@ struct KnownLogin {
     error: Option<String>,
 }
 
-impl LoginDocument {
+impl LoggedInDocument {
     pub(crate) fn of(
         server: &ServerConfig,
         provider: &LoginProvider,

@@ -5,6 +5,7 @@ mod answer;
 mod check;
 mod describe;
 mod login;
+mod doctor;
 mod ping;
 mod tools;
 
@@ -17,7 +18,8 @@ use serde::Serialize;
 pub(crate) use answer::{AnswerDocument, AnswerSubject};
 pub(crate) use check::{CheckDocument, ConfiguredDocument};
 pub(crate) use describe::DescribedDocument;
-pub(crate) use login::{AuthStatusDocument, LoginDocument, LogoutDocument};
+pub(crate) use login::{AuthStatusDocument, LoggedInDocument, LogoutDocument};
+pub(crate) use doctor::DoctorDocument;
 pub(crate) use ping::PingDocument;
 pub(crate) use tools::ToolsDocument;
 
@@ -88,12 +90,12 @@ struct FailureReport {
     exit_code: Option<i32>,
     signal: Option<i32>,
     stderr: Vec<String>,
-    login: Option<Login>,
+    login: Option<LoginDocument>,
 }
 
 /// What a login to a server would need.
 #[derive(Serialize)]
-struct Login {
+struct LoginDocument {
     resource_metadata: Option<String>,
     scopes: Vec<String>,
 }
@@ -196,7 +198,7 @@ impl FailureReport {
             exit_code: failure.exit.and_then(|exit| exit.code),
             signal: failure.exit.and_then(|exit| exit.signal),
             stderr: failure.stderr.clone(),
-            login: failure.challenge.as_ref().map(|challenge| Login {
+            login: failure.challenge.as_ref().map(|challenge| LoginDocument {
                 resource_metadata: challenge.resource_metadata.clone(),
                 scopes: challenge.scopes.clone(),
             }),

@@ -98,7 +98,7 @@ pub(crate) fn init(screen: &Screen, logged: Logged) -> Log {
     };
     let is_deferred = logged == Logged::Cache && !wanted();
     let repeats = Repeats::start(*screen, is_deferred);
-    let lines = Lines {
+    let lines = LogLines {
         repeats: repeats.clone(),
         only_given_up: logged == Logged::GivenUp && !wanted(),
     };
@@ -108,13 +108,13 @@ pub(crate) fn init(screen: &Screen, logged: Logged) -> Log {
 }
 
 /// Makes a line of each event.
-struct Lines {
+struct LogLines {
     repeats: Arc<Repeats>,
     /// Whether a server that is being restarted is none of the reader's concern.
     only_given_up: bool,
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for LogLines {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let record = Record::of(event);
         if !self.only_given_up || state::is_given_up(&record) {

@@ -21,7 +21,7 @@ const BURST: u32 = 10;
 const MAX_KINDS: usize = 1024;
 
 /// Which lines are alike: of one server and one message; all changes of one server's state are.
-type Kind = (&'static str, String, String);
+type RecordKind = (&'static str, String, String);
 
 pub(super) struct Repeats {
     /// `None` where all lines wait for the end.
@@ -32,7 +32,7 @@ pub(super) struct Repeats {
 
 #[derive(Default)]
 struct Kept {
-    windows: HashMap<Kind, Window>,
+    windows: HashMap<RecordKind, Window>,
     deferred: Vec<Record>,
     store_said: bool,
 }
@@ -159,7 +159,7 @@ impl Window {
     }
 }
 
-fn kind(record: &Record) -> Kind {
+fn kind(record: &Record) -> RecordKind {
     let server = record.text("server").unwrap_or_default().to_string();
     let message = if record.target == STATE {
         String::new()

@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 use crate::args::Common;
 use crate::exit::{CommandFailure, Done, Exit};
-use crate::json::LoginDocument;
+use crate::json::LoggedInDocument;
 use crate::logins::{provider_of, server_named};
 use crate::output::{Screen, Text, plain, span, text};
 use crate::run::Signals;
@@ -81,7 +81,7 @@ async fn log_in(
     let summary = done.await;
     if arguments.json {
         let stored = provider.store().describe();
-        let document = LoginDocument::of(server, provider, summary.as_ref(), &stored);
+        let document = LoggedInDocument::of(server, provider, summary.as_ref(), &stored);
         screen.print(Text::document(&document))?;
         return Ok(if summary.is_ok() { Exit::Success } else { Exit::Failed });
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use mainstay_testkit::procfs::Tree;
+use mainstay_testkit::procfs::ProcTree;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -99,7 +99,7 @@ impl Home {
     }
 
     pub(crate) fn assert_nothing_is_left(&self) {
-        let tree = Tree::marked(MARK, &self.mark);
+        let tree = ProcTree::marked(MARK, &self.mark);
         assert!(tree.wait_until_gone(LONG), "left running: {:?}", tree.pids());
     }
 }

@@ -1,7 +1,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use mainstay_testkit::{BadAnswer, Fault, FaultyServer, Rule, Step};
+use mainstay_testkit::{AnswerFault, Fault, FaultyServer, Rule, Step};
 use serde_json::json;
 
 use crate::sandbox::{Sandbox, dying, finish, good, keys, missing, shell, silent};
@@ -55,7 +55,7 @@ fn a_call_that_was_cut_off_may_have_run() {
 
 #[test]
 fn a_call_whose_result_is_past_the_bound_is_said_to_have_run() {
-    let huge = Fault::Answer(BadAnswer::Huge(70 << 20));
+    let huge = Fault::Answer(AnswerFault::Huge(70 << 20));
     let server = FaultyServer::new().rule(Rule::new(Step::Call, huge));
     let sandbox = Sandbox::with(&json!({ "big": server.config() }));
     let ran = sandbox.run(&["call", "big", "echo"]);

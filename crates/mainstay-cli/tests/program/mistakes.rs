@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
 
-use mainstay_testkit::{BadAnswer, Fault, FaultyServer, Step};
+use mainstay_testkit::{AnswerFault, Fault, FaultyServer, Step};
 use serde_json::json;
 
 use crate::sandbox::{MAINSTAY, Sandbox, dying, missing, shell};
@@ -75,7 +75,7 @@ fn only_a_call_is_said_not_to_have_run() {
 
 #[test]
 fn a_result_that_is_no_object_is_shown_and_is_a_failure() {
-    let server = FaultyServer::new().on(Step::Call, Fault::Answer(BadAnswer::ResultIsNumber));
+    let server = FaultyServer::new().on(Step::Call, Fault::Answer(AnswerFault::ResultIsNumber));
     let sandbox = Sandbox::with(&json!({ "odd": server.config() }));
     let ran = sandbox.run(&["call", "odd", "echo"]);
     ran.exits(1)

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use mainstay_testkit::procfs::Tree;
+use mainstay_testkit::procfs::ProcTree;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -88,8 +88,8 @@ impl Sandbox {
     }
 
     /// Every process of this test that is alive, the program included.
-    pub(crate) fn tree(&self) -> Tree {
-        Tree::marked(MARK, &self.mark)
+    pub(crate) fn tree(&self) -> ProcTree {
+        ProcTree::marked(MARK, &self.mark)
     }
 
     pub(crate) fn assert_nothing_is_left(&self) {

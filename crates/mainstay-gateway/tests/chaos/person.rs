@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mainstay_testkit::Speaks;
-use mainstay_testkit::chaos::{Dice, Errand, Kind};
+use mainstay_testkit::chaos::{ChaosServerKind, Dice, Errand};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -160,7 +160,7 @@ impl Person {
         if asks && told == Told::Answer {
             self.diary.answered += 1;
         }
-        let rounds = match Kind::of(server).speaks(server) {
+        let rounds = match ChaosServerKind::of(server).speaks(server) {
             Speaks::Modern | Speaks::Both if asks => 2,
             Speaks::Legacy | Speaks::Modern | Speaks::Both => 1,
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mainstay::config::Isolation;
 use mainstay::{Fleet, ServerConfig};
 use mainstay_gateway::{Gateway, Scope};
-use mainstay_testkit::procfs::{Tree, is_alive};
+use mainstay_testkit::procfs::{ProcTree, is_alive};
 use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step};
 use serde_json::json;
 
@@ -18,7 +18,7 @@ const MARK: &str = "MAINSTAY_ISOLATION_TEST";
 /// A gateway in front of a program that each session has for itself, and the tree of all that it starts.
 struct Stage {
     gateway: Gateway,
-    tree: Tree,
+    tree: ProcTree,
     ledger: Ledger,
 }
 
@@ -41,7 +41,7 @@ impl Stage {
             gateway: Gateway::builder(Fleet::builder())
                 .max_isolated(most)
                 .start([config.build().unwrap()]),
-            tree: Tree::marked(MARK, &mark),
+            tree: ProcTree::marked(MARK, &mark),
             ledger,
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::effect::Cause;
-use crate::explore::search::{Edge, Scope};
+use crate::explore::search::{Edge, SearchScope};
 use crate::explore::simulation::Pace;
 use crate::state::StateKind;
 
@@ -54,7 +54,7 @@ pub(super) fn diagram(edges: &BTreeSet<Edge>) -> String {
 }
 
 /// The part of the documents that shows what the exploration covers.
-pub(super) fn scope_table(scopes: &[Scope]) -> String {
+pub(super) fn scope_table(scopes: &[SearchScope]) -> String {
     let mut page =
         "| scope | policies | connections followed | inputs come |\n| --- | --- | --- | --- |\n".to_owned();
     for scope in scopes {

@@ -2,7 +2,7 @@
 
 use crate::effect::{Effect, Transition};
 use crate::explore::simulation::Simulation;
-use crate::explore::trace::{Current, End, Expected, Stage};
+use crate::explore::trace::{ConnectionStage, Current, Expectation, ExpectedEnd};
 use crate::input::{Input, Recovery};
 use crate::machine::{Desired, Machine};
 use crate::policy::{WhenLost, WhenSpent};
@@ -164,7 +164,7 @@ pub(super) fn dials_are_asked_for(
 pub(super) fn failures_are_counted(
     before: &Simulation,
     after: &mut Simulation,
-    expected: Expected,
+    expected: Expectation,
 ) -> Result<(), Violation> {
     let counted = after.machine.failures;
     let has_ended = before.trace.current.is_some() && before.trace.generation() != after.trace.generation();
@@ -178,7 +178,7 @@ pub(super) fn failures_are_counted(
     ensure(counted == after.trace.failures, Violation::FailuresMiscounted)
 }
 
-fn stopped(after: &Simulation, expected: Expected) -> bool {
+fn stopped(after: &Simulation, expected: Expectation) -> bool {
     expected.may_stop && after.machine.state == State::Disconnected(DisconnectReason::Idle)
 }
 
@@ -186,11 +186,11 @@ fn stopped(after: &Simulation, expected: Expected) -> bool {
 pub(super) fn losses_are_judged(
     before: &Simulation,
     after: &Simulation,
-    expected: Expected,
+    expected: Expectation,
     now: Moment,
 ) -> Result<(), Violation> {
     let (state, policy) = (&after.machine.state, &after.machine.policy);
-    let Some(End::Loss(recovery)) = expected.end else {
+    let Some(ExpectedEnd::Loss(recovery)) = expected.end else {
         return Ok(());
     };
     if stopped(after, expected) {
@@ -342,9 +342,9 @@ pub(super) fn waits_have_deadlines(after: &Simulation, input: &Input, now: Momen
     };
     let current = trace.current.as_ref();
     let stage = current.and_then(|current| match current.stage {
-        Stage::Queued { by } | Stage::Dialling { by } => Some(by),
-        Stage::Open => None,
-        Stage::Listed { proof_at } => proof_at,
+        ConnectionStage::Queued { by } | ConnectionStage::Dialling { by } => Some(by),
+        ConnectionStage::Open => None,
+        ConnectionStage::Listed { proof_at } => proof_at,
     });
     let relist = current
         .filter(|current| current.owes_listing && current.listing_by.is_none())

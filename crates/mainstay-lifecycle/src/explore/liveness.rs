@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::deadline::Timer;
 use crate::explore::invariants::{Violation, ensure};
-use crate::explore::simulation::{Activity, Event, NOW, Simulation};
+use crate::explore::simulation::{NOW, ServerActivity, Simulation, TimedInput};
 use crate::input::{Input, Listing};
 use crate::state::{Attempt, DisconnectReason, ListingPhase, OpenConnection, State};
 
@@ -32,11 +32,23 @@ pub(super) fn check(simulation: &Simulation) -> Result<(), Violation> {
         }
         State::Connected(_) => {
             if simulation.machine.policy.probe.is_some() {
-                leaves(simulation.clone(), Activity::SILENT, Violation::SilenceUnnoticed)?;
-                leaves(simulation.clone(), Activity::STOPPED, Violation::SilenceUnnoticed)?;
+                leaves(
+                    simulation.clone(),
+                    ServerActivity::SILENT,
+                    Violation::SilenceUnnoticed,
+                )?;
+                leaves(
+                    simulation.clone(),
+                    ServerActivity::STOPPED,
+                    Violation::SilenceUnnoticed,
+                )?;
             }
             if simulation.machine.policy.idle_stop.is_some() {
-                leaves(simulation.clone(), Activity::UNUSED, Violation::IdlenessUnnoticed)?;
+                leaves(
+                    simulation.clone(),
+                    ServerActivity::UNUSED,
+                    Violation::IdlenessUnnoticed,
+                )?;
             }
         }
     }
@@ -47,12 +59,12 @@ pub(super) fn check(simulation: &Simulation) -> Result<(), Violation> {
 }
 
 fn connects_after(simulation: &Simulation, command: Input) -> Result<(), Violation> {
-    connects(simulation.step(&Event::at_once(command))?.next)
+    connects(simulation.step(&TimedInput::at_once(command))?.next)
 }
 
 /// A dormant server waits for its first use, even while the old connection closes.
 fn stays_dormant(simulation: &Simulation) -> Result<(), Violation> {
-    let enabled = Event::at_once(Input::Enable { dormant: true });
+    let enabled = TimedInput::at_once(Input::Enable { dormant: true });
     let simulation = simulation.step(&enabled)?.next;
     let is_idle = simulation.machine.state == State::Disconnected(DisconnectReason::Idle);
     ensure(is_idle, Violation::CommandIgnored)
@@ -64,17 +76,17 @@ fn connects(mut simulation: Simulation) -> Result<(), Violation> {
         if matches!(simulation.machine.state, State::Connected(_)) {
             return Ok(());
         }
-        let event = good_answer(&simulation).or_else(|| next_timer(&simulation, Activity::ACTIVE));
+        let event = good_answer(&simulation).or_else(|| next_timer(&simulation, ServerActivity::ACTIVE));
         simulation = simulation.step(&event.ok_or(Violation::NeverConnects)?)?.next;
     }
     Err(Violation::NeverConnects)
 }
 
 /// The next answer of a server that answers everything well.
-fn good_answer(simulation: &Simulation) -> Option<Event> {
+fn good_answer(simulation: &Simulation) -> Option<TimedInput> {
     let machine = &simulation.machine;
     if let Some(closing) = machine.closing() {
-        return Some(Event::at_once(Input::Closed(closing)));
+        return Some(TimedInput::at_once(Input::Closed(closing)));
     }
     let listed = |open: &OpenConnection| match open.listings.phase {
         ListingPhase::Running { .. } => Some(Input::Listed(open.generation, Listing::Good { ttl: None })),
@@ -90,16 +102,20 @@ fn good_answer(simulation: &Simulation) -> Option<Event> {
         State::Connected(live) => listed(&live.open),
         State::Disabled | State::Disabling | State::Disconnected(_) | State::PermanentlyFailed => None,
     };
-    answer.map(Event::at_once)
+    answer.map(TimedInput::at_once)
 }
 
-fn next_timer(simulation: &Simulation, activity: Activity) -> Option<Event> {
+fn next_timer(simulation: &Simulation, activity: ServerActivity) -> Option<TimedInput> {
     let deadline = simulation.machine.deadline()?;
-    Some(Event::timer(deadline.at.since(NOW), activity))
+    Some(TimedInput::timer(deadline.at.since(NOW), activity))
 }
 
 /// A server with only this activity does not stay connected.
-fn leaves(mut simulation: Simulation, activity: Activity, otherwise: Violation) -> Result<(), Violation> {
+fn leaves(
+    mut simulation: Simulation,
+    activity: ServerActivity,
+    otherwise: Violation,
+) -> Result<(), Violation> {
     let generation = simulation.trace.generation();
     for _ in 0..4 * STEPS_LIMIT {
         // Its listings succeed, so that they do not end the connection.
@@ -115,7 +131,7 @@ fn leaves(mut simulation: Simulation, activity: Activity, otherwise: Violation) 
 /// A restart dials as soon as the old connection is gone, and waits for no other timer.
 fn restarts(simulation: &Simulation) -> Result<(), Violation> {
     let fresh = simulation.trace.fresh();
-    let mut simulation = simulation.step(&Event::at_once(Input::Restart))?.next;
+    let mut simulation = simulation.step(&TimedInput::at_once(Input::Restart))?.next;
     // Two connections may be closing: the last one, and one that was draining beside it.
     for _ in 0..2 {
         if simulation.trace.generation() == Some(fresh) {
@@ -124,7 +140,7 @@ fn restarts(simulation: &Simulation) -> Result<(), Violation> {
         let close = simulation.machine.deadline().ok_or(Violation::RestartWaits)?;
         ensure(close.timer == Timer::Close, Violation::RestartWaits)?;
         simulation = simulation
-            .step(&Event::timer(close.at.since(NOW), Activity::ACTIVE))?
+            .step(&TimedInput::timer(close.at.since(NOW), ServerActivity::ACTIVE))?
             .next;
     }
     ensure(
@@ -136,16 +152,16 @@ fn restarts(simulation: &Simulation) -> Result<(), Violation> {
 /// A disabled server dials no more, and is at rest after its deadlines, even if nothing answers.
 fn ends_disabled(simulation: &Simulation) -> Result<(), Violation> {
     let opened = simulation.trace.opened;
-    let mut simulation = simulation.step(&Event::at_once(Input::Disable))?.next;
+    let mut simulation = simulation.step(&TimedInput::at_once(Input::Disable))?.next;
     // Two connections may be closing: the last one, and one that was draining beside it.
     for _ in 0..2 {
         if simulation.machine.state == State::Disabled {
             break;
         }
-        let event = next_timer(&simulation, Activity::ACTIVE).ok_or(Violation::NeverDisabled)?;
+        let event = next_timer(&simulation, ServerActivity::ACTIVE).ok_or(Violation::NeverDisabled)?;
         simulation = simulation.step(&event)?.next;
     }
-    let later = Event::timer(Duration::from_nanos(1), Activity::ACTIVE);
+    let later = TimedInput::timer(Duration::from_nanos(1), ServerActivity::ACTIVE);
     let simulation = simulation.step(&later)?.next;
     let is_at_rest = simulation.machine.state == State::Disabled && simulation.trace.opened == opened;
     ensure(is_at_rest, Violation::NeverDisabled)

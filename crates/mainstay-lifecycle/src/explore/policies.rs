@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::policy::{Backoff, Bucket, Expiry, Limits, Policy, Probe, WhenLost, WhenSpent};
+use crate::policy::{Backoff, Bucket, Expiry, Policy, Probe, TimeLimits, WhenLost, WhenSpent};
 
 pub(super) fn all() -> [Policy; 4] {
     [patient(), strict(), watchful(), resting()]
@@ -38,7 +38,7 @@ pub(super) fn patient() -> Policy {
             misses: count(2),
         }),
         idle_stop: None,
-        limits: Limits {
+        limits: TimeLimits {
             turn: ticks(5),
             open: ticks(6),
             list: ticks(4),

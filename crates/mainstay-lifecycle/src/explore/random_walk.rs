@@ -1,8 +1,8 @@
 //! A random walk, far beyond the connections that the exhaustive search has time for.
 
 use crate::explore::invariants::Violation;
-use crate::explore::search::Scope;
-use crate::explore::simulation::{Event, Pace, Simulation};
+use crate::explore::search::SearchScope;
+use crate::explore::simulation::{Pace, Simulation, TimedInput};
 use crate::explore::{is_small, liveness, policies};
 
 /// Some seconds of a test run, and some thousands of connections.
@@ -18,7 +18,7 @@ const SHOWN_EVENTS: usize = 12;
 
 #[test]
 fn a_long_random_walk_breaks_no_invariant() {
-    let scope = Scope {
+    let scope = SearchScope {
         name: "random walk",
         policies: policies::all().into(),
         generations: u64::MAX,
@@ -33,10 +33,10 @@ fn a_long_random_walk_breaks_no_invariant() {
     assert!(opened > events as u64 / 50, "it leads through many connections");
 }
 
-fn walk(scope: &Scope, events: usize) -> (u64, Option<(Violation, Vec<Event>)>) {
+fn walk(scope: &SearchScope, events: usize) -> (u64, Option<(Violation, Vec<TimedInput>)>) {
     let mut simulation = Simulation::new(scope.policies[0].clone());
     let mut random = Random(SEED);
-    let mut path: Vec<Event> = Vec::new();
+    let mut path: Vec<TimedInput> = Vec::new();
     for _ in 0..events {
         let event = random.pick(&simulation.events(scope)).clone();
         path.push(event.clone());

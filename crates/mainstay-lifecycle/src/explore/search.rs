@@ -6,7 +6,7 @@ use std::fmt;
 use crate::effect::Cause;
 use crate::explore::invariants::Violation;
 use crate::explore::liveness;
-use crate::explore::simulation::{Event, Pace, Simulation};
+use crate::explore::simulation::{Pace, Simulation, TimedInput};
 use crate::policy::Policy;
 use crate::state::StateKind;
 
@@ -30,12 +30,12 @@ pub(super) struct Coverage {
 /// The events that break an invariant, from a server that was never enabled or whose keeper failed.
 pub(super) struct Counterexample {
     pub(super) violation: Violation,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<TimedInput>,
     pub(super) last: Simulation,
 }
 
 /// What a search covers.
-pub(super) struct Scope {
+pub(super) struct SearchScope {
     pub(super) name: &'static str,
     /// The policy to start with, and those that the configuration may change it to.
     pub(super) policies: Vec<Policy>,
@@ -49,17 +49,17 @@ pub(super) struct Scope {
 }
 
 /// Visits every state in the scope, until an invariant breaks.
-pub(super) fn search(scope: &Scope) -> Result<Coverage, Box<Counterexample>> {
+pub(super) fn search(scope: &SearchScope) -> Result<Coverage, Box<Counterexample>> {
     let mut coverage = Coverage::default();
     // For each state that was found: its predecessor, and the event between them.
-    let mut found_by: Vec<(usize, Event)> = Vec::new();
+    let mut found_by: Vec<(usize, TimedInput)> = Vec::new();
     let policy = || scope.policies[0].clone();
     let starts = [Simulation::new(policy()), Simulation::resumed(policy())];
     let mut seen = HashSet::from(starts.clone());
     let mut queue = VecDeque::from(starts.map(|start| (start, NO_PREDECESSOR)));
     while let Some((simulation, at)) = queue.pop_front() {
         coverage.states += 1;
-        let counterexample = |violation, event: Option<Event>| {
+        let counterexample = |violation, event: Option<TimedInput>| {
             Box::new(Counterexample {
                 violation,
                 events: path(&found_by, at).into_iter().chain(event).collect(),
@@ -95,7 +95,7 @@ pub(super) fn search(scope: &Scope) -> Result<Coverage, Box<Counterexample>> {
     Ok(coverage)
 }
 
-fn path(found_by: &[(usize, Event)], mut at: usize) -> Vec<Event> {
+fn path(found_by: &[(usize, TimedInput)], mut at: usize) -> Vec<TimedInput> {
     let mut events = Vec::new();
     while let Some((predecessor, event)) = found_by.get(at) {
         events.push(event.clone());

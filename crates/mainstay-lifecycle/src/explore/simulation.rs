@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::effect::{Effect, Transition};
 use crate::explore::invariants::{self, Violation, ensure};
-use crate::explore::search::Scope;
+use crate::explore::search::SearchScope;
 use crate::explore::trace::Trace;
 use crate::input::{Input, Listing, Recovery, Vitals};
 use crate::machine::Machine;
@@ -56,7 +56,7 @@ impl Hash for Simulation {
 
 /// An input, and the time since the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Event {
+pub(super) struct TimedInput {
     pub(super) after: Duration,
     pub(super) input: Input,
 }
@@ -93,7 +93,7 @@ impl Simulation {
     }
 
     /// Gives the machine one event and checks every invariant.
-    pub(super) fn step(&self, event: &Event) -> Result<StepOutcome, Violation> {
+    pub(super) fn step(&self, event: &TimedInput) -> Result<StepOutcome, Violation> {
         let (now, input) = (NOW + event.after, &event.input);
         let before = &self.machine;
         let mut next = self.clone();
@@ -146,30 +146,30 @@ impl Simulation {
     }
 
     /// Every event that can come next in this scope.
-    pub(super) fn events(&self, scope: &Scope) -> Vec<Event> {
-        let &Scope {
+    pub(super) fn events(&self, scope: &SearchScope) -> Vec<TimedInput> {
+        let &SearchScope {
             pace, ttl, beside, ..
         } = scope;
-        let mut events: Vec<Event> = commands(beside).map(Event::at_once).collect();
+        let mut events: Vec<TimedInput> = commands(beside).map(TimedInput::at_once).collect();
         let adjusted = scope
             .policies
             .iter()
             .filter(|policy| **policy != self.machine.policy);
-        events.extend(adjusted.map(|policy| Event::at_once(Input::Adjust(Box::new(policy.clone())))));
+        events.extend(adjusted.map(|policy| TimedInput::at_once(Input::Adjust(Box::new(policy.clone())))));
         if let Some(current) = self.trace.generation() {
             let said = Listing::Good { ttl: Some(TTL) };
             let reports = reports(current).into_iter();
             let reports = reports.filter(|report| ttl || *report != Input::Listed(current, said));
-            events.extend(reports.map(Event::at_once));
+            events.extend(reports.map(TimedInput::at_once));
         }
         for closing in [self.machine.closing(), self.machine.draining()]
             .into_iter()
             .flatten()
         {
-            events.push(Event::at_once(Input::Closed(closing)));
+            events.push(TimedInput::at_once(Input::Closed(closing)));
         }
         if let Some(absent) = self.machine.unreachable() {
-            events.push(Event::at_once(Input::Reachable(absent)));
+            events.push(TimedInput::at_once(Input::Reachable(absent)));
         }
         for after in self.pauses(pace) {
             let activities = match &self.machine.state {
@@ -180,7 +180,11 @@ impl Simulation {
                 } => &UNLISTED_ACTIVITIES[..],
                 _ => &ACTIVITIES[1..2],
             };
-            events.extend(activities.iter().map(|activity| Event::timer(after, *activity)));
+            events.extend(
+                activities
+                    .iter()
+                    .map(|activity| TimedInput::timer(after, *activity)),
+            );
         }
         events
     }
@@ -226,7 +230,7 @@ impl Simulation {
     }
 }
 
-impl Event {
+impl TimedInput {
     pub(super) fn at_once(input: Input) -> Self {
         Self {
             after: Duration::ZERO,
@@ -234,7 +238,7 @@ impl Event {
         }
     }
 
-    pub(super) fn timer(after: Duration, activity: Activity) -> Self {
+    pub(super) fn timer(after: Duration, activity: ServerActivity) -> Self {
         let now = NOW + after;
         let seen = |recently: bool| if recently { now } else { Moment::default() };
         Self {
@@ -251,14 +255,14 @@ impl Event {
 
 /// What a timer sees of a connection: signs of life just now, or none for ages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Activity {
+pub(super) struct ServerActivity {
     heard: bool,
     used: bool,
     busy: bool,
     stopped: bool,
 }
 
-impl Activity {
+impl ServerActivity {
     pub(super) const ACTIVE: Self = Self::of(true, true, false);
     pub(super) const UNUSED: Self = Self::of(true, false, false);
     pub(super) const SILENT: Self = Self::of(false, true, false);
@@ -278,17 +282,17 @@ impl Activity {
     }
 }
 
-const ACTIVITIES: [Activity; 6] = [
-    Activity::STOPPED,
-    Activity::ACTIVE,
-    Activity::UNUSED,
-    Activity::SILENT,
-    Activity::of(false, false, false),
-    Activity::of(false, false, true),
+const ACTIVITIES: [ServerActivity; 6] = [
+    ServerActivity::STOPPED,
+    ServerActivity::ACTIVE,
+    ServerActivity::UNUSED,
+    ServerActivity::SILENT,
+    ServerActivity::of(false, false, false),
+    ServerActivity::of(false, false, true),
 ];
 
 /// No caller uses a server before its first listing.
-const UNLISTED_ACTIVITIES: [Activity; 2] = [Activity::ACTIVE, Activity::SILENT];
+const UNLISTED_ACTIVITIES: [ServerActivity; 2] = [ServerActivity::ACTIVE, ServerActivity::SILENT];
 
 /// Every command. `beside`: also the one that dials a server beside the one that it replaces.
 fn commands(beside: bool) -> impl Iterator<Item = Input> {

@@ -34,7 +34,7 @@ pub(super) struct Current {
     costs_token: bool,
     /// A login took place since it was dialled, and before it was listed.
     pub(super) has_new_login: bool,
-    pub(super) stage: Stage,
+    pub(super) stage: ConnectionStage,
     /// A listing runs, until this deadline.
     pub(super) listing_by: Option<Moment>,
     /// A listing must follow.
@@ -49,7 +49,7 @@ pub(super) struct Current {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     Queued { by: Moment },
     Dialling { by: Moment },
     Open,
@@ -58,9 +58,9 @@ pub(super) enum Stage {
 
 /// What an input requires of the effects, or allows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Expected {
+pub(super) struct Expectation {
     /// The current connection must end.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<ExpectedEnd>,
     /// The stable period ends in this step, perhaps after the connection.
     pub(super) proof_due: bool,
     /// The connection may stop for idleness.
@@ -73,7 +73,7 @@ pub(super) struct Expected {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ExpectedEnd {
     Command(CloseMode),
     Loss(Recovery),
 }
@@ -128,7 +128,7 @@ impl Trace {
         kind: StateKind,
         now: Moment,
         policy: &Policy,
-    ) -> Expected {
+    ) -> Expectation {
         match input {
             Input::Enable { .. } => {
                 if !self.is_wanted || kind == StateKind::PermanentlyFailed {
@@ -138,7 +138,7 @@ impl Trace {
             }
             Input::Disable => {
                 self.is_wanted = false;
-                return Expected::end(End::Command(CloseMode::Cut));
+                return Expectation::end(ExpectedEnd::Command(CloseMode::Cut));
             }
             Input::Restart | Input::Replace { .. } if !self.is_wanted => {}
             Input::Restart | Input::Replace { .. } => {
@@ -149,9 +149,9 @@ impl Trace {
                     Input::Restart => CloseMode::Cut,
                     _ => CloseMode::Drain,
                 };
-                return Expected {
+                return Expectation {
                     beside: is_listed && *input == Input::Replace { beside: true },
-                    ..Expected::end(End::Command(mode))
+                    ..Expectation::end(ExpectedEnd::Command(mode))
                 };
             }
             Input::Closed(generation) => {
@@ -162,7 +162,7 @@ impl Trace {
             Input::CallAnswered(_) => {
                 if let Some(current) = self.current.as_mut().filter(|current| current.is_listed()) {
                     current.call_failures = 0;
-                    current.stage = Stage::Listed { proof_at: None };
+                    current.stage = ConnectionStage::Listed { proof_at: None };
                     let costs_token = std::mem::take(&mut current.costs_token);
                     self.failures = 0;
                     if costs_token {
@@ -192,27 +192,27 @@ impl Trace {
                 }
             }
         }
-        Expected::default()
+        Expectation::default()
     }
 
     /// A loss counts as a failure if a retry may help and the connection never proved itself. A lack of this machine costs
     /// nothing: the start gives its token back, or stays the first.
-    fn count_loss(&mut self, expected: Expected, now: Moment, policy: &Policy) {
+    fn count_loss(&mut self, expected: Expectation, now: Moment, policy: &Policy) {
         let Some(current) = &mut self.current else { return };
         match expected.end {
-            Some(End::Loss(Recovery::RetryLack)) => {
+            Some(ExpectedEnd::Loss(Recovery::RetryLack)) => {
                 if std::mem::take(&mut current.costs_token) {
                     self.give_token_back(now, &policy.bucket);
                 } else {
                     self.is_first_start = true;
                 }
             }
-            Some(End::Loss(recovery)) => {
+            Some(ExpectedEnd::Loss(recovery)) => {
                 let counts = recovery.is_retriable() && !current.is_proven();
                 self.failures += u32::from(counts);
             }
             None if expected.proof_due => self.failures = 0,
-            Some(End::Command(_)) | None => {}
+            Some(ExpectedEnd::Command(_)) | None => {}
         }
     }
 
@@ -221,12 +221,12 @@ impl Trace {
         &mut self,
         effects: &[Effect],
         input: &Input,
-        expected: Expected,
+        expected: Expectation,
         now: Moment,
         policy: &Policy,
     ) -> Result<(), Violation> {
         let before = self.generation();
-        let is_cut = expected.end == Some(End::Command(CloseMode::Cut));
+        let is_cut = expected.end == Some(ExpectedEnd::Command(CloseMode::Cut));
         let (mut hold_until, mut has_probed) = (None, false);
         for effect in effects {
             match *effect {
@@ -304,7 +304,7 @@ impl Trace {
             generation,
             costs_token,
             has_new_login: false,
-            stage: Stage::Queued {
+            stage: ConnectionStage::Queued {
                 by: now + policy.limits.turn,
             },
             listing_by: None,
@@ -321,14 +321,14 @@ impl Trace {
     fn note_close(
         &mut self,
         mode: CloseMode,
-        expected: Expected,
+        expected: Expectation,
         now: Moment,
         policy: &Policy,
     ) -> Result<(), Violation> {
         let is_right = match expected.end {
-            Some(End::Command(required)) => mode == required,
+            Some(ExpectedEnd::Command(required)) => mode == required,
             // If a loss and an idle stop are due in the same step, either may come first.
-            Some(End::Loss(_)) => mode == CloseMode::Cut || expected.may_stop,
+            Some(ExpectedEnd::Loss(_)) => mode == CloseMode::Cut || expected.may_stop,
             None if expected.may_stop => mode == CloseMode::Drain,
             None => return Err(Violation::WrongClose),
         };
@@ -361,10 +361,10 @@ impl Trace {
         }
         let Some(current) = &mut self.current else { return };
         current.stage = match current.stage {
-            Stage::Queued { by } => Stage::Queued { by: shift(by) },
-            Stage::Dialling { by } => Stage::Dialling { by: shift(by) },
-            Stage::Open => Stage::Open,
-            Stage::Listed { proof_at } => Stage::Listed {
+            ConnectionStage::Queued { by } => ConnectionStage::Queued { by: shift(by) },
+            ConnectionStage::Dialling { by } => ConnectionStage::Dialling { by: shift(by) },
+            ConnectionStage::Open => ConnectionStage::Open,
+            ConnectionStage::Listed { proof_at } => ConnectionStage::Listed {
                 proof_at: proof_at.map(shift),
             },
         };
@@ -376,36 +376,36 @@ impl Trace {
 
 impl Current {
     pub(super) fn is_listed(&self) -> bool {
-        matches!(self.stage, Stage::Listed { .. })
+        matches!(self.stage, ConnectionStage::Listed { .. })
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Open | Stage::Listed { .. })
+        matches!(self.stage, ConnectionStage::Open | ConnectionStage::Listed { .. })
     }
 
     fn is_proven(&self) -> bool {
-        self.stage == Stage::Listed { proof_at: None }
+        self.stage == ConnectionStage::Listed { proof_at: None }
     }
 
-    fn note_input(&mut self, input: &Input, now: Moment, policy: &Policy) -> Expected {
+    fn note_input(&mut self, input: &Input, now: Moment, policy: &Policy) -> Expectation {
         match *input {
             Input::Begun(_) => {
-                if let Stage::Queued { .. } = self.stage {
+                if let ConnectionStage::Queued { .. } = self.stage {
                     let by = now + policy.limits.open;
-                    self.stage = Stage::Dialling { by };
+                    self.stage = ConnectionStage::Dialling { by };
                 }
             }
-            Input::Opened(_) if !self.is_open() => self.stage = Stage::Open,
+            Input::Opened(_) if !self.is_open() => self.stage = ConnectionStage::Open,
             Input::OpenFailed(_, recovery) if !self.is_open() => {
-                return Expected::end(End::Loss(recovery));
+                return Expectation::end(ExpectedEnd::Loss(recovery));
             }
-            Input::Lost(_) => return Expected::end(End::Loss(Recovery::Retry)),
+            Input::Lost(_) => return Expectation::end(ExpectedEnd::Loss(Recovery::Retry)),
             Input::Listed(_, listing) if self.listing_by.take().is_some() => {
                 self.list_failures = 0;
                 self.owes_listing |= listing == Listing::Unconfirmed;
-                if self.stage == Stage::Open {
+                if self.stage == ConnectionStage::Open {
                     let proof_at = Some(now + policy.stable_after);
-                    self.stage = Stage::Listed { proof_at };
+                    self.stage = ConnectionStage::Listed { proof_at };
                     self.has_new_login = false;
                     self.forget_probe();
                 }
@@ -413,22 +413,22 @@ impl Current {
             Input::ListFailed(_, recovery) => return self.note_failed_listing(recovery, now, policy),
             Input::ListChanged(_) => self.owes_listing |= self.is_open(),
             Input::CallFailed(_, Recovery::RetryAfter(pause)) if self.is_listed() => {
-                return Expected {
+                return Expectation {
                     hold_until: Some(now + pause.min(policy.limits.retry_after)),
-                    ..Expected::default()
+                    ..Expectation::default()
                 };
             }
             Input::CallFailed(_, recovery) if self.is_listed() && recovery != Recovery::RetryLack => {
                 self.call_failures += 1;
                 let is_over = self.call_failures >= policy.call_failures.get();
-                return Expected::end_if(is_over || !recovery.is_retriable(), recovery);
+                return Expectation::end_if(is_over || !recovery.is_retriable(), recovery);
             }
             Input::ProbeNow(_) => {
                 let is_due = self.is_open() && policy.probe.is_some() && self.probe.is_none();
-                return Expected {
+                return Expectation {
                     may_probe: is_due,
                     must_probe: is_due,
-                    ..Expected::default()
+                    ..Expectation::default()
                 };
             }
             Input::ProbeAnswered(_) | Input::Adjust(_) => self.forget_probe(),
@@ -436,12 +436,12 @@ impl Current {
             Input::Timer(vitals) => return self.note_time(vitals, now, policy),
             _ => {}
         }
-        Expected::default()
+        Expectation::default()
     }
 
-    fn note_failed_listing(&mut self, recovery: Recovery, now: Moment, policy: &Policy) -> Expected {
+    fn note_failed_listing(&mut self, recovery: Recovery, now: Moment, policy: &Policy) -> Expectation {
         if self.listing_by.take().is_none() {
-            return Expected::default();
+            return Expectation::default();
         }
         self.owes_listing = true;
         let (pause, counts) = match recovery {
@@ -452,18 +452,18 @@ impl Current {
         self.list_failures += u32::from(counts);
         self.list_from = self.list_from.max(now + pause);
         let is_over = self.list_failures >= policy.discovery_failures.get();
-        Expected::end_if(is_over || !recovery.is_retriable(), recovery)
+        Expectation::end_if(is_over || !recovery.is_retriable(), recovery)
     }
 
-    fn note_time(&mut self, vitals: Vitals, now: Moment, policy: &Policy) -> Expected {
+    fn note_time(&mut self, vitals: Vitals, now: Moment, policy: &Policy) -> Expectation {
         match self.stage {
-            Stage::Queued { by } => return Expected::end_if(by <= now, Recovery::RetryLack),
-            Stage::Dialling { by } => return Expected::end_if(by <= now, Recovery::Retry),
-            Stage::Open | Stage::Listed { .. } => {}
+            ConnectionStage::Queued { by } => return Expectation::end_if(by <= now, Recovery::RetryLack),
+            ConnectionStage::Dialling { by } => return Expectation::end_if(by <= now, Recovery::Retry),
+            ConnectionStage::Open | ConnectionStage::Listed { .. } => {}
         }
         let mut expected = match self.listing_by {
             Some(by) if by <= now => self.note_failed_listing(Recovery::Retry, now, policy),
-            Some(_) | None => Expected::default(),
+            Some(_) | None => Expectation::default(),
         };
         if let Some(probe) = &policy.probe {
             let is_working = vitals.busy && !vitals.stopped;
@@ -478,18 +478,18 @@ impl Current {
                     self.probe_misses = if is_alive { 0 } else { self.probe_misses + 1 };
                     expected.may_probe = !is_alive;
                     if self.probe_misses >= probe.misses.get() {
-                        expected.end = Some(End::Loss(Recovery::Retry));
+                        expected.end = Some(ExpectedEnd::Loss(Recovery::Retry));
                     }
                 }
                 Some(_) => {}
             }
         }
-        if let Stage::Listed { proof_at } = self.stage {
+        if let ConnectionStage::Listed { proof_at } = self.stage {
             let is_idle = |idle| !vitals.busy && now.since(vitals.used) >= idle;
             expected.may_stop = policy.idle_stop.is_some_and(is_idle);
             expected.proof_due = proof_at.is_some_and(|at| at <= now);
             if expected.proof_due && expected.end.is_none() {
-                self.stage = Stage::Listed { proof_at: None };
+                self.stage = ConnectionStage::Listed { proof_at: None };
             }
         }
         expected
@@ -509,8 +509,8 @@ impl Current {
     }
 }
 
-impl Expected {
-    fn end(end: End) -> Self {
+impl Expectation {
+    fn end(end: ExpectedEnd) -> Self {
         Self {
             end: Some(end),
             ..Self::default()
@@ -519,7 +519,7 @@ impl Expected {
 
     fn end_if(is_over: bool, recovery: Recovery) -> Self {
         Self {
-            end: is_over.then_some(End::Loss(recovery)),
+            end: is_over.then_some(ExpectedEnd::Loss(recovery)),
             ..Self::default()
         }
     }

@@ -39,7 +39,7 @@ impl Candidates {
     }
 }
 
-pub(super) enum Read<T> {
+pub(super) enum DocumentRead<T> {
     Document(T),
     /// There is no document; the error says what was there instead of JSON.
     Nothing(Option<DiscoveryError>),
@@ -49,15 +49,15 @@ pub(super) fn read<T>(
     asked: &Url,
     response: &HttpResponse,
     parse: impl FnOnce(&HttpResponse) -> Result<T, MetadataError>,
-) -> Result<Read<T>, DiscoveryError> {
+) -> Result<DocumentRead<T>, DiscoveryError> {
     let url = || String::from(well_known::at(asked, asked.path()));
     if response.is_success() {
         return match parse(response) {
-            Ok(document) => Ok(Read::Document(document)),
+            Ok(document) => Ok(DocumentRead::Document(document)),
             // Servers of single-page applications answer every path with a page.
             Err(MetadataError::Document(
                 error @ (DocumentError::Html { .. } | DocumentError::NotJson { .. }),
-            )) => Ok(Read::Nothing(Some(DiscoveryError::Document {
+            )) => Ok(DocumentRead::Nothing(Some(DiscoveryError::Document {
                 url: url(),
                 error,
             }))),
@@ -76,7 +76,7 @@ pub(super) fn read<T>(
         });
     }
     if (400..500).contains(&status) {
-        return Ok(Read::Nothing(None));
+        return Ok(DocumentRead::Nothing(None));
     }
     Err(DiscoveryError::UnexpectedStatus { url: url(), status })
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mainstay_testkit::procfs::Tree;
+use mainstay_testkit::procfs::ProcTree;
 
 use super::{HttpPartner, TcpListener, free_port};
 use crate::Partner;
@@ -17,7 +17,7 @@ fn a_partner_takes_its_children_with_it() {
         args: vec!["-c".to_owned(), "sleep 1000 & wait".to_owned()],
         env: BTreeMap::from([("MAINSTAY_TEST_PARTNER".to_owned(), mark.clone())]),
     };
-    let tree = Tree::marked("MAINSTAY_TEST_PARTNER", &mark);
+    let tree = ProcTree::marked("MAINSTAY_TEST_PARTNER", &mark);
     let running = HttpPartner::new(&partner, &[], "/").start(1);
     let deadline = Instant::now() + LONG;
     while tree.pids().len() < 2 {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mainstay::ServerConfig;
 use mainstay_rmcp::supervised;
-use mainstay_testkit::procfs::Tree;
+use mainstay_testkit::procfs::ProcTree;
 use mainstay_testkit::{Fault, FaultyServer, Step};
 use rmcp::ServiceExt;
 use serde_json::json;
@@ -17,8 +17,8 @@ fn stubborn() -> FaultyServer {
     FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term()
 }
 
-fn tree(mark: &str) -> Tree {
-    Tree::marked("TESTKIT_MARK", mark)
+fn tree(mark: &str) -> ProcTree {
+    ProcTree::marked("TESTKIT_MARK", mark)
 }
 
 #[tokio::test]

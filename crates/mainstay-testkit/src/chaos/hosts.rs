@@ -16,7 +16,7 @@ const ROUND: Duration = Duration::from_millis(10);
 /// All hosts, and the landlord who sees to them. Dropping it ends all their processes.
 #[derive(Debug)]
 pub struct Hosts {
-    hosts: Arc<BTreeMap<usize, Host>>,
+    hosts: Arc<BTreeMap<usize, ChaosHost>>,
     over: Arc<AtomicBool>,
     landlord: Option<JoinHandle<()>>,
 }
@@ -24,14 +24,14 @@ pub struct Hosts {
 impl Hosts {
     /// Sees to these hosts, each under the number of its server.
     #[must_use]
-    pub fn new(hosts: impl IntoIterator<Item = (usize, Host)>) -> Self {
+    pub fn new(hosts: impl IntoIterator<Item = (usize, ChaosHost)>) -> Self {
         let hosts: Arc<BTreeMap<_, _>> = Arc::new(hosts.into_iter().collect());
         let over = Arc::new(AtomicBool::new(false));
         let landlord = thread::spawn({
             let (hosts, over) = (hosts.clone(), over.clone());
             move || {
                 while !over.load(Ordering::Relaxed) {
-                    hosts.values().for_each(Host::revive);
+                    hosts.values().for_each(ChaosHost::revive);
                     thread::sleep(ROUND);
                 }
             }
@@ -45,7 +45,7 @@ impl Hosts {
 
     /// Where this server runs, if it runs on a host.
     #[must_use]
-    pub fn get(&self, server: usize) -> Option<&Host> {
+    pub fn get(&self, server: usize) -> Option<&ChaosHost> {
         self.hosts.get(&server)
     }
 }
@@ -62,14 +62,14 @@ impl Drop for Hosts {
 
 /// One server process and the network in front of it.
 #[derive(Debug)]
-pub struct Host {
+pub struct ChaosHost {
     script: Script,
     http: HttpScript,
     process: Mutex<FaultyHttpProcess>,
     proxy: Proxy,
 }
 
-impl Host {
+impl ChaosHost {
     /// Starts a server on this port, and the network in front of it. The server is started on the same port again, so no
     /// outgoing connection may take it meanwhile.
     ///

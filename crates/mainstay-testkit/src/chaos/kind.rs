@@ -5,7 +5,7 @@ use crate::script::Speaks;
 
 /// How a server is reached, and so whose its process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ChaosServerKind {
     /// Mainstay starts and ends its process.
     Stdio,
     /// Streamable HTTP of the legacy era: a session lives in one process.
@@ -16,7 +16,7 @@ pub enum Kind {
     Sse,
 }
 
-impl Kind {
+impl ChaosServerKind {
     /// Half of the servers are on stdio; any six that follow each other are of all kinds.
     #[must_use]
     pub fn of(server: usize) -> Self {

@@ -12,8 +12,8 @@ mod runs;
 pub use dice::Dice;
 pub use errand::Errand;
 pub use held::Held;
-pub use hosts::{Host, Hosts};
-pub use kind::Kind;
+pub use hosts::{ChaosHost, Hosts};
+pub use kind::ChaosServerKind;
 pub use lateness::Lateness;
 pub use runs::Runs;
 

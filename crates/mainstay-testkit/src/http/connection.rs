@@ -7,27 +7,27 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 
 use super::exchange;
-use super::out::{End, Out};
-use super::server::Server;
-use super::wire::Request;
+use super::out::{ConnectionEnd, Out};
+use super::server::HttpServerCore;
+use super::wire::ReceivedRequest;
 
 /// Serves a connection to its end.
-pub(super) async fn serve(server: Arc<Server>, stream: TcpStream) {
-    let _open = OpenConnection::new(&server);
+pub(super) async fn serve(server: Arc<HttpServerCore>, stream: TcpStream) {
+    let _open = CountedConnection::new(&server);
     // An answer that waits for the kernel would be mistaken for a slow one.
     let _slow = stream.set_nodelay(true);
     let (reader, writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let mut out = Out::new(Arc::clone(&server), writer);
-    while let Ok(Some(request)) = Request::read(&mut reader).await {
+    while let Ok(Some(request)) = ReceivedRequest::read(&mut reader).await {
         let answered = tokio::select! {
             answered = exchange::answer(&server, &mut out, &request) => answered,
-            () = hung_up(&mut reader) => Err(End::Close),
+            () = hung_up(&mut reader) => Err(ConnectionEnd::Close),
         };
         match answered {
             Ok(()) if request.keeps_alive() => {}
-            Ok(()) | Err(End::Close) => return,
-            Err(End::Reset) => {
+            Ok(()) | Err(ConnectionEnd::Close) => return,
+            Err(ConnectionEnd::Reset) => {
                 drop(reader);
                 return out.reset();
             }
@@ -42,10 +42,10 @@ async fn hung_up(reader: &mut BufReader<OwnedReadHalf>) {
     }
 }
 
-struct OpenConnection<'a>(&'a Server);
+struct CountedConnection<'a>(&'a HttpServerCore);
 
-impl<'a> OpenConnection<'a> {
-    fn new(server: &'a Server) -> Self {
+impl<'a> CountedConnection<'a> {
+    fn new(server: &'a HttpServerCore) -> Self {
         server.count(|traffic| {
             traffic.connections += 1;
             traffic.open_connections += 1;
@@ -54,7 +54,7 @@ impl<'a> OpenConnection<'a> {
     }
 }
 
-impl Drop for OpenConnection<'_> {
+impl Drop for CountedConnection<'_> {
     fn drop(&mut self) {
         self.0.count(|traffic| traffic.open_connections -= 1);
     }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::wire::Request;
+use super::wire::ReceivedRequest;
 use crate::action::Action;
 use crate::responder::Incoming;
 use crate::script::{MODERN_VERSION, Speaks};
 
 /// Whether a message is served the modern way.
-pub(super) fn is_modern(speaks: Speaks, request: &Request, message: &Incoming) -> bool {
+pub(super) fn is_modern(speaks: Speaks, request: &ReceivedRequest, message: &Incoming) -> bool {
     match speaks {
         Speaks::Legacy => false,
         Speaks::Modern => true,
@@ -20,12 +20,12 @@ pub(super) fn is_modern(speaks: Speaks, request: &Request, message: &Incoming) -
     }
 }
 
-pub(super) fn names_modern_version(request: &Request) -> bool {
+pub(super) fn names_modern_version(request: &ReceivedRequest) -> bool {
     request.header("mcp-protocol-version") == Some(MODERN_VERSION)
 }
 
 /// The answer to a modern request whose headers do not say what its body says.
-pub(super) fn header_mismatch(request: &Request, message: &Incoming) -> Option<Value> {
+pub(super) fn header_mismatch(request: &ReceivedRequest, message: &Incoming) -> Option<Value> {
     // A legacy client knows none of these headers; it is told which versions there are instead.
     if message.method() == "initialize" {
         return None;

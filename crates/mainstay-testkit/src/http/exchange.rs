@@ -6,29 +6,33 @@ use serde_json::{Value, json};
 
 use super::era;
 use super::fault::HttpFault;
-use super::out::{End, Out};
+use super::out::{ConnectionEnd, Out};
 use super::plan::{Instead, Plan};
 use super::post;
 use super::reply::{Replier, Telling, event_id, parse_event_id};
 use super::rule::{HttpEvent, HttpStep};
 use super::script::{HttpScript, NO_SESSION, Serves, UnknownSession};
-use super::server::Server;
-use super::session::{Kind, Session};
-use super::stream::Stream;
-use super::wire::{Head, Request};
+use super::server::HttpServerCore;
+use super::session::{ScriptedSession, SessionKind};
+use super::stream::AnswerStream;
+use super::wire::{ReceivedRequest, ResponseHead};
 use crate::responder::Incoming;
 use crate::script::{LEGACY_VERSIONS, Speaks};
 
 pub(super) const SESSION_ID: &str = "Mcp-Session-Id";
 
 /// Answers one request, as the script says.
-pub(super) async fn answer(server: &Arc<Server>, out: &mut Out, request: &Request) -> Result<(), End> {
+pub(super) async fn answer(
+    server: &Arc<HttpServerCore>,
+    out: &mut Out,
+    request: &ReceivedRequest,
+) -> Result<(), ConnectionEnd> {
     let message = Incoming::parse(&request.body);
     let readable = message.as_ref().ok();
     server.count(|traffic| traffic.arrived(request, readable));
     let http = server.http();
     let route = if authorized(&http, request) {
-        Route::of(&http, request).map_err(Head::new)
+        Route::of(&http, request).map_err(ResponseHead::new)
     } else {
         Err(challenge(request))
     };
@@ -65,8 +69,8 @@ pub(super) async fn answer(server: &Arc<Server>, out: &mut Out, request: &Reques
 
 /// One request under way.
 pub(super) struct Exchange<'a> {
-    pub(super) server: &'a Arc<Server>,
-    pub(super) request: &'a Request,
+    pub(super) server: &'a Arc<HttpServerCore>,
+    pub(super) request: &'a ReceivedRequest,
     pub(super) http: HttpScript,
     pub(super) replier: Replier<'a>,
 }
@@ -78,35 +82,35 @@ impl Exchange<'_> {
     }
 
     /// The session a legacy request names, or the answer to one that names none of this server's.
-    pub(super) fn session(&self) -> Result<Arc<Session>, (Head, &'static str)> {
+    pub(super) fn session(&self) -> Result<Arc<ScriptedSession>, (ResponseHead, &'static str)> {
         if !self.http.sessions {
             return Ok(self.server.stateless());
         }
         let Some(id) = self.request.header(SESSION_ID) else {
-            return Err((Head::new(400), NO_SESSION));
+            return Err((ResponseHead::new(400), NO_SESSION));
         };
         let known = self
             .server
             .session(id)
-            .filter(|session| session.kind() == Kind::Streamable);
+            .filter(|session| session.kind() == SessionKind::Streamable);
         let session = known.ok_or(match self.http.unknown_session {
             UnknownSession::NotFound => (
-                Head::new(404),
-                r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#,
+                ResponseHead::new(404),
+                r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"ScriptedSession not found"},"id":null}"#,
             ),
-            UnknownSession::BadRequest => (Head::new(400), NO_SESSION),
+            UnknownSession::BadRequest => (ResponseHead::new(400), NO_SESSION),
         })?;
         match self.request.header("mcp-protocol-version") {
             Some(version) if !LEGACY_VERSIONS.contains(&version) => Err((
-                Head::new(400),
-                r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Unsupported protocol version"},"id":null}"#,
+                ResponseHead::new(400),
+                r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad ReceivedRequest: Unsupported protocol version"},"id":null}"#,
             )),
             Some(_) | None => Ok(session),
         }
     }
 
     /// What comes before the first message of a legacy stream.
-    pub(super) fn opening(&self, stream: &Stream, from: usize) -> String {
+    pub(super) fn opening(&self, stream: &AnswerStream, from: usize) -> String {
         let retry = self.http.retry_ms.map(|ms| format!("retry: {ms}\n"));
         let retry = retry.unwrap_or_default();
         if self.http.priming && self.http.event_ids {
@@ -116,9 +120,12 @@ impl Exchange<'_> {
     }
 
     /// The standalone stream of a session, or any stream of it that is resumed.
-    async fn get(&mut self) -> Result<(), End> {
+    async fn get(&mut self) -> Result<(), ConnectionEnd> {
         if !self.http.standalone || self.is_modern_only() {
-            return self.replier.bare(Head::new(405).with("Allow", "POST")).await;
+            return self
+                .replier
+                .bare(ResponseHead::new(405).with("Allow", "POST"))
+                .await;
         }
         let session = match self.session() {
             Ok(session) => session,
@@ -138,7 +145,7 @@ impl Exchange<'_> {
                 .and_then(|(number, from)| Some((from, session.stream(number)?))),
         };
         let Some((from, stream)) = found else {
-            return self.replier.bare(Head::new(400)).await;
+            return self.replier.bare(ResponseHead::new(400)).await;
         };
         let telling = Telling {
             headers: vec![(SESSION_ID.to_owned(), session.id().to_owned())],
@@ -149,9 +156,12 @@ impl Exchange<'_> {
         self.replier.events(&stream, &telling).await
     }
 
-    async fn delete(&mut self) -> Result<(), End> {
+    async fn delete(&mut self) -> Result<(), ConnectionEnd> {
         if !self.http.delete || self.is_modern_only() {
-            return self.replier.bare(Head::new(405).with("Allow", "POST")).await;
+            return self
+                .replier
+                .bare(ResponseHead::new(405).with("Allow", "POST"))
+                .await;
         }
         let session = match self.session() {
             Ok(session) => session,
@@ -166,19 +176,19 @@ impl Exchange<'_> {
                     .instead(&instead, &Value::Null, &self.request.path)
                     .await
             }
-            None => self.replier.bare(Head::new(200)).await,
+            None => self.replier.bare(ResponseHead::new(200)).await,
         }
     }
 
     /// An HTTP+SSE session, which lives as long as its stream.
-    async fn sse(&mut self) -> Result<(), End> {
+    async fn sse(&mut self) -> Result<(), ConnectionEnd> {
         if let Some(instead) = self.instead() {
             return self
                 .replier
                 .instead(&instead, &Value::Null, &self.request.path)
                 .await;
         }
-        let session = self.server.open_session(Kind::Sse);
+        let session = self.server.open_session(SessionKind::Sse);
         let _ends = SessionEnd {
             server: self.server,
             id: session.id(),
@@ -211,7 +221,7 @@ enum Route {
 
 impl Route {
     /// The route, or the status for a request that has none.
-    fn of(http: &HttpScript, request: &Request) -> Result<Self, u16> {
+    fn of(http: &HttpScript, request: &ReceivedRequest) -> Result<Self, u16> {
         let (streamable, sse) = match http.serves {
             Serves::Streamable => (true, false),
             Serves::Sse => (false, true),
@@ -234,7 +244,7 @@ impl Route {
         }
     }
 
-    fn step(self, request: &Request) -> HttpStep {
+    fn step(self, request: &ReceivedRequest) -> HttpStep {
         match self {
             Self::Post | Self::Message => HttpStep::Post,
             Self::Get if request.header("last-event-id").is_some() => HttpStep::Resume,
@@ -245,7 +255,12 @@ impl Route {
     }
 }
 
-fn plan(server: &Server, route: Route, request: &Request, message: Option<&Incoming>) -> Plan {
+fn plan(
+    server: &HttpServerCore,
+    route: Route,
+    request: &ReceivedRequest,
+    message: Option<&Incoming>,
+) -> Plan {
     let mut faults = server.fired(HttpEvent {
         step: route.step(request),
         method: message.map_or("", Incoming::method),
@@ -257,21 +272,21 @@ fn plan(server: &Server, route: Route, request: &Request, message: Option<&Incom
     Plan::of(faults)
 }
 
-fn authorized(http: &HttpScript, request: &Request) -> bool {
+fn authorized(http: &HttpScript, request: &ReceivedRequest) -> bool {
     http.bearer.as_ref().is_none_or(|token| {
         let expected = format!("Bearer {token}");
         request.header("authorization") == Some(&expected[..])
     })
 }
 
-fn challenge(request: &Request) -> Head {
+fn challenge(request: &ReceivedRequest) -> ResponseHead {
     let host = request.header("host").unwrap_or("127.0.0.1");
     let metadata = format!("http://{host}/.well-known/oauth-protected-resource");
     let challenge = format!(r#"Bearer resource_metadata="{metadata}", scope="mcp""#);
-    Head::new(401).with("WWW-Authenticate", challenge)
+    ResponseHead::new(401).with("WWW-Authenticate", challenge)
 }
 
-fn session_id(route: Route, request: &Request) -> &str {
+fn session_id(route: Route, request: &ReceivedRequest) -> &str {
     match route {
         Route::Message => post::message_session(request),
         Route::Post | Route::Get | Route::Delete | Route::Sse => {
@@ -286,7 +301,7 @@ pub(super) fn error_without_id(code: i64, message: &str) -> String {
 }
 
 struct SessionEnd<'a> {
-    server: &'a Server,
+    server: &'a HttpServerCore,
     id: &'a str,
 }
 

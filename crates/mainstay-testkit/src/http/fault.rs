@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::coding::Compression;
-use super::script::Reply;
+use super::script::AnswerForm;
 
 /// What goes wrong. Where a fault takes the place of the answer, its text says whether the message was performed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum HttpFault {
     /// Answers properly under this content type.
     ContentType(String),
     /// Answers properly, in this form.
-    Reply(Reply),
+    Reply(AnswerForm),
     /// Answers properly, compressed, whatever the request says of that.
     Compress(Compression),
     /// Answers properly, with a byte order mark before the body.

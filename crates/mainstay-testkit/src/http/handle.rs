@@ -12,8 +12,8 @@ use super::connection;
 use super::perform;
 use super::port::Port;
 use super::script::HttpScript;
-use super::server::{Server, Stage};
-use super::session::Kind;
+use super::server::{HttpServerCore, RunsAs};
+use super::session::SessionKind;
 use super::traffic::Traffic;
 use crate::script::Script;
 
@@ -22,7 +22,7 @@ use crate::script::Script;
 /// The rules of the [`Script`] count within one session, those of the [`HttpScript`] over the whole life of the server.
 #[derive(Debug)]
 pub struct FaultyHttpServer {
-    server: Arc<Server>,
+    server: Arc<HttpServerCore>,
     /// Held while the server is stopped, too.
     port: Port,
     serving: Option<JoinHandle<()>>,
@@ -48,19 +48,19 @@ impl FaultyHttpServer {
     /// # Cancel safety
     /// As [`FaultyHttpServer::start`].
     pub async fn start_on(port: u16, script: Script, http: HttpScript) -> io::Result<Self> {
-        Self::start_at(port, script, http, Stage::Task).await
+        Self::start_at(port, script, http, RunsAs::Task).await
     }
 
     pub(super) async fn start_at(
         port: u16,
         script: Script,
         http: HttpScript,
-        stage: Stage,
+        stage: RunsAs,
     ) -> io::Result<Self> {
         let port = Port::hold(port)?;
         let listener = TcpListener::bind(port.address()).await?;
         let mut handle = Self {
-            server: Arc::new(Server::new(script, http, stage)),
+            server: Arc::new(HttpServerCore::new(script, http, stage)),
             port,
             serving: None,
         };
@@ -133,7 +133,7 @@ impl FaultyHttpServer {
     /// Forgets all sessions and ends their streams, without a restart.
     pub fn forget_sessions(&self) {
         for session in self.server.sessions() {
-            if session.kind() != Kind::Stateless {
+            if session.kind() != SessionKind::Stateless {
                 self.server.forget(session.id());
             }
         }
@@ -177,7 +177,7 @@ impl Drop for FaultyHttpServer {
     }
 }
 
-async fn serve(server: Arc<Server>, run: u64, listener: TcpListener) {
+async fn serve(server: Arc<HttpServerCore>, run: u64, listener: TcpListener) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

@@ -38,7 +38,7 @@ pub use port::Port;
 pub use process::{FaultyHttpProcess, play};
 pub use proxy::{Proxy, ProxyCounts};
 pub use rule::{HttpRule, HttpStep};
-pub use script::{HttpScript, Reply, Serves, UnknownSession};
+pub use script::{AnswerForm, HttpScript, Serves, UnknownSession};
 pub use socks::SocksProxy;
 pub use traffic::Traffic;
 

@@ -8,15 +8,15 @@ use tokio::net::tcp::OwnedWriteHalf;
 
 use super::coding::Encoder;
 use super::plan::Plan;
-use super::server::Server;
-use super::wire::{Head, chunk};
+use super::server::HttpServerCore;
+use super::wire::{ResponseHead, chunk};
 
 /// What some servers write before a text.
 pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Why no further request is read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     /// It is closed: by the peer, or because a fault says so.
     Close,
     /// It is reset.
@@ -25,14 +25,14 @@ pub(super) enum End {
 
 #[derive(Debug)]
 pub(super) struct Out {
-    server: Arc<Server>,
+    server: Arc<HttpServerCore>,
     writer: OwnedWriteHalf,
     /// Compresses the body whose head was written last.
     encoder: Option<Encoder>,
 }
 
 impl Out {
-    pub(super) fn new(server: Arc<Server>, writer: OwnedWriteHalf) -> Self {
+    pub(super) fn new(server: Arc<HttpServerCore>, writer: OwnedWriteHalf) -> Self {
         Self {
             server,
             writer,
@@ -41,13 +41,16 @@ impl Out {
     }
 
     /// Writes bytes as they are, unless the server is silent; then it never returns.
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), ConnectionEnd> {
         self.server.voice().await;
-        self.writer.write_all(bytes).await.map_err(|_| End::Close)
+        self.writer
+            .write_all(bytes)
+            .await
+            .map_err(|_| ConnectionEnd::Close)
     }
 
     /// Writes the head as the plan has it, after the plan's delay.
-    pub(super) async fn head(&mut self, head: Head, plan: &Plan) -> Result<(), End> {
+    pub(super) async fn head(&mut self, head: ResponseHead, plan: &Plan) -> Result<(), ConnectionEnd> {
         wait(plan.delay).await;
         let head = match plan.huge_header {
             Some(bytes) => head.with("X-Huge", "x".repeat(bytes)),
@@ -72,7 +75,12 @@ impl Out {
     }
 
     /// A complete answer with a length.
-    pub(super) async fn whole(&mut self, head: Head, body: &[u8], plan: &Plan) -> Result<(), End> {
+    pub(super) async fn whole(
+        &mut self,
+        head: ResponseHead,
+        body: &[u8],
+        plan: &Plan,
+    ) -> Result<(), ConnectionEnd> {
         let marked = plan.byte_order_mark.then(|| [BYTE_ORDER_MARK, body].concat());
         let body = marked.as_deref().unwrap_or(body);
         let compressed = plan
@@ -87,7 +95,7 @@ impl Out {
         match plan.drop_after {
             Some(limit) if limit < body.len() => {
                 self.send(&body[..limit]).await?;
-                Err(End::Close)
+                Err(ConnectionEnd::Close)
             }
             Some(_) | None => self.send(body).await,
         }
@@ -118,7 +126,7 @@ pub(super) struct Chunks<'a> {
 }
 
 impl Chunks<'_> {
-    pub(super) async fn send(&mut self, payload: &[u8]) -> Result<(), End> {
+    pub(super) async fn send(&mut self, payload: &[u8]) -> Result<(), ConnectionEnd> {
         let encoder = self.out.encoder.as_mut();
         let compressed = encoder.map(|encoder| encoder.piece(payload));
         let payload = compressed.as_deref().unwrap_or(payload);
@@ -128,7 +136,7 @@ impl Chunks<'_> {
                 if !rest.is_empty() {
                     self.out.send(&chunk(rest)).await?;
                 }
-                Err(End::Close)
+                Err(ConnectionEnd::Close)
             }
             Some(left) => {
                 *left -= payload.len();
@@ -138,7 +146,7 @@ impl Chunks<'_> {
         }
     }
 
-    pub(super) async fn finish(self) -> Result<(), End> {
+    pub(super) async fn finish(self) -> Result<(), ConnectionEnd> {
         self.out.send(&chunk(b"")).await
     }
 }

@@ -6,17 +6,17 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::script::Reply;
-use super::server::Server;
-use super::session::Session;
-use super::stream::Stream;
+use super::script::AnswerForm;
+use super::server::HttpServerCore;
+use super::session::ScriptedSession;
+use super::stream::AnswerStream;
 use crate::action::Action;
 
 /// Performs the actions of one message in a task of its own, which ends with the run.
 pub(super) fn spawn(
-    server: &Arc<Server>,
-    session: &Arc<Session>,
-    own: Option<(Stream, Reply)>,
+    server: &Arc<HttpServerCore>,
+    session: &Arc<ScriptedSession>,
+    own: Option<(AnswerStream, AnswerForm)>,
     actions: Vec<Action>,
 ) -> tokio::task::AbortHandle {
     let performance = Performance {
@@ -37,9 +37,9 @@ pub(super) fn spawn(
 
 #[derive(Clone)]
 struct Performance {
-    server: Arc<Server>,
-    session: Arc<Session>,
-    own: Option<(Stream, Reply)>,
+    server: Arc<HttpServerCore>,
+    session: Arc<ScriptedSession>,
+    own: Option<(AnswerStream, AnswerForm)>,
 }
 
 impl Performance {

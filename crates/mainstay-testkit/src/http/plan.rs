@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::coding::Compression;
 use super::fault::{BadStream, HttpFault, Redirect};
-use super::script::Reply;
+use super::script::AnswerForm;
 
 /// How a request will be answered. The default is: properly.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub(super) struct Plan {
     pub(super) slow_head: Option<Duration>,
     pub(super) huge_header: Option<usize>,
     pub(super) content_type: Option<String>,
-    pub(super) reply: Option<Reply>,
+    pub(super) reply: Option<AnswerForm>,
     pub(super) compression: Option<Compression>,
     pub(super) byte_order_mark: bool,
     pub(super) drop_after: Option<usize>,
@@ -76,9 +76,9 @@ impl Plan {
     }
 
     /// The form of the answer, where the script says `usual`.
-    pub(super) fn reply(&self, usual: Reply) -> Reply {
+    pub(super) fn reply(&self, usual: AnswerForm) -> AnswerForm {
         match self.bad_stream {
-            Some(_) => Reply::Stream,
+            Some(_) => AnswerForm::Stream,
             None => self.reply.unwrap_or(usual),
         }
     }

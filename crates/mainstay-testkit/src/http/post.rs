@@ -6,19 +6,19 @@ use tokio::task::AbortHandle;
 
 use super::era;
 use super::exchange::{Exchange, SESSION_ID, error_without_id};
-use super::out::End;
+use super::out::ConnectionEnd;
 use super::perform;
 use super::reply::Telling;
-use super::script::Reply;
-use super::server::Server;
-use super::session::{Kind, Session};
-use super::stream::Stream;
-use super::wire::{Head, Request};
+use super::script::AnswerForm;
+use super::server::HttpServerCore;
+use super::session::{ScriptedSession, SessionKind};
+use super::stream::AnswerStream;
+use super::wire::{ReceivedRequest, ResponseHead};
 use crate::action::Action;
 use crate::responder::Incoming;
 
 /// The session a POST to HTTP+SSE names.
-pub(super) fn message_session(request: &Request) -> &str {
+pub(super) fn message_session(request: &ReceivedRequest) -> &str {
     let mut pairs = request.query.split('&');
     pairs
         .find_map(|pair| pair.strip_prefix("sessionId="))
@@ -26,10 +26,13 @@ pub(super) fn message_session(request: &Request) -> &str {
 }
 
 impl Exchange<'_> {
-    pub(super) async fn post(&mut self, message: Result<Incoming, Action>) -> Result<(), End> {
+    pub(super) async fn post(&mut self, message: Result<Incoming, Action>) -> Result<(), ConnectionEnd> {
         if let Some((status, reason)) = unacceptable(self.request) {
             let body = error_without_id(-32000, reason);
-            return self.replier.json(Head::new(status), body.as_bytes()).await;
+            return self
+                .replier
+                .json(ResponseHead::new(status), body.as_bytes())
+                .await;
         }
         let message = match message {
             Ok(message) => message,
@@ -42,10 +45,10 @@ impl Exchange<'_> {
     }
 
     /// A message of HTTP+SSE: accepted here, answered on the session's stream.
-    pub(super) async fn message(&mut self, message: Result<Incoming, Action>) -> Result<(), End> {
+    pub(super) async fn message(&mut self, message: Result<Incoming, Action>) -> Result<(), ConnectionEnd> {
         let session = self.server.session(message_session(self.request));
-        let Some(session) = session.filter(|session| session.kind() == Kind::Sse) else {
-            return self.replier.bare(Head::new(404)).await;
+        let Some(session) = session.filter(|session| session.kind() == SessionKind::Sse) else {
+            return self.replier.bare(ResponseHead::new(404)).await;
         };
         let message = match message {
             Ok(message) => message,
@@ -56,10 +59,10 @@ impl Exchange<'_> {
         self.accepted(&message).await
     }
 
-    async fn modern(&mut self, message: &Incoming) -> Result<(), End> {
+    async fn modern(&mut self, message: &Incoming) -> Result<(), ConnectionEnd> {
         if let Some(refusal) = era::header_mismatch(self.request, message) {
             let body = refusal.to_string();
-            return self.replier.json(Head::new(400), body.as_bytes()).await;
+            return self.replier.json(ResponseHead::new(400), body.as_bytes()).await;
         }
         let session = self.server.stateless();
         let actions = self.take(&session, message);
@@ -69,13 +72,13 @@ impl Exchange<'_> {
         }
         let status = era::modern_status(message, &actions);
         let usual = match message.method() {
-            "subscriptions/listen" => Reply::Stream,
+            "subscriptions/listen" => AnswerForm::Stream,
             _ => self.http.reply,
         };
         let reply = if status == 200 {
             self.replier.plan.reply(usual)
         } else {
-            Reply::Json
+            AnswerForm::Json
         };
         let id = message.id().to_string();
         let stream = session.open(&id);
@@ -92,9 +95,9 @@ impl Exchange<'_> {
         self.reply(message, stream, reply, status, &telling).await
     }
 
-    async fn legacy(&mut self, message: &Incoming) -> Result<(), End> {
+    async fn legacy(&mut self, message: &Incoming) -> Result<(), ConnectionEnd> {
         let session = if message.method() == "initialize" && self.http.sessions {
-            self.server.open_session(Kind::Streamable)
+            self.server.open_session(SessionKind::Streamable)
         } else {
             match self.session() {
                 Ok(session) => session,
@@ -111,7 +114,7 @@ impl Exchange<'_> {
         let own = Some((stream.clone(), reply));
         perform::spawn(self.server, &session, own, actions);
         let mut headers = Vec::new();
-        if session.kind() == Kind::Streamable {
+        if session.kind() == SessionKind::Streamable {
             headers.push((SESSION_ID.to_owned(), session.id().to_owned()));
         }
         let telling = Telling {
@@ -121,7 +124,7 @@ impl Exchange<'_> {
             opening: self.opening(&stream, 0),
         };
         self.reply(message, stream.clone(), reply, 200, &telling).await?;
-        if reply == Reply::Json {
+        if reply == AnswerForm::Json {
             session.retire(&stream);
         }
         Ok(())
@@ -130,11 +133,11 @@ impl Exchange<'_> {
     async fn reply(
         &mut self,
         message: &Incoming,
-        stream: Stream,
-        reply: Reply,
+        stream: AnswerStream,
+        reply: AnswerForm,
         status: u16,
         telling: &Telling,
-    ) -> Result<(), End> {
+    ) -> Result<(), ConnectionEnd> {
         if let Some(instead) = self.instead() {
             let path = &self.request.path;
             return self.replier.instead(&instead, message.id(), path).await;
@@ -145,16 +148,16 @@ impl Exchange<'_> {
             stream
         };
         match reply {
-            Reply::Json => {
-                let head = Head::new(status).with_all(&telling.headers);
+            AnswerForm::Json => {
+                let head = ResponseHead::new(status).with_all(&telling.headers);
                 self.replier.answer(&stream, head).await
             }
-            Reply::Stream => self.replier.events(&stream, telling).await,
+            AnswerForm::Stream => self.replier.events(&stream, telling).await,
         }
     }
 
     /// What a message leads to. It is noted and counts as seen from here on, whatever becomes of its answer.
-    fn take(&self, session: &Session, message: &Incoming) -> Vec<Action> {
+    fn take(&self, session: &ScriptedSession, message: &Incoming) -> Vec<Action> {
         let mut actions = session.responder().message(message);
         while let Some(Action::Note(note)) = actions.first() {
             self.server.note(note.clone());
@@ -164,27 +167,29 @@ impl Exchange<'_> {
         actions
     }
 
-    async fn accepted(&mut self, message: &Incoming) -> Result<(), End> {
+    async fn accepted(&mut self, message: &Incoming) -> Result<(), ConnectionEnd> {
         match self.instead() {
             Some(instead) => {
                 let path = &self.request.path;
                 self.replier.instead(&instead, message.id(), path).await
             }
-            None => self.replier.bare(Head::new(202)).await,
+            None => self.replier.bare(ResponseHead::new(202)).await,
         }
     }
 
-    async fn unreadable(&mut self, refusal: Action) -> Result<(), End> {
+    async fn unreadable(&mut self, refusal: Action) -> Result<(), ConnectionEnd> {
         let body = match refusal {
             Action::Write(line) => line,
             other => unreachable!("a refusal is one line, not {other:?}"),
         };
-        self.replier.json(Head::new(400), body.trim_ascii_end()).await
+        self.replier
+            .json(ResponseHead::new(400), body.trim_ascii_end())
+            .await
     }
 }
 
 /// Why a POST is refused before it is read.
-fn unacceptable(request: &Request) -> Option<(u16, &'static str)> {
+fn unacceptable(request: &ReceivedRequest) -> Option<(u16, &'static str)> {
     let has = |header: &str, value: &str| request.header(header).is_some_and(|sent| sent.contains(value));
     if !(has("accept", "application/json") && has("accept", "text/event-stream")) {
         return Some((
@@ -200,10 +205,10 @@ fn unacceptable(request: &Request) -> Option<(u16, &'static str)> {
 
 /// Cancels a modern request when its connection is gone before it was answered.
 struct HangUp {
-    server: Arc<Server>,
+    server: Arc<HttpServerCore>,
     run: u64,
-    session: Arc<Session>,
-    stream: Stream,
+    session: Arc<ScriptedSession>,
+    stream: AnswerStream,
     id: String,
     task: AbortHandle,
 }

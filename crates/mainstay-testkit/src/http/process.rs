@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal as UnixSignal, kill_process};
 use super::handle::FaultyHttpServer;
 use super::port::Port;
 use super::script::HttpScript;
-use super::server::Stage;
+use super::server::RunsAs;
 use crate::faulty_server::FaultyServer;
 use crate::script::Script;
 use crate::stdio::LIFETIME;
@@ -32,7 +32,7 @@ pub fn play(port: u16, script: Script, http: HttpScript) -> io::Result<Infallibl
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let server = FaultyHttpServer::start_at(port, script, http, Stage::Process).await?;
+        let server = FaultyHttpServer::start_at(port, script, http, RunsAs::Process).await?;
         println!("{}", server.port());
         io::stdout().flush()?;
         tokio::time::sleep(LIFETIME).await;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::fault::{BadStream, Redirect};
-use super::out::{BYTE_ORDER_MARK, End, Out, wait};
+use super::out::{BYTE_ORDER_MARK, ConnectionEnd, Out, wait};
 use super::plan::{Instead, Plan};
-use super::server::Server;
-use super::stream::{Said, Stream};
-use super::wire::Head;
+use super::server::HttpServerCore;
+use super::stream::{AnswerStream, ServedItem};
+use super::wire::ResponseHead;
 
 /// Bytes of a huge body that are written at a time.
 const PIECE: usize = 64 * 1024;
@@ -19,7 +19,7 @@ const EVENTS: &str = "text/event-stream";
 
 /// Sends what is to be said in answer to one request.
 pub(super) struct Replier<'a> {
-    pub(super) server: &'a Arc<Server>,
+    pub(super) server: &'a Arc<HttpServerCore>,
     pub(super) out: &'a mut Out,
     pub(super) plan: &'a Plan,
 }
@@ -39,28 +39,36 @@ pub(super) struct Telling {
 
 impl Replier<'_> {
     /// A status without a body.
-    pub(super) async fn bare(&mut self, head: Head) -> Result<(), End> {
+    pub(super) async fn bare(&mut self, head: ResponseHead) -> Result<(), ConnectionEnd> {
         self.out.whole(head, b"", self.plan).await
     }
 
     /// A status with a JSON body.
-    pub(super) async fn json(&mut self, head: Head, body: &[u8]) -> Result<(), End> {
+    pub(super) async fn json(&mut self, head: ResponseHead, body: &[u8]) -> Result<(), ConnectionEnd> {
         let head = head.with("Content-Type", self.content_type(JSON));
         self.out.whole(head, body, self.plan).await
     }
 
     /// The answer of `stream` as one JSON body. Without an answer it waits, until the client hangs up.
-    pub(super) async fn answer(&mut self, stream: &Stream, head: Head) -> Result<(), End> {
+    pub(super) async fn answer(
+        &mut self,
+        stream: &AnswerStream,
+        head: ResponseHead,
+    ) -> Result<(), ConnectionEnd> {
         match stream.take_over().answer().await {
-            Said::Message(answer) => self.json(head, &answer).await,
-            Said::End => Err(End::Close),
+            ServedItem::Message(answer) => self.json(head, &answer).await,
+            ServedItem::End => Err(ConnectionEnd::Close),
         }
     }
 
     /// The messages of `stream` as events, to its end.
-    pub(super) async fn events(&mut self, stream: &Stream, telling: &Telling) -> Result<(), End> {
+    pub(super) async fn events(
+        &mut self,
+        stream: &AnswerStream,
+        telling: &Telling,
+    ) -> Result<(), ConnectionEnd> {
         let _live = LiveStream::new(self.server);
-        let head = Head::new(200)
+        let head = ResponseHead::new(200)
             .with("Content-Type", self.content_type(EVENTS))
             .with("Cache-Control", "no-cache")
             .with("Transfer-Encoding", "chunked")
@@ -103,13 +111,13 @@ impl Replier<'_> {
         let mut told = 0;
         loop {
             if self.plan.drop_after_events == Some(told) {
-                return Err(End::Close);
+                return Err(ConnectionEnd::Close);
             }
             if self.plan.end_after_events == Some(told) {
                 return chunks.finish().await;
             }
             let position = telling.from + told;
-            let Said::Message(message) = reader.next(position).await else {
+            let ServedItem::Message(message) = reader.next(position).await else {
                 return chunks.finish().await;
             };
             told += 1;
@@ -123,24 +131,29 @@ impl Replier<'_> {
     }
 
     /// What takes the place of an answer. `id` is that of the request, `target` its path.
-    pub(super) async fn instead(&mut self, instead: &Instead, id: &Value, target: &str) -> Result<(), End> {
+    pub(super) async fn instead(
+        &mut self,
+        instead: &Instead,
+        id: &Value,
+        target: &str,
+    ) -> Result<(), ConnectionEnd> {
         match instead {
             Instead::NoHead => std::future::pending().await,
             Instead::Close => {
                 wait(self.plan.delay).await;
-                Err(End::Close)
+                Err(ConnectionEnd::Close)
             }
             Instead::Reset => {
                 wait(self.plan.delay).await;
-                Err(End::Reset)
+                Err(ConnectionEnd::Reset)
             }
             Instead::NotHttp => {
                 wait(self.plan.delay).await;
                 self.out.send(b"SSH-2.0-OpenSSH_9.9\r\n").await?;
-                Err(End::Close)
+                Err(ConnectionEnd::Close)
             }
             Instead::HugeBody(bytes) => {
-                let head = Head::new(200)
+                let head = ResponseHead::new(200)
                     .with("Content-Type", self.content_type(JSON))
                     .with("Transfer-Encoding", "chunked");
                 self.out.head(head, self.plan).await?;
@@ -154,20 +167,20 @@ impl Replier<'_> {
                 chunks.finish().await
             }
             Instead::BadFraming => {
-                let head = Head::new(200)
+                let head = ResponseHead::new(200)
                     .with("Content-Type", self.content_type(JSON))
                     .with("Transfer-Encoding", "chunked");
                 self.out.head(head, self.plan).await?;
                 self.out.send(b"many\r\n{\"jsonrpc\"\r\n").await?;
-                Err(End::Close)
+                Err(ConnectionEnd::Close)
             }
             Instead::InvalidUtf8 => {
                 let opening = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"text":""#);
                 let body = [opening.as_bytes(), b"caf\xe9 \xff\"}}"].concat();
-                self.json(Head::new(200), &body).await
+                self.json(ResponseHead::new(200), &body).await
             }
             Instead::Status { code, headers, body } => {
-                let head = Head::new(*code).with_all(headers);
+                let head = ResponseHead::new(*code).with_all(headers);
                 if body.is_empty() {
                     self.bare(head).await
                 } else {
@@ -180,7 +193,8 @@ impl Replier<'_> {
                     Redirect::Itself => target,
                     Redirect::Elsewhere(url) => url,
                 };
-                self.bare(Head::new(*code).with("Location", location)).await
+                self.bare(ResponseHead::new(*code).with("Location", location))
+                    .await
             }
         }
     }
@@ -192,7 +206,7 @@ impl Replier<'_> {
 }
 
 /// The id of the event after which `position` messages of this stream are known.
-pub(super) fn event_id(stream: &Stream, position: usize) -> String {
+pub(super) fn event_id(stream: &AnswerStream, position: usize) -> String {
     format!("{}-{position}", stream.number())
 }
 
@@ -208,10 +222,10 @@ fn pieces(bytes: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Counts a stream for as long as it is sent.
-struct LiveStream<'a>(&'a Server);
+struct LiveStream<'a>(&'a HttpServerCore);
 
 impl<'a> LiveStream<'a> {
-    fn new(server: &'a Server) -> Self {
+    fn new(server: &'a HttpServerCore) -> Self {
         server.count(|traffic| traffic.live_streams += 1);
         Self(server)
     }

@@ -8,7 +8,7 @@ use super::fault::HttpFault;
 use super::rule::{HttpRule, HttpStep};
 
 /// A JSON-RPC error without an id, as servers in the field answer a request outside of any session.
-pub(super) const NO_SESSION: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
+pub(super) const NO_SESSION: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad ReceivedRequest: No valid session ID provided"},"id":null}"#;
 
 /// Which endpoints there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub enum Serves {
 /// The form of an answer to a POST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reply {
+pub enum AnswerForm {
     /// One JSON body. What else the server has to say meanwhile goes to the session's standalone stream.
     #[default]
     Json,
@@ -52,7 +52,7 @@ pub struct HttpScript {
     /// Its endpoints.
     pub serves: Serves,
     /// The form of its answers.
-    pub reply: Reply,
+    pub reply: AnswerForm,
     /// Whether legacy clients get a session id.
     pub sessions: bool,
     /// Whether sessions have a standalone stream; GET answers 405 otherwise.
@@ -77,7 +77,7 @@ impl Default for HttpScript {
     fn default() -> Self {
         Self {
             serves: Serves::Both,
-            reply: Reply::Json,
+            reply: AnswerForm::Json,
             sessions: true,
             standalone: true,
             delete: true,
@@ -108,7 +108,7 @@ impl HttpScript {
     /// Answers with streams.
     #[must_use]
     pub fn streams(mut self) -> Self {
-        self.reply = Reply::Stream;
+        self.reply = AnswerForm::Stream;
         self
     }
 

@@ -10,8 +10,8 @@ use tokio::sync::{oneshot, watch};
 use super::fault::HttpFault;
 use super::rule::{HttpEvent, Matched};
 use super::script::HttpScript;
-use super::session::{Kind, Session};
-use super::stream::Stream;
+use super::session::{ScriptedSession, SessionKind};
+use super::stream::AnswerStream;
 use super::traffic::Traffic;
 use crate::action::Signal;
 use crate::ledger::Ledger;
@@ -21,7 +21,7 @@ use crate::stdio;
 
 /// Where a server runs, and so what its end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum RunsAs {
     /// A task: it stops listening and closes all connections.
     Task,
     /// A process of its own: it exits, or signals itself.
@@ -30,49 +30,49 @@ pub(super) enum Stage {
 
 /// The current run of a server. Each restart begins another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Life {
+pub(super) struct ServerRun {
     pub(super) run: u64,
     /// Nothing is written any more, on any connection.
     silent: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Server {
-    stage: Stage,
-    state: Mutex<State>,
+pub(super) struct HttpServerCore {
+    stage: RunsAs,
+    state: Mutex<ServerState>,
     traffic: watch::Sender<Traffic>,
-    life: watch::Sender<Life>,
+    life: watch::Sender<ServerRun>,
     ledger: Option<File>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ServerState {
     script: Script,
     http: HttpScript,
     matched: Matched,
     /// How often the server was started, in all processes of its ledger.
     starts: u64,
     opened: u64,
-    sessions: BTreeMap<String, Arc<Session>>,
-    stateless: Arc<Session>,
+    sessions: BTreeMap<String, Arc<ScriptedSession>>,
+    stateless: Arc<ScriptedSession>,
     /// The first of two requests whose answers are to be exchanged.
-    swapping: Option<(Stream, oneshot::Sender<Stream>)>,
+    swapping: Option<(AnswerStream, oneshot::Sender<AnswerStream>)>,
 }
 
-impl Server {
-    pub(super) fn new(script: Script, http: HttpScript, stage: Stage) -> Self {
+impl HttpServerCore {
+    pub(super) fn new(script: Script, http: HttpScript, stage: RunsAs) -> Self {
         let ledger = script.ledger.as_ref().map(|path| {
             let open = OpenOptions::new().create(true).append(true).open(path);
             open.expect("open the ledger")
         });
-        let stateless = Arc::new(Session::new(
+        let stateless = Arc::new(ScriptedSession::new(
             String::new(),
-            Kind::Stateless,
+            SessionKind::Stateless,
             Responder::new(script.clone(), 0),
         ));
         Self {
             stage,
-            state: Mutex::new(State {
+            state: Mutex::new(ServerState {
                 script,
                 http,
                 matched: Matched::default(),
@@ -83,7 +83,7 @@ impl Server {
                 swapping: None,
             }),
             traffic: watch::Sender::new(Traffic::default()),
-            life: watch::Sender::new(Life::default()),
+            life: watch::Sender::new(ServerRun::default()),
             ledger,
         }
     }
@@ -101,7 +101,11 @@ impl Server {
         state.sessions.clear();
         state.swapping = None;
         let responder = Responder::new(state.script.clone(), state.starts);
-        state.stateless = Arc::new(Session::new(String::new(), Kind::Stateless, responder));
+        state.stateless = Arc::new(ScriptedSession::new(
+            String::new(),
+            SessionKind::Stateless,
+            responder,
+        ));
         drop(state);
         self.life.send_modify(|life| life.silent = false);
         self.life.borrow().run
@@ -145,33 +149,33 @@ impl Server {
 
     pub(super) fn fired(&self, event: HttpEvent<'_>) -> Vec<HttpFault> {
         let mut state = self.state();
-        let State { matched, http, .. } = &mut *state;
+        let ServerState { matched, http, .. } = &mut *state;
         matched.fired(&http.rules, event)
     }
 
     /// Opens a session under an id that no other run or process has used.
-    pub(super) fn open_session(&self, kind: Kind) -> Arc<Session> {
+    pub(super) fn open_session(&self, kind: SessionKind) -> Arc<ScriptedSession> {
         let mut state = self.state();
         state.opened += 1;
         let id = format!("s{}-{}-{}", process::id(), self.life.borrow().run, state.opened);
         let responder = Responder::new(state.script.clone(), state.starts);
-        let session = Arc::new(Session::new(id.clone(), kind, responder));
+        let session = Arc::new(ScriptedSession::new(id.clone(), kind, responder));
         state.sessions.insert(id, Arc::clone(&session));
         drop(state);
         self.count(|traffic| traffic.sessions_opened += 1);
         session
     }
 
-    pub(super) fn session(&self, id: &str) -> Option<Arc<Session>> {
+    pub(super) fn session(&self, id: &str) -> Option<Arc<ScriptedSession>> {
         self.state().sessions.get(id).cloned()
     }
 
-    pub(super) fn stateless(&self) -> Arc<Session> {
+    pub(super) fn stateless(&self) -> Arc<ScriptedSession> {
         Arc::clone(&self.state().stateless)
     }
 
     /// All sessions, the stateless one included.
-    pub(super) fn sessions(&self) -> Vec<Arc<Session>> {
+    pub(super) fn sessions(&self) -> Vec<Arc<ScriptedSession>> {
         let state = self.state();
         let all = state.sessions.values().chain([&state.stateless]);
         all.cloned().collect()
@@ -184,7 +188,7 @@ impl Server {
     }
 
     /// The stream to answer with, once another request is there to take this one in exchange.
-    pub(super) async fn swap(&self, stream: Stream) -> Stream {
+    pub(super) async fn swap(&self, stream: AnswerStream) -> AnswerStream {
         let receiver = {
             let mut state = self.state();
             match state.swapping.take() {
@@ -235,20 +239,20 @@ impl Server {
 
     pub(super) fn exit(&self, code: i32) {
         match self.stage {
-            Stage::Task => self.end(self.run()),
-            Stage::Process => process::exit(code),
+            RunsAs::Task => self.end(self.run()),
+            RunsAs::Process => process::exit(code),
         }
     }
 
     pub(super) fn signal(&self, signal: Signal) {
         match (self.stage, signal) {
-            (Stage::Process, _) => stdio::signal_self(signal),
-            (Stage::Task, Signal::Stop) => self.silence(),
-            (Stage::Task, Signal::Kill | Signal::Term | Signal::Abrt) => self.end(self.run()),
+            (RunsAs::Process, _) => stdio::signal_self(signal),
+            (RunsAs::Task, Signal::Stop) => self.silence(),
+            (RunsAs::Task, Signal::Kill | Signal::Term | Signal::Abrt) => self.end(self.run()),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

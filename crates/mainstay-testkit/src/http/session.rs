@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::script::Reply;
-use super::stream::{Address, Stream};
+use super::script::AnswerForm;
+use super::stream::{Address, AnswerStream};
 use crate::responder::Responder;
 
 /// What a session was opened by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SessionKind {
     /// `initialize` over Streamable HTTP.
     Streamable,
     /// A GET of `/sse`: everything is told on its one stream.
@@ -21,11 +21,11 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ScriptedSession {
     id: String,
-    kind: Kind,
+    kind: SessionKind,
     responder: Mutex<Responder>,
-    standalone: Stream,
+    standalone: AnswerStream,
     requests: Mutex<Requests>,
 }
 
@@ -33,16 +33,16 @@ pub(super) struct Session {
 #[derive(Debug, Default)]
 struct Requests {
     opened: usize,
-    streams: BTreeMap<usize, Stream>,
+    streams: BTreeMap<usize, AnswerStream>,
 }
 
-impl Session {
-    pub(super) fn new(id: String, kind: Kind, responder: Responder) -> Self {
+impl ScriptedSession {
+    pub(super) fn new(id: String, kind: SessionKind, responder: Responder) -> Self {
         Self {
             id,
             kind,
             responder: Mutex::new(responder),
-            standalone: Stream::standalone(),
+            standalone: AnswerStream::standalone(),
             requests: Mutex::default(),
         }
     }
@@ -51,7 +51,7 @@ impl Session {
         &self.id
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> SessionKind {
         self.kind
     }
 
@@ -59,27 +59,27 @@ impl Session {
         self.responder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn standalone(&self) -> &Stream {
+    pub(super) fn standalone(&self) -> &AnswerStream {
         &self.standalone
     }
 
     /// A new stream for the answer to the request with this id (its JSON text).
-    pub(super) fn open(&self, id: &str) -> Stream {
+    pub(super) fn open(&self, id: &str) -> AnswerStream {
         let mut requests = self.requests();
         requests.opened += 1;
         let number = requests.opened;
-        let stream = Stream::of_request(number, id);
+        let stream = AnswerStream::of_request(number, id);
         requests.streams.insert(number, stream.clone());
         stream
     }
 
     /// Forgets the stream of a request that nobody can resume.
-    pub(super) fn retire(&self, stream: &Stream) {
+    pub(super) fn retire(&self, stream: &AnswerStream) {
         self.requests().streams.remove(&stream.number());
     }
 
     /// The stream of this number; 0 is the standalone one.
-    pub(super) fn stream(&self, number: usize) -> Option<Stream> {
+    pub(super) fn stream(&self, number: usize) -> Option<AnswerStream> {
         match number {
             0 => Some(self.standalone.clone()),
             number => self.requests().streams.get(&number).cloned(),
@@ -89,19 +89,19 @@ impl Session {
     /// Ends all streams.
     pub(super) fn close(&self) {
         self.standalone.close();
-        self.requests().streams.values().for_each(Stream::close);
+        self.requests().streams.values().for_each(AnswerStream::close);
     }
 
     /// Says each line of `bytes` where it belongs; `own` is the stream of the request they come from.
-    pub(super) fn say(&self, bytes: &[u8], own: Option<&(Stream, Reply)>) {
+    pub(super) fn say(&self, bytes: &[u8], own: Option<&(AnswerStream, AnswerForm)>) {
         let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         for line in lines.filter(|line| !line.is_empty()) {
             self.say_line(line, own);
         }
     }
 
-    fn say_line(&self, line: &[u8], own: Option<&(Stream, Reply)>) {
-        if self.kind == Kind::Sse {
+    fn say_line(&self, line: &[u8], own: Option<&(AnswerStream, AnswerForm)>) {
+        if self.kind == SessionKind::Sse {
             return self.standalone.say(line, false);
         }
         let own_stream = own.map(|(stream, _)| stream);
@@ -118,15 +118,15 @@ impl Session {
                 }
             }),
             Address::Related => match own {
-                Some((stream, Reply::Stream)) => stream.say(line, false),
-                Some((_, Reply::Json)) | None => self.standalone.say(line, false),
+                Some((stream, AnswerForm::Stream)) => stream.say(line, false),
+                Some((_, AnswerForm::Json)) | None => self.standalone.say(line, false),
             },
             Address::Unrelated => self.standalone.say(line, false),
             Address::Unreadable => own_stream.unwrap_or(&self.standalone).say(line, true),
         }
     }
 
-    fn awaiting(&self, id: &str) -> Option<Stream> {
+    fn awaiting(&self, id: &str) -> Option<AnswerStream> {
         self.requests()
             .streams
             .values()

@@ -10,16 +10,16 @@ use tokio::sync::watch;
 
 /// One log of messages. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Stream {
+pub(super) struct AnswerStream {
     /// Unique within its session.
     number: usize,
     /// The JSON text of the id of the request it answers; empty for a standalone stream.
     request: Arc<str>,
-    log: Arc<watch::Sender<Log>>,
+    log: Arc<watch::Sender<MessageLog>>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct MessageLog {
     messages: Vec<Arc<[u8]>>,
     answer: Option<usize>,
     /// All actions of the request were performed. They may go on beyond the answer.
@@ -29,7 +29,7 @@ struct Log {
     readers: usize,
 }
 
-impl Log {
+impl MessageLog {
     fn finished(&self) -> bool {
         self.closed || (self.performed && self.answer.is_some())
     }
@@ -37,14 +37,14 @@ impl Log {
 
 /// What a reader is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ServedItem {
     /// The message at the reader's position.
     Message(Arc<[u8]>),
     /// There is no more, or another reader took over.
     End,
 }
 
-impl Stream {
+impl AnswerStream {
     pub(super) fn standalone() -> Self {
         Self::new(0, "")
     }
@@ -57,7 +57,7 @@ impl Stream {
         Self {
             number,
             request: request.into(),
-            log: Arc::new(watch::Sender::new(Log::default())),
+            log: Arc::new(watch::Sender::new(MessageLog::default())),
         }
     }
 
@@ -96,13 +96,13 @@ impl Stream {
     }
 
     /// Makes the caller the one reader from here on.
-    pub(super) fn take_over(&self) -> Reader {
+    pub(super) fn take_over(&self) -> StreamReader {
         let mut reader = 0;
         self.log.send_modify(|log| {
             log.readers += 1;
             reader = log.readers;
         });
-        Reader {
+        StreamReader {
             number: reader,
             log: self.log.subscribe(),
         }
@@ -111,39 +111,40 @@ impl Stream {
 
 /// The one reader of a stream.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct StreamReader {
     number: usize,
-    log: watch::Receiver<Log>,
+    log: watch::Receiver<MessageLog>,
 }
 
-impl Reader {
+impl StreamReader {
     /// The message at this position, as soon as there is one.
-    pub(super) async fn next(&mut self, position: usize) -> Said {
+    pub(super) async fn next(&mut self, position: usize) -> ServedItem {
         let number = self.number;
         let log = self
             .log
             .wait_for(|log| log.messages.len() > position || log.finished() || log.readers != number)
             .await;
         match log {
-            Ok(log) if log.readers == number => log
-                .messages
-                .get(position)
-                .map_or(Said::End, |message| Said::Message(Arc::clone(message))),
-            Ok(_) | Err(_) => Said::End,
+            Ok(log) if log.readers == number => {
+                log.messages.get(position).map_or(ServedItem::End, |message| {
+                    ServedItem::Message(Arc::clone(message))
+                })
+            }
+            Ok(_) | Err(_) => ServedItem::End,
         }
     }
 
     /// The answer alone; what was said before it is passed over.
-    pub(super) async fn answer(&mut self) -> Said {
+    pub(super) async fn answer(&mut self) -> ServedItem {
         let log = self
             .log
             .wait_for(|log| log.answer.is_some() || log.finished())
             .await;
         match log {
-            Ok(log) => log
-                .answer
-                .map_or(Said::End, |at| Said::Message(Arc::clone(&log.messages[at]))),
-            Err(_) => Said::End,
+            Ok(log) => log.answer.map_or(ServedItem::End, |at| {
+                ServedItem::Message(Arc::clone(&log.messages[at]))
+            }),
+            Err(_) => ServedItem::End,
         }
     }
 }

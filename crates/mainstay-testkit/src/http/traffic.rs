@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::wire::{self, Request};
-use crate::memory::seen::Seen;
+use super::wire::{self, ReceivedRequest};
+use crate::memory::seen::SeenMessages;
 use crate::responder::Incoming;
 
 /// What has come in so far, over all restarts.
@@ -20,7 +20,7 @@ pub struct Traffic {
     sent: BTreeMap<String, usize>,
     /// The headers of the last request, by the method of HTTP and by that of JSON-RPC.
     headers: BTreeMap<String, Vec<(String, String)>>,
-    pub(super) seen: Seen,
+    pub(super) seen: SeenMessages,
 }
 
 impl Traffic {
@@ -107,7 +107,7 @@ impl Traffic {
         newest_first.find(|message| message.method() == method)
     }
 
-    pub(super) fn arrived(&mut self, request: &Request, message: Option<&Incoming>) {
+    pub(super) fn arrived(&mut self, request: &ReceivedRequest, message: Option<&Incoming>) {
         *self.requests.entry(request.method.clone()).or_default() += 1;
         self.headers
             .insert(request.method.clone(), request.headers.clone());

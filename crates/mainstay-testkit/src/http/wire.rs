@@ -15,7 +15,7 @@ const BODY_LIMIT: u64 = 64 * 1024 * 1024;
 
 /// One request, read to its end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Request {
+pub(super) struct ReceivedRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) query: String,
@@ -24,7 +24,7 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
 }
 
-impl Request {
+impl ReceivedRequest {
     /// The next request of a connection; `None` at its end.
     pub(super) async fn read(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Self>> {
         let mut head = reader.take(HEAD_LIMIT);
@@ -104,12 +104,12 @@ impl Request {
 
 /// The status line and the headers of an answer.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     status: u16,
     headers: Vec<(String, String)>,
 }
 
-impl Head {
+impl ResponseHead {
     pub(super) fn new(status: u16) -> Self {
         Self {
             status,

@@ -9,7 +9,7 @@ use crate::responder::Incoming;
 const KEPT_MESSAGES: usize = 4096;
 
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenMessages {
     total: usize,
     methods: BTreeMap<String, usize>,
     messages: VecDeque<Incoming>,
@@ -17,7 +17,7 @@ pub(crate) struct Seen {
     notes: Vec<String>,
 }
 
-impl Seen {
+impl SeenMessages {
     pub(crate) fn add(&mut self, message: Incoming) {
         self.total += 1;
         *self.methods.entry(message.method().to_owned()).or_default() += 1;

@@ -4,20 +4,20 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::message::Answer;
+use super::message::ScriptedAnswer;
 use super::{Incoming, Responder, tools};
 use crate::script::Cursors;
 
 /// One of the four kinds of offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
+pub(super) enum ListedKind {
     Tools,
     Prompts,
     Resources,
     Templates,
 }
 
-impl Offer {
+impl ListedKind {
     /// The member of the result that holds the items.
     fn member(self) -> &'static str {
         match self {
@@ -30,31 +30,31 @@ impl Offer {
 }
 
 impl Responder {
-    pub(super) fn list(&mut self, offer: Offer, request: &Incoming) -> Answer {
+    pub(super) fn list(&mut self, offer: ListedKind, request: &Incoming) -> ScriptedAnswer {
         let cursor = request.params()["cursor"].as_str();
         if cursor.is_none() {
             *self.listings.entry(offer.member()).or_default() += 1;
         }
         let items = match self.items(offer) {
             Ok(items) => items,
-            Err(error) => return Answer::error(-32603, error),
+            Err(error) => return ScriptedAnswer::error(-32603, error),
         };
         let Some((page, next)) = self.page(offer, &items, cursor) else {
-            return Answer::error(-32602, "no such cursor");
+            return ScriptedAnswer::error(-32602, "no such cursor");
         };
         let mut result = json!({ offer.member(): page });
         if let Some(next) = next {
             result["nextCursor"] = Value::from(next);
         }
-        Answer::Result(self.dress(request, result.to_string(), true))
+        ScriptedAnswer::Result(self.dress(request, result.to_string(), true))
     }
 
-    fn items(&self, offer: Offer) -> Result<Vec<Value>, String> {
+    fn items(&self, offer: ListedKind) -> Result<Vec<Value>, String> {
         let mut items = match offer {
-            Offer::Tools => self.tools()?,
-            Offer::Prompts => self.script.prompts.clone(),
-            Offer::Resources => self.script.resources.clone(),
-            Offer::Templates => self.script.templates.clone(),
+            ListedKind::Tools => self.tools()?,
+            ListedKind::Prompts => self.script.prompts.clone(),
+            ListedKind::Resources => self.script.resources.clone(),
+            ListedKind::Templates => self.script.templates.clone(),
         };
         if self.script.fidelity {
             items.iter_mut().for_each(embroider);
@@ -65,7 +65,7 @@ impl Responder {
     fn tools(&self) -> Result<Vec<Value>, String> {
         if self
             .listings
-            .get(Offer::Tools.member())
+            .get(ListedKind::Tools.member())
             .copied()
             .unwrap_or_default()
             <= self.script.warm_up
@@ -88,7 +88,7 @@ impl Responder {
     /// The items of the page at `cursor`, and the cursor after it; `None` for a cursor we never gave.
     fn page(
         &self,
-        offer: Offer,
+        offer: ListedKind,
         items: &[Value],
         cursor: Option<&str>,
     ) -> Option<(Vec<Value>, Option<String>)> {
@@ -119,13 +119,13 @@ impl Responder {
     }
 }
 
-fn endless(offer: Offer, page: u64) -> Value {
+fn endless(offer: ListedKind, page: u64) -> Value {
     let name = format!("endless_{page}");
     match offer {
-        Offer::Tools => json!({ "name": name, "inputSchema": { "type": "object" } }),
-        Offer::Prompts => json!({ "name": name }),
-        Offer::Resources => json!({ "name": name, "uri": format!("mem://{name}") }),
-        Offer::Templates => json!({ "name": name, "uriTemplate": format!("mem://{name}/{{x}}") }),
+        ListedKind::Tools => json!({ "name": name, "inputSchema": { "type": "object" } }),
+        ListedKind::Prompts => json!({ "name": name }),
+        ListedKind::Resources => json!({ "name": name, "uri": format!("mem://{name}") }),
+        ListedKind::Templates => json!({ "name": name, "uriTemplate": format!("mem://{name}/{{x}}") }),
     }
 }
 

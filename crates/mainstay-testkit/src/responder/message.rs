@@ -20,7 +20,7 @@ pub struct Incoming {
 
 /// The three shapes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Request,
     Notification,
     Response,
@@ -99,7 +99,7 @@ impl Incoming {
 
     /// Whether it waits for an answer.
     pub(crate) fn is_request(&self) -> bool {
-        self.kind() == Kind::Request
+        self.kind() == MessageKind::Request
     }
 
     /// A key of the `_meta` that the protocol owns.
@@ -109,11 +109,11 @@ impl Incoming {
             .get(format!("io.modelcontextprotocol/{key}"))
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> MessageKind {
         match (&self.method, self.id.is_null()) {
-            (Some(_), false) => Kind::Request,
-            (Some(_), true) => Kind::Notification,
-            (None, _) => Kind::Response,
+            (Some(_), false) => MessageKind::Request,
+            (Some(_), true) => MessageKind::Notification,
+            (None, _) => MessageKind::Response,
         }
     }
 
@@ -131,7 +131,7 @@ impl Incoming {
 
 /// What a request is answered with.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum ScriptedAnswer {
     /// JSON text of an object.
     Result(String),
     Error {
@@ -141,7 +141,7 @@ pub(super) enum Answer {
     },
 }
 
-impl Answer {
+impl ScriptedAnswer {
     pub(super) fn error(code: i64, message: impl Into<String>) -> Self {
         Self::Error {
             code,
@@ -196,5 +196,5 @@ fn refusal(line: &[u8], reason: &str) -> Action {
         None => (-32700, Value::Null),
         Some(value) => (-32600, value.get("id").cloned().unwrap_or_default()),
     };
-    Action::line(&Answer::error(code, reason).text(&id))
+    Action::line(&ScriptedAnswer::error(code, reason).text(&id))
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::message::{Answer, Incoming};
+use super::message::{Incoming, ScriptedAnswer};
 use crate::action::{Action, Signal};
-use crate::fault::{BadAnswer, Fault, Flood, Garbage};
+use crate::fault::{AnswerFault, Fault, Flood, Garbage};
 
 /// A string with a byte that no UTF-8 text contains.
 const NOT_UTF8: &[u8] = b"\"caf\xe9 \xff\"";
@@ -17,7 +17,7 @@ pub(super) enum Course {
     /// It goes on as usual.
     Proceed,
     /// It is answered, badly.
-    Bent(BadAnswer),
+    Bent(AnswerFault),
     /// Nothing more happens.
     Over,
 }
@@ -36,10 +36,11 @@ pub(super) fn commit(fault: &Fault, request: Option<&Incoming>, actions: &mut Ve
         Fault::NoAnswer => {}
         Fault::ExitAtNext(_) => return Course::Proceed,
         Fault::Error { code, message } => {
-            actions.extend(request.map(|request| Answer::error(*code, message).to_action(request)));
+            actions.extend(request.map(|request| ScriptedAnswer::error(*code, message).to_action(request)));
         }
         Fault::Result(result) => {
-            actions.extend(request.map(|request| Answer::Result(result.to_string()).to_action(request)));
+            actions
+                .extend(request.map(|request| ScriptedAnswer::Result(result.to_string()).to_action(request)));
         }
         Fault::Answer(bad) => return Course::Bent(bad.clone()),
         Fault::Delay { .. }
@@ -62,22 +63,24 @@ pub(super) fn commit(fault: &Fault, request: Option<&Incoming>, actions: &mut Ve
 }
 
 /// The spoilt form of `answer`.
-pub(super) fn spoil(bad: &BadAnswer, request: &Incoming, answer: &Answer) -> Vec<Action> {
+pub(super) fn spoil(bad: &AnswerFault, request: &Incoming, answer: &ScriptedAnswer) -> Vec<Action> {
     let id = request.id();
     let whole = answer.text(id);
     let half = whole.as_bytes()[..whole.len() / 2].to_vec();
     let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"#);
     let only = match bad {
-        BadAnswer::InvalidUtf8 => Action::Write([head.as_bytes(), NOT_UTF8, b"}]}}\n"].concat()),
-        BadAnswer::HalfJson => Action::Write([&half[..], b"\n"].concat()),
-        BadAnswer::Unfinished => Action::Write(half),
-        BadAnswer::NoResult => Action::message(&json!({ "jsonrpc": "2.0", "id": id })),
-        BadAnswer::ResultIsNumber => Action::message(&json!({ "jsonrpc": "2.0", "id": id, "result": 7 })),
-        BadAnswer::WrongId => Action::line(&answer.text(&Value::from("nobody-asked"))),
-        BadAnswer::ErrorWithoutId => Action::line(&Answer::error(-32000, "session lost").text(&Value::Null)),
-        BadAnswer::InBatch => Action::line(&format!("[{whole}]")),
-        BadAnswer::Twice => return vec![Action::line(&whole), Action::line(&whole)],
-        BadAnswer::Huge(bytes) => Action::WriteFilled {
+        AnswerFault::InvalidUtf8 => Action::Write([head.as_bytes(), NOT_UTF8, b"}]}}\n"].concat()),
+        AnswerFault::HalfJson => Action::Write([&half[..], b"\n"].concat()),
+        AnswerFault::Unfinished => Action::Write(half),
+        AnswerFault::NoResult => Action::message(&json!({ "jsonrpc": "2.0", "id": id })),
+        AnswerFault::ResultIsNumber => Action::message(&json!({ "jsonrpc": "2.0", "id": id, "result": 7 })),
+        AnswerFault::WrongId => Action::line(&answer.text(&Value::from("nobody-asked"))),
+        AnswerFault::ErrorWithoutId => {
+            Action::line(&ScriptedAnswer::error(-32000, "session lost").text(&Value::Null))
+        }
+        AnswerFault::InBatch => Action::line(&format!("[{whole}]")),
+        AnswerFault::Twice => return vec![Action::line(&whole), Action::line(&whole)],
+        AnswerFault::Huge(bytes) => Action::WriteFilled {
             head: [head.as_bytes(), b"\""].concat(),
             fill: *bytes,
             tail: b"\"}]}}\n".to_vec(),

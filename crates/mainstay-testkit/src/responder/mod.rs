@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 use crate::action::Action;
 use crate::fault::Fault;
-use crate::rule::{Event, Step};
+use crate::rule::{RuleEvent, Step};
 use crate::script::Script;
 
 pub use message::Incoming;
-use message::{Answer, Kind};
+use message::{MessageKind, ScriptedAnswer};
 use misbehave::Course;
 
 /// Plays one server's part for one connection.
@@ -89,9 +89,9 @@ impl Responder {
             return vec![Action::Exit(code)];
         }
         match message.kind() {
-            Kind::Request => self.request(message),
-            Kind::Notification => self.notification(message),
-            Kind::Response => self.response(message),
+            MessageKind::Request => self.request(message),
+            MessageKind::Notification => self.notification(message),
+            MessageKind::Response => self.response(message),
         }
     }
 
@@ -122,7 +122,7 @@ impl Responder {
             let (method, params) = (request.method(), request.raw_params());
             actions.push(Action::Note(format!("params {method} {params}")));
         }
-        let event = Event {
+        let event = RuleEvent {
             step: Step::of(request.method()),
             method: request.method(),
             name: request.name(),
@@ -177,7 +177,7 @@ impl Responder {
     /// Plays the rules of a moment that has no answer.
     fn play_bare(&mut self, step: Step, method: &str, actions: &mut Vec<Action>) -> Course {
         self.play(
-            Event {
+            RuleEvent {
                 step,
                 method,
                 name: None,
@@ -187,7 +187,12 @@ impl Responder {
         )
     }
 
-    fn play(&mut self, event: Event<'_>, request: Option<&Incoming>, actions: &mut Vec<Action>) -> Course {
+    fn play(
+        &mut self,
+        event: RuleEvent<'_>,
+        request: Option<&Incoming>,
+        actions: &mut Vec<Action>,
+    ) -> Course {
         let mut course = Course::Proceed;
         for fault in self.fired(event) {
             if let Fault::ExitAtNext(code) = fault {
@@ -202,7 +207,7 @@ impl Responder {
         course
     }
 
-    fn fired(&mut self, event: Event<'_>) -> Vec<Fault> {
+    fn fired(&mut self, event: RuleEvent<'_>) -> Vec<Fault> {
         self.matched.resize(self.script.rules.len(), 0);
         let mut fired = Vec::new();
         for (rule, matched) in self.script.rules.iter().zip(&mut self.matched) {
@@ -242,11 +247,11 @@ impl Responder {
 #[derive(Debug, Default)]
 struct Handled {
     actions: Vec<Action>,
-    answer: Option<Answer>,
+    answer: Option<ScriptedAnswer>,
 }
 
-impl From<Answer> for Handled {
-    fn from(answer: Answer) -> Self {
+impl From<ScriptedAnswer> for Handled {
+    fn from(answer: ScriptedAnswer) -> Self {
         Self {
             actions: Vec::new(),
             answer: Some(answer),

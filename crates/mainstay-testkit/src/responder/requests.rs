@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::listing::Offer;
-use super::message::{Answer, with_members};
+use super::listing::ListedKind;
+use super::message::{ScriptedAnswer, with_members};
 use super::{Handled, Incoming, Responder};
 use crate::action::Action;
 use crate::script::{LEGACY_VERSIONS, MODERN_VERSION};
@@ -76,11 +76,11 @@ impl Responder {
         match request.method() {
             "server/discover" if modern => self.discover(request).into(),
             "initialize" if !modern => self.initialize(request).into(),
-            "ping" if !modern => Answer::Result("{}".to_owned()).into(),
-            "tools/list" => self.list(Offer::Tools, request).into(),
-            "prompts/list" => self.list(Offer::Prompts, request).into(),
-            "resources/list" => self.list(Offer::Resources, request).into(),
-            "resources/templates/list" => self.list(Offer::Templates, request).into(),
+            "ping" if !modern => ScriptedAnswer::Result("{}".to_owned()).into(),
+            "tools/list" => self.list(ListedKind::Tools, request).into(),
+            "prompts/list" => self.list(ListedKind::Prompts, request).into(),
+            "resources/list" => self.list(ListedKind::Resources, request).into(),
+            "resources/templates/list" => self.list(ListedKind::Templates, request).into(),
             "tools/call" => self.call(request),
             "prompts/get" => self.get_prompt(request).into(),
             "resources/read" => self.read_resource(request).into(),
@@ -91,10 +91,10 @@ impl Responder {
                 actions: vec![log_line(
                     &json!({ "level": request.params()["level"], "data": "level set" }),
                 )],
-                answer: Some(Answer::Result("{}".to_owned())),
+                answer: Some(ScriptedAnswer::Result("{}".to_owned())),
             },
             "subscriptions/listen" if modern => self.listen(request),
-            other => Answer::error(-32601, format!("method not found: {other}")).into(),
+            other => ScriptedAnswer::error(-32601, format!("method not found: {other}")).into(),
         }
     }
 
@@ -129,27 +129,31 @@ impl Responder {
     }
 
     /// Why this request cannot be served at all, by the rules of its era.
-    fn refuse(&self, request: &Incoming) -> Option<Answer> {
+    fn refuse(&self, request: &Incoming) -> Option<ScriptedAnswer> {
         let speaks = self.script.speaks;
         if !self.is_modern(request) {
             return match request.method() {
                 "initialize" if !speaks.legacy() => {
                     Some(unsupported_version(&request.params()["protocolVersion"]))
                 }
-                _ if !speaks.legacy() => {
-                    Some(Answer::error(-32602, "missing _meta with the protocol version"))
-                }
+                _ if !speaks.legacy() => Some(ScriptedAnswer::error(
+                    -32602,
+                    "missing _meta with the protocol version",
+                )),
                 "initialize" | "ping" | "server/discover" => None,
                 _ if self.script.strict && !self.initialized => {
-                    Some(Answer::error(-32600, "request before initialize"))
+                    Some(ScriptedAnswer::error(-32600, "request before initialize"))
                 }
                 _ => None,
             };
         }
         match request.protocol_meta("protocolVersion") {
-            None => Some(Answer::error(-32602, "missing _meta with the protocol version")),
+            None => Some(ScriptedAnswer::error(
+                -32602,
+                "missing _meta with the protocol version",
+            )),
             Some(version) if version != MODERN_VERSION => Some(unsupported_version(version)),
-            Some(_) if request.protocol_meta("clientCapabilities").is_none() => Some(Answer::error(
+            Some(_) if request.protocol_meta("clientCapabilities").is_none() => Some(ScriptedAnswer::error(
                 -32602,
                 "missing _meta with the client's capabilities",
             )),
@@ -157,7 +161,7 @@ impl Responder {
         }
     }
 
-    fn initialize(&mut self, request: &Incoming) -> Answer {
+    fn initialize(&mut self, request: &Incoming) -> ScriptedAnswer {
         self.initialized = true;
         let requested = request.params()["protocolVersion"].as_str().unwrap_or_default();
         let known = LEGACY_VERSIONS.contains(&requested).then_some(requested);
@@ -173,10 +177,10 @@ impl Responder {
             "serverInfo": self.server_info(),
             "instructions": "Handle with care."
         });
-        Answer::Result(self.dress(request, result.to_string(), false))
+        ScriptedAnswer::Result(self.dress(request, result.to_string(), false))
     }
 
-    fn discover(&self, request: &Incoming) -> Answer {
+    fn discover(&self, request: &Incoming) -> ScriptedAnswer {
         let mut versions = vec![MODERN_VERSION];
         if self.script.speaks.legacy() {
             versions.extend(LEGACY_VERSIONS.iter().rev());
@@ -186,46 +190,46 @@ impl Responder {
             "capabilities": self.capabilities(),
             "instructions": "Handle with care."
         });
-        Answer::Result(self.dress(request, result.to_string(), true))
+        ScriptedAnswer::Result(self.dress(request, result.to_string(), true))
     }
 
-    fn get_prompt(&self, request: &Incoming) -> Answer {
+    fn get_prompt(&self, request: &Incoming) -> ScriptedAnswer {
         let name = request.name().unwrap_or_default();
         if !self.script.prompts.iter().any(|prompt| prompt["name"] == name) {
-            return Answer::error(-32602, format!("no such prompt: {name}"));
+            return ScriptedAnswer::error(-32602, format!("no such prompt: {name}"));
         }
         let who = request.params()["arguments"]["who"].as_str().unwrap_or("you");
         let content = json!({ "type": "text", "text": format!("Greet {who}.") });
         let result = json!({ "messages": [{ "role": "user", "content": content }] });
-        Answer::Result(self.dress(request, result.to_string(), false))
+        ScriptedAnswer::Result(self.dress(request, result.to_string(), false))
     }
 
-    fn read_resource(&self, request: &Incoming) -> Answer {
+    fn read_resource(&self, request: &Incoming) -> ScriptedAnswer {
         let uri = request.name().unwrap_or_default();
         if !uri.starts_with("mem://") {
             let code = if self.is_modern(request) { -32602 } else { -32002 };
-            return Answer::error(code, format!("no such resource: {uri}"));
+            return ScriptedAnswer::error(code, format!("no such resource: {uri}"));
         }
         let text = format!("contents of {uri}");
         let result = json!({ "contents": [{ "uri": uri, "mimeType": "text/plain", "text": text }] });
-        Answer::Result(self.dress(request, result.to_string(), true))
+        ScriptedAnswer::Result(self.dress(request, result.to_string(), true))
     }
 
-    fn subscribe(&mut self, request: &Incoming, on: bool) -> Answer {
+    fn subscribe(&mut self, request: &Incoming, on: bool) -> ScriptedAnswer {
         let uri = request.name().unwrap_or_default().to_owned();
         if on {
             self.subscriptions.insert(uri);
         } else {
             self.subscriptions.remove(&uri);
         }
-        Answer::Result("{}".to_owned())
+        ScriptedAnswer::Result("{}".to_owned())
     }
 
-    fn complete(&self, request: &Incoming) -> Answer {
+    fn complete(&self, request: &Incoming) -> ScriptedAnswer {
         let typed = request.params()["argument"]["value"].as_str().unwrap_or_default();
         let values = [format!("{typed}-one"), format!("{typed}-two")];
         let result = json!({ "completion": { "values": values, "total": 2, "hasMore": false } });
-        Answer::Result(self.dress(request, result.to_string(), false))
+        ScriptedAnswer::Result(self.dress(request, result.to_string(), false))
     }
 
     /// Acknowledged at once; the request itself stays open until it is cancelled. Of the tasks that it asks for, only those
@@ -236,7 +240,7 @@ impl Responder {
             let declared = request.protocol_meta("clientCapabilities");
             let extensions = declared.and_then(|declared| declared.get("extensions"));
             if extensions.is_none_or(|extensions| extensions.get(TASKS).is_none()) {
-                return Answer::error(-32021, format!("{TASKS} is not declared")).into();
+                return ScriptedAnswer::error(-32021, format!("{TASKS} is not declared")).into();
             }
             let told = &self.script.tasks;
             ids.retain(|id| told.iter().any(|told| id == told));
@@ -285,8 +289,8 @@ fn list_note(what: &str, cursor: Option<&str>) -> String {
     )
 }
 
-fn unsupported_version(requested: &Value) -> Answer {
-    Answer::Error {
+fn unsupported_version(requested: &Value) -> ScriptedAnswer {
+    ScriptedAnswer::Error {
         code: -32022,
         message: "unsupported protocol version".to_owned(),
         data: Some(json!({ "requested": requested, "supported": [MODERN_VERSION] })),

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::Responder;
 use crate::action::{Action, Signal};
-use crate::fault::{BadAnswer, Fault, Garbage};
+use crate::fault::{AnswerFault, Fault, Garbage};
 use crate::rule::{Occurrence, Rule, Step};
 use crate::script::{Cursors, MODERN_VERSION, Script, Speaks};
 
@@ -286,7 +286,7 @@ fn nuisances_come_before_the_answer_and_endings_in_its_place() {
     let script = Script::new()
         .on(Step::Ping, Fault::Garbage(Garbage::AnswerToNothing))
         .on(Step::Call, Fault::Signal(Signal::Kill))
-        .on(Step::List, Fault::Answer(BadAnswer::Twice));
+        .on(Step::List, Fault::Answer(AnswerFault::Twice));
     let mut server = responder(script);
     let ids: Vec<_> = messages(&server.line(&request("ping", &json!({}))))
         .iter()

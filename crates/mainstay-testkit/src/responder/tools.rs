@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::message::Answer;
+use super::message::ScriptedAnswer;
 use super::requests::log_line;
 use super::{Handled, Incoming, Responder};
 use crate::action::{Action, Signal};
@@ -88,7 +88,7 @@ impl Responder {
         let arguments = &request.params()["arguments"];
         let number = |key: &str, default: u64| arguments[key].as_u64().unwrap_or(default);
         match request.name().unwrap_or_default() {
-            "" => Answer::error(-32602, "a call needs the name of a tool").into(),
+            "" => ScriptedAnswer::error(-32602, "a call needs the name of a tool").into(),
             "reflect" => self.done(request, "see structuredContent", request.raw_params()),
             "pid" => {
                 let pid = std::process::id().to_string();
@@ -125,7 +125,8 @@ impl Responder {
             }
             "fail" => self.failed(request).into(),
             "refuse" => {
-                Answer::error(arguments["code"].as_i64().unwrap_or(-32000), "refused, as asked").into()
+                ScriptedAnswer::error(arguments["code"].as_i64().unwrap_or(-32000), "refused, as asked")
+                    .into()
             }
             "ask" => self.ask(request),
             "emit" => self.done(request, "sent", "{}").after(self.emit(arguments)),
@@ -165,12 +166,12 @@ impl Responder {
     }
 
     fn done(&self, request: &Incoming, text: &str, structured: &str) -> Handled {
-        Answer::Result(self.dress(request, self.text_result(text, structured), false)).into()
+        ScriptedAnswer::Result(self.dress(request, self.text_result(text, structured), false)).into()
     }
 
-    fn failed(&self, request: &Incoming) -> Answer {
+    fn failed(&self, request: &Incoming) -> ScriptedAnswer {
         let result = json!({ "content": [self.text_block("it failed")], "isError": true }).to_string();
-        Answer::Result(self.dress(request, result, false))
+        ScriptedAnswer::Result(self.dress(request, result, false))
     }
 
     fn text_block(&self, text: &str) -> Value {
@@ -196,7 +197,7 @@ impl Responder {
             let members = format!(
                 r#"{{"inputRequests":{input},"requestState":"state-1","resultType":"input_required"}}"#
             );
-            return Answer::Result(self.dress(request, members, false)).into();
+            return ScriptedAnswer::Result(self.dress(request, members, false)).into();
         }
         self.asks += 1;
         let id = format!("ask-{}", self.asks);
@@ -206,14 +207,14 @@ impl Responder {
     }
 
     /// What a call is answered with once the client has answered a legacy server's question.
-    pub(super) fn after_asking(&self, call: &Incoming, outcome: &Value) -> Answer {
+    pub(super) fn after_asking(&self, call: &Incoming, outcome: &Value) -> ScriptedAnswer {
         let if_declined = call.params()["arguments"]["if_declined"].as_str();
         match if_declined.filter(|_| outcome.get("error").is_some()) {
             Some("fail") => self.failed(call),
-            Some(_refuse) => Answer::error(-32603, "nobody answered"),
+            Some(_refuse) => ScriptedAnswer::error(-32603, "nobody answered"),
             None => {
                 let answered = self.text_result(&outcome.to_string(), &outcome.to_string());
-                Answer::Result(self.dress(call, answered, false))
+                ScriptedAnswer::Result(self.dress(call, answered, false))
             }
         }
     }

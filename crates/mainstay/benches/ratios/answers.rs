@@ -6,18 +6,18 @@ use mainstay::RawJson;
 use memchr::memmem;
 use serde_json::json;
 
-use crate::far::{Era, Far};
+use crate::far::{FarEra, FarServer};
 
 /// What a far side says, made ready beforehand.
 pub(crate) struct Answers {
-    far: Far,
+    far: FarServer,
     result: RawJson,
     /// How often its tools were listed.
     listings: u64,
 }
 
 impl Answers {
-    pub(crate) fn new(far: Far) -> Self {
+    pub(crate) fn new(far: FarServer) -> Self {
         let text = "x".repeat(far.result);
         let result = json!({ "content": [{ "type": "text", "text": text }] });
         Self {
@@ -55,7 +55,7 @@ impl Answers {
                     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n",
                 );
             }
-        } else if self.far.era == Era::Modern && asks(b"\"server/discover\"") {
+        } else if self.far.era == FarEra::Modern && asks(b"\"server/discover\"") {
             respond(
                 out,
                 id,

@@ -19,19 +19,19 @@ use crate::Fallible;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-pub(crate) struct Bare {
+pub(crate) struct BarePeer {
     next: AtomicU64,
     outbound: Arc<dyn Outbound>,
-    pending: Arc<Pending>,
+    pending: Arc<BarePending>,
 }
 
 #[derive(Default)]
-struct Pending(Mutex<HashMap<u64, oneshot::Sender<Bytes>>>);
+struct BarePending(Mutex<HashMap<u64, oneshot::Sender<Bytes>>>);
 
-impl Bare {
+impl BarePeer {
     pub(crate) fn start(transport: Box<dyn Transport>) -> Self {
         let outbound = transport.outbound();
-        let pending = Arc::new(Pending::default());
+        let pending = Arc::new(BarePending::default());
         transport.start(pending.clone());
         Self {
             next: AtomicU64::new(1),
@@ -106,13 +106,13 @@ impl Bare {
     }
 }
 
-impl Pending {
+impl BarePending {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Bytes>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inbound for Pending {
+impl Inbound for BarePending {
     fn message(&self, message: Bytes) {
         #[derive(Deserialize)]
         struct Response<'a> {

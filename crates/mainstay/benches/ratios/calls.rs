@@ -9,25 +9,25 @@ use mainstay::{CallOptions, Fleet};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::bare::Bare;
-use crate::compare::Pair;
-use crate::far::{Far, TOOL};
+use crate::bare::BarePeer;
+use crate::compare::RatioPair;
+use crate::far::{FarServer, TOOL};
 use crate::pinned::Pinned;
-use crate::report::Row;
+use crate::report::RatioRow;
 use crate::{Effort, Fallible, runtime};
 
 const BATCH: u32 = 25;
 const AIM: Option<f64> = Some(1.05);
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let _pinned = Pinned::to_one()?;
     runtime()?.block_on(async {
-        let far = Far::default();
+        let far = FarServer::default();
         let (in_memory, stdio) = (effort.rounds(4000), effort.rounds(1500));
 
-        let supervised = Supervised::start(far.server_in_memory("far").build()?).await?;
+        let supervised = SupervisedCaller::start(far.server_in_memory("far").build()?).await?;
         let peer = Unsupervised::start(far.in_memory());
-        let bare = Bare::start(far.in_memory());
+        let bare = BarePeer::start(far.in_memory());
         let over_peer = supervised.over_peer(&peer, in_memory).await;
         let over_bare = supervised.over_bare(&bare, in_memory).await;
         let mut rows = vec![
@@ -40,11 +40,11 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
             ),
         ];
 
-        let supervised = Supervised::start(far.server_process("far")?.build()?).await?;
+        let supervised = SupervisedCaller::start(far.server_process("far")?.build()?).await?;
         let (_peers, transport) = far.process()?;
         let peer = Unsupervised::start(transport);
         let (_bares, transport) = far.process()?;
-        let bare = Bare::start(transport);
+        let bare = BarePeer::start(transport);
         let over_peer = supervised.over_peer(&peer, stdio).await;
         let over_bare = supervised.over_bare(&bare, stdio).await;
         rows.push(over_peer.row("call, stdio, over the peer alone", "peer", "supervised", AIM));
@@ -54,13 +54,13 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
 }
 
 /// The whole walk of a call: fleet, server, lease, connection, peer, transport.
-struct Supervised {
+struct SupervisedCaller {
     fleet: Fleet,
     tool: String,
     arguments: Value,
 }
 
-impl Supervised {
+impl SupervisedCaller {
     async fn start(server: mainstay::ServerConfig) -> Fallible<Self> {
         let tool = format!("{}__{TOOL}", server.name());
         let fleet = Fleet::builder().start([server]);
@@ -85,8 +85,8 @@ impl Supervised {
         called.expect("it is answered");
     }
 
-    async fn over_peer(&self, peer: &Unsupervised, rounds: usize) -> Pair {
-        let params = Params {
+    async fn over_peer(&self, peer: &Unsupervised, rounds: usize) -> RatioPair {
+        let params = EchoParams {
             name: TOOL,
             arguments: &self.arguments,
         };
@@ -94,19 +94,19 @@ impl Supervised {
             let asked = peer.request("tools/call", &params).await;
             asked.expect("it is answered");
         };
-        Pair::measure(rounds, BATCH, peers, async || self.call().await).await
+        RatioPair::measure(rounds, BATCH, peers, async || self.call().await).await
     }
 
-    async fn over_bare(&self, bare: &Bare, rounds: usize) -> Pair {
+    async fn over_bare(&self, bare: &BarePeer, rounds: usize) -> RatioPair {
         let bares = async || {
             bare.call(TOOL, &self.arguments).await.expect("it is answered");
         };
-        Pair::measure(rounds, BATCH, bares, async || self.call().await).await
+        RatioPair::measure(rounds, BATCH, bares, async || self.call().await).await
     }
 }
 
 #[derive(Serialize)]
-struct Params<'a> {
+struct EchoParams<'a> {
     name: &'a str,
     arguments: &'a Value,
 }

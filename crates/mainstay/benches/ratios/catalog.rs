@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use mainstay::{Fleet, Policy};
 
-use crate::compare::{Pair, nanoseconds};
-use crate::far::{Far, TOOL};
-use crate::report::Row;
+use crate::compare::{RatioPair, nanoseconds};
+use crate::far::{FarServer, TOOL};
+use crate::report::RatioRow;
 use crate::{Effort, Fallible, runtime};
 
 const SERVERS: usize = 50;
@@ -19,7 +19,7 @@ const WRITERS: usize = 2;
 /// A read takes tens of nanoseconds: this many make a batch that a clock can time.
 const BATCH: u32 = 1000;
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let still = Kept::start(0)?;
     let written = Kept::start(WRITERS)?;
     let load = |fleet: &Fleet| {
@@ -54,7 +54,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
     Ok(rows)
 }
 
-fn pair(still: &Fleet, written: &Fleet, rounds: usize, read: impl Fn(&Fleet)) -> Pair {
+fn pair(still: &Fleet, written: &Fleet, rounds: usize, read: impl Fn(&Fleet)) -> RatioPair {
     let timed = |fleet: &Fleet| {
         let started = Instant::now();
         for _ in 0..BATCH {
@@ -62,7 +62,7 @@ fn pair(still: &Fleet, written: &Fleet, rounds: usize, read: impl Fn(&Fleet)) ->
         }
         nanoseconds(started.elapsed()) / f64::from(BATCH)
     };
-    let mut pair = Pair::new();
+    let mut pair = RatioPair::new();
     for _ in 0..rounds {
         pair.push(timed(still), timed(written));
     }
@@ -98,10 +98,10 @@ impl Kept {
 /// A fleet in which `writers` servers change their tools as fast as they are listed.
 fn start(writers: usize) -> Fleet {
     let servers = (0..SERVERS).map(|n| {
-        let far = Far {
+        let far = FarServer {
             tools: TOOLS,
             restless: n < writers,
-            ..Far::default()
+            ..FarServer::default()
         };
         let policy = Policy {
             relist_pause: Duration::from_millis(1),

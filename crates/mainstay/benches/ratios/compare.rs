@@ -6,12 +6,12 @@
 use std::time::{Duration, Instant};
 
 /// What two sides took for one operation, over all batches.
-pub(crate) struct Pair {
+pub(crate) struct RatioPair {
     base: Vec<f64>,
     ours: Vec<f64>,
 }
 
-impl Pair {
+impl RatioPair {
     pub(crate) fn new() -> Self {
         Self {
             base: Vec::new(),

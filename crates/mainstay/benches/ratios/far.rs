@@ -29,13 +29,13 @@ pub(crate) const TOOL: &str = "tool-0";
 
 /// What a far side is like.
 #[derive(Clone, Copy)]
-pub(crate) struct Far {
+pub(crate) struct FarServer {
     /// How long it takes to start.
     pub(crate) startup: Duration,
     /// The length of the text in its results.
     pub(crate) result: usize,
     pub(crate) tools: usize,
-    pub(crate) era: Era,
+    pub(crate) era: FarEra,
     /// Its tools change all the time, and it says so.
     pub(crate) restless: bool,
     /// The bytes that either direction holds, in memory.
@@ -44,25 +44,25 @@ pub(crate) struct Far {
 
 /// Which way it is to be spoken to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum FarEra {
     Legacy,
     Modern,
 }
 
-impl Default for Far {
+impl Default for FarServer {
     fn default() -> Self {
         Self {
             startup: Duration::ZERO,
             result: 40,
             tools: 1,
-            era: Era::Legacy,
+            era: FarEra::Legacy,
             restless: false,
             buffer: 64 * 1024,
         }
     }
 }
 
-impl Far {
+impl FarServer {
     /// A line transport with this far side at its other end, in a task.
     pub(crate) fn in_memory(self) -> Box<dyn Transport> {
         let (near, far) = tokio::io::duplex(self.buffer);
@@ -123,7 +123,7 @@ impl Far {
     }
 }
 
-struct InMemory(Far);
+struct InMemory(FarServer);
 
 impl Connector for InMemory {
     fn connect(&self) -> Connecting<'_> {
@@ -136,10 +136,10 @@ pub(crate) fn serve(settings: &[&str]) -> Fallible {
     let [startup, result] = *settings else {
         return Err("how long does it start, how long are its results?".into());
     };
-    let far = Far {
+    let far = FarServer {
         startup: Duration::from_millis(startup.parse()?),
         result: result.parse()?,
-        ..Far::default()
+        ..FarServer::default()
     };
     std::thread::sleep(far.startup);
     let mut answers = Answers::new(far);

@@ -16,8 +16,8 @@ use tokio::time::sleep;
 
 use crate::answers::Answers;
 use crate::compare::nanoseconds;
-use crate::far::{Far, TOOL};
-use crate::report::{Amount, Row, Side};
+use crate::far::{FarServer, TOOL};
+use crate::report::{RatioAmount, RatioRow, Side};
 use crate::web::far::{content_length, respond};
 use crate::{Effort, Fallible, runtime};
 
@@ -34,42 +34,42 @@ const INTERIM: &[u8] = b"HTTP/1.1 103 Early Hints\r\n\r\n";
 
 /// What is written without end.
 #[derive(Clone, Copy)]
-struct Kind {
+struct FloodKind {
     /// How it is called on the command line.
     word: &'static str,
     median: &'static str,
     longest: &'static str,
 }
 
-const KINDS: [Kind; 5] = [
-    Kind {
+const KINDS: [FloodKind; 5] = [
+    FloodKind {
         word: "stdout",
         median: "neighbour of a flood of messages on stdio, p50",
         longest: "the same, p99",
     },
-    Kind {
+    FloodKind {
         word: "stderr",
         median: "neighbour of a flood on stderr, p50",
         longest: "the same, p99",
     },
-    Kind {
+    FloodKind {
         word: "stream",
         median: "neighbour of a flood on a server's own stream over HTTP, p50",
         longest: "the same, p99",
     },
-    Kind {
+    FloodKind {
         word: "answer",
         median: "neighbour of a flood in an answer over HTTP, p50",
         longest: "the same, p99",
     },
-    Kind {
+    FloodKind {
         word: "interim",
         median: "neighbour of a flood of interim answers (1xx), p50",
         longest: "the same, p99",
     },
 ];
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let mut rows = Vec::new();
     for kind in KINDS {
         rows.extend(runtime()?.block_on(beside(kind, effort.rounds(2000)))?);
@@ -78,9 +78,9 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
 }
 
 /// The neighbour of one flood.
-async fn beside(kind: Kind, calls: usize) -> Fallible<Vec<Row>> {
+async fn beside(kind: FloodKind, calls: usize) -> Fallible<Vec<RatioRow>> {
     let (flood, _process) = flood(kind)?;
-    let neighbour = Far::default().server_process("neighbour")?;
+    let neighbour = FarServer::default().server_process("neighbour")?;
     let fleet = Fleet::builder().start([neighbour.build()?, flood]);
     let neighbour = fleet.server("neighbour").ok_or("it was just started")?;
     let flooding = fleet.server("flood").ok_or("it was just started")?;
@@ -102,9 +102,9 @@ async fn beside(kind: Kind, calls: usize) -> Fallible<Vec<Row>> {
         let (before, during) = (at(&before, share), at(&during, share));
         let side = |what, amount| Side {
             what,
-            amount: Amount::Nanoseconds(amount),
+            amount: RatioAmount::Nanoseconds(amount),
         };
-        Row {
+        RatioRow {
             name,
             base: side("before", before),
             ours: side("during", during),
@@ -133,9 +133,9 @@ fn at(took: &[f64], share: f64) -> f64 {
 }
 
 /// A process over HTTP, which ends with this.
-struct Process(Child);
+struct FloodedProcess(Child);
 
-impl Drop for Process {
+impl Drop for FloodedProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -143,7 +143,7 @@ impl Drop for Process {
 }
 
 /// A server that floods, and its process where Mainstay does not start it.
-fn flood(kind: Kind) -> Fallible<(ServerConfig, Option<Process>)> {
+fn flood(kind: FloodKind) -> Fallible<(ServerConfig, Option<FloodedProcess>)> {
     let program = std::env::current_exe()?;
     if matches!(kind.word, "stdout" | "stderr") {
         let server = ServerConfig::stdio("flood", program.display().to_string());
@@ -159,7 +159,10 @@ fn flood(kind: Kind) -> Fallible<(ServerConfig, Option<Process>)> {
     let mut port = String::new();
     std::io::BufReader::new(child.stdout.take().ok_or("stdout is piped")?).read_line(&mut port)?;
     let url = format!("http://127.0.0.1:{}/mcp", port.trim());
-    Ok((ServerConfig::http("flood", url).build()?, Some(Process(child))))
+    Ok((
+        ServerConfig::http("flood", url).build()?,
+        Some(FloodedProcess(child)),
+    ))
 }
 
 /// Is the server that floods.
@@ -182,7 +185,7 @@ pub(crate) fn serve(kind: &str) -> Fallible {
 
 /// Answers on stdout until the first call; then floods.
 fn on_pipes(flooded: &mut impl Write, with: &[u8]) -> Fallible {
-    let mut answers = Answers::new(Far::default());
+    let mut answers = Answers::new(FarServer::default());
     let mut out = Vec::new();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -207,7 +210,7 @@ fn without_end(into: &mut impl Write, what: &[u8]) -> Fallible {
 /// Answers one connection until it floods it.
 fn answer_all(mut stream: TcpStream, kind: &str) -> Fallible {
     stream.set_nodelay(true)?;
-    let mut answers = Answers::new(Far::default());
+    let mut answers = Answers::new(FarServer::default());
     let (mut request, mut body, mut out) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let mut piece = [0; 4096];

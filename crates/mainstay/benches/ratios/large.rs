@@ -8,14 +8,14 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::compare::Pair;
-use crate::far::{Far, PIPE, TOOL};
-use crate::report::{Amount, Row, Side};
+use crate::compare::RatioPair;
+use crate::far::{FarServer, PIPE, TOOL};
+use crate::report::{RatioAmount, RatioRow, Side};
 use crate::{Effort, Fallible, memory, runtime};
 
 const MEGABYTE: usize = 1_000_000;
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     runtime()?.block_on(async {
         let one = side_by_side(MEGABYTE, effort.rounds(300)).await?;
         let before = memory::resident()?;
@@ -24,15 +24,15 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
         Ok(vec![
             one.row("large result, 1 MB", "bare pipe", "supervised", None),
             ten.row("large result, 10 MB", "bare pipe", "supervised", None),
-            Row {
+            RatioRow {
                 name: "large result, memory kept after 10 MB ones",
                 base: Side {
                     what: "before",
-                    amount: Amount::Bytes(before),
+                    amount: RatioAmount::Bytes(before),
                 },
                 ours: Side {
                     what: "after",
-                    amount: Amount::Bytes(after),
+                    amount: RatioAmount::Bytes(after),
                 },
                 ratio: after / before,
                 aim: None,
@@ -41,17 +41,17 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
     })
 }
 
-async fn side_by_side(length: usize, rounds: usize) -> Fallible<Pair> {
-    let far = Far {
+async fn side_by_side(length: usize, rounds: usize) -> Fallible<RatioPair> {
+    let far = FarServer {
         result: length,
-        ..Far::default()
+        ..FarServer::default()
     };
     let fleet = Fleet::builder().start([far.server_process("far")?.build()?]);
     let server = fleet.server("far").ok_or("it was just started")?;
     server.wait_connected(Duration::from_secs(10)).await?;
     let mut pipe = Pipe::start(length)?;
     let arguments = json!({});
-    let pair = Pair::measure(
+    let pair = RatioPair::measure(
         rounds,
         1,
         async || pipe.read().await.expect("it writes"),

@@ -23,7 +23,7 @@ mod web;
 
 use std::error::Error;
 
-use report::Row;
+use report::RatioRow;
 
 /// Any of the many errors on the way: a benchmark that meets one has no figure.
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
@@ -42,7 +42,7 @@ impl Effort {
 }
 
 /// Measures some figures.
-type Benchmark = fn(Effort) -> Fallible<Vec<Row>>;
+type Benchmark = fn(Effort) -> Fallible<Vec<RatioRow>>;
 
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),

@@ -5,9 +5,9 @@ use std::time::Duration;
 use mainstay::Fleet;
 use serde_json::json;
 
-use crate::bare::Bare;
-use crate::far::{Far, TOOL};
-use crate::report::{Amount, Row, Side};
+use crate::bare::BarePeer;
+use crate::far::{FarServer, TOOL};
+use crate::report::{RatioAmount, RatioRow, Side};
 use crate::{Effort, Fallible, runtime};
 
 /// Starts this program as a process that keeps servers and says what each takes: `FRESH side count`.
@@ -18,20 +18,20 @@ const SUPERVISED: &str = "supervised";
 /// Servers that are there before the memory is first read: what the first one brings is not each one's.
 const FIRST: usize = 10;
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let count = if effort.full { 1000 } else { 50 };
     let bare = in_fresh_process(BARE, count)?;
     let supervised = in_fresh_process(SUPERVISED, count)?;
-    Ok(vec![Row {
+    Ok(vec![RatioRow {
         name: "memory of a server, far side included",
         ratio: supervised / bare,
         base: Side {
             what: BARE,
-            amount: Amount::Bytes(bare),
+            amount: RatioAmount::Bytes(bare),
         },
         ours: Side {
             what: SUPERVISED,
-            amount: Amount::Bytes(supervised),
+            amount: RatioAmount::Bytes(supervised),
         },
         aim: None,
     }])
@@ -65,7 +65,7 @@ async fn bare(count: usize) -> Fallible<f64> {
         if n == FIRST {
             before = resident()?;
         }
-        let bare = Bare::start(far().in_memory());
+        let bare = BarePeer::start(far().in_memory());
         bare.begin().await?;
         bare.call(TOOL, &json!({})).await?;
         kept.push(bare);
@@ -95,10 +95,10 @@ async fn fleet(prefix: &str, count: usize) -> Fallible<Fleet> {
 }
 
 /// Small buffers: those of the far side are not what is measured.
-fn far() -> Far {
-    Far {
+fn far() -> FarServer {
+    FarServer {
         buffer: 4096,
-        ..Far::default()
+        ..FarServer::default()
     }
 }
 

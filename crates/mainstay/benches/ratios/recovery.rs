@@ -7,16 +7,16 @@ use mainstay::{Fleet, Policy, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::bare::Bare;
-use crate::compare::{Pair, nanoseconds};
-use crate::far::{Far, TOOL};
-use crate::report::Row;
+use crate::bare::BarePeer;
+use crate::compare::{RatioPair, nanoseconds};
+use crate::far::{FarServer, TOOL};
+use crate::report::RatioRow;
 use crate::{Effort, Fallible, runtime};
 
 /// How long an interpreter takes before the first line of a server runs.
 const INTERPRETER: Duration = Duration::from_millis(100);
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     runtime()?.block_on(async {
         let slow = side_by_side(INTERPRETER, effort.rounds(30)).await?;
         let quick = side_by_side(Duration::ZERO, effort.rounds(200)).await?;
@@ -37,10 +37,10 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
     })
 }
 
-async fn side_by_side(startup: Duration, rounds: usize) -> Fallible<Pair> {
-    let far = Far {
+async fn side_by_side(startup: Duration, rounds: usize) -> Fallible<RatioPair> {
+    let far = FarServer {
         startup,
-        ..Far::default()
+        ..FarServer::default()
     };
     let mut policy = Policy::default();
     // Every start but the first takes a token, and here nothing is done but to kill and start.
@@ -49,7 +49,7 @@ async fn side_by_side(startup: Duration, rounds: usize) -> Fallible<Pair> {
     let server = fleet.server("far").ok_or("it was just started")?;
     server.wait_connected(Duration::from_secs(10)).await?;
     call(&server).await?;
-    let mut pair = Pair::new();
+    let mut pair = RatioPair::new();
     for _ in 0..rounds {
         let start = start_by_hand(far).await?;
         pair.push(nanoseconds(start), nanoseconds(recover(&server).await?));
@@ -58,10 +58,10 @@ async fn side_by_side(startup: Duration, rounds: usize) -> Fallible<Pair> {
     Ok(pair)
 }
 
-async fn start_by_hand(far: Far) -> Fallible<Duration> {
+async fn start_by_hand(far: FarServer) -> Fallible<Duration> {
     let started = Instant::now();
     let (mut child, transport) = far.process()?;
-    let bare = Bare::start(transport);
+    let bare = BarePeer::start(transport);
     bare.begin().await?;
     let took = started.elapsed();
     bare.close();

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::compare::Pair;
+use crate::compare::RatioPair;
 
 /// One figure: what Mainstay takes, over what the same thing takes without it.
-pub(crate) struct Row {
+pub(crate) struct RatioRow {
     pub(crate) name: &'static str,
     pub(crate) base: Side,
     pub(crate) ours: Side,
@@ -19,23 +19,23 @@ pub(crate) struct Row {
 /// One side of a ratio.
 pub(crate) struct Side {
     pub(crate) what: &'static str,
-    pub(crate) amount: Amount,
+    pub(crate) amount: RatioAmount,
 }
 
-impl Pair {
+impl RatioPair {
     pub(crate) fn row(
         &self,
         name: &'static str,
         base: &'static str,
         ours: &'static str,
         aim: Option<f64>,
-    ) -> Row {
+    ) -> RatioRow {
         let side = |what, median| Side {
             what,
-            amount: Amount::Nanoseconds(median),
+            amount: RatioAmount::Nanoseconds(median),
         };
         let (base_took, ours_took) = self.medians();
-        Row {
+        RatioRow {
             name,
             base: side(base, base_took),
             ours: side(ours, ours_took),
@@ -46,12 +46,12 @@ impl Pair {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Amount {
+pub(crate) enum RatioAmount {
     Nanoseconds(f64),
     Bytes(f64),
 }
 
-impl Amount {
+impl RatioAmount {
     pub(crate) fn number(self) -> f64 {
         match self {
             Self::Nanoseconds(number) | Self::Bytes(number) => number,
@@ -75,7 +75,7 @@ impl Amount {
     }
 }
 
-pub(crate) fn table(rows: &[Row]) -> String {
+pub(crate) fn table(rows: &[RatioRow]) -> String {
     let mut text = String::from("| figure | without | with | ratio | aim |\n|---|---|---|---|---|\n");
     for row in rows {
         let side = |side: &Side| format!("{}: {}", side.what, side.amount.text());
@@ -91,7 +91,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-pub(crate) fn json(rows: &[Row]) -> Value {
+pub(crate) fn json(rows: &[RatioRow]) -> Value {
     let side = |side: &Side| {
         json!({
             "what": side.what,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::{Limits, Policy};
+use mainstay_lifecycle::{Policy, TimeLimits};
 
 use super::check;
 use super::oauth::OAuthSetting;
@@ -305,7 +305,7 @@ impl<T: Into<Target>> ServerBuilder<T> {
         settings.call_idle_timeout = settings.call_idle_timeout.min(settings.call_timeout);
         let open_limit = &mut settings.policy.limits.open;
         // A policy without a limit of its own gives a package runner more time, since it may install the server first.
-        if is_package_runner && *open_limit == Limits::default().open {
+        if is_package_runner && *open_limit == TimeLimits::default().open {
             *open_limit = PACKAGE_RUNNER_OPEN_LIMIT;
         }
         // A server that may be silent for so long may also take so long to start.

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use super::callers::CallOrigin;
 use super::inbound::InboundHandler;
 use crate::handler::{ServerRequest, decline};
-use crate::wire::{Cause, IdlePause, Peer, RawJson, RpcError};
+use crate::wire::{IdlePause, MessageOrigin, Peer, RawJson, RpcError};
 
 /// Handlers of one server's requests that may run at the same time. A server that asks for more is told so.
 const MAX_ANSWERING: usize = 64;
@@ -31,7 +31,7 @@ impl InboundHandler {
         id: &RawJson,
         method: String,
         params: Option<RawJson>,
-        cause: &Cause,
+        cause: &MessageOrigin,
     ) {
         let refuse = |why: String| {
             let error = RpcError::new(INVALID_REQUEST, format!("{method} declined: {why}"));

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
-use crate::wire::{Cause, IdlePause};
+use crate::wire::{IdlePause, MessageOrigin};
 
 /// How long after its caller left a call without an answer may still cause requests: the server hears of the
 /// cancellation late, or not at all.
@@ -35,7 +35,7 @@ pub(crate) struct InFlight {
 }
 
 /// On whose behalf a call is made: the fleet's, or that of a handler of its own.
-type Caller = Option<Arc<dyn ClientHandler>>;
+type CallHandler = Option<Arc<dyn ClientHandler>>;
 
 #[derive(Default)]
 struct Own {
@@ -78,14 +78,14 @@ pub(crate) enum CallOrigin {
 /// A call in flight; it leaves when this is dropped.
 pub(crate) struct CallGuard<'a> {
     callers: &'a InFlight,
-    own: Caller,
+    own: CallHandler,
     hold: Arc<IdlePause>,
     settled: bool,
 }
 
 impl InFlight {
     /// A new call; `None` once the gate is closed.
-    pub(crate) fn enter(&self, own: Caller) -> Option<CallGuard<'_>> {
+    pub(crate) fn enter(&self, own: CallHandler) -> Option<CallGuard<'_>> {
         let hold = match &own {
             None => {
                 if self.plain.fetch_add(1, Ordering::Relaxed) & CLOSED != 0 {
@@ -136,19 +136,21 @@ impl InFlight {
     }
 
     /// CallOrigin request it must be that the server makes now.
-    pub(crate) fn origin_of(&self, cause: &Cause) -> CallOrigin {
+    pub(crate) fn origin_of(&self, cause: &MessageOrigin) -> CallOrigin {
         match cause {
-            Cause::Unknown => self.origin_alone(),
-            Cause::Ours => CallOrigin::Fleets(self.plain_hold.clone()),
-            Cause::Call(hold) if Arc::ptr_eq(hold, &self.plain_hold) => CallOrigin::Fleets(hold.clone()),
-            Cause::Call(hold) => {
+            MessageOrigin::Unknown => self.origin_alone(),
+            MessageOrigin::Ours => CallOrigin::Fleets(self.plain_hold.clone()),
+            MessageOrigin::Call(hold) if Arc::ptr_eq(hold, &self.plain_hold) => {
+                CallOrigin::Fleets(hold.clone())
+            }
+            MessageOrigin::Call(hold) => {
                 let own = self.own();
                 let caller = own.present.iter().find(|(_, held)| Arc::ptr_eq(held, hold));
                 caller.map_or(CallOrigin::Gone, |(handler, _)| {
                     CallOrigin::Ones(handler.clone(), vec![hold.clone()])
                 })
             }
-            Cause::Gone => CallOrigin::Gone,
+            MessageOrigin::Gone => CallOrigin::Gone,
         }
     }
 
@@ -206,7 +208,7 @@ impl Own {
         first.is_some() && clients.all(|client| client == first)
     }
 
-    fn linger(&mut self, party: &Caller) {
+    fn linger(&mut self, party: &CallHandler) {
         let own = party.as_ref().map(|handler| Left {
             handler: Arc::downgrade(handler),
             client: handler.client(),
@@ -269,7 +271,7 @@ mod tests {
         Arc::new(Somebody(None))
     }
 
-    fn enter(callers: &InFlight, own: Caller) -> CallGuard<'_> {
+    fn enter(callers: &InFlight, own: CallHandler) -> CallGuard<'_> {
         callers.enter(own).expect("the gate is open")
     }
 
@@ -297,14 +299,20 @@ mod tests {
         let first = enter(&callers, Some(one.clone()));
         let second = enter(&callers, Some(other.clone()));
         let plain = enter(&callers, None);
-        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Unknown),
+            CallOrigin::Unknown
+        ));
         for (present, caller) in [(&first, &one), (&second, &other)] {
-            let whose = callers.origin_of(&Cause::Call(present.hold()));
+            let whose = callers.origin_of(&MessageOrigin::Call(present.hold()));
             assert!(matches!(whose, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, caller)));
         }
-        let whose = callers.origin_of(&Cause::Call(plain.hold()));
+        let whose = callers.origin_of(&MessageOrigin::Call(plain.hold()));
         assert!(matches!(whose, CallOrigin::Fleets(_)));
-        assert!(matches!(callers.origin_of(&Cause::Ours), CallOrigin::Fleets(_)));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Ours),
+            CallOrigin::Fleets(_)
+        ));
     }
 
     #[test]
@@ -312,17 +320,23 @@ mod tests {
         let callers = InFlight::default();
         let (one, other) = (somebody(), somebody());
         assert!(matches!(
-            callers.origin_of(&Cause::Unknown),
+            callers.origin_of(&MessageOrigin::Unknown),
             CallOrigin::Fleets(_)
         ));
         drop(enter(&callers, Some(one.clone())));
-        let whose = callers.origin_of(&Cause::Unknown);
+        let whose = callers.origin_of(&MessageOrigin::Unknown);
         assert!(matches!(whose, CallOrigin::Left(handler) if Arc::ptr_eq(&handler, &one)));
         let plain = enter(&callers, None);
-        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Unknown),
+            CallOrigin::Unknown
+        ));
         plain.settled();
         drop(enter(&callers, Some(other)));
-        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Unknown),
+            CallOrigin::Unknown
+        ));
     }
 
     #[test]
@@ -334,13 +348,16 @@ mod tests {
             drop(enter(&callers, Some(one)));
             assert!(kept.upgrade().is_none(), "{client:?}");
             assert!(matches!(
-                callers.origin_of(&Cause::Unknown),
+                callers.origin_of(&MessageOrigin::Unknown),
                 CallOrigin::Gone | CallOrigin::Unknown
             ));
         }
         // Two that are gone are two callers still: what comes may be of either.
         let other = enter(&callers, Some(somebody()));
-        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Unknown),
+            CallOrigin::Unknown
+        ));
         other.settled();
     }
 
@@ -353,21 +370,27 @@ mod tests {
             enter(&callers, Some(of(1))),
             enter(&callers, Some(latest.clone())),
         );
-        let whose = callers.origin_of(&Cause::Unknown);
+        let whose = callers.origin_of(&MessageOrigin::Unknown);
         assert!(matches!(whose, CallOrigin::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
         for another in [Some(of(2)), Some(somebody()), None] {
             let third = enter(&callers, another);
-            assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
+            assert!(matches!(
+                callers.origin_of(&MessageOrigin::Unknown),
+                CallOrigin::Unknown
+            ));
             third.settled();
         }
         drop(first);
         assert!(
-            matches!(callers.origin_of(&Cause::Unknown), CallOrigin::OneOf(_)),
+            matches!(callers.origin_of(&MessageOrigin::Unknown), CallOrigin::OneOf(_)),
             "it may still run"
         );
         second.settled();
         let _other = enter(&callers, Some(of(2)));
-        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Unknown));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Unknown),
+            CallOrigin::Unknown
+        ));
     }
 
     #[test]
@@ -377,8 +400,17 @@ mod tests {
         let hold = gone.hold();
         gone.settled();
         let _alone = enter(&callers, Some(somebody()));
-        assert!(matches!(callers.origin_of(&Cause::Call(hold)), CallOrigin::Gone));
-        assert!(matches!(callers.origin_of(&Cause::Gone), CallOrigin::Gone));
-        assert!(matches!(callers.origin_of(&Cause::Unknown), CallOrigin::Ones(..)));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Call(hold)),
+            CallOrigin::Gone
+        ));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Gone),
+            CallOrigin::Gone
+        ));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Unknown),
+            CallOrigin::Ones(..)
+        ));
     }
 }

@@ -22,7 +22,7 @@ use crate::handler::{ClientHandler, ServerNotification};
 use crate::keeper::Report;
 use crate::protocol::Introduction;
 use crate::server::Slot;
-use crate::wire::{Cause, Handler, PROGRESS, Peer, RawJson, RpcError};
+use crate::wire::{Handler, MessageOrigin, PROGRESS, Peer, RawJson, RpcError};
 
 /// How long a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -148,7 +148,7 @@ impl InboundHandler {
 
 /// On the `Arc`, because the handler hands itself to the tasks that it starts.
 impl Handler for Arc<InboundHandler> {
-    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: Cause) {
+    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: MessageOrigin) {
         if self.detached.load(Ordering::Acquire) {
             return self.slot.count_stale();
         }
@@ -160,7 +160,7 @@ impl Handler for Arc<InboundHandler> {
         }
     }
 
-    fn notification(&self, method: &str, params: Option<RawJson>, cause: Cause) {
+    fn notification(&self, method: &str, params: Option<RawJson>, cause: MessageOrigin) {
         let this = self;
         if this.detached.load(Ordering::Acquire) {
             return this.slot.count_stale();
@@ -207,7 +207,7 @@ impl InboundHandler {
         }
     }
 
-    fn tell(&self, method: &str, params: Option<RawJson>, cause: &Cause) {
+    fn tell(&self, method: &str, params: Option<RawJson>, cause: &MessageOrigin) {
         // Subscriptions belong to the fleet, whoever calls meanwhile.
         let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
         let fleets = || self.fleet_handler().clone();

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::inbound::InboundHandler;
-use super::standing::Standing;
+use super::standing::OpenListen;
 use super::tasks::TASKS_EXTENSION;
 use super::{Connection, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
@@ -25,7 +25,7 @@ use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
 const STABLE_LISTEN_TIME: Duration = Duration::from_secs(30);
 
 /// How a long answer ended.
-enum Ended {
+enum ListenEnd {
     /// The server does not listen so, or the connection is gone.
     ForGood,
     /// As the server wished.
@@ -40,7 +40,7 @@ struct Listening {
     peer: Peer,
     params: RawJson,
     inbound: Arc<InboundHandler>,
-    standing: Arc<Standing>,
+    standing: Arc<OpenListen>,
 }
 
 impl Connection {
@@ -70,9 +70,9 @@ impl Connection {
         } else {
             meta.stamp_with_extension(&params, TASKS_EXTENSION)
         };
-        let standing = Standing {
+        let standing = OpenListen {
             tasks: interests.tasks.clone(),
-            ..Standing::default()
+            ..OpenListen::default()
         };
         let listening = Listening {
             peer: self.peer.clone(),
@@ -102,20 +102,20 @@ impl Listening {
                 pace.reset();
             }
             match ended {
-                Ended::ForGood => return,
-                Ended::Gracefully => sleep(pace.next_pause(false)).await,
-                Ended::Throttled(pause) => {
+                ListenEnd::ForGood => return,
+                ListenEnd::Gracefully => sleep(pace.next_pause(false)).await,
+                ListenEnd::Throttled(pause) => {
                     pace.set_retry(pause.unwrap_or_default());
                     sleep(pace.next_pause(false)).await;
                 }
-                Ended::Broken => sleep(pace.next_pause(true)).await,
+                ListenEnd::Broken => sleep(pace.next_pause(true)).await,
             }
             again = true;
         }
     }
 
     /// Asks, and waits for the end of the answer. Whoever asks `again` has missed something, and lists once he listens.
-    async fn once(&self, again: bool) -> Ended {
+    async fn once(&self, again: bool) -> ListenEnd {
         let taken = self.inbound.next_listen();
         let options = RequestOptions::within(LONGEST_REQUEST)
             .number(self.standing.number.clone())
@@ -132,28 +132,28 @@ impl Listening {
         tokio::select! {
             biased;
             answer = &mut answer => how(&answer),
-            () = self.standing.cancelled.notified() => Ended::Gracefully,
+            () = self.standing.cancelled.notified() => ListenEnd::Gracefully,
             never = &mut missed => never,
         }
     }
 }
 
-fn how(answer: &Result<RawJson, RequestError>) -> Ended {
+fn how(answer: &Result<RawJson, RequestError>) -> ListenEnd {
     match answer {
-        Ok(_) | Err(RequestError::TimedOut { .. } | RequestError::BadAnswer(_)) => Ended::Gracefully,
-        Err(RequestError::Rpc(_) | RequestError::Lost { .. }) => Ended::ForGood,
+        Ok(_) | Err(RequestError::TimedOut { .. } | RequestError::BadAnswer(_)) => ListenEnd::Gracefully,
+        Err(RequestError::Rpc(_) | RequestError::Lost { .. }) => ListenEnd::ForGood,
         Err(RequestError::Send(failure)) => match failure.error().downcast_ref() {
-            Some(HttpFailure::Status { status, .. }) if *status < 500 => Ended::ForGood,
+            Some(HttpFailure::Status { status, .. }) if *status < 500 => ListenEnd::ForGood,
             Some(
                 HttpFailure::AuthRequired { status: 403, .. }
                 | HttpFailure::Redirect { .. }
                 | HttpFailure::WrongContentType { .. }
                 | HttpFailure::Compressed { .. },
-            ) => Ended::ForGood,
+            ) => ListenEnd::ForGood,
             // Whatever is asked next learns of a login that is wanted, too.
-            Some(HttpFailure::Status { .. } | HttpFailure::AuthRequired { .. }) => Ended::Gracefully,
-            Some(HttpFailure::Throttled { retry_after, .. }) => Ended::Throttled(*retry_after),
-            Some(_) | None => Ended::Broken,
+            Some(HttpFailure::Status { .. } | HttpFailure::AuthRequired { .. }) => ListenEnd::Gracefully,
+            Some(HttpFailure::Throttled { retry_after, .. }) => ListenEnd::Throttled(*retry_after),
+            Some(_) | None => ListenEnd::Broken,
         },
     }
 }

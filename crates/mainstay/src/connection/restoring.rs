@@ -58,7 +58,7 @@ enum Wish {
 }
 
 /// A round in which something failed.
-struct Failed {
+struct RestoreFailure {
     count: usize,
     /// The last failure.
     error: Option<RequestError>,
@@ -106,7 +106,7 @@ impl Restoring {
         while let Some(wishes) = self.next_round() {
             let failed = self.tell_all(wishes).await;
             tried.take();
-            let Some(Failed { count, error }) = failed else {
+            let Some(RestoreFailure { count, error }) = failed else {
                 continue;
             };
             if matches!(error, Some(RequestError::Lost { .. })) {
@@ -157,10 +157,10 @@ impl Restoring {
         })
     }
 
-    async fn tell_all(self: &Arc<Self>, wishes: Vec<Wish>) -> Option<Failed> {
+    async fn tell_all(self: &Arc<Self>, wishes: Vec<Wish>) -> Option<RestoreFailure> {
         let mut wishes = wishes.into_iter();
         let mut telling = JoinSet::new();
-        let mut failed: Option<Failed> = None;
+        let mut failed: Option<RestoreFailure> = None;
         loop {
             while telling.len() < MAX_AT_ONCE
                 && let Some(wish) = wishes.next()
@@ -177,7 +177,7 @@ impl Restoring {
                 Err(_) => None,
             };
             let count = failed.map_or(0, |failed| failed.count) + 1;
-            failed = Some(Failed { count, error });
+            failed = Some(RestoreFailure { count, error });
         }
     }
 

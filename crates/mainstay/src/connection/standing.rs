@@ -27,12 +27,12 @@ pub(super) struct Listens {
 /// One of them.
 struct Listen {
     task: AbortHandle,
-    standing: Arc<Standing>,
+    standing: Arc<OpenListen>,
 }
 
 /// What is known of a listen while it stands.
 #[derive(Default)]
-pub(super) struct Standing {
+pub(super) struct OpenListen {
     /// The number of the request by which it was asked for last.
     pub(super) number: Arc<AtomicU64>,
     /// The server ended it by `notifications/cancelled`.
@@ -43,7 +43,7 @@ pub(super) struct Standing {
 
 impl InboundHandler {
     /// Puts a new listen in the place of the old one, which goes on until the new one is acknowledged.
-    pub(super) fn replace_listen(&self, task: AbortHandle, standing: Arc<Standing>) {
+    pub(super) fn replace_listen(&self, task: AbortHandle, standing: Arc<OpenListen>) {
         let mut listens = self.listens();
         let old = listens.current.replace(Listen { task, standing });
         let older = std::mem::replace(&mut listens.retiring, old);
@@ -83,7 +83,7 @@ impl InboundHandler {
     }
 
     /// The standing listen that was asked for by this number.
-    pub(super) fn standing(&self, number: u64) -> Option<Arc<Standing>> {
+    pub(super) fn standing(&self, number: u64) -> Option<Arc<OpenListen>> {
         let listens = self.listens();
         let mut all = listens.current.iter().chain(&listens.retiring);
         let asked = all.find(|listen| listen.standing.number.load(Ordering::Acquire) == number);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::builder::NewServer;
 use super::{Fleet, Leaving, Stopping};
 use crate::config::ServerConfig;
-use crate::keeper::Command;
+use crate::keeper::ServerCommand;
 use crate::server::Server;
 
 /// What applying a configuration did, by server name.
@@ -177,7 +177,7 @@ async fn change(server: &Server, config: ServerConfig, changes: &mut Changes) {
     let is_wanted = config.enabled();
     // The keeper is gone only if the fleet is closed; then nothing is left to change.
     let _ = server
-        .command(|ack| Command::Configure(Box::new(config), ack))
+        .command(|ack| ServerCommand::Configure(Box::new(config), ack))
         .await;
     if is_wanted && server.status().desired == Desired::Disabled {
         changes.still_disabled.push(server.name().to_owned());

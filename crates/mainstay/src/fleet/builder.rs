@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 
-use super::{Fleet, Inner, Shared};
+use super::{Fleet, FleetShared, Inner};
 use crate::catalog::{Publisher, STORE_TARGET, Store};
 use crate::config::ServerConfig;
 use crate::event::{EventLog, Events};
@@ -144,7 +144,7 @@ impl FleetBuilder {
         });
         let publisher = Publisher::new();
         let catalog = publisher.reader();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FleetShared {
             introduction,
             is_for_another,
             handler,
@@ -205,7 +205,7 @@ pub(super) struct NewServer {
 }
 
 impl NewServer {
-    pub(super) fn new(shared: &Arc<Shared>, config: ServerConfig) -> Self {
+    pub(super) fn new(shared: &Arc<FleetShared>, config: ServerConfig) -> Self {
         let (inbox, messages) = Inbox::new();
         let slot = Arc::new(Slot::new(&config, shared.clone(), inbox));
         Self {

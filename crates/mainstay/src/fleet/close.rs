@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Fleet, Stopping};
 use crate::deadline;
-use crate::keeper::{Command, Ending};
+use crate::keeper::{Ending, ServerCommand};
 use crate::process::Rung;
 use crate::server::Server;
 
@@ -75,7 +75,7 @@ impl Fleet {
                     report.servers.push(closed(&stopping.server, &ending, false));
                 }
                 () = shutdown_deadline.over() => {
-                    stopping.server.0.inbox.command(Command::Abort);
+                    stopping.server.0.inbox.command(ServerCommand::Abort);
                     overdue.push(stopping);
                 }
             }

@@ -17,13 +17,13 @@ use tokio::sync::oneshot;
 pub use apply::{AddError, Changes};
 pub use builder::{DuplicateName, FleetBuilder};
 pub use close::{CloseReport, ClosedServer};
-pub(crate) use shared::Shared;
+pub(crate) use shared::FleetShared;
 pub use startup::{Settled, StartupError};
 pub use tool::Tool;
 
 use crate::catalog::{Catalog, CatalogReader};
 use crate::event::Events;
-use crate::keeper::{Command, Ending};
+use crate::keeper::{Ending, ServerCommand};
 use crate::server::{Call, CallError, CallErrorKind, Server};
 use crate::wire::Outcome;
 
@@ -32,7 +32,7 @@ use crate::wire::Outcome;
 pub struct Fleet(Arc<Inner>);
 
 struct Inner {
-    shared: Arc<Shared>,
+    shared: Arc<FleetShared>,
     servers: ArcSwap<BTreeMap<Arc<str>, Server>>,
     /// One configuration is applied at a time. Servers that were removed are here until they are gone: one that comes
     /// back under the same name waits for the end of the old one.
@@ -52,7 +52,7 @@ struct Stopping {
 impl Stopping {
     fn begin(server: Server) -> Self {
         let (reply, end) = oneshot::channel();
-        server.0.inbox.command(Command::Stop(reply));
+        server.0.inbox.command(ServerCommand::Stop(reply));
         Self { server, end }
     }
 }
@@ -114,7 +114,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         for server in self.servers.load().values() {
             let (reply, _) = oneshot::channel();
-            server.0.inbox.command(Command::Stop(reply));
+            server.0.inbox.command(ServerCommand::Stop(reply));
         }
     }
 }

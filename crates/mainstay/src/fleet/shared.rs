@@ -10,7 +10,7 @@ use crate::keeper::start_queue::StartQueue;
 use crate::process::ShutdownDeadline;
 use crate::protocol::Introduction;
 
-pub(crate) struct Shared {
+pub(crate) struct FleetShared {
     pub(crate) handler: Arc<dyn ClientHandler>,
     pub(crate) introduction: Introduction,
     /// Whether that is a client of somebody else's, which the servers may show other tools than they would show Mainstay.
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub(crate) shutdown_deadline: ShutdownDeadline,
 }
 
-impl Shared {
+impl FleetShared {
     /// Under which name the store has what is known of this server. What one login was shown is kept apart from what
     /// another one was.
     pub(crate) fn stored_as(&self, server: &ServerIdentity, target: &Target) -> String {

@@ -21,7 +21,7 @@ use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, InboundHandler};
 use crate::process::{InputGauge, Ladder, Process, SpawnError, Spec};
-use crate::protocol::{Approach, Dialect, Era, Far, HandshakeError, INITIALIZE_NEXT, greet};
+use crate::protocol::{Approach, Dialect, Era, HandshakeError, INITIALIZE_NEXT, PipeView, greet};
 use crate::redaction::Redaction;
 use crate::server::{Settings, Slot};
 use crate::transport::http::{Challenge, HttpConfigError};
@@ -383,7 +383,7 @@ impl Dial {
         let last = started + hard_limit;
         let input = input.map(Arc::new);
         let has_unread = || input.as_ref().is_some_and(|input| input.has_unread());
-        let far = Far {
+        let far = PipeView {
             has_unread: &has_unread,
             starts_new_process: match settings.target() {
                 Target::Stdio(_) | Target::Custom(_) => true,

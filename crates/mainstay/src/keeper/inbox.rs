@@ -21,7 +21,7 @@ const INBOX_LIMIT: usize = 256;
 
 #[derive(Debug)]
 pub(crate) enum KeeperMessage {
-    Command(Command),
+    Command(ServerCommand),
     Report(Report),
     /// How far the start of this generation is. Only the status shows it.
     Progress(Generation, StartProgress),
@@ -40,14 +40,14 @@ pub(crate) enum KeeperMessage {
 /// What a person, the configuration or a caller wants. The keeper acknowledges a command when the machine has taken it
 /// and the status shows it, not when it is done.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ServerCommand {
     Enable(Ack),
     Disable(Ack),
     Restart(Ack),
     Configure(Box<ServerConfig>, Ack),
     Demand,
     /// A new listing; answered with its number.
-    Refresh(oneshot::Sender<Result<u64, Refusal>>),
+    Refresh(oneshot::Sender<Result<u64, CommandRefusal>>),
     /// The login that the server asked for took place.
     Login,
     /// End for good; acknowledged when nothing is left.
@@ -62,11 +62,11 @@ pub(crate) enum Command {
 }
 
 /// Where the acknowledgement of a command goes. Dropped without one, the keeper failed, or is gone.
-pub(crate) type Ack = oneshot::Sender<Result<(), Refusal>>;
+pub(crate) type Ack = oneshot::Sender<Result<(), CommandRefusal>>;
 
 /// Why a command was not taken.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum CommandRefusal {
     /// A disabled server cannot be restarted.
     Disabled,
     /// The server is leaving the fleet.
@@ -124,7 +124,7 @@ impl Inbox {
         self.post(KeeperMessage::Restoring);
     }
 
-    pub(crate) fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: ServerCommand) {
         self.post(KeeperMessage::Command(command));
     }
 

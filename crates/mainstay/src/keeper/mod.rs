@@ -31,7 +31,7 @@ use mainstay_lifecycle::{Cause, Desired, Generation, Input, Machine, StateKind, 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub(crate) use inbox::{Ack, Command, Ending, Inbox, KeeperMessage, Refusal, Report};
+pub(crate) use inbox::{Ack, CommandRefusal, Ending, Inbox, KeeperMessage, Report, ServerCommand};
 pub(crate) use recovery::Consequence;
 pub(crate) use stored::{LoadedCatalog, load_stored};
 
@@ -267,57 +267,57 @@ impl Keeper {
     }
 
     /// Executes a command, and returns the answer to send once the status shows the result.
-    fn obey(&mut self, command: Command) -> Option<(Ack, Result<(), Refusal>)> {
+    fn obey(&mut self, command: ServerCommand) -> Option<(Ack, Result<(), CommandRefusal>)> {
         match command {
-            Command::Enable(ack) => Some((ack, self.take_command(Self::enable))),
-            Command::Disable(ack) => Some((ack, self.take_command(|_| Input::Disable))),
-            Command::Restart(ack) => {
+            ServerCommand::Enable(ack) => Some((ack, self.take_command(Self::enable))),
+            ServerCommand::Disable(ack) => Some((ack, self.take_command(|_| Input::Disable))),
+            ServerCommand::Restart(ack) => {
                 let answer = match self.machine.desired() {
-                    Desired::Disabled if self.stopping.is_empty() => Err(Refusal::Disabled),
+                    Desired::Disabled if self.stopping.is_empty() => Err(CommandRefusal::Disabled),
                     Desired::Disabled | Desired::Enabled => self.take_command(|_| Input::Restart),
                 };
                 Some((ack, answer))
             }
-            Command::Configure(config, ack) => {
+            ServerCommand::Configure(config, ack) => {
                 self.configure(*config);
                 Some((ack, Ok(())))
             }
-            Command::Refresh(reply) => {
+            ServerCommand::Refresh(reply) => {
                 let number = if self.stopping.is_empty() {
                     Ok(self.refresh())
                 } else {
-                    Err(Refusal::Leaving)
+                    Err(CommandRefusal::Leaving)
                 };
                 let _ = reply.send(number);
                 None
             }
-            Command::Demand => {
+            ServerCommand::Demand => {
                 if let Some(ticket) = self.ticket {
                     self.slot.shared.start_queue.promote(ticket);
                 }
                 self.take(Input::Demand);
                 None
             }
-            Command::Login => {
+            ServerCommand::Login => {
                 self.last_good.forget_if_of_other_owner(&self.slot);
                 self.take(Input::Login);
                 None
             }
-            Command::Stop(reply) => {
+            ServerCommand::Stop(reply) => {
                 // From here on counts how this stop goes, not an earlier one.
                 self.last_stop = None;
                 self.stopping.push(reply);
                 self.take(Input::Disable);
                 None
             }
-            Command::Abort => {
+            ServerCommand::Abort => {
                 self.aborted = true;
                 None
             }
             #[cfg(test)]
-            Command::Panic => panic!("asked to"),
+            ServerCommand::Panic => panic!("asked to"),
             #[cfg(test)]
-            Command::PanicIn(kind) => {
+            ServerCommand::PanicIn(kind) => {
                 let generation = self.machine.state().generation();
                 self.tasks.abort(kind);
                 self.tasks.spawn(kind, generation, async { panic!("asked to") });
@@ -327,9 +327,9 @@ impl Keeper {
     }
 
     /// Takes a person's command, unless the server is leaving the fleet.
-    fn take_command(&mut self, input: impl FnOnce(&Self) -> Input) -> Result<(), Refusal> {
+    fn take_command(&mut self, input: impl FnOnce(&Self) -> Input) -> Result<(), CommandRefusal> {
         if !self.stopping.is_empty() {
-            return Err(Refusal::Leaving);
+            return Err(CommandRefusal::Leaving);
         }
         let input = input(self);
         self.take(input);

@@ -39,10 +39,10 @@ pub(crate) enum StartRank {
 
 /// The queue of all that want to start. Clones are the same queue.
 #[derive(Clone, Debug)]
-pub(crate) struct StartQueue(Arc<Mutex<Waiting>>);
+pub(crate) struct StartQueue(Arc<Mutex<StartTurn>>);
 
 #[derive(Debug)]
-struct Waiting {
+struct StartTurn {
     limit: usize,
     taken: usize,
     arrivals: u64,
@@ -79,7 +79,7 @@ impl StartQueue {
 
     /// A queue with at most `limit` starts at one time.
     pub(crate) fn new(limit: usize) -> Self {
-        Self(Arc::new(Mutex::new(Waiting {
+        Self(Arc::new(Mutex::new(StartTurn {
             limit,
             taken: 0,
             arrivals: 0,
@@ -121,12 +121,12 @@ impl StartQueue {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Waiting> {
+    fn queue(&self) -> MutexGuard<'_, StartTurn> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
+impl StartTurn {
     /// The next to start, if another may: its permit counts as taken.
     fn next(&mut self) -> Option<oneshot::Sender<StartPermit>> {
         if self.taken >= self.limit {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::dial::DialError;
 use super::listing::ListError;
 use super::tasks::TaskKind;
-use super::{Command, Report};
+use super::{Report, ServerCommand};
 use crate::catalog::{About, ItemList, Kind, PreparedOffers, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::Connection;
@@ -73,7 +73,7 @@ async fn a_keeper_that_panics_is_back_with_its_old_process_reaped_and_its_calls_
     );
     let mut events = fleet.events();
 
-    server.0.inbox.command(Command::Panic);
+    server.0.inbox.command(ServerCommand::Panic);
     let lost = slow.await.expect("no panic reaches a caller");
     assert!(
         matches!(
@@ -134,7 +134,10 @@ async fn a_panic_in_the_task_of_a_live_connection_is_a_loss_at_once_and_the_proc
             .await
     );
     let mut events = fleet.events();
-    server.0.inbox.command(Command::PanicIn(TaskKind::Connection));
+    server
+        .0
+        .inbox
+        .command(ServerCommand::PanicIn(TaskKind::Connection));
 
     let lost = event(&mut events, Cause::Lost).await;
     assert_eq!(
@@ -172,7 +175,7 @@ async fn a_panic_in_a_watch_is_reported_at_once_and_changes_no_state() {
     ] {
         let (_fleet, server) = keep(&FaultyServer::new());
         let generation = connected(&server).await.generation;
-        server.0.inbox.command(Command::PanicIn(kind));
+        server.0.inbox.command(ServerCommand::PanicIn(kind));
         let status = until(&server, |status| status.last_error.is_some()).await;
         let error = status.last_error.expect("just seen").message.clone();
         assert!(
@@ -195,7 +198,7 @@ async fn callers_that_wait_for_a_keeper_that_panics_fail_at_once() {
     while server.0.waiting.load(std::sync::atomic::Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
-    server.0.inbox.command(Command::Panic);
+    server.0.inbox.command(ServerCommand::Panic);
     let (call, wait) = (call.await.expect("no panic"), wait.await.expect("no panic"));
     assert!(
         matches!(
@@ -224,7 +227,7 @@ async fn a_disable_between_a_panic_and_the_return_of_the_keeper_is_not_forgotten
     let ledger = Ledger::temporary();
     let (_fleet, server) = keep(&stubborn(&ledger));
     connected(&server).await;
-    server.0.inbox.command(Command::Panic);
+    server.0.inbox.command(ServerCommand::Panic);
     server.disable().await.expect("taken");
     assert_eq!(server.status().state, StateKind::Disabled);
     assert!(
@@ -242,7 +245,7 @@ async fn a_restart_after_a_panic_waits_for_no_pause_but_for_the_old_process() {
     let ledger = Ledger::temporary();
     let (_fleet, server) = keep(&stubborn(&ledger));
     let old = connected(&server).await;
-    server.0.inbox.command(Command::Panic);
+    server.0.inbox.command(ServerCommand::Panic);
     server.restart().await.expect("taken");
     assert!(
         ledger

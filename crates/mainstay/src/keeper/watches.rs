@@ -4,7 +4,7 @@ use mainstay_lifecycle::{DisconnectReason, State};
 use tokio::time::Instant;
 
 use super::Keeper;
-use super::inbox::{Command, KeeperMessage, Report};
+use super::inbox::{KeeperMessage, Report, ServerCommand};
 use super::tasks::TaskKind;
 use crate::config::Target;
 use crate::transport::http::Endpoint;
@@ -62,7 +62,7 @@ impl Keeper {
         if let Some(credentials) = credentials {
             self.tasks.spawn(TaskKind::LoginWatch, None, async move {
                 credentials.changed().await;
-                Some(KeeperMessage::Command(Command::Login))
+                Some(KeeperMessage::Command(ServerCommand::Login))
             });
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use tokio::process::ChildStdin;
 
-use super::scan::{self, Stat};
+use super::scan::{self, ProcStat};
 use crate::PlainText;
 
 /// The processor time between two looks that counts as work. A server that waits for its first message uses less.
@@ -102,7 +102,7 @@ fn program(name: &str) -> Option<String> {
 /// All processes at one moment.
 struct Census {
     at: Instant,
-    processes: BTreeMap<i32, Stat>,
+    processes: BTreeMap<i32, ProcStat>,
 }
 
 impl Census {
@@ -126,14 +126,14 @@ impl Census {
     }
 
     /// The leader, its group, and all that descends from either.
-    fn tree(&self, leader: i32) -> impl Iterator<Item = (i32, &Stat)> {
+    fn tree(&self, leader: i32) -> impl Iterator<Item = (i32, &ProcStat)> {
         self.processes
             .iter()
             .filter(move |(pid, stat)| self.descends(**pid, stat, leader))
             .map(|(pid, stat)| (*pid, stat))
     }
 
-    fn descends(&self, pid: i32, stat: &Stat, leader: i32) -> bool {
+    fn descends(&self, pid: i32, stat: &ProcStat, leader: i32) -> bool {
         /// Deeper than any tree that installs something. A scan of moving processes may even show a loop.
         const DEPTH_LIMIT: usize = 64;
         let (mut pid, mut stat) = (pid, stat);

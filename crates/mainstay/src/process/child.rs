@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal};
 use tokio::process::Child;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::Exit;
+use super::ProcessExit;
 use super::activity::Observer;
 use super::guardian;
 use super::leader::Leader;
@@ -23,7 +23,7 @@ use super::tree::Tree;
 pub(crate) struct Process {
     pub(super) tree: Arc<Tree>,
     pub(super) drain: Drain,
-    exit: watch::Receiver<Option<Exit>>,
+    exit: watch::Receiver<Option<ProcessExit>>,
     /// `None` only while this is dropped.
     remains: Option<TreeRemains>,
 }
@@ -88,12 +88,12 @@ impl Process {
     /// Waits until the leader has ended. The rest of its tree may live on until [`Process::stop`].
     ///
     /// Cancel safety: safe.
-    pub(crate) async fn exited(&self) -> Exit {
+    pub(crate) async fn exited(&self) -> ProcessExit {
         let mut exit = self.exit.clone();
         match exit.wait_for(Option::is_some).await {
-            Ok(exit) => exit.unwrap_or(Exit::UNKNOWN),
+            Ok(exit) => exit.unwrap_or(ProcessExit::UNKNOWN),
             // The watching task is gone: the runtime is shutting down.
-            Err(_) => self.tree.leader.exit().unwrap_or(Exit::UNKNOWN),
+            Err(_) => self.tree.leader.exit().unwrap_or(ProcessExit::UNKNOWN),
         }
     }
 

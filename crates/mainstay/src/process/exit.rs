@@ -12,21 +12,21 @@ use rustix::process::{Signal, WaitIdStatus};
 /// only where the surrounding program reaps children that are not its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Exit {
+pub struct ProcessExit {
     /// The exit status, if the process exited by itself.
     pub code: Option<i32>,
     /// The number of the signal that killed the process, if one did.
     pub signal: Option<i32>,
 }
 
-impl Exit {
+impl ProcessExit {
     pub(super) const UNKNOWN: Self = Self {
         code: None,
         signal: None,
     };
 }
 
-impl From<ExitStatus> for Exit {
+impl From<ExitStatus> for ProcessExit {
     fn from(status: ExitStatus) -> Self {
         Self {
             code: status.code(),
@@ -35,7 +35,7 @@ impl From<ExitStatus> for Exit {
     }
 }
 
-impl From<WaitIdStatus> for Exit {
+impl From<WaitIdStatus> for ProcessExit {
     fn from(status: WaitIdStatus) -> Self {
         Self {
             code: status.exit_status(),
@@ -44,7 +44,7 @@ impl From<WaitIdStatus> for Exit {
     }
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(f, "exit status {code}"),
@@ -85,25 +85,25 @@ fn signal_name(number: i32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::Exit;
+    use super::ProcessExit;
 
     #[test]
     fn an_exit_reads_as_a_person_would_say_it() {
-        let exited = Exit {
+        let exited = ProcessExit {
             code: Some(1),
             signal: None,
         };
-        let killed = Exit {
+        let killed = ProcessExit {
             code: None,
             signal: Some(9),
         };
-        let odd = Exit {
+        let odd = ProcessExit {
             code: None,
             signal: Some(99),
         };
         assert_eq!(exited.to_string(), "exit status 1");
         assert_eq!(killed.to_string(), "killed by SIGKILL");
         assert_eq!(odd.to_string(), "killed by signal 99");
-        assert_eq!(Exit::UNKNOWN.to_string(), "exit status unknown");
+        assert_eq!(ProcessExit::UNKNOWN.to_string(), "exit status unknown");
     }
 }

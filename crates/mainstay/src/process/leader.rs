@@ -12,17 +12,17 @@ use std::task::Poll;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::process::Child;
 
-use super::Exit;
+use super::ProcessExit;
 
 pub(super) struct Leader {
     pid: Pid,
-    held: Mutex<Held>,
+    held: Mutex<LeaderState>,
 }
 
-struct Held {
+struct LeaderState {
     child: Child,
     /// Kept here once the child is reaped and cannot be asked again.
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     /// Whether the number still belongs to the child: until it is reaped.
     number_is_ours: bool,
 }
@@ -31,7 +31,7 @@ impl Leader {
     pub(super) fn new(child: Child, pid: Pid) -> Self {
         Self {
             pid,
-            held: Mutex::new(Held {
+            held: Mutex::new(LeaderState {
                 child,
                 exit: None,
                 number_is_ours: true,
@@ -44,14 +44,14 @@ impl Leader {
     }
 
     /// How the leader ended, if it did.
-    pub(super) fn exit(&self) -> Option<Exit> {
+    pub(super) fn exit(&self) -> Option<ProcessExit> {
         self.held().look(self.pid)
     }
 
     /// Waits for the leader's end. For one waiter: a second would take away the first one's wake-up.
     ///
     /// Cancel safety: safe.
-    pub(super) async fn exited(&self) -> Exit {
+    pub(super) async fn exited(&self) -> ProcessExit {
         poll_fn(|context| {
             let mut held = self.held();
             // The child's own future is what wakes this task. It also reaps, which is why it is only polled while the
@@ -60,7 +60,7 @@ impl Leader {
                 return Poll::Ready(exit);
             }
             let polled = pin!(held.child.wait()).poll(context);
-            polled.map(|status| held.reaped(status.map_or(Exit::UNKNOWN, Exit::from)))
+            polled.map(|status| held.reaped(status.map_or(ProcessExit::UNKNOWN, ProcessExit::from)))
         })
         .await
     }
@@ -90,26 +90,26 @@ impl Leader {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, LeaderState> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
-    fn look(&mut self, pid: Pid) -> Option<Exit> {
+impl LeaderState {
+    fn look(&mut self, pid: Pid) -> Option<ProcessExit> {
         if self.exit.is_some() {
             return self.exit;
         }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::Pid(pid), options) {
-            Ok(status) => status.map(Exit::from),
+            Ok(status) => status.map(ProcessExit::from),
             Err(rustix::io::Errno::INTR) => None,
             // Not our child any more: the surrounding program reaps whatever ends, or ignores SIGCHLD.
-            Err(_) => Some(self.reaped(Exit::UNKNOWN)),
+            Err(_) => Some(self.reaped(ProcessExit::UNKNOWN)),
         }
     }
 
-    fn reaped(&mut self, exit: Exit) -> Exit {
+    fn reaped(&mut self, exit: ProcessExit) -> ProcessExit {
         self.number_is_ours = false;
         *self.exit.insert(exit)
     }

@@ -3,7 +3,7 @@
 //! A look at a process costs 10 to 25 µs, so a scan is run off the runtime's threads, or where there is no runtime.
 //! Where there is no `/proc`, every answer is "nothing", and the tree is the process group alone.
 
-pub(super) use imp::{bytes_moved, children, processes, stat};
+pub(super) use imp::{arguments, bytes_moved, children, processes, stat};
 
 use std::io;
 
@@ -12,7 +12,7 @@ use rustix::process::Pid;
 
 /// What the system says of one process that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(super) struct ProcStat {
     /// The first 15 bytes of its name, as the process may have set it.
     pub(super) name: String,
     /// The one letter for what it does.
@@ -25,7 +25,7 @@ pub(super) struct Stat {
     pub(super) started: u64,
 }
 
-impl Stat {
+impl ProcStat {
     /// Reads "pid (name) state parent group …"; `None` for a process that is gone, or a zombie that waits for its parent.
     fn parse(stat: &[u8]) -> Option<Self> {
         let name_start = memchr::memchr(b'(', stat)?;
@@ -65,7 +65,7 @@ pub(super) fn group_of(pid: Pid) -> Option<i32> {
 }
 
 /// Reads the markers of other processes, with one buffer for all of them.
-pub(super) struct Search {
+pub(super) struct EnvironSearch {
     prefix: Finder<'static>,
     buffer: Box<[u8; WINDOW_BYTES]>,
 }
@@ -73,7 +73,7 @@ pub(super) struct Search {
 /// How much of an environment is held at a time; longer ones are read piece by piece.
 const WINDOW_BYTES: usize = 16 * 1024;
 
-impl Search {
+impl EnvironSearch {
     /// For entries that begin with `prefix`; what follows up to the end of the entry is short.
     pub(super) fn new(prefix: &[u8]) -> Self {
         debug_assert!(!prefix.is_empty() && prefix.len() < WINDOW_BYTES / 4);
@@ -126,22 +126,25 @@ mod imp {
 
     use rustix::process::Pid;
 
-    use super::Stat;
+    use super::ProcStat;
 
     /// How much of what is said of a process is read: more than goes before the time of its start, however long its name.
     const STAT_BYTES: usize = 512;
+
+    /// How much of the arguments of a process is read: several times the script of the guardian.
+    const ARGUMENT_BYTES: u64 = 16 * 1024;
 
     pub(in super::super) fn processes() -> io::Result<impl Iterator<Item = Pid>> {
         let entries = fs::read_dir("/proc")?.flatten();
         Ok(entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)))
     }
 
-    pub(in super::super) fn stat(pid: Pid) -> Option<Stat> {
+    pub(in super::super) fn stat(pid: Pid) -> Option<ProcStat> {
         let mut stat = [0; STAT_BYTES];
         let mut file = File::open(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         // One read: to read to the end takes half a dozen, and takes a third of the time of a scan.
         let read = file.read(&mut stat).ok()?;
-        Stat::parse(stat.get(..read)?)
+        ProcStat::parse(stat.get(..read)?)
     }
 
     /// How many bytes the process has read and written, on disk, in pipes and on the network; zero where the system does
@@ -172,6 +175,14 @@ mod imp {
         lists.flat_map(parse).collect()
     }
 
+    /// The arguments of a process, each with a zero behind it, as far as they fit into [`ARGUMENT_BYTES`].
+    pub(in super::super) fn arguments(pid: Pid) -> Option<Vec<u8>> {
+        let file = File::open(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+        let mut arguments = Vec::new();
+        file.take(ARGUMENT_BYTES).read_to_end(&mut arguments).ok()?;
+        Some(arguments)
+    }
+
     pub(super) fn environ(pid: Pid) -> io::Result<File> {
         File::open(format!("/proc/{}/environ", pid.as_raw_nonzero()))
     }
@@ -187,7 +198,7 @@ mod imp {
         Ok(std::iter::empty())
     }
 
-    pub(in super::super) fn stat(_: Pid) -> Option<super::Stat> {
+    pub(in super::super) fn stat(_: Pid) -> Option<super::ProcStat> {
         None
     }
 
@@ -199,6 +210,10 @@ mod imp {
         Vec::new()
     }
 
+    pub(in super::super) fn arguments(_: Pid) -> Option<Vec<u8>> {
+        None
+    }
+
     pub(super) fn environ(_: Pid) -> io::Result<io::Empty> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -206,15 +221,15 @@ mod imp {
 
 #[cfg(test)]
 mod tests {
-    use super::{Search, Stat, WINDOW_BYTES};
+    use super::{EnvironSearch, ProcStat, WINDOW_BYTES};
 
     #[test]
     fn a_name_with_brackets_and_spaces_hides_no_number() {
         let line = b"71 (npm (x) run) S 70 69 68 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 11 0 5678 99 1 18446";
-        let stat = Stat::parse(line).expect("it runs");
+        let stat = ProcStat::parse(line).expect("it runs");
         assert_eq!(
             stat,
-            Stat {
+            ProcStat {
                 name: "npm (x) run".to_owned(),
                 state: b'S',
                 parent: 70,
@@ -224,7 +239,7 @@ mod tests {
             }
         );
         assert_eq!(
-            Stat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5"),
+            ProcStat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5"),
             None
         );
     }
@@ -236,14 +251,14 @@ mod tests {
             let mut environ = vec![b'x'; before];
             environ.extend_from_slice(entry);
             environ.extend_from_slice(b"HOME=/\0");
-            let value = Search::new(b"MAINSTAY_TREE=0123.").value_in(&mut environ.as_slice());
+            let value = EnvironSearch::new(b"MAINSTAY_TREE=0123.").value_in(&mut environ.as_slice());
             assert_eq!(value.as_deref(), Some("4"), "after {before} bytes");
         }
     }
 
     #[test]
     fn a_value_without_an_end_and_a_prefix_that_only_begins_alike_are_not_found() {
-        let mut search = Search::new(b"MAINSTAY_TREE=0123.");
+        let mut search = EnvironSearch::new(b"MAINSTAY_TREE=0123.");
         let environ = b"A=b\0MAINSTAY_TREE=0124.45\0".repeat(2_000);
         assert_eq!(search.value_in(&mut environ.as_slice()), None);
         let endless = [&b"MAINSTAY_TREE=0123."[..], &vec![b'9'; 3 * WINDOW_BYTES]].concat();

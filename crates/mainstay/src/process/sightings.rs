@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use super::marker;
-use super::scan::{self, Search};
+use super::scan::{self, EnvironSearch};
 use crate::lack::Lack;
 
 /// The running processes of all trees of this program, and the groups of all processes that it may look at.
@@ -40,7 +40,7 @@ impl Sightings {
     /// Looks at all processes; `None` where this machine lacks something for it.
     fn scan() -> Option<Self> {
         let mut sightings = Self::default();
-        let mut search = Search::new(&marker::prefix());
+        let mut search = EnvironSearch::new(&marker::prefix());
         for pid in scan::processes().ok()? {
             let number = match search.value_of(pid) {
                 Ok(number) => number,
@@ -59,7 +59,7 @@ impl Sightings {
 }
 
 /// Hands a scan to a stop that waits for it.
-type Waiting = Box<dyn FnOnce(&Arc<Sightings>) + Send>;
+type SightingsCallback = Box<dyn FnOnce(&Arc<Sightings>) + Send>;
 
 static SCANNER: Mutex<Scanner> = Mutex::new(Scanner {
     is_scanning: false,
@@ -69,7 +69,7 @@ static SCANNER: Mutex<Scanner> = Mutex::new(Scanner {
 struct Scanner {
     /// A thread scans, and goes on as long as a stop waits.
     is_scanning: bool,
-    waiting: Vec<Waiting>,
+    waiting: Vec<SightingsCallback>,
 }
 
 fn scanner() -> MutexGuard<'static, Scanner> {
@@ -77,7 +77,7 @@ fn scanner() -> MutexGuard<'static, Scanner> {
 }
 
 /// Asks for a scan. Returns the duty to make it, unless another thread has it.
-fn ask(waiting: Waiting) -> Option<ScanDuty> {
+fn ask(waiting: SightingsCallback) -> Option<ScanDuty> {
     let mut scanner = scanner();
     scanner.waiting.push(waiting);
     let is_first = !std::mem::replace(&mut scanner.is_scanning, true);

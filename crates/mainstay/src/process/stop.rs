@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::ladder::{Ladder, ShutdownDeadline, StopSchedule};
 use super::scan;
 use super::sightings;
-use super::{Exit, Process};
+use super::{Process, ProcessExit};
 
 /// The result of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Stopped {
     /// How the leader ended; `None` if it survived.
-    pub(crate) exit: Option<Exit>,
+    pub(crate) exit: Option<ProcessExit>,
     /// What ended the leader.
     pub(crate) by: Rung,
     /// How many other processes outlived the leader and had to be ended.

@@ -7,7 +7,7 @@
 
 use rustix::process::Pid;
 
-use super::scan::{self, Stat};
+use super::scan::{self, ProcStat};
 
 /// How many processes of a tree are looked at; a larger tree is taken not to be stopped.
 const TREE_LIMIT: usize = 64;
@@ -45,7 +45,7 @@ pub(crate) fn is_stopped(leader: i32) -> bool {
     any_stopped
 }
 
-impl Stat {
+impl ProcStat {
     fn is_stopped(&self) -> bool {
         self.state == b'T'
     }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 
 use super::leader::Leader;
 use super::marker::{self, Marker};
-use super::scan::{self, Search};
+use super::scan::{self, EnvironSearch};
 use super::sightings::{self, Sightings};
 
 pub(super) struct Tree {
@@ -62,7 +62,7 @@ impl Tree {
     }
 
     fn carries_marker(&self, pid: Pid) -> bool {
-        let value = Search::new(&marker::prefix()).value_of(pid).ok().flatten();
+        let value = EnvironSearch::new(&marker::prefix()).value_of(pid).ok().flatten();
         value.is_some_and(|value| self.marker.is(&value))
     }
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::greeting::{Era, Greeting, Offers};
 use super::introduction::Introduction;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
-use crate::transport::http::Step;
+use crate::transport::http::HttpStage;
 use crate::transport::{End, HttpFailure, SendFailure};
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
 
@@ -98,7 +98,7 @@ pub(crate) enum Approach {
 
 /// The server, as far as a client can see it from outside.
 #[derive(Clone, Copy)]
-pub(crate) struct Far<'a> {
+pub(crate) struct PipeView<'a> {
     /// Whether the server has yet to read a part of what was written to it. One that is still starting reads nothing.
     /// `false` where that cannot be seen.
     pub(crate) has_unread: &'a (dyn Fn() -> bool + Sync),
@@ -113,7 +113,7 @@ pub(crate) async fn greet(
     peer: &Peer,
     introduction: &Introduction,
     approach: Approach,
-    far: Far<'_>,
+    far: PipeView<'_>,
     deadline: Instant,
 ) -> Result<Greeting, HandshakeError> {
     let handshake = Handshake {
@@ -132,10 +132,10 @@ pub(crate) async fn greet(
             done => done,
         },
         Approach::Pinned(Era::Modern) => match handshake.discover().await? {
-            Discovered::Modern(greeting) => Ok(greeting),
-            Discovered::NotModern => Err(HandshakeError::NotOfEra(Era::Modern)),
-            Discovered::Unclear(failure) => Err(HandshakeError::Failed(RequestError::Send(failure))),
-            Discovered::Lost(error) => Err(HandshakeError::Failed(error)),
+            DiscoverOutcome::Modern(greeting) => Ok(greeting),
+            DiscoverOutcome::NotModern => Err(HandshakeError::NotOfEra(Era::Modern)),
+            DiscoverOutcome::Unclear(failure) => Err(HandshakeError::Failed(RequestError::Send(failure))),
+            DiscoverOutcome::Lost(error) => Err(HandshakeError::Failed(error)),
         },
     }
 }
@@ -144,7 +144,7 @@ pub(crate) async fn greet(
 struct Handshake<'a> {
     peer: &'a Peer,
     introduction: &'a Introduction,
-    far: Far<'a>,
+    far: PipeView<'a>,
     deadline: Instant,
 }
 
@@ -157,8 +157,11 @@ impl Handshake<'_> {
             done => return done,
         };
         match timeout(PROBE_TIMEOUT, self.discover()).await {
-            Ok(Ok(Discovered::Modern(greeting))) => Ok(greeting),
-            Ok(Ok(Discovered::NotModern | Discovered::Unclear(_) | Discovered::Lost(_)) | Err(_))
+            Ok(Ok(DiscoverOutcome::Modern(greeting))) => Ok(greeting),
+            Ok(
+                Ok(DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) | DiscoverOutcome::Lost(_))
+                | Err(_),
+            )
             | Err(_) => Err(HandshakeError::Refused(refusal)),
         }
     }
@@ -169,11 +172,11 @@ impl Handshake<'_> {
         tokio::select! {
             biased;
             answer = probe.as_mut() => return match answer? {
-                Discovered::Modern(greeting) => Ok(greeting),
-                Discovered::NotModern | Discovered::Unclear(_) => {
+                DiscoverOutcome::Modern(greeting) => Ok(greeting),
+                DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) => {
                     self.initialize_probed(known, self.far.starts_new_process).await
                 }
-                Discovered::Lost(error) => Err(match known {
+                DiscoverOutcome::Lost(error) => Err(match known {
                     // It has answered this before: there is nothing to learn from its end.
                     Some(_) => HandshakeError::Failed(error),
                     None => HandshakeError::LostWhenProbed,
@@ -184,10 +187,9 @@ impl Handshake<'_> {
         // Both questions stand now. The modern answer still counts if it comes first, or if the old question is refused.
         let mut late = std::pin::pin!(async {
             match probe.await {
-                Ok(Discovered::Modern(greeting)) => greeting,
-                Ok(Discovered::NotModern | Discovered::Unclear(_) | Discovered::Lost(_)) | Err(_) => {
-                    std::future::pending().await
-                }
+                Ok(DiscoverOutcome::Modern(greeting)) => greeting,
+                Ok(DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) | DiscoverOutcome::Lost(_))
+                | Err(_) => std::future::pending().await,
             }
         });
         tokio::select! {
@@ -245,7 +247,7 @@ impl Handshake<'_> {
         }
     }
 
-    async fn discover(&self) -> Result<Discovered, HandshakeError> {
+    async fn discover(&self) -> Result<DiscoverOutcome, HandshakeError> {
         let [version] = MODERN_VERSIONS;
         let params = self.introduction.to_meta().stamp(None);
         let ask = || {
@@ -264,10 +266,10 @@ impl Handshake<'_> {
             Err(RequestError::Rpc(error)) if error.code() == UNSUPPORTED_VERSION => none_of(&offered(&error)),
             // It would not know `initialize`, and what it has against this client is said.
             Err(RequestError::Rpc(error)) if is_only_modern(&error) => Err(HandshakeError::Refused(error)),
-            Err(error @ RequestError::Lost { .. }) => Ok(Discovered::Lost(error)),
+            Err(error @ RequestError::Lost { .. }) => Ok(DiscoverOutcome::Lost(error)),
             Err(RequestError::Send(failure)) => not_carried(failure),
             Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
-                Ok(Discovered::NotModern)
+                Ok(DiscoverOutcome::NotModern)
             }
         }
     }
@@ -322,7 +324,7 @@ fn fault_of(result: &RawJson) -> &'static str {
     }
 }
 
-enum Discovered {
+enum DiscoverOutcome {
     Modern(Greeting),
     NotModern,
     /// What answered may not have been the server: a gateway in its place, say. An old server is as likely as a modern one
@@ -334,24 +336,24 @@ enum Discovered {
 
 /// What became of a question that a transport over HTTP could not carry: whatever the server says to it, but for what
 /// it would say to any, means that it is not modern.
-fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
+fn not_carried(failure: SendFailure) -> Result<DiscoverOutcome, HandshakeError> {
     let Some(http) = failure.error().downcast_ref() else {
-        return Ok(Discovered::NotModern);
+        return Ok(DiscoverOutcome::NotModern);
     };
     match http {
         HttpFailure::Broken { .. } | HttpFailure::Malformed { .. } | HttpFailure::StreamEnded => {
-            Ok(Discovered::Lost(RequestError::Send(failure)))
+            Ok(DiscoverOutcome::Lost(RequestError::Send(failure)))
         }
         HttpFailure::Status {
             status: 400..=499, ..
-        } => Ok(Discovered::NotModern),
+        } => Ok(DiscoverOutcome::NotModern),
         HttpFailure::Status { .. }
         | HttpFailure::WrongContentType { .. }
         | HttpFailure::BodyTooLarge { .. }
         | HttpFailure::TimedOut {
-            step: Step::FirstByte,
+            step: HttpStage::FirstByte,
             ..
-        } => Ok(Discovered::Unclear(failure)),
+        } => Ok(DiscoverOutcome::Unclear(failure)),
         HttpFailure::SessionLost { .. }
         | HttpFailure::AuthRequired { .. }
         | HttpFailure::Throttled { .. }
@@ -366,10 +368,10 @@ fn not_carried(failure: SendFailure) -> Result<Discovered, HandshakeError> {
     }
 }
 
-fn discovered(result: &RawJson) -> Result<Discovered, HandshakeError> {
+fn discovered(result: &RawJson) -> Result<DiscoverOutcome, HandshakeError> {
     // A legacy server that answers anything it is asked is no modern server.
     let Ok(answer) = result.parse::<DiscoverResult>() else {
-        return Ok(Discovered::NotModern);
+        return Ok(DiscoverOutcome::NotModern);
     };
     let version = MODERN_VERSIONS
         .into_iter()
@@ -377,7 +379,7 @@ fn discovered(result: &RawJson) -> Result<Discovered, HandshakeError> {
     let Some(version) = version else {
         return none_of(&answer.supported_versions);
     };
-    Ok(Discovered::Modern(Greeting {
+    Ok(DiscoverOutcome::Modern(Greeting {
         era: Era::Modern,
         version: version.to_owned(),
         offers: Offers::of(&answer.capabilities),
@@ -395,12 +397,12 @@ fn offered(error: &RpcError) -> Vec<String> {
 }
 
 /// The server is not of the modern version that Mainstay speaks: an older one may do, otherwise it is refused.
-fn none_of(supported: &[String]) -> Result<Discovered, HandshakeError> {
+fn none_of(supported: &[String]) -> Result<DiscoverOutcome, HandshakeError> {
     let legacy = LEGACY_VERSIONS
         .into_iter()
         .any(|known| supported.iter().any(|version| version == known));
     if legacy || supported.is_empty() {
-        return Ok(Discovered::NotModern);
+        return Ok(DiscoverOutcome::NotModern);
     }
     Err(HandshakeError::UnsupportedVersion {
         offered: supported.join(", "),

@@ -14,7 +14,7 @@ mod meta;
 pub(crate) use dialect::Dialect;
 pub use greeting::Era;
 pub(crate) use greeting::{Capability, Greeting};
-pub(crate) use handshake::{Approach, Far, HandshakeError, INITIALIZE_NEXT, greet};
+pub(crate) use handshake::{Approach, HandshakeError, INITIALIZE_NEXT, PipeView, greet};
 pub use introduction::Introduction;
 pub(crate) use introduction::named;
 pub(crate) use meta::{LOG_LEVEL_KEY, RequestMeta};

@@ -11,7 +11,7 @@ use super::options::Waiting;
 use super::slot::Slot;
 use super::{Reason, Status};
 use crate::connection::Connection;
-use crate::keeper::Command;
+use crate::keeper::ServerCommand;
 use crate::wire::Outcome;
 
 impl Slot {
@@ -64,7 +64,7 @@ impl Slot {
             // Once for each generation: what the keeper makes of it is a change of the status, too.
             if seen.is_queued() && promoted != seen.generation {
                 promoted = seen.generation;
-                self.inbox.command(Command::Demand);
+                self.inbox.command(ServerCommand::Demand);
             }
             if status.changed().await.is_err() {
                 return Err(self.gone());
@@ -75,7 +75,7 @@ impl Slot {
     /// A server that rests is started by the first call that waits for it.
     pub(crate) fn wake_if_resting(&self, seen: &Status) {
         if seen.is_resting() {
-            self.inbox.command(Command::Demand);
+            self.inbox.command(ServerCommand::Demand);
         }
     }
 

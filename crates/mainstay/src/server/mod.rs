@@ -43,7 +43,7 @@ pub use crate::wire::{BadAnswer, TimeoutKind};
 
 use crate::catalog::{About, ServerCatalog};
 use crate::deadline;
-use crate::keeper::{Ack, Command, Refusal};
+use crate::keeper::{Ack, CommandRefusal, ServerCommand};
 use crate::process::{StderrFollower, StderrLine};
 
 /// A server of a fleet. Clones are handles of the same server.
@@ -141,27 +141,27 @@ impl Server {
     ///
     /// Cancel safety: dropped, the order is either taken whole or not at all.
     pub async fn restart(&self) -> Result<(), CommandError> {
-        self.command(Command::Restart).await
+        self.command(ServerCommand::Restart).await
     }
 
     /// Says that the login which the server asked for took place: it is tried again at once. Means nothing to a server
     /// that asks for none.
     pub fn logged_in(&self) {
-        self.0.inbox.command(Command::Login);
+        self.0.inbox.command(ServerCommand::Login);
     }
 
     /// Wants the server connected. The latest wish wins.
     ///
     /// Cancel safety: dropped, the wish is either taken whole or not at all.
     pub async fn enable(&self) -> Result<(), CommandError> {
-        self.command(Command::Enable).await
+        self.command(ServerCommand::Enable).await
     }
 
     /// Wants nothing of the server to run. The latest wish wins.
     ///
     /// Cancel safety: dropped, the wish is either taken whole or not at all.
     pub async fn disable(&self) -> Result<(), CommandError> {
-        self.command(Command::Disable).await
+        self.command(ServerCommand::Disable).await
     }
 
     /// Waits until the server is in a state that `reached` accepts; `None` when the time is over.
@@ -181,14 +181,17 @@ impl Server {
         }
     }
 
-    pub(crate) async fn command(&self, command: impl FnOnce(Ack) -> Command) -> Result<(), CommandError> {
+    pub(crate) async fn command(
+        &self,
+        command: impl FnOnce(Ack) -> ServerCommand,
+    ) -> Result<(), CommandError> {
         let (taken, answer) = oneshot::channel();
         self.0.inbox.command(command(taken));
         let name = self.0.name.clone();
         match answer.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(Refusal::Disabled)) => Err(CommandError::Disabled(name)),
-            Ok(Err(Refusal::Leaving)) => Err(CommandError::Gone(name)),
+            Ok(Err(CommandRefusal::Disabled)) => Err(CommandError::Disabled(name)),
+            Ok(Err(CommandRefusal::Leaving)) => Err(CommandError::Gone(name)),
             Err(_) if self.0.inbox.is_closed() => Err(CommandError::Gone(name)),
             Err(_) => Err(CommandError::KeeperFailed(name)),
         }

@@ -11,7 +11,7 @@ use super::lease::{Unavailing, Wait};
 use super::{Server, Status};
 use crate::deadline;
 use crate::event::Failure;
-use crate::keeper::{Command, Refusal};
+use crate::keeper::{CommandRefusal, ServerCommand};
 
 /// A listing that was asked for did not take place.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -67,11 +67,11 @@ impl Server {
         let mut status = self.watch();
         let wait = Wait::begun(&status.borrow());
         let (reply, number) = oneshot::channel();
-        self.0.inbox.command(Command::Refresh(reply));
+        self.0.inbox.command(ServerCommand::Refresh(reply));
         let server = || self.0.name.clone();
         let number = match number.await {
             Ok(Ok(number)) => number,
-            Ok(Err(Refusal::Leaving | Refusal::Disabled)) => {
+            Ok(Err(CommandRefusal::Leaving | CommandRefusal::Disabled)) => {
                 return Err(RefreshError::Gone { server: server() });
             }
             Err(_) if self.0.inbox.is_closed() => return Err(RefreshError::Gone { server: server() }),

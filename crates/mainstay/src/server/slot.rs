@@ -13,7 +13,7 @@ use super::{Settings, Status};
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Interests};
-use crate::fleet::Shared;
+use crate::fleet::FleetShared;
 use crate::keeper::{Inbox, Listings};
 use crate::process::StderrRing;
 use crate::wire::RawJson;
@@ -21,7 +21,7 @@ use crate::wire::RawJson;
 /// The stable slot of one server. Only its keeper writes `current`, `status`, `settings`, `about` and `catalog`.
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<FleetShared>,
     pub(crate) inbox: Inbox,
     pub(crate) settings: ArcSwap<Settings>,
     /// The live generation: what a call leases.
@@ -44,7 +44,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(config: &ServerConfig, shared: Arc<Shared>, inbox: Inbox) -> Self {
+    pub(crate) fn new(config: &ServerConfig, shared: Arc<FleetShared>, inbox: Inbox) -> Self {
         let name: Arc<str> = config.name().into();
         let status = Status {
             server: name.clone(),

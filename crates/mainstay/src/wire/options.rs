@@ -19,7 +19,7 @@ pub(crate) struct RequestOptions {
     pub(crate) idle: Option<Duration>,
     /// What stops the idle time while it is held.
     pub(crate) hold: Option<Arc<IdlePause>>,
-    pub(crate) progress: Progress,
+    pub(crate) progress: ProgressMode,
     /// What is added to the `_meta` of its parameters.
     pub(crate) meta: Option<Arc<MetaEntries>>,
     /// Whether the far side is told when the answer is no longer wanted. The protocol forbids it for `initialize`.
@@ -32,7 +32,7 @@ pub(crate) struct RequestOptions {
 
 /// What is wanted of a request's progress.
 #[derive(Clone)]
-pub(crate) enum Progress {
+pub(crate) enum ProgressMode {
     /// It is not asked for.
     NotRequested,
     /// It is a sign of life.
@@ -41,7 +41,7 @@ pub(crate) enum Progress {
     Reported(ProgressSink),
 }
 
-impl Progress {
+impl ProgressMode {
     /// Whether it is asked for, and who listens.
     pub(super) fn sink(self) -> (bool, Option<ProgressSink>) {
         match self {
@@ -59,7 +59,7 @@ impl RequestOptions {
             total,
             idle: None,
             hold: None,
-            progress: Progress::NotRequested,
+            progress: ProgressMode::NotRequested,
             meta: None,
             cancellable: true,
             number: None,
@@ -78,13 +78,13 @@ impl RequestOptions {
     }
 
     pub(crate) fn progress(mut self, sink: ProgressSink) -> Self {
-        self.progress = Progress::Reported(sink);
+        self.progress = ProgressMode::Reported(sink);
         self
     }
 
     /// Asks for progress that is not reported: it keeps the idle timeout from ending a request that works.
     pub(crate) fn progress_counts(mut self) -> Self {
-        self.progress = Progress::Counted;
+        self.progress = ProgressMode::Counted;
         self
     }
 
@@ -111,10 +111,10 @@ impl RequestOptions {
 
 /// Stops the idle time of the requests that share it for as long as a [`IdlePauseGuard`] of it lives. Their total time runs on.
 #[derive(Debug, Default)]
-pub(crate) struct IdlePause(Mutex<State>);
+pub(crate) struct IdlePause(Mutex<IdleState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct IdleState {
     holders: usize,
     released: Option<Instant>,
 }
@@ -143,7 +143,7 @@ impl IdlePause {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, IdleState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

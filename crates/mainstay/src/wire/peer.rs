@@ -13,7 +13,7 @@ use super::failure::Outcome;
 use super::failure::{RequestError, TimeoutKind};
 use super::options::RequestOptions;
 use super::params::Params;
-use super::pending::{Cause, Pending, Waiting};
+use super::pending::{MessageOrigin, Pending, WaitingRequest};
 use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::receive::Receiver;
@@ -28,10 +28,10 @@ use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
 /// What the far side asks and tells. Called on the task that reads, in the order of arrival; must return at once.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// A request; it is answered by [`Peer::respond`], now or later.
-    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: Cause);
+    fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: MessageOrigin);
 
     /// A notification, other than progress of a request of ours.
-    fn notification(&self, method: &str, params: Option<RawJson>, cause: Cause);
+    fn notification(&self, method: &str, params: Option<RawJson>, cause: MessageOrigin);
 
     /// Notifications may have gone unheard.
     fn missed(&self) {}
@@ -49,7 +49,7 @@ pub(crate) struct Peer(Arc<Handle>);
 impl Peer {
     /// Starts the transport; called inside a tokio runtime.
     pub(crate) fn start(transport: Box<dyn Transport>, handler: Arc<dyn Handler>) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PeerShared {
             outbound: transport.outbound(),
             pending: Pending::new(),
             counters: PeerCounters::new(),
@@ -102,7 +102,7 @@ impl Peer {
         let (line, listener) = composed.map_err(|error| RequestError::Rpc(error.into()))?;
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
-        let (waiting, answer) = Waiting::new(delivery.clone(), listener, options.hold.clone(), now);
+        let (waiting, answer) = WaitingRequest::new(delivery.clone(), listener, options.hold.clone(), now);
         let waiting = waiting.standing(options.is_standing);
         shared.pending.insert(id, waiting).map_err(not_sent)?;
 
@@ -204,13 +204,13 @@ impl Peer {
         handle.upgrade().map(Self)
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &PeerShared {
         &self.0.0
     }
 }
 
 /// What all handles share; the connection closes when it is dropped.
-pub(super) struct Handle(Arc<Shared>);
+pub(super) struct Handle(Arc<PeerShared>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -219,7 +219,7 @@ impl Drop for Handle {
 }
 
 /// What the handles share with the receiving side.
-pub(super) struct Shared {
+pub(super) struct PeerShared {
     pub(super) outbound: Arc<dyn Outbound>,
     pub(super) pending: Pending,
     pub(super) counters: PeerCounters,
@@ -228,7 +228,7 @@ pub(super) struct Shared {
     ended: watch::Sender<Option<End>>,
 }
 
-impl Shared {
+impl PeerShared {
     /// Ends the connection from this side.
     pub(super) fn close(&self, end: End) {
         self.end(end);

@@ -17,7 +17,7 @@ use super::progress::ProgressListener;
 use super::raw::RawJson;
 use crate::transport::{Delivery, End};
 
-pub(super) type Answer = Result<RawJson, RequestError>;
+pub(super) type RequestResult = Result<RawJson, RequestError>;
 
 /// Answered requests of one connection whose progress is still heard, as work may go on that they began. There is no word
 /// for its end, so the oldest are forgotten.
@@ -31,7 +31,7 @@ pub(super) struct Pending {
 
 #[derive(Default)]
 struct Table {
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, WaitingRequest>,
     /// Who listens to the progress of requests that were answered.
     answered: VecDeque<(u64, ProgressListener)>,
     /// Notifications so far, cancellations included.
@@ -55,8 +55,8 @@ struct Read {
 }
 
 /// One request that waits.
-pub(super) struct Waiting {
-    answer: oneshot::Sender<Answer>,
+pub(super) struct WaitingRequest {
+    answer: oneshot::Sender<RequestResult>,
     delivery: Arc<Delivery>,
     listener: Option<ProgressListener>,
     /// Whose idle time stands still while a person is asked because of it; a request on Mainstay's own behalf has none.
@@ -73,7 +73,7 @@ pub(super) struct Waiting {
 
 /// What a message of the far side belongs to, as far as its transport can tell.
 #[derive(Clone)]
-pub(crate) enum Cause {
+pub(crate) enum MessageOrigin {
     /// It cannot.
     Unknown,
     /// A request of Mainstay's own.
@@ -86,7 +86,7 @@ pub(crate) enum Cause {
 
 /// What the table knows of the sender of an answer.
 pub(super) enum Claimed {
-    Waiting(Waiting),
+    Waiting(WaitingRequest),
     /// It was asked, and no longer waits.
     Late,
     /// It was never asked.
@@ -106,17 +106,17 @@ impl Pending {
     }
 
     /// Lets a request wait, unless the connection is over.
-    pub(super) fn insert(&self, id: u64, waiting: Waiting) -> Result<(), End> {
+    pub(super) fn insert(&self, id: u64, waiting: WaitingRequest) -> Result<(), End> {
         let mut table = self.table();
         if let Some(end) = &table.ended {
             return Err(end.clone());
         }
         let told = table.told;
-        table.waiting.insert(id, Waiting { told, ..waiting });
+        table.waiting.insert(id, WaitingRequest { told, ..waiting });
         Ok(())
     }
 
-    pub(super) fn take(&self, id: u64) -> Option<Waiting> {
+    pub(super) fn take(&self, id: u64) -> Option<WaitingRequest> {
         self.table().waiting.remove(&id)
     }
 
@@ -162,7 +162,7 @@ impl Pending {
 
     /// Takes out the request that an error without an id is for: the only one that may be meant. Some servers answer
     /// notifications with such errors, each with one at most.
-    pub(super) fn take_without_id(&self) -> Option<Waiting> {
+    pub(super) fn take_without_id(&self) -> Option<WaitingRequest> {
         let mut table = self.table();
         let mut ids = table.candidates();
         let (only, others) = (ids.next(), ids.next());
@@ -205,10 +205,13 @@ impl Pending {
     }
 
     /// What a message belongs to that came on the stream of this request.
-    pub(super) fn cause(&self, id: u64) -> Cause {
+    pub(super) fn cause(&self, id: u64) -> MessageOrigin {
         match self.table().waiting.get(&id) {
-            Some(waiting) => waiting.hold.clone().map_or(Cause::Ours, Cause::Call),
-            None => Cause::Gone,
+            Some(waiting) => waiting
+                .hold
+                .clone()
+                .map_or(MessageOrigin::Ours, MessageOrigin::Call),
+            None => MessageOrigin::Gone,
         }
     }
 
@@ -269,17 +272,17 @@ impl Table {
 /// How many requests may be meant.
 pub(super) enum Only {
     None,
-    One(Waiting),
+    One(WaitingRequest),
     Several,
 }
 
-impl Waiting {
+impl WaitingRequest {
     pub(super) fn new(
         delivery: Arc<Delivery>,
         listener: Option<ProgressListener>,
         hold: Option<Arc<IdlePause>>,
         now: Instant,
-    ) -> (Self, oneshot::Receiver<Answer>) {
+    ) -> (Self, oneshot::Receiver<RequestResult>) {
         let (answer, receiver) = oneshot::channel();
         let waiting = Self {
             answer,
@@ -314,7 +317,7 @@ impl Waiting {
     }
 
     /// Ends the request; `false` when its caller no longer waits.
-    pub(super) fn settle(self, answer: Answer) -> bool {
+    pub(super) fn settle(self, answer: RequestResult) -> bool {
         self.answer.send(answer).is_ok()
     }
 }

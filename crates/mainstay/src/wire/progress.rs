@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::envelope::our_number;
 use super::object::{Object, TooManyMembers, with_meta};
-use super::options::Progress;
+use super::options::ProgressMode;
 use super::params::MetaEntries;
 use super::params::Params;
 use super::raw::RawJson;
@@ -91,7 +91,7 @@ pub(super) fn compose(
     params: &Params,
     id: u64,
     method: &str,
-    progress: Progress,
+    progress: ProgressMode,
     meta: Option<&MetaEntries>,
 ) -> Result<(Bytes, Option<ProgressListener>), TooManyMembers> {
     let (params, listener) = prepare(params, id, progress, meta)?;
@@ -105,12 +105,12 @@ pub(super) fn compose(
 fn prepare<'a>(
     params: &'a Params,
     id: u64,
-    progress: Progress,
+    progress: ProgressMode,
     meta: Option<&'a MetaEntries>,
 ) -> Result<(Prepared<'a>, Option<ProgressListener>), TooManyMembers> {
     let (parts, adds_nothing) = (
         params.parts()?,
-        matches!(progress, Progress::NotRequested) && meta.is_none(),
+        matches!(progress, ProgressMode::NotRequested) && meta.is_none(),
     );
     let Some((top, own_meta)) = parts.filter(|_| !adds_nothing) else {
         return prepare_raw(params.to_raw(), id, progress, meta);
@@ -142,7 +142,7 @@ fn prepare<'a>(
 fn prepare_raw<'a>(
     params: Option<RawJson>,
     id: u64,
-    progress: Progress,
+    progress: ProgressMode,
     meta: Option<&MetaEntries>,
 ) -> Result<(Prepared<'a>, Option<ProgressListener>), TooManyMembers> {
     let (wanted, sink) = progress.sink();
@@ -186,12 +186,12 @@ fn has_no_meta(params: &RawJson) -> bool {
 /// The request of ours that a progress notification is about.
 pub(super) fn request_of(params: Option<&RawJson>) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Progress<'a> {
+    struct ProgressMode<'a> {
         #[serde(borrow, rename = "progressToken")]
         token: &'a RawValue,
     }
     let params = params?.text();
-    let progress: Progress<'_> = serde_json::from_str(params).ok()?;
+    let progress: ProgressMode<'_> = serde_json::from_str(params).ok()?;
     our_number(&RawJson::part_of(params, progress.token))
 }
 
@@ -221,7 +221,7 @@ mod tests {
 
     fn prepared(params: &str) -> (Prepared<'static>, Option<RawJson>) {
         let params = RawJson::from_text(params).unwrap();
-        let (params, listener) = prepare_raw(Some(params), 7, Progress::Counted, None).unwrap();
+        let (params, listener) = prepare_raw(Some(params), 7, ProgressMode::Counted, None).unwrap();
         (params, listener.and_then(|listener| listener.callers_token))
     }
 
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn what_was_read_on_the_way_is_written_as_if_nobody_had_looked() {
         let entries = MetaEntries::new(vec![("k", RawJson::from(1)), ("z", RawJson::from(2))]);
-        let line = |params: &Params, progress: Progress, meta: Option<&MetaEntries>| {
+        let line = |params: &Params, progress: ProgressMode, meta: Option<&MetaEntries>| {
             let (prepared, listener) = prepare(params, 7, progress, meta).unwrap();
             let line = prepared.line(7, "m", meta, listener.is_some());
             (line, listener.and_then(|listener| listener.callers_token))
@@ -280,7 +280,7 @@ mod tests {
             edited.set("name", RawJson::from(3));
             edited.remove_from_meta(&["a"]);
             let anew = Params::new(edited.to_raw());
-            for progress in [Progress::NotRequested, Progress::Counted] {
+            for progress in [ProgressMode::NotRequested, ProgressMode::Counted] {
                 for meta in [None, Some(&entries)] {
                     let line = |params: &Params| line(params, progress.clone(), meta);
                     assert_eq!(line(&read), line(&params()), "{text}");
@@ -295,9 +295,9 @@ mod tests {
         let meta = MetaEntries::new(vec![("k", RawJson::from(1))]);
         let params = || RawJson::from_text(r#"{"_meta":{"a":[ ],"progressToken":"mine"}}"#).ok();
         for (progress, expected) in [
-            (Progress::NotRequested, r#"{"_meta":{"a":[ ],"k":1}}"#),
+            (ProgressMode::NotRequested, r#"{"_meta":{"a":[ ],"k":1}}"#),
             (
-                Progress::Counted,
+                ProgressMode::Counted,
                 r#"{"_meta":{"a":[ ],"progressToken":7,"k":1}}"#,
             ),
         ] {
@@ -307,20 +307,20 @@ mod tests {
             };
             assert_eq!(raw.as_str(), expected);
         }
-        let lacking = prepare_raw(None, 7, Progress::NotRequested, Some(&meta));
+        let lacking = prepare_raw(None, 7, ProgressMode::NotRequested, Some(&meta));
         assert!(matches!(lacking, Ok((Prepared::LackMeta(_), None))));
     }
 
     #[test]
     fn a_token_of_the_caller_is_never_sent_unread() {
-        let line = |text: &str, progress: Progress| {
+        let line = |text: &str, progress: ProgressMode| {
             let params = Params::new(RawJson::from_text(text).ok());
             let (line, _) = compose(&params, 7, "m", progress, None)?;
             Ok(String::from_utf8(line.to_vec()).unwrap())
         };
         for token in ["progressToken", r"progress\u0054oken"] {
             let text = format!(r#"{{"_meta":{{"{token}":3,"a":1}}}}"#);
-            let sent: Result<_, TooManyMembers> = line(&text, Progress::NotRequested);
+            let sent: Result<_, TooManyMembers> = line(&text, ProgressMode::NotRequested);
             assert!(
                 sent.unwrap().ends_with(r#""params":{"_meta":{"a":1}}}"#),
                 "{token}"
@@ -331,10 +331,10 @@ mod tests {
             format!(r#"{{{many},"_meta":{{"progressToken":3}}}}"#),
             format!(r#"{{"_meta":{{{many},"progressToken":3}}}}"#),
         ] {
-            assert_eq!(line(&text, Progress::NotRequested), Err(TooManyMembers));
-            assert_eq!(line(&text, Progress::Counted), Err(TooManyMembers));
+            assert_eq!(line(&text, ProgressMode::NotRequested), Err(TooManyMembers));
+            assert_eq!(line(&text, ProgressMode::Counted), Err(TooManyMembers));
         }
         // Parameters that certainly have no `_meta` need not be read.
-        assert!(line(&format!(r#"{{{many},"a":0}}"#), Progress::Counted).is_ok());
+        assert!(line(&format!(r#"{{{many},"a":0}}"#), ProgressMode::Counted).is_ok());
     }
 }

@@ -12,8 +12,8 @@ use super::failure::Outcome;
 use super::failure::{BadAnswer, RequestError};
 use super::object::{Object, SHORTEST_BEYOND_LIMIT, TooManyMembers};
 use super::params::Params;
-use super::peer::{Handle, Handler, Peer, Shared};
-use super::pending::{Answer, Cause, Claimed, Only, Waiting};
+use super::peer::{Handle, Handler, Peer, PeerShared};
+use super::pending::{Claimed, MessageOrigin, Only, RequestResult, WaitingRequest};
 use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
@@ -62,7 +62,7 @@ const RESULT_KEYS: [&str; 11] = [
 ];
 
 pub(super) struct Receiver {
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
     /// Weak, so that dropping the last handle closes the connection.
     handle: Weak<Handle>,
     handler: Arc<dyn Handler>,
@@ -70,7 +70,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(shared: Arc<Shared>, handle: Weak<Handle>, handler: Arc<dyn Handler>) -> Self {
+    pub(super) fn new(shared: Arc<PeerShared>, handle: Weak<Handle>, handler: Arc<dyn Handler>) -> Self {
         Self {
             shared,
             handle,
@@ -81,7 +81,7 @@ impl Receiver {
 
     /// Sorts a message that came on the stream of a request, if that is known.
     fn dispatch(&self, bytes: &Bytes, request: Option<u64>) {
-        let cause = || request.map_or(Cause::Unknown, |id| self.shared.pending.cause(id));
+        let cause = || request.map_or(MessageOrigin::Unknown, |id| self.shared.pending.cause(id));
         let message = match Message::read(bytes) {
             Message::Batch(messages) if !holds_messages(&messages) => Message::Garbage(BadAnswer::Malformed),
             message => message,
@@ -160,7 +160,7 @@ impl Receiver {
 
     /// Takes an answer that stood behind text, unless a proper one follows. One for each request, so there are never more of
     /// these than requests that wait.
-    fn accept_answer_after_text(&self, id: u64, answer: Answer) -> bool {
+    fn accept_answer_after_text(&self, id: u64, answer: RequestResult) -> bool {
         if !self.shared.pending.note_answer_after_text(id) {
             return false;
         }
@@ -190,14 +190,14 @@ impl Receiver {
         }
     }
 
-    fn answer(&self, id: &RawJson, answer: Answer) {
+    fn answer(&self, id: &RawJson, answer: RequestResult) {
         match our_number(id) {
             Some(id) => self.settle(id, answer),
             None => self.shared.counters.unknown_answers.add_one(),
         }
     }
 
-    fn settle(&self, id: u64, answer: Answer) {
+    fn settle(&self, id: u64, answer: RequestResult) {
         let counters = &self.shared.counters;
         match self.shared.pending.claim(id) {
             Claimed::Waiting(waiting) => {
@@ -210,7 +210,7 @@ impl Receiver {
         }
     }
 
-    fn deliver(&self, waiting: Waiting, answer: Answer) -> bool {
+    fn deliver(&self, waiting: WaitingRequest, answer: RequestResult) -> bool {
         deliver(&self.shared, waiting, answer)
     }
 
@@ -253,7 +253,7 @@ impl Receiver {
 
 /// Ends a request; `false` when its caller no longer waits. An answered call is counted before its caller wakes, so
 /// that the end of the connection, which is seen later, never overtakes it.
-fn deliver(shared: &Shared, waiting: Waiting, answer: Answer) -> bool {
+fn deliver(shared: &PeerShared, waiting: WaitingRequest, answer: RequestResult) -> bool {
     let outcome = answer
         .as_ref()
         .map_or_else(RequestError::outcome, |_| Outcome::Answered);

@@ -13,15 +13,15 @@ use tokio::time::{Instant, sleep_until};
 use super::failure::Outcome;
 use super::failure::{RequestError, TimeoutKind};
 use super::options::IdlePause;
-use super::peer::Shared;
-use super::pending::Answer;
+use super::peer::PeerShared;
+use super::pending::RequestResult;
 use super::write;
 use crate::deadline;
 use crate::transport::{End, Frame, NotQueued, Purpose};
 
 /// A request that is in the table; dropping it abandons the request.
 pub(super) struct RequestInFlight<'a> {
-    shared: &'a Shared,
+    shared: &'a PeerShared,
     id: u64,
     cancellable: bool,
     /// Whether it has left the table.
@@ -30,7 +30,7 @@ pub(super) struct RequestInFlight<'a> {
 
 impl<'a> RequestInFlight<'a> {
     /// A request that was just entered under this number.
-    pub(super) fn new(shared: &'a Shared, id: u64, cancellable: bool) -> Self {
+    pub(super) fn new(shared: &'a PeerShared, id: u64, cancellable: bool) -> Self {
         Self {
             shared,
             id,
@@ -43,10 +43,10 @@ impl<'a> RequestInFlight<'a> {
     pub(super) async fn wait(
         mut self,
         frame: Frame,
-        mut answer: oneshot::Receiver<Answer>,
+        mut answer: oneshot::Receiver<RequestResult>,
         timeouts: RequestTimeouts,
         now: Instant,
-    ) -> Answer {
+    ) -> RequestResult {
         let mut timer = pin!(sleep_until(timeouts.next(now)));
         let mut queueing = None;
         if now < timeouts.total
@@ -87,7 +87,7 @@ impl<'a> RequestInFlight<'a> {
         }
     }
 
-    fn settled(&mut self, answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
+    fn settled(&mut self, answer: Result<RequestResult, oneshot::error::RecvError>) -> RequestResult {
         self.ended = true;
         answer.unwrap_or_else(|_| {
             Err(RequestError::Lost {

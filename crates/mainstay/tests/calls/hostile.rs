@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mainstay::server::BadAnswer as Unusable;
+use mainstay::server::BadAnswer;
 use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, ServerConfig, StateKind};
 use mainstay_testkit::{
-    BadAnswer, Fault, FaultyServer, Flood, Garbage, Ledger, Occurrence, Rule, Script, Speaks, Step,
+    AnswerFault, Fault, FaultyServer, Flood, Garbage, Ledger, Occurrence, Rule, Script, Speaks, Step,
 };
 use serde_json::json;
 
@@ -53,7 +53,11 @@ async fn garbage_between_messages_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unusable_answer_fails_its_own_call_at_once_and_no_other() {
-    let all = [BadAnswer::InvalidUtf8, BadAnswer::HalfJson, BadAnswer::NoResult];
+    let all = [
+        AnswerFault::InvalidUtf8,
+        AnswerFault::HalfJson,
+        AnswerFault::NoResult,
+    ];
     for bad in all {
         let memory = Memory::new(Script::new().rule(on_echo(Fault::Answer(bad.clone()))));
         let (_fleet, server) = fleet_of(memory.config("s"));
@@ -78,7 +82,7 @@ async fn an_unusable_answer_fails_its_own_call_at_once_and_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
-    for bad in [BadAnswer::WrongId, BadAnswer::Unfinished] {
+    for bad in [AnswerFault::WrongId, AnswerFault::Unfinished] {
         let rule = on_echo(Fault::Answer(bad.clone())).occurrence(Occurrence::Nth(1));
         let memory = Memory::new(Script::new().rule(rule));
         let (_fleet, server) = fleet_of(memory.config("s"));
@@ -94,7 +98,7 @@ async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
             ),
             "{bad:?}: {lost:?}"
         );
-        if bad != BadAnswer::Unfinished {
+        if bad != AnswerFault::Unfinished {
             call(&server, "echo").await.expect("the next one is answered");
         }
     }
@@ -106,7 +110,7 @@ async fn an_error_without_an_id_fails_the_only_call_at_once() {
     for speaks in [Speaks::Legacy, Speaks::Modern] {
         let script = Script::new()
             .speaks(speaks)
-            .rule(on_echo(Fault::Answer(BadAnswer::ErrorWithoutId)));
+            .rule(on_echo(Fault::Answer(AnswerFault::ErrorWithoutId)));
         let memory = Memory::new(script);
         let (_fleet, server) = fleet_of(memory.config("s"));
         connected(&server).await;
@@ -129,7 +133,7 @@ async fn an_error_without_an_id_fails_the_only_call_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_given_twice_or_in_a_batch_is_taken_once() {
-    for bad in [BadAnswer::Twice, BadAnswer::InBatch] {
+    for bad in [AnswerFault::Twice, AnswerFault::InBatch] {
         let memory = Memory::new(Script::new().rule(on_echo(Fault::Answer(bad.clone()))));
         let (_fleet, server) = fleet_of(memory.config("s"));
         connected(&server).await;
@@ -141,7 +145,7 @@ async fn an_answer_given_twice_or_in_a_batch_is_taken_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_of_another_shape_is_handed_on_as_it_is() {
-    let rule = on_echo(Fault::Answer(BadAnswer::ResultIsNumber));
+    let rule = on_echo(Fault::Answer(AnswerFault::ResultIsNumber));
     let memory = Memory::new(Script::new().rule(rule));
     let (_fleet, server) = fleet_of(memory.config("s"));
     let reply = call(&server, "echo").await.expect("an answer");
@@ -167,7 +171,7 @@ async fn a_flood_of_notifications_hangs_no_call() {
 async fn a_line_far_over_the_limit_fails_its_call_in_bounded_memory_and_disturbs_no_other_server() {
     const HUGE: usize = 256 * 1024 * 1024;
     let ledger = Ledger::temporary();
-    let huge = on_echo(Fault::Answer(BadAnswer::Huge(HUGE)));
+    let huge = on_echo(Fault::Answer(AnswerFault::Huge(HUGE)));
     let nuisance = Rule::new(Step::Call, Fault::HugeNotification(HUGE)).named("pid");
     let wild = FaultyServer::new().ledger(&ledger).rule(huge).rule(nuisance);
     let tame = FaultyServer::new();
@@ -197,7 +201,7 @@ async fn a_line_far_over_the_limit_fails_its_call_in_bounded_memory_and_disturbs
     assert!(
         matches!(
             &error.kind,
-            CallErrorKind::BadAnswer(Unusable::TooLarge { length, .. }) if *length > HUGE as u64
+            CallErrorKind::BadAnswer(BadAnswer::TooLarge { length, .. }) if *length > HUGE as u64
         ),
         "{error}"
     );

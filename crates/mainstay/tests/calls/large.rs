@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainstay::config::ToolView;
 use mainstay::{CallOptions, Server};
-use mainstay_testkit::{BadAnswer, Fault, Rule, Script, Step};
+use mainstay_testkit::{AnswerFault, Fault, Rule, Script, Step};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -50,7 +50,7 @@ async fn call(server: &Server, tool: &str, arguments: &Value) -> bool {
 #[test]
 fn large_parameters_and_large_results_wait_for_a_thread_that_may_block_and_small_ones_do_not() {
     with_one_blocking_thread(async {
-        let huge = Rule::new(Step::Call, Fault::Answer(BadAnswer::Huge(LARGE))).named("pid");
+        let huge = Rule::new(Step::Call, Fault::Answer(AnswerFault::Huge(LARGE))).named("pid");
         let memory = Memory::new(Script::new().rule(huge));
         let (_fleet, server) = fleet_of(memory.config("s"));
         connected(&server).await;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mainstay::{Fleet, Server, ServerConfig, StateKind, Status};
 use mainstay_testkit::chaos::Dice;
 use mainstay_testkit::http::{FaultyHttpProcess, Proxy};
-use mainstay_testkit::procfs::Tree;
+use mainstay_testkit::procfs::ProcTree;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cast::Cast;
@@ -40,7 +40,7 @@ pub(crate) enum Deed {
 pub(crate) struct Adversary<'a> {
     fleet: Fleet,
     cast: &'a Cast,
-    tree: Tree,
+    tree: ProcTree,
     dice: Dice,
     deeds: BTreeMap<Deed, usize>,
     /// The configuration as it is now.

@@ -7,7 +7,7 @@ use mainstay::config::{ServerBuilder, Target};
 use mainstay::{Policy, ServerConfig};
 use mainstay_lifecycle::Probe;
 use mainstay_partner::free_port;
-use mainstay_testkit::chaos::{Host, Hosts, Kind};
+use mainstay_testkit::chaos::{ChaosHost, ChaosServerKind, Hosts};
 use mainstay_testkit::{FaultyServer, Ledger, Script};
 
 use crate::support::{Stage, quick};
@@ -25,11 +25,11 @@ impl Cast {
         let ledgers: Vec<_> = (0..SERVERS).map(|_| Ledger::temporary()).collect();
         let mut hosts = Vec::new();
         for (server, ledger) in ledgers.iter().enumerate() {
-            let kind = Kind::of(server);
+            let kind = ChaosServerKind::of(server);
             if let Some(http) = kind.http(server) {
                 let mut script = Script::new().speaks(kind.speaks(server));
                 script.ledger = Some(ledger.path().to_owned());
-                hosts.push((server, Host::start(free_port(), script, http).await));
+                hosts.push((server, ChaosHost::start(free_port(), script, http).await));
             }
         }
         let hosts = Hosts::new(hosts);
@@ -42,7 +42,7 @@ impl Cast {
 
     /// Configures a server; another version of it is another server.
     pub(crate) fn config(&self, server: usize, version: usize) -> ServerConfig {
-        let kind = Kind::of(server);
+        let kind = ChaosServerKind::of(server);
         match self.host(server) {
             Some(host) => {
                 // Nothing says which dialect it speaks.
@@ -60,7 +60,7 @@ impl Cast {
     }
 
     /// Where a server over HTTP runs.
-    pub(crate) fn host(&self, server: usize) -> Option<&Host> {
+    pub(crate) fn host(&self, server: usize) -> Option<&ChaosHost> {
         self.hosts.get(server)
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mainstay::lifecycle::Cause;
 use mainstay::{Event, Generation, Outcome, StateKind};
-use mainstay_testkit::chaos::{Kind, Runs};
+use mainstay_testkit::chaos::{ChaosServerKind, Runs};
 
 use crate::DEADLINE;
 use crate::adversary::Deed;
@@ -86,10 +86,10 @@ impl Evidence {
                 continue;
             };
             let process = (call.server, pid);
-            let (one_process, one_connection) = match Kind::of(call.server) {
-                Kind::Stdio => (true, self.starts_as(call.server, pid) == 1),
-                Kind::Session | Kind::Sse => (true, false),
-                Kind::Stateless => (false, false),
+            let (one_process, one_connection) = match ChaosServerKind::of(call.server) {
+                ChaosServerKind::Stdio => (true, self.starts_as(call.server, pid) == 1),
+                ChaosServerKind::Session | ChaosServerKind::Sse => (true, false),
+                ChaosServerKind::Stateless => (false, false),
             };
             if one_process {
                 let same = *processes.entry(generation).or_insert(process);

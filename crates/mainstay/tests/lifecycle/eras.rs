@@ -6,7 +6,7 @@ use mainstay::{CallOptions, Era, Fleet, Policy, ServerConfig, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{
-    BadAnswer, Fault, FaultyServer, Garbage, LEGACY_VERSIONS, Ledger, MODERN_VERSION, Occurrence, Script,
+    AnswerFault, Fault, FaultyServer, Garbage, LEGACY_VERSIONS, Ledger, MODERN_VERSION, Occurrence, Script,
     Speaks, Step,
 };
 use rustix::process::Signal;
@@ -374,7 +374,7 @@ async fn a_server_that_a_probe_breaks_is_initialized_by_the_second_attempt_witho
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_answers_a_probe_with_noise_is_initialized_on_the_same_connection() {
-    let without_id = Fault::Answer(BadAnswer::ErrorWithoutId);
+    let without_id = Fault::Answer(AnswerFault::ErrorWithoutId);
     let text = Script::new()
         .on(
             Step::Discover,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::{Policy, ServerConfig};
 use mainstay_lifecycle::Backoff;
-use mainstay_testkit::procfs::{Tree, is_alive};
+use mainstay_testkit::procfs::{ProcTree, is_alive};
 use mainstay_testkit::{FaultyServer, Ledger};
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
@@ -60,8 +60,8 @@ impl Stage {
     }
 
     /// All processes of this stage that are alive.
-    pub(crate) fn tree(&self) -> Tree {
-        Tree::marked(MARK, &self.mark)
+    pub(crate) fn tree(&self) -> ProcTree {
+        ProcTree::marked(MARK, &self.mark)
     }
 
     /// The servers and their children so far, once there are so many children.

@@ -9,8 +9,8 @@ pub(crate) use bare::{Bare, id_in};
 /// A server that answers each call of its tool `echo` with as much text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo {
-    pub(crate) kind: Kind,
-    pub(crate) way: Way,
+    pub(crate) kind: EchoKind,
+    pub(crate) way: EchoTransport,
     /// Bytes of text in a result.
     pub(crate) result: usize,
     /// How long it takes to start.
@@ -18,7 +18,7 @@ pub(crate) struct Echo {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EchoKind {
     /// On rmcp, as its users build a server.
     Rmcp,
     /// The least there can be: it finds the id of a message, and parses nothing.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum EchoTransport {
     Stdio,
     /// Its first line on standard output is its port.
     Http,
@@ -36,7 +36,7 @@ const WORD: &str = "be-a-server";
 
 impl Echo {
     /// A server that starts at once.
-    pub(crate) fn new(kind: Kind, way: Way, result: usize) -> Self {
+    pub(crate) fn new(kind: EchoKind, way: EchoTransport, result: usize) -> Self {
         Self {
             kind,
             way,
@@ -52,12 +52,12 @@ impl Echo {
     /// The words that make this program such a server.
     pub(crate) fn arguments(self) -> Vec<String> {
         let kind = match self.kind {
-            Kind::Rmcp => "rmcp",
-            Kind::Bare => "bare",
+            EchoKind::Rmcp => "rmcp",
+            EchoKind::Bare => "bare",
         };
         let way = match self.way {
-            Way::Stdio => "stdio",
-            Way::Http => "http",
+            EchoTransport::Stdio => "stdio",
+            EchoTransport::Http => "http",
         };
         let numbers = [self.result.to_string(), self.after_ms.to_string()];
         [WORD, kind, way]
@@ -75,13 +75,13 @@ impl Echo {
         let read = || {
             Ok(Self {
                 kind: match *kind {
-                    "rmcp" => Kind::Rmcp,
-                    "bare" => Kind::Bare,
+                    "rmcp" => EchoKind::Rmcp,
+                    "bare" => EchoKind::Bare,
                     unknown => return Err(format!("no kind of server is {unknown}").into()),
                 },
                 way: match *way {
-                    "stdio" => Way::Stdio,
-                    "http" => Way::Http,
+                    "stdio" => EchoTransport::Stdio,
+                    "http" => EchoTransport::Http,
                     unknown => return Err(format!("no way to a server is {unknown}").into()),
                 },
                 result: result.parse()?,
@@ -95,10 +95,10 @@ impl Echo {
     pub(crate) fn run(self) -> Fallible {
         std::thread::sleep(std::time::Duration::from_millis(self.after_ms));
         match (self.kind, self.way) {
-            (Kind::Bare, Way::Stdio) => bare::stdio(self.result),
-            (Kind::Bare, Way::Http) => bare::http(self.result),
-            (Kind::Rmcp, Way::Stdio) => rmcp::stdio(self.result),
-            (Kind::Rmcp, Way::Http) => rmcp::http(self.result),
+            (EchoKind::Bare, EchoTransport::Stdio) => bare::stdio(self.result),
+            (EchoKind::Bare, EchoTransport::Http) => bare::http(self.result),
+            (EchoKind::Rmcp, EchoTransport::Stdio) => rmcp::stdio(self.result),
+            (EchoKind::Rmcp, EchoTransport::Http) => rmcp::http(self.result),
         }
     }
 }

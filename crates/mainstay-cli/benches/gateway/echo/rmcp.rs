@@ -13,7 +13,7 @@ use crate::{Fallible, runtime};
 /// Is a server on standard input and output.
 pub(super) fn stdio(result: usize) -> Fallible {
     runtime()?.block_on(async {
-        let server = Server::new(result);
+        let server = EchoServer::new(result);
         server.serve(rmcp::transport::stdio()).await?.waiting().await?;
         Ok(())
     })
@@ -21,14 +21,14 @@ pub(super) fn stdio(result: usize) -> Fallible {
 
 /// Is a server over HTTP, until it is killed.
 pub(super) fn http(result: usize) -> Fallible {
-    runtime()?.block_on(async { Ok(mainstay_partner::serve_http(0, move || Server::new(result)).await?) })
+    runtime()?.block_on(async { Ok(mainstay_partner::serve_http(0, move || EchoServer::new(result)).await?) })
 }
 
-struct Server {
+struct EchoServer {
     text: String,
 }
 
-impl Server {
+impl EchoServer {
     fn new(result: usize) -> Self {
         Self {
             text: "x".repeat(result),
@@ -36,7 +36,7 @@ impl Server {
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for EchoServer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }

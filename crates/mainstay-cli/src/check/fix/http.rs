@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use mainstay::Failure;
 use mainstay::config::{HttpKind, HttpTarget, OAuthSetting};
 use mainstay::transport::HttpFailure;
-use mainstay::transport::http::Step;
+use mainstay::transport::http::HttpStage;
 
 /// Where nothing better is known.
 const IS_IT_THERE: &str = "is this the address of an MCP server?";
@@ -66,10 +66,11 @@ pub(super) fn advice(target: &HttpTarget, failure: &Failure) -> String {
         HttpFailure::Status { status: 500.., .. } => "it fails by itself: its own log says why",
         HttpFailure::Redirect { .. } => "if you trust the address it names, write that one",
         HttpFailure::TimedOut {
-            step: Step::Connect, ..
+            step: HttpStage::Connect,
+            ..
         } => r#"is the address right? a firewall may keep it silent; "connect_timeout" gives it longer"#,
         HttpFailure::TimedOut {
-            step: Step::FirstByte,
+            step: HttpStage::FirstByte,
             ..
         } => r#"is it overloaded? "first_byte_timeout" gives it longer"#,
         HttpFailure::Compressed { .. } => {

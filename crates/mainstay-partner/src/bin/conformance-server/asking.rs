@@ -27,7 +27,7 @@ pub(crate) struct Brought {
     pub(crate) state: Option<String>,
 }
 
-pub(crate) enum Asked {
+pub(crate) enum AskOutcome {
     Answered(InputResponses),
     Wanted(InputRequiredResult),
 }
@@ -37,10 +37,10 @@ pub(crate) async fn ask(
     questions: Questions,
     brought: Brought,
     context: &RequestContext<RoleServer>,
-) -> Result<Asked, ErrorData> {
+) -> Result<AskOutcome, ErrorData> {
     let questions = for_client(questions, &context.client_capabilities().unwrap_or_default())?;
     if is_legacy(context) {
-        return ask_now(questions, context).await.map(Asked::Answered);
+        return ask_now(questions, context).await.map(AskOutcome::Answered);
     }
     next_round(questions, brought)
 }
@@ -102,7 +102,7 @@ fn written(answer: Result<impl serde::Serialize, ServiceError>) -> Result<Value,
     serde_json::to_value(answer).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-fn next_round(mut questions: Questions, brought: Brought) -> Result<Asked, ErrorData> {
+fn next_round(mut questions: Questions, brought: Brought) -> Result<AskOutcome, ErrorData> {
     let codec = RequestStateCodec::try_new(STATE_KEY)
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let forged = || ErrorData::invalid_params("the request state is not one of this server", None);
@@ -115,12 +115,12 @@ fn next_round(mut questions: Questions, brought: Brought) -> Result<Asked, Error
         is_answered(asked, &brought.responses) && (brought.state.is_some() || !questions.keeps_state);
     let next = round + usize::from(is_done);
     if next == questions.rounds.len() {
-        return Ok(Asked::Answered(brought.responses));
+        return Ok(AskOutcome::Answered(brought.responses));
     }
     let state = questions.keeps_state.then(|| codec.seal_json(&next)).transpose();
     let state = state.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let wanted = questions.rounds.swap_remove(next);
-    Ok(Asked::Wanted(InputRequiredResult::new(Some(wanted), state)))
+    Ok(AskOutcome::Wanted(InputRequiredResult::new(Some(wanted), state)))
 }
 
 fn is_answered(requests: &InputRequests, responses: &InputResponses) -> bool {

@@ -16,7 +16,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::asking::{Asked, Brought, ask};
+use crate::asking::{AskOutcome, Brought, ask};
 use crate::fixtures::{self, text, typed};
 use crate::questions::{Questions, conclusion};
 use crate::running::{self, is_legacy};
@@ -134,8 +134,8 @@ impl ServerHandler for ConformanceServer {
                     state: request.request_state,
                 };
                 match ask(questions.ok_or_else(unknown)?, brought, &context).await? {
-                    Asked::Wanted(wanted) => return Ok(wanted.into()),
-                    Asked::Answered(answers) => conclusion(asking, &answers),
+                    AskOutcome::Wanted(wanted) => return Ok(wanted.into()),
+                    AskOutcome::Answered(answers) => conclusion(asking, &answers),
                 }
             }
         };
@@ -172,8 +172,8 @@ impl ServerHandler for ConformanceServer {
                     state: request.request_state,
                 };
                 match ask(questions, brought, &context).await? {
-                    Asked::Wanted(wanted) => return Ok(wanted.into()),
-                    Asked::Answered(answers) => {
+                    AskOutcome::Wanted(wanted) => return Ok(wanted.into()),
+                    AskOutcome::Answered(answers) => {
                         vec![fixtures::said_by_user(&text(&conclusion(name, &answers)))]
                     }
                 }

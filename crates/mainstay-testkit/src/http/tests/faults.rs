@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::client::{Client, LIMIT, call};
-use crate::fault::{BadAnswer, Fault};
-use crate::http::{BadStream, FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep, Redirect, Reply};
+use crate::fault::{AnswerFault, Fault};
+use crate::http::{
+    AnswerForm, BadStream, FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep, Redirect,
+};
 use crate::rule::{Occurrence, Step};
 use crate::script::Script;
 
@@ -233,7 +235,7 @@ async fn a_session_is_forgotten_once() {
 
 #[tokio::test]
 async fn faults_of_the_messages_mean_here_what_they_mean_elsewhere() {
-    let script = Script::new().on(Step::Call, Fault::Answer(BadAnswer::WrongId));
+    let script = Script::new().on(Step::Call, Fault::Answer(AnswerFault::WrongId));
     let (_server, mut client, session) = scripted(script, HttpScript::new()).await;
     assert_eq!(client.post(&session, &echo()).await.json()["id"], "nobody-asked");
 
@@ -276,7 +278,7 @@ async fn a_stream_that_ends_early_and_properly_leaves_its_answer_to_be_resumed()
 #[tokio::test]
 async fn a_fault_chooses_the_form_and_the_time_of_one_answer() {
     let http = HttpScript::new()
-        .rule(HttpRule::on("tools/call", HttpFault::Reply(Reply::Stream)).named("echo"))
+        .rule(HttpRule::on("tools/call", HttpFault::Reply(AnswerForm::Stream)).named("echo"))
         .rule(HttpRule::on("tools/call", HttpFault::Delay { ms: 40 }).named("put"));
     let (_server, mut client, session) = scripted(Script::new(), http).await;
     let head = client.post(&session, &echo()).await;

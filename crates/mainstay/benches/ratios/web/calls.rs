@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use super::bare::{Posts, Recorded, Socket};
 use super::far::WebFar;
-use crate::compare::Pair;
-use crate::far::{Era, TOOL};
+use crate::compare::RatioPair;
+use crate::far::{FarEra, TOOL};
 use crate::pinned::Pinned;
-use crate::report::Row;
+use crate::report::RatioRow;
 use crate::{Effort, Fallible, runtime};
 
 const BATCH: u32 = 25;
@@ -48,21 +48,21 @@ const MODERN: Names = Names {
     many: "call, HTTP modern, over reqwest, 32 callers",
 };
 
-pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let _pinned = Pinned::to_one()?;
     runtime()?.block_on(async {
-        let mut rows = of_era(Era::Legacy, &LEGACY, effort).await?;
-        rows.extend(of_era(Era::Modern, &MODERN, effort).await?);
+        let mut rows = of_era(FarEra::Legacy, &LEGACY, effort).await?;
+        rows.extend(of_era(FarEra::Modern, &MODERN, effort).await?);
         Ok(rows)
     })
 }
 
-async fn of_era(era: Era, names: &Names, effort: Effort) -> Fallible<Vec<Row>> {
+async fn of_era(era: FarEra, names: &Names, effort: Effort) -> Fallible<Vec<RatioRow>> {
     let far = WebFar::start(era).await?;
     let fleet = Fleet::builder().start([far.server("far")?.build()?]);
     let server = fleet.server("far").ok_or("it was just started")?;
     server.wait_connected(Duration::from_secs(10)).await?;
-    let supervised = Arc::new(Supervised {
+    let supervised = Arc::new(SupervisedHttp {
         server,
         arguments: json!({ "message": "hello" }),
     });
@@ -73,10 +73,10 @@ async fn of_era(era: Era, names: &Names, effort: Effort) -> Fallible<Vec<Row>> {
 
     let rounds = effort.rounds(800);
     let ours = async || supervised.call().await;
-    let over_reqwest = Pair::measure(rounds, BATCH, async || posts.call().await, ours).await;
+    let over_reqwest = RatioPair::measure(rounds, BATCH, async || posts.call().await, ours).await;
     let writes = async || socket.post(&recorded).await.expect("it is answered");
-    let over_socket = Pair::measure(rounds, BATCH, writes, ours).await;
-    let many = Pair::measure(
+    let over_socket = RatioPair::measure(rounds, BATCH, writes, ours).await;
+    let many = RatioPair::measure(
         effort.rounds(200),
         1,
         async || together(&posts).await,
@@ -96,7 +96,7 @@ async fn of_era(era: Era, names: &Names, effort: Effort) -> Fallible<Vec<Row>> {
             let asked = peer.request("tools/call", &params).await;
             asked.expect("it is answered");
         };
-        let over_peer = Pair::measure(rounds, BATCH, asks, ours).await;
+        let over_peer = RatioPair::measure(rounds, BATCH, asks, ours).await;
         rows.push(over_peer.row(name, "peer", "supervised", None));
     }
     fleet.close(Duration::from_secs(5)).await;
@@ -104,16 +104,16 @@ async fn of_era(era: Era, names: &Names, effort: Effort) -> Fallible<Vec<Row>> {
 }
 
 /// Whoever can make the call.
-trait Caller: Send + Sync + 'static {
+trait BenchCaller: Send + Sync + 'static {
     fn call(&self) -> impl Future<Output = ()> + Send;
 }
 
-struct Supervised {
+struct SupervisedHttp {
     server: Server,
     arguments: Value,
 }
 
-impl Caller for Supervised {
+impl BenchCaller for SupervisedHttp {
     async fn call(&self) {
         let options = CallOptions::default();
         let called = self.server.call(TOOL, &self.arguments).options(options).await;
@@ -121,14 +121,14 @@ impl Caller for Supervised {
     }
 }
 
-impl Caller for Posts {
+impl BenchCaller for Posts {
     async fn call(&self) {
         self.post().await.expect("it is answered");
     }
 }
 
 /// As many callers at once, each with a few calls one after the other.
-async fn together(caller: &Arc<impl Caller>) {
+async fn together(caller: &Arc<impl BenchCaller>) {
     let mut callers = JoinSet::new();
     for _ in 0..CALLERS {
         let caller = caller.clone();

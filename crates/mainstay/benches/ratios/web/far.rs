@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::answers::Answers;
-use crate::far::{Era, Far};
+use crate::far::{FarEra, FarServer};
 use crate::{Fallible, runtime};
 
 /// Starts this program as a server over HTTP: `SERVE_HTTP port era`. Its first line is the port that it listens on, and
@@ -36,13 +36,13 @@ pub(crate) struct WebFar {
     pub(crate) port: u16,
     /// When it began to listen. By the system's clock, which it shares with this process.
     pub(crate) since: SystemTime,
-    era: Era,
+    era: FarEra,
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl WebFar {
-    pub(crate) async fn start(era: Era) -> Fallible<Self> {
+    pub(crate) async fn start(era: FarEra) -> Fallible<Self> {
         Self::start_at(0, era).await
     }
 
@@ -52,7 +52,7 @@ impl WebFar {
     }
 
     /// Comes back when it listens.
-    async fn start_at(port: u16, era: Era) -> Fallible<Self> {
+    async fn start_at(port: u16, era: FarEra) -> Fallible<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([SERVE_HTTP, &port.to_string(), era.name()])
             .stdout(Stdio::piped())
@@ -100,7 +100,7 @@ impl WebFar {
 
 /// Is the far side, until it is killed.
 pub(crate) fn serve(port: u16, era: &str) -> Fallible {
-    let era = Era::named(era).ok_or("which era?")?;
+    let era = FarEra::named(era).ok_or("which era?")?;
     runtime()?.block_on(async {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
@@ -115,10 +115,10 @@ pub(crate) fn serve(port: u16, era: &str) -> Fallible {
 }
 
 /// Answers one connection until it ends, or until a request is none.
-async fn answer_all(mut stream: TcpStream, era: Era, last: Arc<Mutex<Vec<u8>>>) -> Option<()> {
-    let far = Far {
+async fn answer_all(mut stream: TcpStream, era: FarEra, last: Arc<Mutex<Vec<u8>>>) -> Option<()> {
+    let far = FarServer {
         era,
-        ..Far::default()
+        ..FarServer::default()
     };
     let mut answers = Answers::new(far);
     let (mut request, mut body, mut out) = (Vec::with_capacity(LONGEST), Vec::new(), Vec::new());
@@ -140,7 +140,7 @@ async fn answer_all(mut stream: TcpStream, era: Era, last: Arc<Mutex<Vec<u8>>>) 
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             last.clone_from(&request);
         }
-        let opens = era == Era::Legacy && memmem::find(message, b"\"initialize\"").is_some();
+        let opens = era == FarEra::Legacy && memmem::find(message, b"\"initialize\"").is_some();
         respond(&mut out, status(&request, &body), opens, &body);
         stream.write_all(&out).await.ok()?;
         request.clear();
@@ -197,7 +197,7 @@ pub(crate) fn respond(out: &mut Vec<u8>, status: &str, opens_session: bool, body
     out.extend_from_slice(body);
 }
 
-impl Era {
+impl FarEra {
     fn name(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",

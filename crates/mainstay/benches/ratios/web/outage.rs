@@ -12,18 +12,18 @@ use tokio::time::sleep;
 
 use super::bare::{Posts, Recorded};
 use super::far::{HANG, WebFar};
-use crate::compare::{Pair, nanoseconds};
-use crate::far::{Era, TOOL};
-use crate::report::Row;
+use crate::compare::{RatioPair, nanoseconds};
+use crate::far::{FarEra, TOOL};
+use crate::report::RatioRow;
 use crate::{Effort, Fallible, runtime};
 
 /// From SIGKILL to the failure of the call that was pending, over that of a POST that was.
-pub(crate) fn death(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn death(effort: Effort) -> Fallible<Vec<RatioRow>> {
     runtime()?.block_on(async {
         let rounds = effort.rounds(40);
-        let legacy = deaths(Era::Legacy, rounds).await?;
-        let modern = deaths(Era::Modern, rounds).await?;
-        let row = |pair: &Pair, name| pair.row(name, "reqwest", "pending call failed", None);
+        let legacy = deaths(FarEra::Legacy, rounds).await?;
+        let modern = deaths(FarEra::Modern, rounds).await?;
+        let row = |pair: &RatioPair, name| pair.row(name, "reqwest", "pending call failed", None);
         Ok(vec![
             row(&legacy, "death, HTTP with a session"),
             row(&modern, "death, HTTP modern"),
@@ -33,19 +33,24 @@ pub(crate) fn death(effort: Effort) -> Fallible<Vec<Row>> {
 
 /// From the moment a server listens again to the next answered call, over the first success of a loop that does nothing
 /// but try to connect.
-pub(crate) fn come_back(effort: Effort) -> Fallible<Vec<Row>> {
+pub(crate) fn come_back(effort: Effort) -> Fallible<Vec<RatioRow>> {
     const AT_ONCE: Duration = Duration::ZERO;
     const SHORT: Duration = Duration::from_millis(100);
     const LONG: Duration = Duration::from_secs(1);
     runtime()?.block_on(async {
         let mut rows = Vec::new();
         for (name, era, outage, rounds) in [
-            ("return at once, HTTP with a session", Era::Legacy, AT_ONCE, 40),
-            ("return at once, HTTP modern", Era::Modern, AT_ONCE, 40),
-            ("return after 0.1 s, HTTP with a session", Era::Legacy, SHORT, 40),
-            ("return after 0.1 s, HTTP modern", Era::Modern, SHORT, 40),
-            ("return after 1 s, HTTP with a session", Era::Legacy, LONG, 10),
-            ("return after 1 s, HTTP modern", Era::Modern, LONG, 10),
+            ("return at once, HTTP with a session", FarEra::Legacy, AT_ONCE, 40),
+            ("return at once, HTTP modern", FarEra::Modern, AT_ONCE, 40),
+            (
+                "return after 0.1 s, HTTP with a session",
+                FarEra::Legacy,
+                SHORT,
+                40,
+            ),
+            ("return after 0.1 s, HTTP modern", FarEra::Modern, SHORT, 40),
+            ("return after 1 s, HTTP with a session", FarEra::Legacy, LONG, 10),
+            ("return after 1 s, HTTP modern", FarEra::Modern, LONG, 10),
         ] {
             let pair = returns(era, outage, effort.rounds(rounds)).await?;
             rows.push(pair.row(name, "connected", "call answered", None));
@@ -54,14 +59,14 @@ pub(crate) fn come_back(effort: Effort) -> Fallible<Vec<Row>> {
     })
 }
 
-async fn deaths(era: Era, rounds: usize) -> Fallible<Pair> {
+async fn deaths(era: FarEra, rounds: usize) -> Fallible<RatioPair> {
     let mut theirs = WebFar::start(era).await?;
     let mut ours = WebFar::start(era).await?;
     let (fleet, server) = kept(&ours).await?;
     let hang = json!({ "message": HANG });
     // It is to fail, and not to be made again.
     let once = CallOptions::default().replay(Replay::Never);
-    let mut pair = Pair::new();
+    let mut pair = RatioPair::new();
     for _ in 0..rounds {
         let posts = Posts::new(&theirs, &Recorded::last_of(&ours).await?)?.instead_of("hello", HANG);
         let post = tokio::spawn(async move { posts.post().await.is_err() });
@@ -92,10 +97,10 @@ async fn fails_when_killed(far: &mut WebFar, waiting: tokio::task::JoinHandle<bo
     Ok(took)
 }
 
-async fn returns(era: Era, outage: Duration, rounds: usize) -> Fallible<Pair> {
+async fn returns(era: FarEra, outage: Duration, rounds: usize) -> Fallible<RatioPair> {
     let mut far = WebFar::start(era).await?;
     let (fleet, server) = kept(&far).await?;
-    let mut pair = Pair::new();
+    let mut pair = RatioPair::new();
     for _ in 0..rounds {
         far.kill()?;
         far.dead().await?;

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::expand::{self, Remark, Variables};
-use super::fields::{Field, FieldSet, Keys, unknown};
+use super::fields::{Field, FieldSet, unknown};
 use super::filters;
 use super::host::Host;
+use super::keys::SERVER;
 use super::layout::Layout;
 use super::parse::FileContext;
 use super::paths;
@@ -44,123 +45,13 @@ const OF_ADDRESSES: [&str; 9] = [
 ];
 
 /// The keys of an address, the first that is there counts.
-const ADDRESSES: [&str; 4] = ["http_url", "url", "server_url", "uri"];
+pub(super) const ADDRESSES: [&str; 4] = ["http_url", "url", "server_url", "uri"];
+
+/// The keys of a program, the first that is there counts.
+pub(super) const COMMANDS: [&str; 2] = ["command", "cmd"];
 
 /// The values of `type` that a misspelt one is compared with.
 const TYPES: [&str; 4] = ["stdio", "http", "sse", "streamable-http"];
-
-const SERVER: Keys = Keys {
-    known: &[
-        "command",
-        "args",
-        "env",
-        "cwd",
-        "type",
-        "url",
-        "headers",
-        "bearer_token_env",
-        "oauth",
-        "tls",
-        "unix_socket",
-        "connect_timeout",
-        "first_byte_timeout",
-        "era",
-        "enabled",
-        "disabled",
-        "required",
-        "lazy",
-        "isolation",
-        "startup_timeout",
-        "call_timeout",
-        "call_idle_timeout",
-        "wait_timeout",
-        "restart",
-        "replay",
-        "probe",
-        "idle_stop",
-        "refresh_interval",
-        "waiters",
-        "tools",
-    ],
-    adopted: &[
-        "auth",
-        "available_tools",
-        "bearer_token",
-        "bearer_token_env_var",
-        "cmd",
-        "connection_timeout",
-        "dev",
-        "disabled_tools",
-        "enabled_tools",
-        "env_file",
-        "env_http_headers",
-        "env_keys",
-        "env_vars",
-        "environment",
-        "envs",
-        "exclude_tools",
-        "http_headers",
-        "http_url",
-        "include_tools",
-        "oauth_resource",
-        "oauth_scopes",
-        "request_options",
-        "sandbox",
-        "sandbox_enabled",
-        "scopes",
-        "server_url",
-        "settings",
-        "source",
-        "startup_timeout_ms",
-        "startup_timeout_sec",
-        "timeout",
-        "tool_timeout_sec",
-        "transport",
-        "transport_type",
-        "uri",
-    ],
-    foreign: &[
-        "$schema",
-        "//",
-        "_comment",
-        "comment",
-        "note",
-        "name",
-        "title",
-        "displayName",
-        "display_name",
-        "description",
-        "icon",
-        "icons",
-        "id",
-        "version",
-        "tags",
-        "category",
-        "gallery",
-        "trust",
-        "alwaysAllow",
-        "autoApprove",
-        "autoAllow",
-        "authProviderType",
-        "targetAudience",
-        "targetServiceAccount",
-        "bundled",
-        "code",
-        "dependencies",
-        "default_tools_approval_mode",
-        "faviconUrl",
-        "remote",
-        "serverName",
-        "supports_parallel_tool_calls",
-    ],
-    unheeded: &[
-        (
-            "headers_helper",
-            r#"write the headers in "headers", with variables: ${NAME}"#,
-        ),
-        ("watch_paths", "restart the server when they change"),
-    ],
-};
 
 /// What an entry is read against.
 pub(super) struct EntryContext<'a> {
@@ -397,7 +288,7 @@ fn transport(
     fields: &FieldSet<'_>,
     report: &mut ProblemReport<'_>,
 ) -> Option<TransportChoice> {
-    let command = fields.get("command").or(fields.get("cmd"));
+    let command = COMMANDS.iter().find_map(|key| fields.get(key));
     if let (Some(url), Some(_)) = (url, command) {
         let problem = ProblemText::new(
             "a server has a `command` or an address, not both",

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::keys::{Keys, spells};
 use super::report::ProblemReport;
 use super::syntax::{Mapping, Node, Property, Value};
 use crate::config::duration::{self, DurationError};
@@ -14,7 +15,10 @@ use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, dotted, quoted};
 
 /// The keys of one object that are understood, by their snake_case names.
-pub(super) struct FieldSet<'a>(Vec<(&'static str, Field<'a>)>);
+pub(super) struct FieldSet<'a> {
+    keys: &'static Keys,
+    fields: Vec<(&'static str, Field<'a>)>,
+}
 
 /// One value, with its key and place.
 #[derive(Clone)]
@@ -28,36 +32,12 @@ pub(super) struct Field<'a> {
     node: &'a Node<'a>,
 }
 
-/// What to make of the keys of an object.
-pub(super) struct Keys {
-    /// Understood, snake_case.
-    pub(super) known: &'static [&'static str],
-    /// Understood too, snake_case, because other programs write them; never suggested for a misspelt key.
-    pub(super) adopted: &'static [&'static str],
-    /// Written by other programs for themselves: passed over in silence.
-    pub(super) foreign: &'static [&'static str],
-    /// Written by other programs to change what they do: worth a warning, since they change nothing here.
-    pub(super) unheeded: &'static [(&'static str, &'static str)],
-}
-
-impl Keys {
-    /// Nothing but these, which no other program writes.
-    pub(super) const fn only(known: &'static [&'static str]) -> Self {
-        Self {
-            known,
-            adopted: &[],
-            foreign: &[],
-            unheeded: &[],
-        }
-    }
-}
-
 impl<'a> FieldSet<'a> {
     /// Sorts the keys of an object into known, foreign and unknown.
     pub(super) fn of(
         field: &Field<'_>,
         object: &'a Mapping<'a>,
-        keys: &Keys,
+        keys: &'static Keys,
         report: &mut ProblemReport<'_>,
     ) -> Self {
         let mut fields: Vec<(&'static str, Field<'a>)> = Vec::new();
@@ -65,8 +45,7 @@ impl<'a> FieldSet<'a> {
             let written = &*property.name;
             let name_at = property.name_at;
             let shown = dotted(&field.shown, written);
-            let mut understood = keys.known.iter().chain(keys.adopted);
-            if let Some(&key) = understood.find(|key| spells(written, key)) {
+            if let Some(key) = keys.find(written) {
                 let new = Field {
                     path: join(&field.path, key),
                     shown,
@@ -89,16 +68,20 @@ impl<'a> FieldSet<'a> {
                     ProblemText::new("this key of other programs is ignored", *fix),
                 );
             } else if !keys.foreign.contains(&written) {
-                let meant = nearest(written, keys.known.iter().copied());
+                let meant = nearest(written, keys.names());
                 report.warning(&shown, name_at, unknown(meant));
             }
         }
-        Self(fields)
+        Self { keys, fields }
     }
 
     /// The value of a key, unless it is absent or `null`.
     pub(super) fn get(&self, key: &'static str) -> Option<&Field<'a>> {
-        let (_, field) = self.0.iter().find(|(known, _)| *known == key)?;
+        debug_assert!(
+            self.keys.find(key) == Some(key),
+            "the reader asks for {key:?}, which its table of keys lacks"
+        );
+        let (_, field) = self.fields.iter().find(|(known, _)| *known == key)?;
         (!matches!(field.node.value, Value::Null)).then_some(field)
     }
 }
@@ -303,23 +286,6 @@ fn twice(report: &ProblemReport<'_>, first_at: usize, first: &str, second: &str)
         format!("first as {first} on line {line}")
     };
     ProblemText::new(format!("written twice, {first}"), "keep one")
-}
-
-/// Whether `written` is the snake_case `key` or its camelCase twin.
-fn spells(written: &str, key: &str) -> bool {
-    if written == key {
-        return true;
-    }
-    let mut camel = String::with_capacity(key.len());
-    for (n, word) in key.split('_').enumerate() {
-        let mut letters = word.chars();
-        let first = letters.next().filter(|_| n > 0);
-        match first {
-            Some(first) => camel.extend(first.to_uppercase().chain(letters)),
-            None => camel.push_str(word),
-        }
-    }
-    written == camel
 }
 
 fn join(parent: &str, key: &str) -> String {

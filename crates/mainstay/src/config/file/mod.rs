@@ -14,12 +14,14 @@ mod filters;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod host;
+mod keys;
 mod layout;
 mod locate;
 mod parse;
 mod paths;
 mod report;
 mod restart;
+mod schema;
 mod settings;
 mod syntax;
 
@@ -30,3 +32,4 @@ pub use configuration::Configuration;
 pub use error::ConfigError;
 pub use host::Host;
 pub use locate::{ConfigOrigin, Located, locate};
+pub use schema::json_schema;

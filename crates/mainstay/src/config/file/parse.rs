@@ -17,7 +17,7 @@ use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, dotted};
 
 /// Keys at the top of other programs' files that are theirs alone.
-const FOREIGN: [&str; 10] = [
+pub(super) const FOREIGN: [&str; 10] = [
     "$schema",
     "//",
     "_comment",

@@ -2,22 +2,11 @@
 
 use mainstay_lifecycle::{Backoff, Policy, Probe, WhenLost, WhenSpent};
 
-use super::fields::{Field, FieldSet, Keys};
+use super::fields::{Field, FieldSet};
+use super::keys::{BACKOFF, BUCKET, PROBE, RESTART};
 use super::report::ProblemReport;
 use super::syntax::Value;
 use crate::config::problem::{ProblemText, quoted};
-
-const RESTART: Keys = Keys::only(&[
-    "budget",
-    "backoff",
-    "when_spent",
-    "slow_probe",
-    "bucket",
-    "stable_after",
-]);
-const BACKOFF: Keys = Keys::only(&["first", "ceiling"]);
-const BUCKET: Keys = Keys::only(&["size", "refill_every"]);
-const PROBE: Keys = Keys::only(&["after_silence", "timeout", "misses"]);
 
 /// The policy of a server, from its fields.
 pub(super) fn policy(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> Policy {

@@ -3,8 +3,9 @@
 use crate::config::builder::ServerBuilder;
 use std::time::Duration;
 
-use super::fields::{Field, FieldSet, Keys};
+use super::fields::{Field, FieldSet};
 use super::host::Host;
+use super::keys::{OF_OPENCODE, TOOLS};
 use super::report::ProblemReport;
 use super::restart;
 use super::syntax::Value;
@@ -13,8 +14,6 @@ use crate::config::server::{Isolation, Replay};
 use crate::config::target::Target;
 use crate::config::tool_view::ToolView;
 use crate::protocol::Era;
-
-const TOOLS: Keys = Keys::only(&["include", "exclude", "rename", "describe"]);
 
 /// Puts the settings of an entry on its server.
 pub(super) fn settings<T: Into<Target>>(
@@ -187,9 +186,6 @@ fn included(mut view: ToolView, field: &Field<'_>, report: &mut ProblemReport<'_
 
 const SECOND: f64 = 1.0;
 const MILLISECOND: f64 = 0.001;
-
-/// opencode's limits, in milliseconds.
-const OF_OPENCODE: Keys = Keys::only(&["startup", "request"]);
 
 /// The shortest limit that Claude Code uses.
 const SHORTEST_OF_CLAUDE_CODE: Duration = Duration::from_secs(1);

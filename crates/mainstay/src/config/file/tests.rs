@@ -7,6 +7,7 @@ mod hosts;
 mod http;
 mod limits;
 mod locating;
+mod schema;
 mod secrets;
 
 use std::path::Path;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::super::{Exit, Rung};
+use super::super::{ProcessExit, Rung};
 use super::{
     LONG, Ladder, NO_EOF_LADDER, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, kill, marked, runs, start,
 };
@@ -14,15 +14,15 @@ const LEADER_FIRST: Ladder = Ladder {
     ..SHORT_LADDER
 };
 
-fn exit_status(code: i32) -> Option<Exit> {
-    Some(Exit {
+fn exit_status(code: i32) -> Option<ProcessExit> {
+    Some(ProcessExit {
         code: Some(code),
         signal: None,
     })
 }
 
-fn killed_by(signal: Signal) -> Option<Exit> {
-    Some(Exit {
+fn killed_by(signal: Signal) -> Option<ProcessExit> {
+    Some(ProcessExit {
         code: None,
         signal: Some(signal.as_raw()),
     })

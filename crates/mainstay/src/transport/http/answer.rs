@@ -55,7 +55,7 @@ pub(super) fn negotiated(answer: &Bytes) -> Option<String> {
 
 /// Whether an answer says that the server has no such method.
 pub(super) fn lacks_method(answer: &Bytes) -> bool {
-    let failed = serde_json::from_slice::<Failed>(answer);
+    let failed = serde_json::from_slice::<ErrorAnswer>(answer);
     failed.is_ok_and(|failed| failed.error.code == RpcError::METHOD_NOT_FOUND)
 }
 
@@ -80,7 +80,7 @@ struct Fields<'a> {
 }
 
 #[derive(Deserialize)]
-struct Failed {
+struct ErrorAnswer {
     error: Code,
 }
 

@@ -54,7 +54,9 @@ impl BodyHeaders {
 
     fn read_now(message: &Bytes, mirror: Option<&dyn ParamHeaders>) -> Self {
         let text = std::str::from_utf8(message).unwrap_or_default();
-        let Ok(Outgoing { method, params }) = serde_json::from_str::<Outgoing<'_, Params<'_>>>(text) else {
+        let Ok(OutgoingMethod { method, params }) =
+            serde_json::from_str::<OutgoingMethod<'_, MirroredParams<'_>>>(text)
+        else {
             return Self {
                 method: method_of(text),
                 modern: None,
@@ -120,7 +122,7 @@ pub(super) fn is_notification(message: &Bytes, method: &str) -> bool {
 
 /// The method of a message, whatever its parameters are.
 fn method_of(text: &str) -> String {
-    let outgoing = serde_json::from_str::<Outgoing<'_, IgnoredAny>>(text);
+    let outgoing = serde_json::from_str::<OutgoingMethod<'_, IgnoredAny>>(text);
     outgoing.map_or_else(|_error| String::new(), |outgoing| outgoing.method.into_owned())
 }
 
@@ -137,14 +139,14 @@ fn header_value(text: &str) -> Option<HeaderValue> {
 }
 
 #[derive(Deserialize)]
-struct Outgoing<'a, P> {
+struct OutgoingMethod<'a, P> {
     #[serde(borrow)]
     method: Cow<'a, str>,
     params: Option<P>,
 }
 
 #[derive(Default, Deserialize)]
-struct Params<'a> {
+struct MirroredParams<'a> {
     #[serde(borrow)]
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]

@@ -17,10 +17,10 @@ use url::{Position, Url};
 
 use super::Http;
 use super::body_headers::ParamHeaders;
-use super::connection::{Request, Response};
+use super::connection::{PoolRequest, Response};
 use super::credentials::{CredentialRefusal, Credentials};
 use super::dialer::Dialer;
-use super::failure::{HttpFailure, Step};
+use super::failure::{HttpFailure, HttpStage};
 use super::options::{HttpConfigError, HttpOptions};
 use super::pool::{ExchangeError, Pool};
 use super::port_probe::PortProbe;
@@ -220,7 +220,7 @@ impl Endpoint {
         timeout(CREDENTIAL_TIMEOUT, looking)
             .await
             .map_err(|_| HttpFailure::TimedOut {
-                step: Step::Credential,
+                step: HttpStage::Credential,
                 limit: CREDENTIAL_TIMEOUT,
             })?
             .map_err(|error: io::Error| HttpFailure::NoCredential {
@@ -317,12 +317,12 @@ impl Outgoing {
     }
 
     /// The request as it is written. It can be made again, for another target.
-    fn to_request(&self) -> Request {
+    fn to_request(&self) -> PoolRequest {
         let mut headers = HeaderMap::clone(&self.shared);
         if !self.headers.is_empty() {
             headers.extend(self.headers.clone());
         }
-        let mut request = Request::new(self.body.clone().into());
+        let mut request = PoolRequest::new(self.body.clone().into());
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.target.clone();
         *request.headers_mut() = headers;

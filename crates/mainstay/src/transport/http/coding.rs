@@ -59,12 +59,12 @@ enum Format {
 /// Takes compressed pieces, gives plain ones.
 pub(super) struct Decoder {
     format: Format,
-    state: State,
+    state: DecodeState,
     /// What came and was not decompressed yet.
     input: Bytes,
 }
 
-enum State {
+enum DecodeState {
     /// The bytes that have come of what stands before the compressed ones.
     Header(Vec<u8>),
     Body(Box<InflateState>),
@@ -78,7 +78,7 @@ impl Decoder {
     fn new(format: Format) -> Self {
         Self {
             format,
-            state: State::Header(Vec::new()),
+            state: DecodeState::Header(Vec::new()),
             input: Bytes::new(),
         }
     }
@@ -92,7 +92,7 @@ impl Decoder {
     pub(super) fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             match &mut self.state {
-                State::Header(header) => {
+                DecodeState::Header(header) => {
                     let Some(byte) = self.input.first().copied() else {
                         return Ok(None);
                     };
@@ -100,10 +100,10 @@ impl Decoder {
                     header.push(byte);
                     if let Some((body, put_back)) = begun(self.format, header)? {
                         self.input = [&put_back, &self.input[..]].concat().into();
-                        self.state = State::Body(body);
+                        self.state = DecodeState::Body(body);
                     }
                 }
-                State::Body(body) => {
+                DecodeState::Body(body) => {
                     let mut piece = vec![0; PIECE];
                     let inflated = inflate(body, &self.input, &mut piece, MZFlush::None);
                     self.input.advance(inflated.bytes_consumed);
@@ -120,7 +120,7 @@ impl Decoder {
                         return Ok(Some(piece.into()));
                     }
                 }
-                State::Trailer(left) => {
+                DecodeState::Trailer(left) => {
                     let come = self.input.len().min(*left);
                     self.input.advance(come);
                     *left -= come;
@@ -128,9 +128,9 @@ impl Decoder {
                         return Ok(None);
                     }
                     // A body may be several members, one after the other.
-                    self.state = State::Header(Vec::new());
+                    self.state = DecodeState::Header(Vec::new());
                 }
-                State::Over => {
+                DecodeState::Over => {
                     self.input.clear();
                     return Ok(None);
                 }
@@ -140,10 +140,10 @@ impl Decoder {
 }
 
 impl Format {
-    fn after_the_body(self) -> State {
+    fn after_the_body(self) -> DecodeState {
         match self {
-            Self::Gzip => State::Trailer(TRAILER),
-            Self::Deflate => State::Over,
+            Self::Gzip => DecodeState::Trailer(TRAILER),
+            Self::Deflate => DecodeState::Over,
         }
     }
 }

@@ -19,13 +19,13 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use super::coding::Coding;
-use super::dialer::{DialledStream, Stream};
+use super::dialer::{ByteStream, DialledStream};
 use super::pool::{ExchangeError, Pool, keep_alive};
 use super::socket::SocketCounters;
 use crate::transport::Turn;
 
-pub(super) type Request = http::Request<Full<Bytes>>;
-type Wire = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
+pub(super) type PoolRequest = http::Request<Full<Bytes>>;
+type Wire = http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>;
 
 /// A connection that carries one request at a time.
 pub(super) struct HttpConnection {
@@ -38,7 +38,7 @@ pub(super) struct HttpConnection {
 /// Why a request on a connection has no answer.
 pub(super) enum Unanswered {
     /// The connection was closed before anything was written; here is the request again.
-    Returned(Box<Request>, hyper::Error),
+    Returned(Box<PoolRequest>, hyper::Error),
     /// The system took no byte of the request.
     NotWritten(hyper::Error),
     /// The connection broke while the answer was awaited.
@@ -65,7 +65,7 @@ impl HttpConnection {
     /// Sends a request and waits for the head of its answer.
     ///
     /// Cancel safety: dropping it, and then the connection, closes the connection.
-    pub(super) async fn ask(&mut self, request: Request) -> Result<http::Response<Incoming>, Unanswered> {
+    pub(super) async fn ask(&mut self, request: PoolRequest) -> Result<http::Response<Incoming>, Unanswered> {
         let written = self.written();
         let came =
             |counters: &Option<Arc<SocketCounters>>| counters.as_ref().map_or(0, |counters| counters.read());
@@ -81,13 +81,15 @@ impl HttpConnection {
         answer
             .await
             .ok_or(Unanswered::NoHead)?
-            .map_err(|mut failed: TrySendError<Request>| match failed.take_message() {
-                Some(request) => Unanswered::Returned(Box::new(request), failed.into_error()),
-                None if written.is_some() && self.written() == written => {
-                    Unanswered::NotWritten(failed.into_error())
-                }
-                None => Unanswered::Broken(failed.into_error()),
-            })
+            .map_err(
+                |mut failed: TrySendError<PoolRequest>| match failed.take_message() {
+                    Some(request) => Unanswered::Returned(Box::new(request), failed.into_error()),
+                    None if written.is_some() && self.written() == written => {
+                        Unanswered::NotWritten(failed.into_error())
+                    }
+                    None => Unanswered::Broken(failed.into_error()),
+                },
+            )
     }
 
     /// How many bytes the system has taken so far, where that is known.

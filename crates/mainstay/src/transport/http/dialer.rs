@@ -37,13 +37,13 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 const PROXY_HEAD_LIMIT: u64 = 64 * 1024;
 
 /// What a connection is made of, whatever is below it.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// A connection that was made, and the counters of its socket where it has them.
 pub(super) struct DialledStream {
-    pub(super) stream: Box<dyn Stream>,
+    pub(super) stream: Box<dyn ByteStream>,
     pub(super) counters: Option<Arc<SocketCounters>>,
 }
 
@@ -279,10 +279,10 @@ fn refuse_unless(is_permitted: bool) -> io::Result<()> {
 }
 
 async fn encrypted(
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     origin: &Uri,
     tls: &Arc<ClientConfig>,
-) -> Result<Box<dyn Stream>, BoxError> {
+) -> Result<Box<dyn ByteStream>, BoxError> {
     if !is_encrypted(origin) {
         return Ok(stream);
     }
@@ -297,10 +297,10 @@ async fn encrypted(
 /// Asks a proxy with CONNECT for a tunnel to the server. Any status from 200 to 299 is a success;
 /// hyper-util's `Tunnel` accepts 200 alone, so it is not used here.
 async fn tunnel(
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     origin: &Uri,
     headers: [(HeaderName, Option<HeaderValue>); 2],
-) -> Result<Box<dyn Stream>, BoxError> {
+) -> Result<Box<dyn ByteStream>, BoxError> {
     let host = origin.host().unwrap_or_default();
     let authority = format!("{host}:{}", origin.port_u16().unwrap_or(default_port(origin)));
     let mut request = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n").into_bytes();
@@ -321,7 +321,7 @@ async fn tunnel(
 }
 
 /// Reads the head of a proxy's answer; gives its status.
-async fn status(stream: &mut BufReader<Box<dyn Stream>>) -> Result<u16, BoxError> {
+async fn status(stream: &mut BufReader<Box<dyn ByteStream>>) -> Result<u16, BoxError> {
     let mut head = stream.take(PROXY_HEAD_LIMIT);
     let mut status = None;
     let mut line = Vec::new();

@@ -11,7 +11,7 @@ use crate::transport::receiving;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::transport) struct Event {
+pub(in crate::transport) struct SseEvent {
     /// The id, where it has one.
     pub(in crate::transport) id: Option<String>,
     /// The type; empty for a message.
@@ -22,7 +22,7 @@ pub(in crate::transport) struct Event {
     pub(in crate::transport) retry: Option<Duration>,
 }
 
-impl Event {
+impl SseEvent {
     /// Whether it carries a message.
     pub(in crate::transport) fn message(&self) -> Option<&Bytes> {
         let is_message = self.kind.is_empty() || self.kind == "message";
@@ -32,8 +32,8 @@ impl Event {
 
 /// What was found in the pieces so far.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::transport) enum Next {
-    Event(Event),
+pub(in crate::transport) enum NextEvent {
+    Event(SseEvent),
     /// Many lines, and no event among them. There are more; the reader yields first.
     Searching,
     /// All was read; the next event needs another piece.
@@ -54,7 +54,7 @@ pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Takes pieces of a stream, gives events.
 #[derive(Debug)]
-pub(in crate::transport) struct Events {
+pub(in crate::transport) struct SseEvents {
     limit: usize,
     buffer: BytesMut,
     /// How much of the buffer was searched for a line end already.
@@ -62,12 +62,12 @@ pub(in crate::transport) struct Events {
     at_start: bool,
     /// The last line ended in a carriage return, to which a line feed may belong.
     after_return: bool,
-    event: Event,
+    event: SseEvent,
     /// Whether the event has any field.
     begun: bool,
 }
 
-impl Events {
+impl SseEvents {
     pub(in crate::transport) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -75,7 +75,7 @@ impl Events {
             searched: 0,
             at_start: true,
             after_return: false,
-            event: Event::default(),
+            event: SseEvent::default(),
             begun: false,
         }
     }
@@ -90,18 +90,18 @@ impl Events {
     }
 
     /// The next event that is whole, as far as it can be found in some lines.
-    pub(in crate::transport) fn next(&mut self) -> Result<Next, TooLong> {
+    pub(in crate::transport) fn next(&mut self) -> Result<NextEvent, TooLong> {
         for _ in 0..LINES_AT_ONCE {
             let Some(line) = self.line()? else {
-                return Ok(Next::Starved);
+                return Ok(NextEvent::Starved);
             };
             if !line.is_empty() {
                 self.field(&line)?;
             } else if std::mem::take(&mut self.begun) {
-                return Ok(Next::Event(std::mem::take(&mut self.event)));
+                return Ok(NextEvent::Event(std::mem::take(&mut self.event)));
             }
         }
-        Ok(Next::Searching)
+        Ok(NextEvent::Searching)
     }
 
     /// The next line that is whole. One that is too long is refused whether its end has come yet or not, so that it makes no
@@ -188,42 +188,42 @@ mod tests {
 
     #[test]
     fn a_large_event_grows_where_it_lies_and_takes_its_memory_with_it() {
-        let mut events = Events::new(64 << 20);
+        let mut events = SseEvents::new(64 << 20);
         let mut places = Vec::new();
         events.push(b"data: ");
         for _ in 0..8 << 6 {
             events.push(&[b'x'; 16 << 10]);
-            assert_eq!(events.next(), Ok(Next::Starved));
+            assert_eq!(events.next(), Ok(NextEvent::Starved));
             places.push(events.buffer.as_ptr());
         }
         places.drain(..=16);
         places.dedup();
         assert_eq!(places.len(), 1);
         events.push(b"\n\n");
-        let Ok(Next::Event(event)) = events.next() else {
+        let Ok(NextEvent::Event(event)) = events.next() else {
             panic!("the event is whole");
         };
         assert_eq!(event.data.unwrap().len(), 8 << 20);
         assert!(events.buffer.capacity() < 16 << 10);
     }
 
-    fn read(pieces: &[&[u8]], limit: usize) -> Result<Vec<Event>, TooLong> {
-        let mut events = Events::new(limit);
+    fn read(pieces: &[&[u8]], limit: usize) -> Result<Vec<SseEvent>, TooLong> {
+        let mut events = SseEvents::new(limit);
         let mut read = Vec::new();
         for piece in pieces {
             events.push(piece);
             loop {
                 match events.next()? {
-                    Next::Event(event) => read.push(event),
-                    Next::Searching => {}
-                    Next::Starved => break,
+                    NextEvent::Event(event) => read.push(event),
+                    NextEvent::Searching => {}
+                    NextEvent::Starved => break,
                 }
             }
         }
         Ok(read)
     }
 
-    fn data(event: &Event) -> &str {
+    fn data(event: &SseEvent) -> &str {
         std::str::from_utf8(event.data.as_ref().unwrap()).unwrap()
     }
 
@@ -251,16 +251,16 @@ mod tests {
     #[test]
     fn comments_without_end_are_read_a_part_at_a_time_and_an_event_among_them_is_whole() {
         let comments = ":\n".repeat(LINES_AT_ONCE);
-        let mut events = Events::new(100);
+        let mut events = SseEvents::new(100);
         events.push(format!("{comments}data: one\n{comments}\n").as_bytes());
         for _ in 0..2 {
-            assert_eq!(events.next(), Ok(Next::Searching));
+            assert_eq!(events.next(), Ok(NextEvent::Searching));
         }
-        let Ok(Next::Event(event)) = events.next() else {
+        let Ok(NextEvent::Event(event)) = events.next() else {
             panic!("the event is whole");
         };
         assert_eq!(data(&event), "one");
-        assert_eq!(events.next(), Ok(Next::Starved));
+        assert_eq!(events.next(), Ok(NextEvent::Starved));
     }
 
     #[test]

@@ -47,7 +47,7 @@ enum ExchangeId {
 
 /// What a task does. In a box of its own: the future of a request takes kilobytes, which every wrapper around it would
 /// copy and hold twice.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type ExchangeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A frame with its place among those under way.
 pub(in crate::transport) struct AdmittedFrame {
@@ -171,7 +171,7 @@ impl Exchanges {
         carrier: &Arc<C>,
         request: Option<u64>,
         admitted: Option<AdmittedFrame>,
-        work: Work,
+        work: ExchangeFuture,
     ) {
         let Some(exchange) = carrier.exchanges().register(request) else {
             return;

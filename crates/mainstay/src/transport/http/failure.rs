@@ -94,7 +94,7 @@ pub enum HttpFailure {
     #[error("{step} took longer than {limit:?}")]
     TimedOut {
         /// Which one.
-        step: Step,
+        step: HttpStage,
         /// How long it may take.
         limit: Duration,
     },
@@ -127,7 +127,7 @@ pub enum HttpFailure {
 /// A step that has a time limit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Step {
+pub enum HttpStage {
     /// Finding a credential.
     Credential,
     /// Making the connection.
@@ -136,7 +136,7 @@ pub enum Step {
     FirstByte,
 }
 
-impl std::fmt::Display for Step {
+impl std::fmt::Display for HttpStage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Credential => "finding a credential",

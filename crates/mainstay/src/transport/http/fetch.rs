@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::challenge::Challenge;
 use super::client::Endpoint;
 use super::connection::Response;
-use super::failure::{HttpFailure, Step};
+use super::failure::{HttpFailure, HttpStage};
 use super::options::HttpOptions;
 use super::refusal::{Head, Refusal, read_body};
 
@@ -57,7 +57,7 @@ pub struct Fetched {
 /// Cancel safety: dropping it closes the connection; the server may have handled the request.
 pub async fn fetch(request: FetchRequest, options: HttpOptions) -> Result<Fetched, HttpFailure> {
     let took_too_long = |_elapsed| HttpFailure::TimedOut {
-        step: Step::FirstByte,
+        step: HttpStage::FirstByte,
         limit: FETCH_TIMEOUT,
     };
     timeout(FETCH_TIMEOUT, fetch_unbounded(request, options))

@@ -5,15 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::challenge::Challenge;
-use super::events::{Event, Events, Next, TooLong};
-use crate::fuzzing::Stream;
+use super::events::{NextEvent, SseEvent, SseEvents, TooLong};
+use crate::fuzzing::FuzzStream;
 
 /// The longest id that is kept.
 const LONGEST_ID: usize = 4 * 1024;
 
 /// Reads a stream of events that arrives in pieces, and holds that they make no difference.
 pub fn events(input: &[u8]) {
-    let Some(stream) = Stream::from_input(input) else {
+    let Some(stream) = FuzzStream::from_input(input) else {
         return;
     };
     let limit = stream.choice * 4;
@@ -23,18 +23,18 @@ pub fn events(input: &[u8]) {
 }
 
 /// The events up to one that is too long, if there is one.
-type Read = (Vec<Event>, Result<(), TooLong>);
+type Read = (Vec<SseEvent>, Result<(), TooLong>);
 
 fn read(pieces: &[&[u8]], limit: usize) -> Read {
-    let mut events = Events::new(limit);
+    let mut events = SseEvents::new(limit);
     let mut read = Vec::new();
     for piece in pieces {
         events.push(piece);
         loop {
             match events.next() {
-                Ok(Next::Event(event)) => read.push(event),
-                Ok(Next::Searching) => {}
-                Ok(Next::Starved) => break,
+                Ok(NextEvent::Event(event)) => read.push(event),
+                Ok(NextEvent::Searching) => {}
+                Ok(NextEvent::Starved) => break,
                 Err(too_long) => return (read, Err(too_long)),
             }
         }
@@ -44,7 +44,7 @@ fn read(pieces: &[&[u8]], limit: usize) -> Read {
 
 fn plainly(stream: &[u8], limit: usize) -> Read {
     let mut read = Vec::new();
-    let mut event: Option<Event> = None;
+    let mut event: Option<SseEvent> = None;
     let mut lines = split(stream);
     let rest = lines.pop().unwrap_or_default();
     for (n, line) in lines.into_iter().enumerate() {
@@ -78,7 +78,7 @@ fn split(stream: &[u8]) -> Vec<&[u8]> {
     lines
 }
 
-fn field(event: &mut Option<Event>, line: &[u8], limit: usize) -> Result<(), TooLong> {
+fn field(event: &mut Option<SseEvent>, line: &[u8], limit: usize) -> Result<(), TooLong> {
     let (name, value) = match line.iter().position(|byte| *byte == b':') {
         Some(at) => (&line[..at], &line[at + 1..]),
         None => (line, &b""[..]),

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::backoff::ReconnectBackoff;
 use super::connection::Response;
-use super::events::{Events, Next};
+use super::events::{NextEvent, SseEvents};
 use super::failure::HttpFailure;
 use super::post::{Content, StreamProgress, content_type};
 use super::refusal::{Head, Refusal};
@@ -132,7 +132,7 @@ fn of_failure(failure: HttpFailure) -> Opened {
 }
 
 async fn hear(transport: &StreamableHttp, mut response: Response, progress: &mut StreamProgress) {
-    let mut events = Events::new(transport.endpoint.options.limits.message);
+    let mut events = SseEvents::new(transport.endpoint.options.limits.message);
     let mut turn = Turn::new();
     loop {
         match response.chunk().await {
@@ -149,12 +149,12 @@ async fn hear(transport: &StreamableHttp, mut response: Response, progress: &mut
         loop {
             turn.yield_if_over().await;
             let event = match events.next() {
-                Ok(Next::Event(event)) => event,
-                Ok(Next::Searching) => {
+                Ok(NextEvent::Event(event)) => event,
+                Ok(NextEvent::Searching) => {
                     turn.count_message();
                     continue;
                 }
-                Ok(Next::Starved) => break,
+                Ok(NextEvent::Starved) => break,
                 Err(_too_long) => {
                     tracing::debug!("an event is too long to be read");
                     progress.broken = false;

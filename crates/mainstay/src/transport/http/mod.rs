@@ -40,7 +40,7 @@ use std::sync::Arc;
 pub use body_headers::ParamHeaders;
 pub use challenge::Challenge;
 pub use credentials::{Authorizing, BearerToken, Changing, CredentialRefusal, Credentials, Refusing};
-pub use failure::{HttpFailure, Step};
+pub use failure::{HttpFailure, HttpStage};
 pub use fetch::{FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, fetch};
 pub use options::{AddressCheck, HttpConfigError, HttpOptions};
 

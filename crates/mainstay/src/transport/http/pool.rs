@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName};
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout};
 
-use super::connection::{HEAD_LIMIT, HttpConnection, Request, Response, Unanswered};
+use super::connection::{HEAD_LIMIT, HttpConnection, PoolRequest, Response, Unanswered};
 use super::dialer::{BoxError, Dialer};
 use sweeping::Sweeper;
 
@@ -93,7 +93,7 @@ impl Pool {
     /// Sends a request and waits for the head of its answer.
     ///
     /// Cancel safety: dropping it closes the connection that the request went out on.
-    pub(super) async fn send(self: &Arc<Self>, mut request: Request) -> Result<Response, ExchangeError> {
+    pub(super) async fn send(self: &Arc<Self>, mut request: PoolRequest) -> Result<Response, ExchangeError> {
         while let Some(mut connection) = self.take() {
             match connection.ask(request).await {
                 Ok(answer) => return Ok(Response::new(answer, connection, self.clone())),

@@ -11,7 +11,7 @@ use super::backoff::ReconnectBackoff;
 use super::client::Outgoing;
 use super::connection::Response;
 use super::credentials::CredentialRefusal;
-use super::events::{Event, Events, Next, TooLong};
+use super::events::{NextEvent, SseEvent, SseEvents, TooLong};
 use super::exchanges::Undecided;
 use super::failure::HttpFailure;
 use super::listen::{Opened, reopen};
@@ -184,7 +184,7 @@ impl Asked<'_> {
     async fn read(&self, response: &mut Response, progress: &mut StreamProgress) -> Result<bool, Refusal> {
         let limit = self.transport.endpoint.options.limits.message;
         let too_large = |_| Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
-        let mut events = Events::new(limit);
+        let mut events = SseEvents::new(limit);
         let mut turn = Turn::new();
         loop {
             match response.chunk().await {
@@ -202,12 +202,12 @@ impl Asked<'_> {
             loop {
                 turn.yield_if_over().await;
                 let event = match events.next().map_err(too_large)? {
-                    Next::Event(event) => event,
-                    Next::Searching => {
+                    NextEvent::Event(event) => event,
+                    NextEvent::Searching => {
                         turn.count_message();
                         continue;
                     }
-                    Next::Starved => break,
+                    NextEvent::Starved => break,
                 };
                 progress.note(event.id.as_ref(), event.retry);
                 let Some(message) = event.message() else {
@@ -223,16 +223,16 @@ impl Asked<'_> {
     }
 
     /// Reads what is left of a stream after the answer, to its end.
-    async fn read_to_end(&self, response: &mut Response, mut events: Events, turn: &mut Turn) {
+    async fn read_to_end(&self, response: &mut Response, mut events: SseEvents, turn: &mut Turn) {
         loop {
             loop {
                 turn.yield_if_over().await;
                 let event = match events.next() {
-                    Ok(Next::Event(event)) => Some(event),
-                    Ok(Next::Searching) => None,
-                    Ok(Next::Starved) | Err(TooLong) => break,
+                    Ok(NextEvent::Event(event)) => Some(event),
+                    Ok(NextEvent::Searching) => None,
+                    Ok(NextEvent::Starved) | Err(TooLong) => break,
                 };
-                match event.as_ref().and_then(Event::message) {
+                match event.as_ref().and_then(SseEvent::message) {
                     Some(message) => self.deliver(message.clone(), turn).await,
                     None => turn.count_message(),
                 }

@@ -14,7 +14,7 @@ use super::challenge::Challenge;
 use super::connection::Response;
 use super::credentials::CredentialRefusal;
 use super::events::BYTE_ORDER_MARK;
-use super::failure::{HttpFailure, Step};
+use super::failure::{HttpFailure, HttpStage};
 use super::options::HttpOptions;
 use super::pool::ExchangeError;
 use crate::lack::Lack;
@@ -69,7 +69,7 @@ impl Refusal {
         }
         match error {
             ExchangeError::TooSlow => Self::not_sent(HttpFailure::TimedOut {
-                step: Step::Connect,
+                step: HttpStage::Connect,
                 limit: options.connect_timeout,
             }),
             ExchangeError::NotConnected(_) => {

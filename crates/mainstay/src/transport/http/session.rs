@@ -25,9 +25,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pings are numbered from here on, far beyond the requests of any connection. JSON numbers are exact up to 2^53.
 const FIRST_PING: u64 = 1 << 52;
 
-pub(super) struct Session(Mutex<State>);
+pub(super) struct TransportSession(Mutex<SessionState>);
 
-struct State {
+struct SessionState {
     /// The headers of every message of the session, as far as they are known.
     headers: HeaderMap,
     /// All headers of a message that is posted: made when those of the session change, not for each message.
@@ -36,10 +36,10 @@ struct State {
     lost: bool,
 }
 
-impl Session {
+impl TransportSession {
     /// A session that is not open yet, whose messages have these headers beside its own.
     pub(super) fn new(posted: Arc<HeaderMap>) -> Self {
-        Self(Mutex::new(State {
+        Self(Mutex::new(SessionState {
             headers: HeaderMap::new(),
             posted,
             is_agreed: false,
@@ -102,12 +102,12 @@ impl Session {
         self.state().posted.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SessionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SessionState {
     fn insert(&mut self, name: HeaderName, value: HeaderValue) {
         self.headers.insert(name.clone(), value.clone());
         Arc::make_mut(&mut self.posted).insert(name, value);

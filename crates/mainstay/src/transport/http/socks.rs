@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::lookup_host;
 use tower_service::Service;
 
-use super::dialer::{BoxError, Stream, default_port};
+use super::dialer::{BoxError, ByteStream, default_port};
 
 /// The port of a proxy whose address names none.
 const PORT: u16 = 1080;
@@ -48,11 +48,11 @@ impl Socks {
     /// Cancel safety: dropping it ends the attempt.
     pub(super) async fn connect(
         &self,
-        stream: Box<dyn Stream>,
+        stream: Box<dyn ByteStream>,
         origin: &Uri,
-    ) -> Result<Box<dyn Stream>, BoxError> {
+    ) -> Result<Box<dyn ByteStream>, BoxError> {
         let server = self.server(origin).await?;
-        let mut asking = SocksV5::new(self.proxy.clone(), DialledStream(Some(TokioIo::new(stream))));
+        let mut asking = SocksV5::new(self.proxy.clone(), SocksStream(Some(TokioIo::new(stream))));
         if let Some((user, password)) = &self.login {
             asking = asking.with_auth(user.clone(), password.clone());
         }
@@ -87,10 +87,10 @@ impl std::fmt::Debug for Socks {
 }
 
 /// A connector to where a connection is already. It is made here, so that its failures keep their kind.
-struct DialledStream(Option<TokioIo<Box<dyn Stream>>>);
+struct SocksStream(Option<TokioIo<Box<dyn ByteStream>>>);
 
-impl Service<Uri> for DialledStream {
-    type Response = TokioIo<Box<dyn Stream>>;
+impl Service<Uri> for SocksStream {
+    type Response = TokioIo<Box<dyn ByteStream>>;
     type Error = io::Error;
     type Future = Ready<io::Result<Self::Response>>;
 

@@ -20,9 +20,9 @@ use super::client::{Endpoint, Outgoing};
 use super::connection::Response;
 use super::credentials::CredentialRefusal;
 use super::exchanges::{AdmittedFrame, Exchanges, FrameCarrier};
-use super::failure::{HttpFailure, Step};
+use super::failure::{HttpFailure, HttpStage};
 use super::refusal::{Head, Refusal, read_error};
-use super::session::{Session, SessionCheck};
+use super::session::{SessionCheck, TransportSession};
 use super::{listen, post};
 use crate::transport::{End, Frame, Purpose};
 
@@ -43,7 +43,7 @@ const MAY_BE_LOST: [u16; 2] = [400, 404];
 pub(super) struct StreamableHttp {
     pub(super) exchanges: Exchanges,
     pub(super) endpoint: Endpoint,
-    pub(super) session: Session,
+    pub(super) session: TransportSession,
     /// The headers of a message that belongs to no session, without those that repeat a part of it.
     posted: Arc<HeaderMap>,
     pub(super) check: SessionCheck,
@@ -129,7 +129,7 @@ impl StreamableHttp {
         Self {
             exchanges: Exchanges::new(),
             endpoint,
-            session: Session::new(posted.clone()),
+            session: TransportSession::new(posted.clone()),
             posted,
             check: SessionCheck::default(),
             gate: watch::Sender::new(false),
@@ -246,7 +246,7 @@ impl StreamableHttp {
             None => sending.await,
             Some(limit) => timeout(limit, sending).await.map_err(|_| {
                 Refusal::unknown(HttpFailure::TimedOut {
-                    step: Step::FirstByte,
+                    step: HttpStage::FirstByte,
                     limit,
                 })
             })?,

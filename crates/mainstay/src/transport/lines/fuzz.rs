@@ -1,7 +1,7 @@
 //! Lines, held against a plain split of the whole stream.
 
 use super::split::{Piece, Splitter};
-use crate::fuzzing::Stream;
+use crate::fuzzing::FuzzStream;
 
 /// What came of a stream: its lines, what was skipped by its length, and what it ended with.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ enum Found {
 
 /// Splits a stream that arrives in pieces, and holds that they make no difference.
 pub fn lines(input: &[u8]) {
-    let Some(stream) = Stream::from_input(input) else {
+    let Some(stream) = FuzzStream::from_input(input) else {
         return;
     };
     let limit = stream.choice;

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use super::http::client::{Endpoint, Outgoing};
 use super::http::connection::Response;
-use super::http::events::{Event, Events, Next};
+use super::http::events::{NextEvent, SseEvent, SseEvents};
 use super::http::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
 use super::http::refusal::{Head, Refusal, read_error};
-use super::http::{HttpConfigError, HttpFailure, HttpOptions, Step};
+use super::http::{HttpConfigError, HttpFailure, HttpOptions, HttpStage};
 use super::receiving::deliver;
 use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Transport, Turn};
 
@@ -25,7 +25,7 @@ use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Trans
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An HTTP+SSE connection, ready to be started.
-pub struct Sse(Arc<Stream>);
+pub struct Sse(Arc<SseStream>);
 
 impl Sse {
     /// A connection to the stream at this address.
@@ -34,7 +34,7 @@ impl Sse {
     }
 
     pub(super) fn over(endpoint: Endpoint) -> Self {
-        Self(Arc::new(Stream {
+        Self(Arc::new(SseStream {
             exchanges: Exchanges::new(),
             endpoint,
             opening: watch::Sender::new(Opening::UnderWay),
@@ -80,7 +80,7 @@ impl Connector for SseConnector {
     }
 }
 
-struct Stream {
+struct SseStream {
     exchanges: Exchanges,
     endpoint: Endpoint,
     opening: watch::Sender<Opening>,
@@ -94,7 +94,7 @@ enum Opening {
     Failed(HttpFailure),
 }
 
-impl FrameCarrier for Stream {
+impl FrameCarrier for SseStream {
     fn exchanges(&self) -> &Exchanges {
         &self.exchanges
     }
@@ -121,12 +121,12 @@ impl FrameCarrier for Stream {
     fn delete_session(&self) {}
 }
 
-impl Stream {
+impl SseStream {
     /// Reads the stream from its opening to its end.
     async fn listen(self: Arc<Self>) {
         let opened = timeout(ACCEPT_TIMEOUT, self.open()).await.unwrap_or_else(|_| {
             Err(HttpFailure::TimedOut {
-                step: Step::FirstByte,
+                step: HttpStage::FirstByte,
                 limit: ACCEPT_TIMEOUT,
             })
         });
@@ -144,7 +144,7 @@ impl Stream {
     }
 
     /// Asks for the stream, and waits for the address.
-    async fn open(&self) -> Result<(Response, Events), HttpFailure> {
+    async fn open(&self) -> Result<(Response, SseEvents), HttpFailure> {
         let options = &self.endpoint.options;
         let ask = async || {
             let mut request = self.endpoint.request(Method::GET).await?;
@@ -171,18 +171,18 @@ impl Stream {
         }
         Refusal::if_unreadable(&response).map_err(|refusal| refusal.failure)?;
         let limit = options.message_limit();
-        let mut events = Events::new(limit);
+        let mut events = SseEvents::new(limit);
         let mut turn = Turn::new();
         loop {
             loop {
                 turn.yield_if_over().await;
                 match events.next().map_err(|_| HttpFailure::BodyTooLarge { limit })? {
-                    Next::Event(event) if event.kind == "endpoint" => {
+                    NextEvent::Event(event) if event.kind == "endpoint" => {
                         self.opening.send_replace(Opening::Open(self.address(&event)?));
                         return Ok((response, events));
                     }
-                    Next::Event(_) | Next::Searching => turn.count_message(),
-                    Next::Starved => break,
+                    NextEvent::Event(_) | NextEvent::Searching => turn.count_message(),
+                    NextEvent::Starved => break,
                 }
             }
             match response.chunk().await {
@@ -192,7 +192,7 @@ impl Stream {
         }
     }
 
-    fn address(&self, event: &Event) -> Result<Uri, HttpFailure> {
+    fn address(&self, event: &SseEvent) -> Result<Uri, HttpFailure> {
         let text = String::from_utf8_lossy(event.data.as_deref().unwrap_or_default()).into_owned();
         let url = self.endpoint.url.join(text.trim()).ok();
         let own = url.filter(|url| url.origin() == self.endpoint.url.origin());
@@ -200,21 +200,21 @@ impl Stream {
             .ok_or(HttpFailure::ForeignAddress { address: text })
     }
 
-    async fn read(&self, mut response: Response, mut events: Events) -> End {
+    async fn read(&self, mut response: Response, mut events: SseEvents) -> End {
         let mut turn = Turn::new();
         loop {
             loop {
                 turn.yield_if_over().await;
                 match events.next() {
-                    Ok(Next::Event(event)) => {
+                    Ok(NextEvent::Event(event)) => {
                         if let (Some(message), Some(inbound)) = (event.message(), self.exchanges.inbound()) {
                             deliver(&inbound, None, message.clone(), &mut turn).await;
                         } else {
                             turn.count_message();
                         }
                     }
-                    Ok(Next::Searching) => turn.count_message(),
-                    Ok(Next::Starved) => break,
+                    Ok(NextEvent::Searching) => turn.count_message(),
+                    Ok(NextEvent::Starved) => break,
                     Err(_too_long) => return End::Oversized,
                 }
             }
@@ -284,7 +284,7 @@ impl Stream {
         let sent = timeout(ACCEPT_TIMEOUT, self.endpoint.send(request)).await;
         let sent = sent.map_err(|_| {
             Refusal::unknown(HttpFailure::TimedOut {
-                step: Step::FirstByte,
+                step: HttpStage::FirstByte,
                 limit: ACCEPT_TIMEOUT,
             })
         })?;

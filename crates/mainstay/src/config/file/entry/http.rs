@@ -4,17 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{EntryContext, expanded, oauth, path_from_folder};
 use crate::config::builder::ServerBuilder;
-use crate::config::file::fields::{Field, FieldSet, Keys};
+use crate::config::file::fields::{Field, FieldSet};
 use crate::config::file::host::Host;
+use crate::config::file::keys::{OF_CONTINUE, TLS};
 use crate::config::file::report::ProblemReport;
 use crate::config::problem::ProblemText;
 use crate::config::server::ServerConfig;
 use crate::config::target::{ConfigText, FilePath, HttpKind, HttpTarget};
-
-const TLS: Keys = Keys::only(&["ca", "cert", "key"]);
-
-/// Continue's options of requests.
-const REQUEST_OPTIONS: Keys = Keys::only(&["headers"]);
 
 /// The longest name of a variable that is repeated in a message: what is longer may be a token that was written in its
 /// place.
@@ -117,7 +113,7 @@ fn headers(
     };
     let options = fields.get("request_options").and_then(|field| {
         let object = field.object(report)?;
-        Some(FieldSet::of(field, object, &REQUEST_OPTIONS, report))
+        Some(FieldSet::of(field, object, &OF_CONTINUE, report))
     });
     let of_options = options.as_ref().and_then(|options| options.get("headers"));
     let all = [fields.get("headers"), fields.get("http_headers"), of_options];

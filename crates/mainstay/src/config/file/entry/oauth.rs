@@ -2,51 +2,13 @@
 
 use super::http::from_variable;
 use super::{EntryContext, expanded, path_from_folder};
-use crate::config::file::fields::{Field, FieldSet, Keys};
+use crate::config::file::fields::{Field, FieldSet};
+use crate::config::file::keys::{OAUTH, OF_CURSOR};
 use crate::config::file::report::ProblemReport;
 use crate::config::file::syntax::Value;
 use crate::config::nearest::nearest;
 use crate::config::oauth::{OAuthConfig, OAuthGrant, OAuthResource, OAuthSetting};
 use crate::config::problem::{ProblemText, quoted};
-
-const OAUTH: Keys = Keys {
-    known: &[
-        "client_id",
-        "client_secret_env",
-        "client_metadata_url",
-        "scopes",
-        "resource",
-        "issuer",
-        "redirect_port",
-        "grant",
-        "private_key",
-        "assertion_file",
-        "allow_private",
-        "user",
-    ],
-    // Claude Code: callbackPort. Gemini CLI: enabled, clientSecret. opencode: clientSecret, scope.
-    adopted: &["callback_port", "client_secret", "enabled", "scope"],
-    foreign: &[
-        "audiences",
-        "authServerMetadataUrl",
-        "authorizationUrl",
-        "callbackUrl",
-        "redirectUri",
-        "registrationUrl",
-        "tokenParamName",
-        "tokenUrl",
-        "xaa",
-    ],
-    unheeded: &[],
-};
-
-/// Cursor's spelling.
-const CURSOR: Keys = Keys {
-    known: &[],
-    adopted: &["CLIENT_ID", "CLIENT_SECRET", "scopes"],
-    foreign: &[],
-    unheeded: &[],
-};
 
 pub(super) fn read(
     fields: &FieldSet<'_>,
@@ -75,7 +37,7 @@ pub(super) fn read(
     if let Some(field) = fields.get("auth")
         && let Some(object) = field.as_object()
     {
-        let own = FieldSet::of(field, object, &CURSOR, report);
+        let own = FieldSet::of(field, object, &OF_CURSOR, report);
         set(&mut config.client_id, text(own.get("CLIENT_ID"), context, report));
         let secret = text(own.get("CLIENT_SECRET"), context, report);
         set(&mut config.client_secret, secret.map(Into::into));

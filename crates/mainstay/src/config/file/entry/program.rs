@@ -5,17 +5,15 @@ use std::path::Path;
 use super::{EntryContext, expanded, path, path_from_folder};
 use crate::config::builder::ServerBuilder;
 use crate::config::file::env_file::{self, EnvFile, MAX_ENV_FILE_BYTES, ReadError};
-use crate::config::file::fields::{Field, FieldSet, Keys};
+use crate::config::file::fields::{Field, FieldSet};
 use crate::config::file::host::Host;
+use crate::config::file::keys::OF_ZED;
 use crate::config::file::paths;
 use crate::config::file::report::ProblemReport;
 use crate::config::file::syntax::Value;
 use crate::config::problem::{ProblemText, quoted};
 use crate::config::server::ServerConfig;
 use crate::config::target::{ConfigText, StdioTarget};
-
-/// The older form of Zed's `command`.
-const COMMAND: Keys = Keys::only(&["path", "args", "env"]);
 
 /// Programs that expand `$NAME` in their own arguments.
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "fish", "ksh", "zsh", "pwsh", "powershell"];
@@ -123,7 +121,7 @@ impl<'a> Program<'a> {
                 field.error(report, problem);
             }
             (Value::Object(object), Host::Zed) => {
-                let parts = FieldSet::of(field, object, &COMMAND, report);
+                let parts = FieldSet::of(field, object, &OF_ZED, report);
                 self.command = parts.get("path").cloned();
                 if self.command.is_none() {
                     field.error(

@@ -15,7 +15,7 @@ const MAX_NESTING: usize = 64;
 const MAX_COPIED_BYTES: usize = 1024 * 1024;
 
 pub(super) fn read(text: &str) -> Result<Option<Node<'_>>, SyntaxError> {
-    let mut tree = Tree {
+    let mut tree = YamlTree {
         offsets: Offsets::of(text),
         open: Vec::new(),
         anchors: HashMap::new(),
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Result<Option<Node<'_>>, SyntaxError> {
     Ok(tree.root)
 }
 
-struct Tree<'t> {
+struct YamlTree<'t> {
     offsets: Offsets,
     open: Vec<Open<'t>>,
     anchors: HashMap<usize, Node<'t>>,
@@ -55,7 +55,7 @@ enum Collection<'t> {
     Keys(Vec<Property<'t>>, Option<(Cow<'t, str>, usize)>),
 }
 
-impl<'t> Tree<'t> {
+impl<'t> YamlTree<'t> {
     /// Takes the next event; the root when its document ends.
     fn take(&mut self, event: Event<'t>, span: Span) -> Result<Option<Node<'t>>, SyntaxError> {
         let start = self.offsets.byte(span.start.index());

@@ -139,11 +139,11 @@ fn by(url: &str, proxy: &str) -> Result<Dialer, HttpConfigError> {
     Dialer::by(&url, &HttpOptions::new(), &HeaderMap::new(), proxies)
 }
 
-async fn dial(dialer: &Dialer) -> Result<Box<dyn Stream>, BoxError> {
+async fn dial(dialer: &Dialer) -> Result<Box<dyn ByteStream>, BoxError> {
     dial_trusting(dialer, &HttpOptions::new()).await
 }
 
-async fn dial_trusting(dialer: &Dialer, options: &HttpOptions) -> Result<Box<dyn Stream>, BoxError> {
+async fn dial_trusting(dialer: &Dialer, options: &HttpOptions) -> Result<Box<dyn ByteStream>, BoxError> {
     let tls = super::super::tls::config(dialer.encrypts(), options).unwrap();
     dialer.dial(&Arc::new(tls)).await.map(|dialled| dialled.stream)
 }

@@ -54,12 +54,12 @@ async fn a_connection_is_used_again_and_one_that_was_closed_meanwhile_is_not() {
         let (mut second, _) = listener.accept().await.unwrap();
         answer(&mut second, "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfour").await;
     });
-    let one = pool.send(Request::default()).await.unwrap();
+    let one = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(one).await, "one");
-    pool.send(Request::default()).await.unwrap().discard();
-    let three = pool.send(Request::default()).await.unwrap();
+    pool.send(PoolRequest::default()).await.unwrap().discard();
+    let three = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(three).await, "three");
-    let four = pool.send(Request::default()).await.unwrap();
+    let four = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(four).await, "four");
     far.await.unwrap();
 }
@@ -72,7 +72,7 @@ async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
         answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await;
         stream.read(&mut [0]).await.unwrap_or(0)
     });
-    let mut response = pool.send(Request::default()).await.unwrap();
+    let mut response = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(response.chunk().await.unwrap().unwrap(), "half");
     drop(response);
     assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0, "closed");
@@ -146,7 +146,7 @@ async fn the_descriptor_of_a_connection_that_its_server_closes_is_closed() {
         // The other half ends when the last descriptor of it is closed.
         stream.read(&mut [0]).await.unwrap_or(0)
     });
-    let one = pool.send(Request::default()).await.unwrap();
+    let one = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(one).await, "one");
     assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0);
 }
@@ -174,10 +174,10 @@ async fn a_connection_to_nobody_is_told_from_one_that_broke() {
         let (mut stream, _) = listener.accept().await.unwrap();
         answer(&mut stream, "").await;
     });
-    let broken = pool.send(Request::default()).await.err().unwrap();
+    let broken = pool.send(PoolRequest::default()).await.err().unwrap();
     assert!(matches!(broken, ExchangeError::Broken(_)), "{broken:?}");
     far.await.unwrap();
-    let nobody = pool.send(Request::default()).await.err().unwrap();
+    let nobody = pool.send(PoolRequest::default()).await.err().unwrap();
     assert!(matches!(nobody, ExchangeError::NotConnected(_)), "{nobody:?}");
 }
 
@@ -227,7 +227,7 @@ async fn a_close_that_this_machine_has_received_is_seen_before_the_next_request_
     let pool = pool(&format!("http://{}", listener.local_addr().unwrap()));
     let (close, closes) = std::sync::mpsc::channel();
     let far = answers_once(listener, closes);
-    let one = pool.send(Request::default()).await.unwrap();
+    let one = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(one).await, "one");
     // The close comes while the thread of the runtime is busy: the runtime cannot have heard of it.
     close.send(()).unwrap();
@@ -236,7 +236,7 @@ async fn a_close_that_this_machine_has_received_is_seen_before_the_next_request_
     let (close, closes) = std::sync::mpsc::channel();
     let far = answers_once(listener, closes);
     let again = pool
-        .send(Request::default())
+        .send(PoolRequest::default())
         .await
         .expect("on another connection");
     assert_eq!(body(again).await, "one");
@@ -253,7 +253,7 @@ async fn a_request_of_which_the_system_took_no_byte_was_not_sent() {
     stream.set_zero_linger().unwrap();
     drop(stream);
     std::thread::sleep(Duration::from_millis(20));
-    let failed = connection.ask(Request::default()).await.err().unwrap();
+    let failed = connection.ask(PoolRequest::default()).await.err().unwrap();
     assert!(matches!(
         failed,
         Unanswered::NotWritten(_) | Unanswered::Returned(..)
@@ -268,9 +268,9 @@ async fn a_request_that_was_written_to_a_connection_that_is_then_closed_may_have
         answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
         answer(&mut stream, "").await;
     });
-    let one = pool.send(Request::default()).await.unwrap();
+    let one = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(one).await, "one");
-    let broken = pool.send(Request::default()).await.err().unwrap();
+    let broken = pool.send(PoolRequest::default()).await.err().unwrap();
     assert!(matches!(broken, ExchangeError::Broken(_)), "{broken:?}");
     far.await.unwrap();
 }

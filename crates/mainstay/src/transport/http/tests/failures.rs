@@ -199,7 +199,7 @@ async fn a_head_that_does_not_come_fails_the_request_when_a_limit_is_set() {
     let (far, mut owner) = Owner::start(HttpOptions::new().first_byte_timeout(limit)).await;
     owner.ask(1, "a");
     let asked = far.next().await;
-    let step = Step::FirstByte;
+    let step = HttpStage::FirstByte;
     assert_eq!(
         owner.failure(1).await,
         (Outcome::Unknown, HttpFailure::TimedOut { step, limit })

@@ -11,7 +11,7 @@ use tokio::io::{
 
 use crate::transport::{Frame, Inbound, Limits, Lines, NotQueued, Outbound, Sending, Transport};
 use crate::wire::progress::ProgressSink;
-use crate::wire::{Cause, Handler, Peer, RawJson, RequestOptions, RpcError};
+use crate::wire::{Handler, MessageOrigin, Peer, RawJson, RequestOptions, RpcError};
 
 pub(super) fn raw(text: &str) -> RawJson {
     RawJson::from_text(text).unwrap()
@@ -131,7 +131,14 @@ impl Log {
 }
 
 impl Handler for Log {
-    fn request(&self, peer: &Peer, id: RawJson, method: &str, _params: Option<RawJson>, _cause: Cause) {
+    fn request(
+        &self,
+        peer: &Peer,
+        id: RawJson,
+        method: &str,
+        _params: Option<RawJson>,
+        _cause: MessageOrigin,
+    ) {
         self.note(method);
         let answer = match method {
             "ping" => Ok(RawJson::EMPTY_OBJECT),
@@ -140,7 +147,7 @@ impl Handler for Log {
         peer.respond(&id, answer);
     }
 
-    fn notification(&self, method: &str, _params: Option<RawJson>, _cause: Cause) {
+    fn notification(&self, method: &str, _params: Option<RawJson>, _cause: MessageOrigin) {
         self.note(method);
     }
 

@@ -1,0 +1,72 @@
+//! `mainstay doctor`: looks for what keeps servers from running on this machine, and says the remedy of each finding.
+//!
+//! Each check is a module of its own and returns an [`Examination`]. No check changes anything, starts a server or sends
+//! anything to another machine. The only programs that run are `node`, `python` and `mainstay`, to learn their versions.
+
+mod cache;
+mod commands;
+mod configuration;
+mod examination;
+mod limits;
+mod orphans;
+mod port;
+mod program;
+mod runtimes;
+mod show;
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+use crate::args::Common;
+use crate::exit::{Done, Exit};
+use crate::json::DoctorDocument;
+use crate::output::{Screen, Text};
+
+pub(crate) use examination::{Diagnosis, Examination};
+
+/// Find what is wrong on this machine, and say the remedy of each finding
+///
+/// Looks at the configuration, the programs that it names, the runtimes that they need, the port of `serve`, the cache, the
+/// limits of the system, and what earlier programs left behind. It changes nothing and starts no server. The exit code is 1
+/// if something needs mending.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay doctor
+  mainstay doctor --json --config mcp.json
+  mainstay doctor --listen 0.0.0.0:8080")]
+pub(crate) struct DoctorArgs {
+    /// The address that `serve` is to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7332")]
+    pub(crate) listen: SocketAddr,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(doctor: &DoctorArgs, common: &Common, screen: &Screen) -> Done {
+    let (configuration, servers) = configuration::examine(common);
+    let examinations = vec![
+        configuration,
+        commands::examine(&servers),
+        runtimes::examine(&servers),
+        port::examine(doctor.listen),
+        cache::examine(common),
+        limits::descriptors(servers.len()),
+        limits::file_watches(),
+        orphans::examine(),
+    ];
+    let needs_mending = examinations.iter().any(Examination::needs_mending);
+    let text = if doctor.json {
+        Text::document(&DoctorDocument::of(&examinations))
+    } else {
+        show::text(&examinations, screen)
+    };
+    screen.print(text)?;
+    Ok(if needs_mending {
+        Exit::Failed
+    } else {
+        Exit::Success
+    })
+}

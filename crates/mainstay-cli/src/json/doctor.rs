@@ -1,0 +1,66 @@
+//! The document of `mainstay doctor`.
+
+use serde::Serialize;
+
+use super::VERSION;
+use crate::doctor::{Diagnosis, Examination};
+
+/// Every check, and what it found.
+#[derive(Serialize)]
+pub(crate) struct DoctorDocument<'a> {
+    version: u32,
+    /// Whether nothing needs mending.
+    ok: bool,
+    checks: Vec<ExaminationDocument<'a>>,
+}
+
+/// One check.
+#[derive(Serialize)]
+struct ExaminationDocument<'a> {
+    check: &'static str,
+    ok: bool,
+    summary: &'a str,
+    findings: Vec<DiagnosisDocument<'a>>,
+}
+
+/// One thing that a check found.
+#[derive(Serialize)]
+struct DiagnosisDocument<'a> {
+    /// `problem` or `hint`.
+    level: &'static str,
+    subject: &'a str,
+    problem: &'a str,
+    remedy: &'a str,
+}
+
+impl<'a> DoctorDocument<'a> {
+    pub(crate) fn of(examinations: &'a [Examination]) -> Self {
+        Self {
+            version: VERSION,
+            ok: !examinations.iter().any(Examination::needs_mending),
+            checks: examinations.iter().map(ExaminationDocument::of).collect(),
+        }
+    }
+}
+
+impl<'a> ExaminationDocument<'a> {
+    fn of(examination: &'a Examination) -> Self {
+        Self {
+            check: examination.check,
+            ok: !examination.needs_mending(),
+            summary: &examination.summary,
+            findings: examination.findings.iter().map(DiagnosisDocument::of).collect(),
+        }
+    }
+}
+
+impl<'a> DiagnosisDocument<'a> {
+    fn of(finding: &'a Diagnosis) -> Self {
+        Self {
+            level: finding.level.as_str(),
+            subject: &finding.subject,
+            problem: &finding.problem,
+            remedy: &finding.remedy,
+        }
+    }
+}
