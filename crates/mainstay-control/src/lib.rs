@@ -1,1 +1,25 @@
 //! The control API of a running Mainstay: its types, its HTTP service under `/api/v1`, and a client for it.
+//!
+//! A program that serves (`mainstay serve`, the daemon) makes a [`Control`], [attaches](Control::attach) its gateways, and
+//! serves a [`ControlService`] on a unix socket or beside its HTTP door. What only the program itself can do, such as reading
+//! its configuration again, it implements as [`Controlled`]. A [`ControlClient`] is what commands use.
+//!
+//! Invariants: the API reads what the fleet publishes and asks keepers; it owns no state of a server. A slow or vanished
+//! reader delays no other and no server: each reads the one bounded journal at its own pace, and learns what it missed.
+//! Every command of a person is an event.
+
+pub mod api;
+mod client;
+mod control;
+mod controlled;
+mod journal;
+mod openapi;
+mod recording;
+mod service;
+mod status;
+
+pub use client::{ControlClient, ControlError, EventStream, StderrStream};
+pub use control::{Attached, Control, ControlBuilder, Role, ServerGroup};
+pub use controlled::{Controlled, Controlling};
+pub use openapi::document as openapi_document;
+pub use service::{API_ROOT, ControlService};

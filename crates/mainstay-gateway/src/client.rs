@@ -22,10 +22,11 @@ use crate::door::HttpCaller;
 use crate::introduction::ClientIntroduction;
 use crate::isolation::{Isolated, OwnServers};
 use crate::principal::Principal;
-use crate::protocol::{ClientMeta, capability_for, declined};
+use crate::protocol::{ClientMeta, MODERN_VERSIONS, capability_for, declined};
 use crate::router::tasks::{ClientTasks, OwnTasks};
 use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};
 use crate::scope::Scope;
+use crate::sessions::{DoorKind, SessionInfo, SessionNotes, name_and_version};
 use questions::{PendingQuestions, QuestionOrigin};
 pub(crate) use running::{BeginError, RunningRequest, RunningRequests};
 pub(crate) use url_elicitations::COMPLETE as URL_ELICITATION_COMPLETE;
@@ -62,6 +63,8 @@ pub(crate) struct Client {
     pub(crate) running: Arc<RunningRequests>,
     /// Shared like the number.
     pub(crate) waits: Arc<StartWaits>,
+    /// Shared like the number.
+    notes: Arc<SessionNotes>,
     /// What the client said of itself, once it has.
     introduction: Mutex<Option<ClientIntroduction>>,
     /// The bytes that are held for the introduction.
@@ -101,13 +104,15 @@ impl Client {
         isolated: &Arc<Isolated>,
         tasks: &ClientTasks,
         caller: Option<HttpCaller>,
+        door: DoorKind,
     ) -> Arc<Self> {
         Arc::new_cyclic(|session| {
             let number = next_number();
             let principal = Principal::of_session(caller, number);
             let own = isolated.admit(session.clone(), caller.map(|_| principal));
             let tasks = tasks.of(principal, scope.clone());
-            Self::build(number, principal, scope, Era::Legacy, tasks, Some(own))
+            let notes = Arc::new(SessionNotes::new(door));
+            Self::build(number, principal, scope, Era::Legacy, tasks, Some(own), notes)
         })
     }
 
@@ -118,7 +123,8 @@ impl Client {
         tasks: OwnTasks,
         meta: &ClientMeta,
     ) -> Arc<Self> {
-        let client = Self::build(next_number(), principal, scope, Era::Modern, tasks, None);
+        let notes = Arc::new(SessionNotes::new(DoorKind::Http));
+        let client = Self::build(next_number(), principal, scope, Era::Modern, tasks, None, notes);
         Arc::new(client.described(meta))
     }
 
@@ -127,7 +133,9 @@ impl Client {
     pub(crate) fn with_request(&self, meta: &ClientMeta) -> Arc<Self> {
         self.is_modern_too.store(true, Ordering::Relaxed);
         let (scope, tasks, own) = (self.scope.clone(), self.tasks.clone(), self.own.clone());
-        let client = Self::build(self.number, self.principal, scope, Era::Modern, tasks, own);
+        let (number, principal, notes) = (self.number, self.principal, self.notes.clone());
+        let client = Self::build(number, principal, scope, Era::Modern, tasks, own, notes);
+        self.notes.says(meta.client_info.as_ref());
         Arc::new(Self {
             running: self.running.clone(),
             waits: self.waits.clone(),
@@ -142,6 +150,7 @@ impl Client {
         era: Era,
         tasks: OwnTasks,
         own: Option<Arc<OwnServers>>,
+        notes: Arc<SessionNotes>,
     ) -> Self {
         Self {
             number,
@@ -150,6 +159,7 @@ impl Client {
             era,
             running: Arc::default(),
             waits: Arc::default(),
+            notes,
             introduction: Mutex::default(),
             introduction_held: Mutex::default(),
             level: Mutex::default(),
@@ -178,6 +188,40 @@ impl Client {
     pub(crate) fn introduce(&self, introduction: &ClientIntroduction, held: HeldBytes) {
         *lock(&self.introduction) = Some(introduction.copied());
         *lock(&self.introduction_held) = Some(held);
+    }
+
+    /// Notes that a request goes to this server.
+    pub(crate) fn uses(&self, server: &str) {
+        self.notes.uses(server);
+    }
+
+    /// What can be seen of its session.
+    pub(crate) fn info(&self) -> SessionInfo {
+        let said = lock(&self.introduction)
+            .as_ref()
+            .and_then(ClientIntroduction::info);
+        let (client, client_version) = match said {
+            Some(said) => name_and_version(&said),
+            None => self.notes.said(),
+        };
+        let is_modern = self.is_modern_too.load(Ordering::Relaxed);
+        SessionInfo {
+            number: self.number,
+            client,
+            client_version,
+            era: if is_modern { Era::Modern } else { self.era },
+            protocol_version: match is_modern {
+                true => Some(MODERN_VERSIONS[0].to_owned()),
+                false => self.version().map(str::to_owned),
+            },
+            door: self.notes.door,
+            since: self.notes.since,
+            scope: self.scope.clone(),
+            servers: self.notes.servers(),
+            running: self.running.info(),
+            questions: self.questions.len(),
+            missed: self.missed.load(Ordering::Relaxed),
+        }
     }
 
     /// The version that its session negotiated, once it has.

@@ -54,6 +54,11 @@ impl ClientIntroduction {
         self.capabilities.as_bytes().len() + info
     }
 
+    /// Who the client says it is.
+    pub(crate) fn info(&self) -> Option<RawJson> {
+        self.info.clone()
+    }
+
     /// What a modern request says.
     pub(crate) fn of_request(meta: &ClientMeta) -> Self {
         Self {

@@ -21,7 +21,9 @@ mod principal;
 mod protocol;
 mod router;
 mod scope;
+mod sessions;
 
-pub use door::{ClientInput, DoorError, HttpDoor};
+pub use door::{ClientInput, DoorError, HttpDoor, HttpMount, MountBody};
 pub use gateway::{Gateway, GatewayBuilder};
 pub use scope::Scope;
+pub use sessions::{DoorKind, RunningInfo, SessionInfo};

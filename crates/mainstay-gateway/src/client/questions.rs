@@ -90,6 +90,11 @@ impl PendingQuestions {
         }
     }
 
+    /// How many are not answered.
+    pub(super) fn len(&self) -> usize {
+        self.table().waiting.len()
+    }
+
     fn table(&self) -> MutexGuard<'_, QuestionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

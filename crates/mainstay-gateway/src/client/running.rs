@@ -1,24 +1,42 @@
 //! The requests of a client that are being answered, by the ids that the client gave them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime};
 
-use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::gateway::message::{Params, RawJson, RpcError};
 use tokio::sync::Notify;
 
 use crate::protocol::SERVER_UNAVAILABLE;
+use crate::sessions::{RunningInfo, shown};
 
 /// Requests of one client that may run at the same time. One that wants more must wait for an answer first.
 const RUNNING_LIMIT: usize = 512;
 
 /// The requests of one client that run. In no order: there are few, and a search through all is quick.
 #[derive(Default)]
-pub(crate) struct RunningRequests(Mutex<Vec<(RawJson, Arc<Notify>)>>);
+pub(crate) struct RunningRequests(Mutex<Vec<(RawJson, Arc<RunningEntry>)>>);
 
 /// A request that runs; it is over when this is dropped.
 pub(crate) struct RunningRequest {
     running: Arc<RunningRequests>,
     id: RawJson,
-    cancel: Arc<Notify>,
+    entry: Arc<RunningEntry>,
+}
+
+/// A request in the table.
+struct RunningEntry {
+    cancel: Notify,
+    began: Instant,
+    /// Where the request went, once it was routed.
+    route: OnceLock<RequestRoute>,
+}
+
+/// Where a request went.
+struct RequestRoute {
+    method: String,
+    server: Arc<str>,
+    /// The JSON of the name of the tool, prompt or resource.
+    name: Option<String>,
 }
 
 /// Why a request cannot begin.
@@ -46,35 +64,49 @@ impl RunningRequests {
     pub(crate) fn begin(self: &Arc<Self>, id: RawJson) -> Result<RunningRequest, BeginError> {
         let mut running = self.table();
         check(&running, &id)?;
-        let cancel = Arc::new(Notify::new());
-        running.push((id.clone(), cancel.clone()));
+        let entry = Arc::new(RunningEntry {
+            cancel: Notify::new(),
+            began: Instant::now(),
+            route: OnceLock::new(),
+        });
+        running.push((id.clone(), entry.clone()));
         drop(running);
         Ok(RunningRequest {
             running: self.clone(),
             id,
-            cancel,
+            entry,
         })
     }
 
     /// Cancels the request of this id.
     pub(crate) fn cancel(&self, id: &RawJson) {
         let table = self.table();
-        if let Some((_, cancel)) = table.iter().find(|(running, _)| running == id) {
-            cancel.notify_one();
+        if let Some((_, entry)) = table.iter().find(|(running, _)| running == id) {
+            entry.cancel.notify_one();
         }
     }
 
     /// Cancels all requests.
     pub(crate) fn cancel_all(&self) {
-        self.table().iter().for_each(|(_, cancel)| cancel.notify_one());
+        self.table()
+            .iter()
+            .for_each(|(_, entry)| entry.cancel.notify_one());
     }
 
-    fn table(&self) -> MutexGuard<'_, Vec<(RawJson, Arc<Notify>)>> {
+    /// The requests that run, the oldest first.
+    pub(crate) fn info(&self) -> Vec<RunningInfo> {
+        let entries: Vec<_> = self.table().iter().map(|(_, entry)| entry.clone()).collect();
+        let mut running: Vec<_> = entries.iter().map(|entry| entry.info()).collect();
+        running.sort_by_key(|running| running.since);
+        running
+    }
+
+    fn table(&self) -> MutexGuard<'_, Vec<(RawJson, Arc<RunningEntry>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn check(running: &[(RawJson, Arc<Notify>)], id: &RawJson) -> Result<(), BeginError> {
+fn check(running: &[(RawJson, Arc<RunningEntry>)], id: &RawJson) -> Result<(), BeginError> {
     if running.iter().any(|(running, _)| running == id) {
         return Err(BeginError::IdInUse);
     }
@@ -84,14 +116,51 @@ fn check(running: &[(RawJson, Arc<Notify>)], id: &RawJson) -> Result<(), BeginEr
     Ok(())
 }
 
+impl RunningEntry {
+    fn info(&self) -> RunningInfo {
+        let route = self.route.get();
+        let name = route.and_then(|route| serde_json::from_str::<String>(route.name.as_deref()?).ok());
+        RunningInfo {
+            method: route.map_or_else(String::new, |route| shown(&route.method)),
+            server: route.map(|route| route.server.clone()),
+            name: name.as_deref().map(shown),
+            since: SystemTime::now() - self.began.elapsed(),
+        }
+    }
+}
+
+/// The longest name that is noted of a request, in bytes.
+const NAME_LIMIT: usize = 1024;
+
 impl RunningRequest {
+    /// Notes where the request goes. The name is copied, so that the message is not kept while the request runs.
+    pub(crate) fn routed(&self, method: &str, server: &str, name: Option<String>) {
+        // A request is routed once.
+        let _ = self.entry.route.set(RequestRoute {
+            method: method.to_owned(),
+            server: server.into(),
+            name,
+        });
+    }
+
+    /// The name of what a request of this method is about, to note it.
+    pub(crate) fn name_in(method: &str, params: &Params) -> Option<String> {
+        let member = match method {
+            "tools/call" | "prompts/get" => "name",
+            "resources/read" => "uri",
+            _other => return None,
+        };
+        let name = params.get(member)?.as_str();
+        (name.len() <= NAME_LIMIT).then(|| name.to_owned())
+    }
+
     pub(crate) fn id(&self) -> &RawJson {
         &self.id
     }
 
     /// Returns when the client has cancelled it.
     pub(crate) async fn cancelled(&self) {
-        self.cancel.notified().await;
+        self.entry.cancel.notified().await;
     }
 }
 
@@ -100,7 +169,7 @@ impl Drop for RunningRequest {
         let mut table = self.running.table();
         if let Some(at) = table
             .iter()
-            .position(|(_, cancel)| Arc::ptr_eq(cancel, &self.cancel))
+            .position(|(_, entry)| Arc::ptr_eq(entry, &self.entry))
         {
             table.swap_remove(at);
         }

@@ -29,6 +29,7 @@ use crate::gateway::Gateway;
 use crate::protocol::NoId;
 use crate::router::Router;
 use crate::scope::Scope;
+use crate::sessions::DoorKind;
 pub use input::ClientInput;
 use input::{LineReader, ReadLine};
 use output::{QueuedMessage, StdioOutbox, write_queued};
@@ -49,7 +50,7 @@ impl Gateway {
         let (queue, queued) = output::queue();
         let mut writing = JoinSet::new();
         writing.spawn(write_queued(output, queued));
-        let client = self.0.open_session(scope, None);
+        let client = self.0.open_session(scope, None, DoorKind::Stdio);
         let account = self.0.budget.account(client.principal);
         let outbox: Arc<dyn Outbox> = Arc::new(StdioOutbox::new(queue.clone(), account.clone()));
         client.set_standing_outbox(Some(outbox.clone()));

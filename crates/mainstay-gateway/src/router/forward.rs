@@ -18,7 +18,7 @@ use super::resolve::{ForwardedRequest, Upstream};
 use super::tasks::TaskReply;
 use super::{Level, RoutedRequest, Router};
 use crate::budget::Spent;
-use crate::client::Client;
+use crate::client::{Client, RunningRequest};
 use crate::failure;
 use crate::protocol::{
     MODERN_VERSIONS, RESOURCE_NOT_FOUND, SERVER_UNAVAILABLE, completed, declined, invalid_params,
@@ -110,7 +110,11 @@ impl Router {
     /// Begins the call at the server.
     async fn call(&self, request: &mut RoutedRequest<'_>) -> Result<ForwardedCall, RpcError> {
         let has_state = state(request).is_some();
+        let name = RunningRequest::name_in(request.method, &request.params);
         let forwarded = self.address(request)?;
+        let server = forwarded.upstream.server.name();
+        request.client.uses(server);
+        request.run.routed(request.method, server, name);
         let ForwardedRequest {
             upstream, task_reply, ..
         } = forwarded;

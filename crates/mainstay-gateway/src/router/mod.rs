@@ -40,6 +40,7 @@ use crate::isolation::Isolated;
 use crate::principal::Principal;
 use crate::protocol::{ClientMeta, method_not_found};
 use crate::scope::Scope;
+use crate::sessions::DoorKind;
 use lists::Lists;
 use parked::ParkedCalls;
 use subscriptions::Subscriptions;
@@ -112,8 +113,13 @@ impl Router {
     }
 
     /// Opens the session of a client. The caller opened it, where there can be several.
-    pub(crate) fn open_session(&self, scope: Scope, caller: Option<HttpCaller>) -> Arc<Client> {
-        let client = Client::of_session(scope, &self.isolated, &self.tasks, caller);
+    pub(crate) fn open_session(
+        &self,
+        scope: Scope,
+        caller: Option<HttpCaller>,
+        door: DoorKind,
+    ) -> Arc<Client> {
+        let client = Client::of_session(scope, &self.isolated, &self.tasks, caller, door);
         client.set_subscriber(self.subscribers.add_session(&client));
         client
     }

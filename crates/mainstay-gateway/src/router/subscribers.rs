@@ -211,6 +211,16 @@ impl Subscribers {
         entries.filter_map(|entry| entry.session()?.level()).min()
     }
 
+    /// The clients that have a session.
+    pub(crate) fn sessions(&self) -> Vec<Arc<Client>> {
+        let table = self.table();
+        table
+            .entries
+            .values()
+            .filter_map(SubscriberEntry::session)
+            .collect()
+    }
+
     fn table(&self) -> MutexGuard<'_, SubscriberTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

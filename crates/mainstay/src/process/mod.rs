@@ -26,6 +26,7 @@ mod stderr;
 mod stop;
 mod stopped;
 mod tree;
+mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -41,3 +42,4 @@ pub(crate) use stderr::StderrRing;
 pub use stderr::{Followed, StderrFollower, StderrLine};
 pub(crate) use stop::{Rung, Stopped};
 pub(crate) use stopped::is_stopped;
+pub use usage::{TreeUsage, tree_usage};

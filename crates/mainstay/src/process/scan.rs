@@ -23,6 +23,8 @@ pub(super) struct ProcStat {
     pub(super) ticks: u64,
     /// When it started, in ticks since the system did: tells apart two processes that had the same number.
     pub(super) started: u64,
+    /// The pages of memory that it occupies.
+    pub(super) resident_pages: u64,
 }
 
 impl ProcStat {
@@ -46,6 +48,8 @@ impl ProcStat {
             ticks += fields.next()?.parse::<u64>().ok()?;
         }
         let started = fields.nth(4)?.parse().ok()?;
+        // After the size of its address space.
+        let resident_pages = fields.nth(1)?.trim_end().parse().ok()?;
         Some(Self {
             name,
             state,
@@ -53,6 +57,7 @@ impl ProcStat {
             group,
             ticks,
             started,
+            resident_pages,
         })
     }
 }
@@ -128,8 +133,8 @@ mod imp {
 
     use super::ProcStat;
 
-    /// How much of what is said of a process is read: more than goes before the time of its start, however long its name.
-    const STAT_BYTES: usize = 512;
+    /// How much of what is said of a process is read: more than goes before its resident pages, however long its name.
+    const STAT_BYTES: usize = 768;
 
     /// How much of the arguments of a process is read: several times the script of the guardian.
     const ARGUMENT_BYTES: u64 = 16 * 1024;
@@ -236,10 +241,11 @@ mod tests {
                 group: 69,
                 ticks: 127,
                 started: 5678,
+                resident_pages: 1,
             }
         );
         assert_eq!(
-            ProcStat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5"),
+            ProcStat::parse(b"71 (sh) Z 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5 6 7"),
             None
         );
     }

@@ -25,7 +25,7 @@ const BYTES_LIMIT: usize = 64 * 1024;
 const LINE_BYTES_LIMIT: usize = 4 * 1024;
 
 /// One line a server wrote to stderr.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct StderrLine {
     /// The generation whose process wrote it.

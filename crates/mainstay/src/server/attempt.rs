@@ -38,7 +38,10 @@ impl Slot {
     /// Cancel safety: dropping it cancels the call at the server.
     pub(crate) async fn call(&self, request: Request<'_>, options: CallOptions) -> Result<Reply, CallError> {
         let span = tracing::debug_span!("call", server = %self.name, method = %request.method);
-        self.attempt(request, options).instrument(span).await
+        let counted = self.counters.begin();
+        let ended = self.attempt(request, options).instrument(span).await;
+        counted.end(&ended);
+        ended
     }
 
     async fn attempt(&self, request: Request<'_>, mut options: CallOptions) -> Result<Reply, CallError> {
@@ -199,9 +202,13 @@ impl CallAttempt<'_> {
         let slot = self.slot;
         let generation = connection.generation;
         let began = Instant::now();
-        let error = match connection.request(self.method, &self.params, &self.options).await {
+        let in_flight = slot.counters.in_flight();
+        let answer = connection.request(self.method, &self.params, &self.options).await;
+        drop(in_flight);
+        let error = match answer {
             Ok(result) => {
                 slot.note_success();
+                slot.counters.took(began.elapsed());
                 slot.answered(connection);
                 return Ok(Reply { generation, result });
             }

@@ -6,6 +6,7 @@
 mod ask;
 mod attempt;
 mod call;
+mod counts;
 mod error;
 mod lease;
 pub(crate) mod noise;
@@ -13,6 +14,7 @@ mod options;
 mod ping;
 mod refresh;
 mod settings;
+mod shown;
 mod slot;
 mod status;
 #[cfg(test)]
@@ -28,6 +30,8 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) use attempt::tool_name;
 pub use call::{Call, CallFuture, Reply};
 pub(crate) use call::{Repeatable, Request};
+pub(crate) use counts::CallCounters;
+pub use counts::{CallCounts, CallDurations};
 pub use error::{CallError, CallErrorKind, NotConnected};
 use lease::Wait;
 pub use options::{CallOptions, Waiting};
@@ -96,6 +100,11 @@ impl Server {
     /// What the server offered when it was last listed with success.
     pub fn catalog(&self) -> Option<Arc<ServerCatalog>> {
         self.0.catalog.load_full()
+    }
+
+    /// What became of its calls, and how many wait and run now.
+    pub fn call_counts(&self) -> CallCounts {
+        self.0.call_counts()
     }
 
     /// The last lines that the server wrote to stderr, oldest first.

@@ -9,7 +9,7 @@ use mainstay_lifecycle::{Desired, StateKind};
 use tokio::sync::watch;
 
 use super::noise::StdoutNoise;
-use super::{Settings, Status};
+use super::{CallCounters, Settings, Status};
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Interests};
@@ -35,6 +35,7 @@ pub(crate) struct Slot {
     pub(crate) noise: StdoutNoise,
     /// Calls that wait for a connection.
     pub(crate) waiting: AtomicUsize,
+    pub(super) counters: CallCounters,
     stale: AtomicU64,
     /// When a call was last answered with a result, in milliseconds since the epoch; zero when none was.
     succeeded: AtomicU64,
@@ -92,6 +93,7 @@ impl Slot {
             stderr: Arc::default(),
             noise: StdoutNoise::default(),
             waiting: AtomicUsize::new(0),
+            counters: CallCounters::default(),
             stale: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
             interests: Mutex::default(),

@@ -132,21 +132,32 @@ impl HttpGuard {
         Err(HttpRefusal::invalid(StatusCode::FORBIDDEN, what))
     }
 
+    /// Whether this lower-case origin was allowed explicitly.
+    pub(super) fn allows_origin(&self, origin: &str) -> bool {
+        self.origins.iter().any(|allowed| allowed == origin)
+    }
+
     /// Checks the token, and returns the client.
     pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<HttpCaller, Unauthorized> {
         if self.tokens.is_empty() {
             return Ok(HttpCaller::from_peer(peer));
         }
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| {
-            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-        });
-        let shown = TokenDigest::of(shown.ok_or(Unauthorized::NoToken)?);
+        let shown = TokenDigest::of(bearer(headers).ok_or(Unauthorized::NoToken)?);
         let is_known = self.tokens.contains(&shown);
         is_known
             .then_some(HttpCaller::Token(shown))
             .ok_or(Unauthorized::WrongToken)
     }
+}
+
+/// The bearer token that a request shows.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers
+        .get(header::AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 /// The answer to the preflight request of a browser, if this is one.
@@ -156,7 +167,7 @@ pub(super) fn preflight(head: &Parts) -> Option<Response<ResponseBody>> {
     }
     let mut response = empty(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
-    let methods = HeaderValue::from_static("GET, POST, DELETE");
+    let methods = HeaderValue::from_static("GET, POST, PUT, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_AGE);
     if let Some(wanted) = head.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {

@@ -256,9 +256,7 @@ async fn handle(
 ) -> Response<ResponseBody> {
     let active = activity.begin_request().await;
     let mut response = service.handle(peer, head_timer, request).await;
-    if let Some(events) = response.body_mut().events() {
-        events.keep_active(active);
-    }
+    response.body_mut().keep_active(active);
     response
 }
 

@@ -12,6 +12,7 @@ mod guard;
 mod head;
 mod limits;
 mod listener;
+mod mount;
 mod options;
 mod post;
 mod response;
@@ -24,5 +25,6 @@ mod timeouts;
 pub(crate) use guard::HttpCaller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use listener::fuzz;
+pub use mount::{HttpMount, MountBody};
 pub use options::{DoorError, HttpDoor};
 pub(super) use response::log_refused_line;

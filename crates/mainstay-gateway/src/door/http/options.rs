@@ -12,6 +12,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::mount::{HttpMount, MountSettings};
+
 /// How clients connect over HTTP.
 ///
 /// The default admits clients of the same machine. To listen anywhere else it needs a [token](Self::token).
@@ -23,6 +25,7 @@ pub struct HttpDoor {
     pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) limits: HttpLimits,
     pub(super) access_log: bool,
+    pub(super) mount: Option<MountSettings>,
 }
 
 /// How much clients may use.
@@ -89,6 +92,7 @@ impl HttpDoor {
                 drain: Duration::from_secs(30),
             },
             access_log: false,
+            mount: None,
         }
     }
 
@@ -191,6 +195,24 @@ impl HttpDoor {
         self
     }
 
+    /// Serves these paths, and what is below them, by another service, behind the same checks of `Host`. It has a token of its
+    /// own, which admits to nothing else, as the tokens of this door do not admit to the service. Web pages may use it only if
+    /// they come from this door itself, or from an [allowed origin](Self::allowed_origin).
+    #[must_use]
+    pub fn mount(
+        mut self,
+        paths: &'static [&'static str],
+        token: impl Into<Secret>,
+        service: Arc<dyn HttpMount>,
+    ) -> Self {
+        self.mount = Some(MountSettings {
+            paths,
+            token: token.into(),
+            service,
+        });
+        self
+    }
+
     /// Checks that it may listen at this address: one that other machines can reach needs a token.
     pub fn check(&self, address: SocketAddr) -> Result<(), DoorError> {
         if self.tokens.is_empty() && !address.ip().is_loopback() {
@@ -209,6 +231,7 @@ impl fmt::Debug for HttpDoor {
             .field("tls", &self.tls.is_some())
             .field("limits", &self.limits)
             .field("access_log", &self.access_log)
+            .field("mount", &self.mount.as_ref().map(|mount| mount.paths))
             .finish()
     }
 }

@@ -19,6 +19,8 @@ use mainstay::gateway::PlainText;
 use mainstay::gateway::message::{self, RawJson, RpcError};
 use tokio::time::Instant;
 
+use super::limits::ActiveRequest;
+use super::mount::MountedBody;
 use super::stream::EventReader;
 use crate::budget::Spent;
 use crate::protocol::NoId;
@@ -46,6 +48,8 @@ pub(super) enum ResponseBody {
     Pieces(Vec<Bytes>),
     /// Events, as they arrive.
     Events(Box<EventReader>),
+    /// The body of a mounted service.
+    Mounted(Box<MountedBody>),
     /// Any of the others, whose end is logged.
     Logged(Box<LoggedBody>),
 }
@@ -53,12 +57,13 @@ pub(super) enum ResponseBody {
 impl ResponseBody {
     pub(super) const EMPTY: Self = Self::Whole(Bytes::new());
 
-    /// The event stream, if the body is one.
-    pub(super) fn events(&mut self) -> Option<&mut EventReader> {
+    /// Keeps this request active as long as the body is sent, if that may take long.
+    pub(super) fn keep_active(&mut self, request: ActiveRequest) {
         match self {
-            Self::Whole(_) | Self::Pieces(_) => None,
-            Self::Events(reader) => Some(reader),
-            Self::Logged(logged) => logged.body.events(),
+            Self::Whole(_) | Self::Pieces(_) => drop(request),
+            Self::Events(reader) => reader.keep_active(request),
+            Self::Mounted(mounted) => mounted.request = Some(request),
+            Self::Logged(logged) => logged.body.keep_active(request),
         }
     }
 }
@@ -78,6 +83,7 @@ impl hyper::body::Body for ResponseBody {
             Self::Events(reader) => reader
                 .poll_piece(context)
                 .map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Mounted(mounted) => Pin::new(&mut mounted.body).poll_frame(context),
             Self::Logged(logged) => logged.poll_frame(context),
         }
     }
@@ -87,6 +93,7 @@ impl hyper::body::Body for ResponseBody {
             Self::Whole(bytes) => bytes.is_empty(),
             Self::Pieces(pieces) => pieces.is_empty(),
             Self::Events(_) => false,
+            Self::Mounted(mounted) => mounted.body.is_end_stream(),
             Self::Logged(logged) => logged.body.is_end_stream(),
         }
     }
@@ -96,6 +103,7 @@ impl hyper::body::Body for ResponseBody {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Events(_) => SizeHint::default(),
+            Self::Mounted(mounted) => mounted.body.size_hint(),
             Self::Logged(logged) => logged.body.size_hint(),
         }
     }
@@ -158,6 +166,8 @@ struct RefusalParts {
     /// The reason to log, if it differs from the one for the client.
     logged: Option<String>,
     header: Option<(HeaderName, HeaderValue)>,
+    /// What a person can do about it, where that is said apart.
+    remedy: Option<&'static str>,
 }
 
 impl HttpRefusal {
@@ -177,6 +187,7 @@ impl HttpRefusal {
             error,
             logged: None,
             header: None,
+            remedy: None,
         }))
     }
 
@@ -221,19 +232,62 @@ impl HttpRefusal {
             error,
             logged,
             header,
+            remedy: _,
         } = *self.0;
         let reason = RefusalReason(logged.unwrap_or_else(|| error.message().to_owned()));
         let line = match id {
             Some(id) => message::response(&id, &Err(error)),
             None => no_id.refusal(error),
         };
-        let mut response = json(status, ResponseBody::Whole(line));
-        if let Some((name, value)) = header {
-            response.headers_mut().insert(name, value);
-        }
-        response.extensions_mut().insert(reason);
-        response
+        with_reason(json(status, ResponseBody::Whole(line)), header, reason)
     }
+
+    /// Says what a person can do about it.
+    pub(super) fn remedy(mut self, remedy: &'static str) -> Self {
+        self.0.remedy = Some(remedy);
+        self
+    }
+
+    /// The refusal as a response to a client that speaks no JSON-RPC, in the form of RFC 9457.
+    pub(super) fn problem(self) -> Response<ResponseBody> {
+        let RefusalParts {
+            status,
+            id: _,
+            error,
+            logged,
+            header,
+            remedy,
+        } = *self.0;
+        let kind = match status {
+            StatusCode::TOO_MANY_REQUESTS => "too_many",
+            StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+            _other => "refused",
+        };
+        let problem = serde_json::json!({
+            "kind": kind,
+            "title": error.message(),
+            "status": status.as_u16(),
+            "where": null,
+            "remedy": remedy,
+            "nearest": [],
+            "problems": [],
+        });
+        let reason = RefusalReason(logged.unwrap_or_else(|| error.message().to_owned()));
+        let body = ResponseBody::Whole(problem.to_string().into());
+        with_reason(respond(status, "application/problem+json", body), header, reason)
+    }
+}
+
+fn with_reason(
+    mut response: Response<ResponseBody>,
+    header: Option<(HeaderName, HeaderValue)>,
+    reason: RefusalReason,
+) -> Response<ResponseBody> {
+    if let Some((name, value)) = header {
+        response.headers_mut().insert(name, value);
+    }
+    response.extensions_mut().insert(reason);
+    response
 }
 
 impl From<Spent> for HttpRefusal {

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::guard::{HttpCaller, HttpGuard, Unauthorized, allow_origin, preflight};
 use super::head::{Accepts, NamedVersion, SESSION};
 use super::limits::{RateLimiter, TooManyDelayed, WrongTokenLimiter};
+use super::mount::Mounted;
 use super::options::{HttpDoor, HttpLimits};
 use super::response::{AccessEntry, HttpRefusal, ResponseBody, empty, events, log_refusal};
 use super::route::{HealthProbe, HttpRoute};
@@ -41,7 +42,8 @@ pub(super) struct HttpService {
     pub(super) limits: HttpLimits,
     pub(super) sessions: Sessions,
     pub(super) running: Arc<RequestCounter>,
-    guard: HttpGuard,
+    pub(super) guard: HttpGuard,
+    mounted: Option<Mounted>,
     wrong_tokens: WrongTokenLimiter,
     logs_access: bool,
     rates: Option<RateLimiter>,
@@ -66,6 +68,7 @@ impl HttpService {
             limits: door.limits.clone(),
             running: Arc::default(),
             guard: HttpGuard::new(door, address),
+            mounted: Mounted::new(door),
             wrong_tokens: WrongTokenLimiter::new(),
             logs_access: door.access_log,
             rates: door.limits.rate.map(RateLimiter::new),
@@ -101,6 +104,16 @@ impl HttpService {
         head: &Parts,
         body: Incoming,
     ) -> Response<ResponseBody> {
+        let mounted = self
+            .mounted
+            .as_ref()
+            .filter(|mounted| mounted.holds(head.uri.path()));
+        if let Some(mounted) = mounted {
+            return match self.guard.check_host(head) {
+                Ok(()) => self.respond_mounted(mounted, peer, head, body).await,
+                Err(refusal) => refusal.problem(),
+            };
+        }
         let probe = HealthProbe::of(head);
         let checked = match probe {
             Some(_) => self.guard.check_probe(head),
@@ -131,6 +144,16 @@ impl HttpService {
             Ok(caller) => return Ok(caller),
             Err(unauthorized) => unauthorized,
         };
+        self.delay_wrong_token(peer, unauthorized).await?;
+        Err(unauthorized.into())
+    }
+
+    /// Delays the refusal of a wrong token. Fails if too many are delayed already.
+    pub(super) async fn delay_wrong_token(
+        &self,
+        peer: IpAddr,
+        unauthorized: Unauthorized,
+    ) -> Result<(), HttpRefusal> {
         if unauthorized == Unauthorized::WrongToken
             && let Err(TooManyDelayed) = self.wrong_tokens.delay(peer).await
         {
@@ -138,7 +161,7 @@ impl HttpService {
             let refusal = HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what);
             return Err(refusal.retry_after(TOKEN_RETRY_DELAY));
         }
-        Err(unauthorized.into())
+        Ok(())
     }
 
     /// How the version of this client writes errors that belong to no request.

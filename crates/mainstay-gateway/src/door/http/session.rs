@@ -24,6 +24,7 @@ use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::router::Router;
 use crate::scope::Scope;
+use crate::sessions::DoorKind;
 
 /// Random bytes of an id.
 const ID_LENGTH: usize = 24;
@@ -114,7 +115,7 @@ impl Sessions {
             }
         }
         table.callers.entry(caller).or_default().count += 1;
-        let client = self.router.open_session(scope, Some(caller));
+        let client = self.router.open_session(scope, Some(caller), transport.door());
         let account = self.router.budget.account(client.principal);
         let session = HttpSession::new(id.clone(), transport, caller, client, account);
         // In use before another client could evict it.
@@ -349,6 +350,15 @@ pub(super) enum SessionTransport {
     Streamable,
     /// HTTP+SSE.
     Sse,
+}
+
+impl SessionTransport {
+    fn door(self) -> DoorKind {
+        match self {
+            Self::Streamable => DoorKind::Http,
+            Self::Sse => DoorKind::Sse,
+        }
+    }
 }
 
 impl HttpSession {

@@ -20,6 +20,7 @@ use crate::isolation::{Isolated, IsolationLimits};
 use crate::principal::Principal;
 use crate::router::tasks::ClientTasks;
 use crate::scope::Scope;
+use crate::sessions::DoorKind;
 
 const BOTH: Accepts = Accepts {
     json: true,
@@ -36,7 +37,13 @@ fn session() -> SessionUse {
         Arc::default(),
         IsolationLimits::default(),
     ));
-    let client = Client::of_session(Scope::Union, &none_isolated, &ClientTasks::new(false), None);
+    let client = Client::of_session(
+        Scope::Union,
+        &none_isolated,
+        &ClientTasks::new(false),
+        None,
+        DoorKind::Http,
+    );
     let caller = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     SessionUse::new(HttpSession::new(
         "id".to_owned(),

@@ -1,0 +1,51 @@
+//! What one server offers.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a server offered when it was last listed with success.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CatalogDocument {
+    /// The server.
+    pub server: String,
+    /// What the server says of itself, as it sent it.
+    #[schema(value_type = Option<Object>)]
+    pub server_info: Option<serde_json::Value>,
+    /// How the server says that it is used.
+    pub instructions: Option<String>,
+    /// When it was listed.
+    pub listed_ms: Option<u64>,
+    /// Since when it may be out of date, if it may be.
+    pub stale_since_ms: Option<u64>,
+    /// A digest of the content. It changes exactly when the content does.
+    pub hash: String,
+    /// The tools.
+    pub tools: Vec<CatalogItem>,
+    /// The prompts.
+    pub prompts: Vec<CatalogItem>,
+    /// The resources.
+    pub resources: Vec<CatalogItem>,
+    /// The templates of resources.
+    pub templates: Vec<CatalogItem>,
+    /// What was left out or renamed, and why.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// One thing that a server offers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CatalogItem {
+    /// The name under which all servers together show it; of a resource its address.
+    pub public_name: String,
+    /// The name that the server knows; of a resource its address.
+    pub name: String,
+    /// The definition as the server sent it.
+    #[schema(value_type = Object)]
+    pub definition: serde_json::Value,
+}
+
+/// Something that is not shown as the server sent it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetAside {
+    /// What was done and why.
+    pub message: String,
+}

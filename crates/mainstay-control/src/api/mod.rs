@@ -1,0 +1,38 @@
+//! The types of the control API, version 1.
+//!
+//! They are the interface, and not the library's types. Within a version a field may be added, and none is renamed, removed
+//! or given another meaning. An absent value is `null`. Times end in `_ms` and are milliseconds since 1970.
+
+mod catalog;
+mod event;
+mod problem;
+mod program;
+mod reload;
+mod server;
+mod session;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use catalog::{CatalogDocument, CatalogItem, SetAside};
+pub use event::{Actor, ActorKind, EventDetail, EventMessage, EventPage, EventRecord, LagMarker, LagReason};
+pub use problem::{ApiProblem, ProblemKind};
+pub use program::ProgramStatus;
+pub use reload::{ConfigProblem, EntryDocument, ReloadReport};
+pub use server::{
+    CallTotals, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, ProcessStatus, ServerList,
+    ServerOrigin, ServerStatus, StartStatus, StateName, StderrPage, StderrRecord,
+};
+pub use session::{RunningCall, SessionDoor, SessionList, SessionStatus};
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms(at: SystemTime) -> u64 {
+    ms(at.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+pub(crate) fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn now_ms() -> u64 {
+    unix_ms(SystemTime::now())
+}

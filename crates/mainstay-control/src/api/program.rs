@@ -1,0 +1,31 @@
+//! The program as a whole.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The running program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProgramStatus {
+    /// The version of the program.
+    pub version: String,
+    /// What the program is: `serve` or `daemon`.
+    pub role: String,
+    /// The machine that it runs on, where several are watched together.
+    pub node: Option<String>,
+    /// Names this run of the program. The numbers of events belong to it.
+    pub instance: String,
+    /// The process.
+    pub pid: u32,
+    /// When it started.
+    pub started_ms: u64,
+    /// The configuration file, where there is one.
+    pub configuration: Option<String>,
+    /// How many servers there are.
+    pub servers: usize,
+    /// How many servers are connected.
+    pub connected: usize,
+    /// How many sessions clients have.
+    pub sessions: usize,
+    /// The number of the last event; zero before the first.
+    pub last_event: u64,
+}

@@ -1,0 +1,584 @@
+//! The hub: which groups of servers there are, and what people ask of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use mainstay::config::nearest;
+use mainstay::server::CommandError;
+use mainstay::{Events as FleetEvents, Server};
+use mainstay_gateway::Gateway;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::api::{
+    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, ProblemKind, ProgramStatus, ReloadReport,
+    ServerList, ServerOrigin, ServerStatus, SessionList, StateName, now_ms, unix_ms,
+};
+use crate::controlled::{Controlled, Controlling};
+use crate::journal::Journal;
+use crate::recording;
+use crate::status::{self, UsageByPid};
+
+/// What the program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `mainstay serve`.
+    Serve,
+    /// The daemon of a user. Its clients on streams are bridges.
+    Daemon,
+}
+
+impl Role {
+    /// The role as one word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Daemon => "daemon",
+        }
+    }
+}
+
+/// A gateway whose servers are controlled.
+pub struct ServerGroup {
+    origin: ServerOrigin,
+    gateway: Gateway,
+    events: FleetEvents,
+    shown_as: Option<Arc<str>>,
+}
+
+impl ServerGroup {
+    /// The servers of the configuration file.
+    pub fn configured(gateway: Gateway) -> Self {
+        Self::new(ServerOrigin::Configured, gateway, None)
+    }
+
+    /// The one server that a host asked for, shown under this name. The name must differ from those of all other servers.
+    pub fn ad_hoc(shown_as: impl Into<Arc<str>>, gateway: Gateway) -> Self {
+        Self::new(ServerOrigin::AdHoc, gateway, Some(shown_as.into()))
+    }
+
+    fn new(origin: ServerOrigin, gateway: Gateway, shown_as: Option<Arc<str>>) -> Self {
+        Self {
+            origin,
+            events: gateway.fleet().events(),
+            gateway,
+            shown_as,
+        }
+    }
+
+    /// Records these events of its fleet, which [`FleetBuilder::events`](mainstay::FleetBuilder::events) returned before the
+    /// start. Without this, changes before the attachment are not recorded.
+    #[must_use]
+    pub fn events(mut self, events: FleetEvents) -> Self {
+        self.events = events;
+        self
+    }
+}
+
+/// A group as the hub keeps it.
+pub(crate) struct AttachedGroup {
+    pub(crate) number: u64,
+    pub(crate) origin: ServerOrigin,
+    pub(crate) gateway: Gateway,
+    pub(crate) shown_as: Option<Arc<str>>,
+}
+
+/// A server and the name under which the API shows it.
+pub(crate) struct Named {
+    pub(crate) name: Arc<str>,
+    pub(crate) server: Server,
+    pub(crate) group: Arc<AttachedGroup>,
+}
+
+impl AttachedGroup {
+    /// Its servers, under the names of the API.
+    pub(crate) fn servers(self: &Arc<Self>) -> impl Iterator<Item = Named> {
+        let group = self.clone();
+        self.gateway
+            .fleet()
+            .servers()
+            .into_iter()
+            .map(move |server| Named {
+                name: group.shown(server.name()),
+                server,
+                group: group.clone(),
+            })
+    }
+
+    /// The name under which the API shows one of its servers.
+    pub(crate) fn shown(&self, server: &str) -> Arc<str> {
+        self.shown_as.clone().unwrap_or_else(|| server.into())
+    }
+}
+
+/// Controls the servers of a program. Clones are handles of the same hub.
+#[derive(Clone)]
+pub struct Control(pub(crate) Arc<Hub>);
+
+pub(crate) struct Hub {
+    controlled: Arc<dyn Controlled>,
+    pub(crate) role: Role,
+    pub(crate) node: Option<String>,
+    pub(crate) instance: String,
+    started: SystemTime,
+    pub(crate) journal: Arc<Journal>,
+    groups: Mutex<Groups>,
+}
+
+#[derive(Default)]
+struct Groups {
+    last: u64,
+    by_number: BTreeMap<u64, Arc<AttachedGroup>>,
+}
+
+/// How a [`Control`] is made.
+#[must_use = "a builder does nothing until `build`"]
+pub struct ControlBuilder {
+    controlled: Arc<dyn Controlled>,
+    role: Role,
+    node: Option<String>,
+}
+
+impl ControlBuilder {
+    /// What the program itself can do; nothing by default.
+    pub fn controlled(mut self, controlled: Arc<dyn Controlled>) -> Self {
+        self.controlled = controlled;
+        self
+    }
+
+    /// The name of this machine, for those who watch several.
+    pub fn node(mut self, node: impl Into<String>) -> Self {
+        self.node = Some(node.into());
+        self
+    }
+
+    /// The hub, without any server yet.
+    pub fn build(self) -> Control {
+        Control(Arc::new(Hub {
+            controlled: self.controlled,
+            role: self.role,
+            journal: Arc::new(Journal::new(self.node.clone())),
+            node: self.node,
+            instance: new_instance(),
+            started: SystemTime::now(),
+            groups: Mutex::default(),
+        }))
+    }
+}
+
+/// A group that is controlled, until this is dropped.
+#[must_use = "the group is detached when this is dropped"]
+pub struct Attached {
+    hub: Arc<Hub>,
+    number: u64,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // The gateway is dropped outside of the lock: it may be the last handle of its fleet.
+        let group = self.hub.groups().by_number.remove(&self.number);
+        if let Some(group) = group
+            && group.origin == ServerOrigin::AdHoc
+        {
+            let names = group.servers().map(|named| named.name);
+            names.for_each(|name| self.hub.journal.write(Some(name), EventDetail::Removed));
+        }
+    }
+}
+
+impl Control {
+    /// A hub for a program of this role.
+    pub fn builder(role: Role) -> ControlBuilder {
+        ControlBuilder {
+            controlled: Arc::new(()),
+            role,
+            node: None,
+        }
+    }
+
+    /// Controls the servers of this gateway, until the result is dropped. Their changes of state are recorded.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn attach(&self, group: ServerGroup) -> Attached {
+        let ServerGroup {
+            origin,
+            gateway,
+            events,
+            shown_as,
+        } = group;
+        let mut groups = self.0.groups();
+        groups.last += 1;
+        let number = groups.last;
+        let group = Arc::new(AttachedGroup {
+            number,
+            origin,
+            gateway,
+            shown_as,
+        });
+        groups.by_number.insert(number, group.clone());
+        drop(groups);
+        if origin == ServerOrigin::AdHoc {
+            let names = group.servers().map(|named| named.name);
+            names.for_each(|name| self.0.journal.write(Some(name), EventDetail::Added));
+        }
+        recording::start(events, group.shown_as.clone(), &self.0.journal);
+        Attached {
+            hub: self.0.clone(),
+            number,
+        }
+    }
+
+    /// Records a configuration that was applied without a command of the API: the file changed, or a signal came.
+    pub fn record_reload(&self, by: Actor, outcome: &Result<ReloadReport, ApiProblem>) {
+        self.0.record_reload(by, outcome);
+    }
+
+    /// The program as a whole.
+    pub fn program(&self) -> ProgramStatus {
+        self.0.program()
+    }
+
+    /// All servers. The processes are looked at only if that is wanted: see [`mainstay::process::tree_usage`].
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub async fn servers(&self, with_processes: bool) -> ServerList {
+        self.0.server_list(with_processes).await
+    }
+
+    /// All sessions of clients.
+    pub fn sessions(&self) -> SessionList {
+        status::session_list(&self.0)
+    }
+
+    /// Restarts a server on behalf of a person.
+    ///
+    /// Cancel safety: dropped, the command is either taken whole or not at all.
+    pub async fn restart(&self, server: &str, by: Actor) -> Result<(), ApiProblem> {
+        self.0.command(PersonCommand::Restart, server, by).await
+    }
+
+    /// Enables or disables a server on behalf of a person.
+    ///
+    /// Cancel safety: dropped, the choice may be remembered for the next start and not yet be in force.
+    pub async fn set_desired(
+        &self,
+        server: &str,
+        desired: DesiredState,
+        by: Actor,
+    ) -> Result<(), ApiProblem> {
+        let command = match desired {
+            DesiredState::Enabled => PersonCommand::Enable,
+            DesiredState::Disabled => PersonCommand::Disable,
+        };
+        self.0.command(command, server, by).await
+    }
+}
+
+/// What a person wants of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PersonCommand {
+    Restart,
+    Enable,
+    Disable,
+}
+
+impl PersonCommand {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::Enable => "enable",
+            Self::Disable => "disable",
+        }
+    }
+}
+
+/// What a person wants of the configuration.
+pub(crate) enum ConfigCommand {
+    Reload,
+    Add(EntryDocument),
+    Change(EntryDocument),
+    Remove(String),
+}
+
+impl ConfigCommand {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Reload => "reload",
+            Self::Add(_) => "add",
+            Self::Change(_) => "change",
+            Self::Remove(_) => "remove",
+        }
+    }
+
+    fn server(&self) -> Option<&str> {
+        match self {
+            Self::Reload => None,
+            Self::Add(entry) | Self::Change(entry) => Some(&entry.name),
+            Self::Remove(name) => Some(name),
+        }
+    }
+}
+
+impl Hub {
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All groups, those of the configuration first.
+    pub(crate) fn all_groups(&self) -> Vec<Arc<AttachedGroup>> {
+        let mut groups: Vec<_> = self.groups().by_number.values().cloned().collect();
+        groups.sort_by_key(|group| (group.origin != ServerOrigin::Configured, group.number));
+        groups
+    }
+
+    /// All servers, by name.
+    pub(crate) fn all_servers(&self) -> Vec<Named> {
+        let groups = self.all_groups();
+        let mut servers: Vec<_> = groups.iter().flat_map(AttachedGroup::servers).collect();
+        servers.sort_by(|one, other| one.name.cmp(&other.name));
+        servers
+    }
+
+    /// The server of this name.
+    pub(crate) fn server(&self, name: &str) -> Result<Named, ApiProblem> {
+        let groups = self.all_groups();
+        let found = groups.iter().find_map(|group| {
+            let server = match &group.shown_as {
+                None => group.gateway.fleet().server(name)?,
+                Some(shown) if **shown == *name => group.gateway.fleet().servers().into_iter().next()?,
+                Some(_) => return None,
+            };
+            Some(Named {
+                name: name.into(),
+                server,
+                group: group.clone(),
+            })
+        });
+        found.ok_or_else(|| self.unknown_server(name))
+    }
+
+    fn unknown_server(&self, name: &str) -> ApiProblem {
+        let servers = self.all_servers();
+        let names: Vec<&str> = servers.iter().map(|named| &*named.name).collect();
+        let mut problem =
+            ApiProblem::new(ProblemKind::UnknownServer, format!("there is no server {name}")).at(name);
+        let near = nearest(name, names.iter().copied());
+        problem.nearest = near.into_iter().map(str::to_owned).collect();
+        problem.remedy(match (near, names.as_slice()) {
+            (Some(near), _) => format!("did you mean {near}?"),
+            (None, []) => "there is no other either".to_owned(),
+            (None, names) => format!("there are: {}", listed(names)),
+        })
+    }
+
+    pub(crate) fn program(&self) -> ProgramStatus {
+        let servers = self.all_servers();
+        let is_connected =
+            |named: &&Named| named.server.watch().borrow().state == mainstay::StateKind::Connected;
+        ProgramStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: self.role.as_str().to_owned(),
+            node: self.node.clone(),
+            instance: self.instance.clone(),
+            pid: std::process::id(),
+            started_ms: unix_ms(self.started),
+            configuration: self.controlled.configuration(),
+            connected: servers.iter().filter(is_connected).count(),
+            servers: servers.len(),
+            sessions: self
+                .all_groups()
+                .iter()
+                .map(|group| group.gateway.sessions().len())
+                .sum(),
+            last_event: self.journal.last(),
+        }
+    }
+
+    pub(crate) async fn server_list(&self, with_processes: bool) -> ServerList {
+        let servers = self.all_servers();
+        let usage = if with_processes {
+            UsageByPid::read(&servers).await
+        } else {
+            UsageByPid::default()
+        };
+        let users = status::SessionUsers::of(self);
+        ServerList {
+            at_ms: now_ms(),
+            servers: servers
+                .iter()
+                .map(|named| status::server_status(self, named, &usage, &users))
+                .collect(),
+        }
+    }
+
+    pub(crate) async fn server_status(&self, named: &Named) -> ServerStatus {
+        let usage = UsageByPid::read(std::slice::from_ref(named)).await;
+        let users = status::SessionUsers::of(self);
+        status::server_status(self, named, &usage, &users)
+    }
+
+    /// Gives a server a command of a person, and records both the command and its refusal.
+    pub(crate) async fn command(
+        &self,
+        command: PersonCommand,
+        server: &str,
+        by: Actor,
+    ) -> Result<(), ApiProblem> {
+        let done = self.give(command, server).await;
+        let refused = done.as_ref().err().map(ToString::to_string);
+        let known = self.server(server).ok().map(|named| named.name);
+        self.journal.write(
+            known,
+            EventDetail::Command {
+                command: command.as_str().to_owned(),
+                by,
+                refused,
+            },
+        );
+        done
+    }
+
+    async fn give(&self, command: PersonCommand, server: &str) -> Result<(), ApiProblem> {
+        let named = self.server(server)?;
+        let desired = match command {
+            PersonCommand::Restart => None,
+            PersonCommand::Enable => Some(DesiredState::Enabled),
+            PersonCommand::Disable => Some(DesiredState::Disabled),
+        };
+        // Only the configuration outlives this run of the program.
+        if let Some(desired) = desired
+            && named.group.origin == ServerOrigin::Configured
+        {
+            self.controlled.remember(&named.name, desired).await?;
+        }
+        let taken = match command {
+            PersonCommand::Restart => named.server.restart().await,
+            PersonCommand::Enable => named.server.enable().await,
+            PersonCommand::Disable => named.server.disable().await,
+        };
+        taken.map_err(|error| not_taken(&named.name, &error))
+    }
+
+    /// Changes the configuration on behalf of a person, and records the command and what it did.
+    pub(crate) async fn configure(
+        &self,
+        command: ConfigCommand,
+        by: Actor,
+    ) -> Result<ReloadReport, ApiProblem> {
+        let word = command.as_str();
+        let server = command.server().map(Arc::from);
+        let applying: Controlling<'_, ReloadReport> = match command {
+            ConfigCommand::Reload => self.controlled.reload(),
+            ConfigCommand::Add(entry) => self.controlled.add(entry),
+            ConfigCommand::Change(entry) => {
+                self.server(&entry.name)?;
+                self.controlled.change(entry)
+            }
+            ConfigCommand::Remove(name) => {
+                self.server(&name)?;
+                let name: Box<str> = name.into();
+                Box::pin(async move { self.controlled.remove(&name).await })
+            }
+        };
+        let outcome = applying.await;
+        let refused = outcome.as_ref().err().map(ToString::to_string);
+        self.journal.write(
+            server,
+            EventDetail::Command {
+                command: word.to_owned(),
+                by: by.clone(),
+                refused,
+            },
+        );
+        self.record_reload(by, &outcome);
+        outcome
+    }
+
+    fn record_reload(&self, by: Actor, outcome: &Result<ReloadReport, ApiProblem>) {
+        let detail = match outcome {
+            Ok(report) => EventDetail::Reloaded {
+                by,
+                report: report.clone(),
+            },
+            Err(problem) => EventDetail::ReloadRefused {
+                by,
+                title: problem.title.clone(),
+                remedy: problem.remedy.clone(),
+            },
+        };
+        self.journal.write(None, detail);
+        if let Ok(report) = outcome {
+            let write = |names: &[String], detail: EventDetail| {
+                for name in names {
+                    self.journal.write(Some(name.as_str().into()), detail.clone());
+                }
+            };
+            write(&report.added, EventDetail::Added);
+            write(&report.removed, EventDetail::Removed);
+        }
+    }
+}
+
+fn not_taken(server: &str, error: &CommandError) -> ApiProblem {
+    let remedy = match error {
+        CommandError::Disabled(_) => "enable it first",
+        CommandError::Gone(_) => "look at the list of servers again",
+        CommandError::KeeperFailed(_) => "try again",
+        _ => "look at its status",
+    };
+    let title = match error {
+        CommandError::Disabled(_) => format!("server {server} is disabled"),
+        CommandError::Gone(_) => format!("server {server} is gone"),
+        CommandError::KeeperFailed(_) => format!("the command did not reach server {server}"),
+        other => other.to_string(),
+    };
+    ApiProblem::new(ProblemKind::Conflict, title)
+        .at(server)
+        .remedy(remedy)
+}
+
+/// How many names a message lists.
+const LISTED_LIMIT: usize = 20;
+
+fn listed(names: &[&str]) -> String {
+    let shown = names
+        .iter()
+        .take(LISTED_LIMIT)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().saturating_sub(LISTED_LIMIT) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// A name for this run of the program: eight hexadecimal digits.
+fn new_instance() -> String {
+    let mut bytes = [0; 4];
+    if SystemRandom::new().fill(&mut bytes).is_err() {
+        // Two runs still differ in their start.
+        let nanos = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default()
+            .subsec_nanos();
+        bytes = (nanos ^ std::process::id()).to_be_bytes();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl From<mainstay::StateKind> for StateName {
+    fn from(state: mainstay::StateKind) -> Self {
+        use mainstay::StateKind;
+        match state {
+            StateKind::Disabled => Self::Disabled,
+            StateKind::Connecting => Self::Connecting,
+            StateKind::Connected => Self::Connected,
+            StateKind::Reconnecting => Self::Reconnecting,
+            StateKind::Disabling => Self::Disabling,
+            StateKind::Disconnected => Self::Disconnected,
+            StateKind::PermanentlyFailed => Self::PermanentlyFailed,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The HTTP service under `/api/v1`.
+//!
+//! It is served on a unix socket ([`ControlService::serve_connection`]) or at the HTTP door of a gateway, which checks host,
+//! origin and token first. Every request ends with an answer or an [`ApiProblem`]; streams end with their readers.
+
+mod answer;
+mod events;
+mod request;
+mod route;
+mod stderr;
+mod stream;
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use mainstay_gateway::{HttpMount, MountBody};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+
+use crate::api::{ApiProblem, EntryDocument, ProblemKind};
+use crate::control::{ConfigCommand, Control, Hub};
+use crate::openapi;
+use crate::status;
+use answer::{bytes_answer, json_answer, problem_answer};
+use request::{Query, actor, read_body, read_json};
+use route::ApiRoute;
+
+/// Where the API begins.
+pub const API_ROOT: &str = "/api/v1";
+
+/// How long a client may take to send the head of a request, and how long a connection stays open between two.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Streams that may be open at the same time. Each costs a connection and a position in the journal.
+const WATCHERS_LIMIT: usize = 256;
+
+/// Serves the control API. Clones are handles of the same service.
+#[derive(Clone)]
+pub struct ControlService(Arc<ServiceParts>);
+
+pub(crate) struct ServiceParts {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) watchers: Arc<Semaphore>,
+}
+
+impl ControlService {
+    /// Serves this hub.
+    pub fn new(control: &Control) -> Self {
+        Self(Arc::new(ServiceParts {
+            hub: control.0.clone(),
+            watchers: Arc::new(Semaphore::new(WATCHERS_LIMIT)),
+        }))
+    }
+
+    /// Serves one client until it closes its connection. The caller has checked that the client is allowed.
+    ///
+    /// Cancel safety: dropping it ends the connection. A command that was taken is carried out.
+    pub async fn serve_connection<S>(&self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let handler = service_fn(|request: Request<Incoming>| {
+            let service = self.clone();
+            async move { Ok::<_, Infallible>(service.respond(request).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), handler)
+            .await;
+        if let Err(error) = served {
+            tracing::debug!(%error, "a connection to the control API broke");
+        }
+    }
+
+    /// Answers one request.
+    ///
+    /// Cancel safety: a command that was taken is carried out.
+    pub async fn respond<B>(&self, request: Request<B>) -> Response<MountBody>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.answer(request)
+            .await
+            .unwrap_or_else(|problem| problem_answer(&problem))
+    }
+
+    async fn answer<B>(&self, request: Request<B>) -> Result<Response<MountBody>, ApiProblem>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let route = ApiRoute::of(&head.method, head.uri.path())?;
+        let query = Query::of(&head.uri);
+        let hub = &self.0.hub;
+        match route {
+            ApiRoute::Program => Ok(json_answer(&hub.program())),
+            ApiRoute::OpenApi => Ok(bytes_answer(StatusCode::OK, "application/json", openapi::json())),
+            ApiRoute::Servers => {
+                let with_processes = query.flag("processes")?.unwrap_or(true);
+                Ok(json_answer(&hub.server_list(with_processes).await))
+            }
+            ApiRoute::Server(name) => {
+                let named = hub.server(&name)?;
+                Ok(json_answer(&hub.server_status(&named).await))
+            }
+            ApiRoute::Catalog(name) => Ok(json_answer(&status::catalog(&hub.server(&name)?))),
+            ApiRoute::Stderr(name) => self.stderr(&hub.server(&name)?, &query),
+            ApiRoute::Events => self.events(&head.headers, &query),
+            ApiRoute::Sessions => Ok(json_answer(&status::session_list(hub))),
+            ApiRoute::Command(name, command) => {
+                read_body(&head.headers, body).await?;
+                let by = actor(&head.headers);
+                let (own, server) = (hub.clone(), name.clone());
+                carried_out(async move { own.command(command, &server, by).await }).await?;
+                let named = hub.server(&name)?;
+                Ok(json_answer(&hub.server_status(&named).await))
+            }
+            ApiRoute::Reload => {
+                read_body(&head.headers, body).await?;
+                self.configure(ConfigCommand::Reload, &head.headers).await
+            }
+            ApiRoute::Add => {
+                let entry: EntryDocument = read_json(&head.headers, body).await?;
+                self.configure(ConfigCommand::Add(entry), &head.headers).await
+            }
+            ApiRoute::Change(name) => {
+                let entry = read_json(&head.headers, body).await?;
+                let entry = EntryDocument { name, entry };
+                self.configure(ConfigCommand::Change(entry), &head.headers).await
+            }
+            ApiRoute::Remove(name) => {
+                read_body(&head.headers, body).await?;
+                self.configure(ConfigCommand::Remove(name), &head.headers).await
+            }
+        }
+    }
+
+    async fn configure(
+        &self,
+        command: ConfigCommand,
+        headers: &hyper::HeaderMap,
+    ) -> Result<Response<MountBody>, ApiProblem> {
+        let (hub, by) = (self.0.hub.clone(), actor(headers));
+        let report = carried_out(async move { hub.configure(command, by).await }).await?;
+        Ok(json_answer(&report))
+    }
+}
+
+/// Carries out a command to its end, even if the client that sent it is gone.
+async fn carried_out<T: Send + 'static>(
+    command: impl Future<Output = Result<T, ApiProblem>> + Send + 'static,
+) -> Result<T, ApiProblem> {
+    let failed = |_| ApiProblem::new(ProblemKind::Internal, "the command failed inside the program");
+    tokio::spawn(command).await.map_err(failed)?
+}
+
+impl HttpMount for ControlService {
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Response<MountBody>> + Send + '_>> {
+        Box::pin(self.respond(request))
+    }
+}
