@@ -44,6 +44,8 @@ pub(crate) struct AuthStatus {
     /// The name in the configuration; `None` for a login that no configured server uses.
     pub(crate) server: Option<String>,
     pub(crate) address: String,
+    /// Whether a login is made by the name.
+    is_configured: bool,
     pub(crate) state: AuthState,
     pub(crate) login: Option<ReadLogin>,
 }
@@ -91,7 +93,7 @@ pub(crate) fn run(arguments: &AuthArgs, common: &Common, screen: &Screen) -> Don
     let logins = logins().map_err(|error| CommandFailure::failed(anyhow!("{error}")))?;
     let store = &**logins.store();
     let statuses = match &arguments.server {
-        Some(named) => of_server(store, &server_named(named, common)?)?,
+        Some(named) => of_server(store, &server_named(named, common)?, !named.contains("://"))?,
         None => of_all(store, common)?,
     };
     let stored = store.describe();
@@ -117,7 +119,7 @@ pub(crate) fn run(arguments: &AuthArgs, common: &Common, screen: &Screen) -> Don
 fn of_all(store: &dyn LoginStore, common: &Common) -> Result<Vec<AuthStatus>, CommandFailure> {
     let mut statuses = Vec::new();
     for server in &load(common)?.servers {
-        statuses.extend(of_server(store, server)?);
+        statuses.extend(of_server(store, server, true)?);
     }
     for login in store.all_logins().map_err(CommandFailure::failed)? {
         let address = login.login.record.server.to_string();
@@ -129,6 +131,7 @@ fn of_all(store: &dyn LoginStore, common: &Common) -> Result<Vec<AuthStatus>, Co
             statuses.push(AuthStatus {
                 server: None,
                 address,
+                is_configured: false,
                 state: AuthState::of(&login),
                 login: Some(login),
             });
@@ -137,7 +140,11 @@ fn of_all(store: &dyn LoginStore, common: &Common) -> Result<Vec<AuthStatus>, Co
     Ok(statuses)
 }
 
-fn of_server(store: &dyn LoginStore, server: &ServerConfig) -> Result<Vec<AuthStatus>, CommandFailure> {
+fn of_server(
+    store: &dyn LoginStore,
+    server: &ServerConfig,
+    is_configured: bool,
+) -> Result<Vec<AuthStatus>, CommandFailure> {
     let Target::Http(target) = server.target() else {
         return Ok(Vec::new());
     };
@@ -148,6 +155,7 @@ fn of_server(store: &dyn LoginStore, server: &ServerConfig) -> Result<Vec<AuthSt
     let mut status = AuthStatus {
         server: Some(server.name().to_owned()),
         address: target.url().shown().to_owned(),
+        is_configured,
         state: AuthState::NotUsed,
         login: None,
     };
@@ -164,6 +172,7 @@ fn of_server(store: &dyn LoginStore, server: &ServerConfig) -> Result<Vec<AuthSt
     let of_login = |login: ReadLogin| AuthStatus {
         server: status.server.clone(),
         address: status.address.clone(),
+        is_configured,
         state: AuthState::of(&login),
         login: Some(login),
     };
@@ -173,7 +182,8 @@ fn of_server(store: &dyn LoginStore, server: &ServerConfig) -> Result<Vec<AuthSt
 fn said(status: &AuthStatus) -> Text {
     let name = status.server.as_deref().unwrap_or(&status.address);
     let mut said = text!("{}: ", plain(name));
-    let again = text!("; run `{}`", plain(&login::command(name)));
+    let meant = if status.is_configured { name } else { &status.address };
+    let again = text!("; run `{}`", plain(&login::command(meant)));
     match (status.state, &status.login) {
         (AuthState::NotUsed, _) => said.push("no login is used: the configuration has a credential, or turns logins off"),
         (AuthState::LoggedOut, _) | (_, None) => {

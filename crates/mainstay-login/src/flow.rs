@@ -82,8 +82,9 @@ pub(crate) async fn run(
             LoginStep::Browse(address) => {
                 show(person, LoginPrompt::Browse(address));
                 let next = callback(&mut login, person, deadline).await;
-                // The browser's page is on its way; the port is free for the next login.
-                drop(listener.take());
+                if let Some(listener) = listener.take() {
+                    listener.finish().await;
+                }
                 next?
             }
             LoginStep::ShowCode { prompt, until } => {

@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::AbortHandle;
 use url::Url;
 
 /// The path of the redirect URI.
@@ -47,10 +47,14 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
-/// A bound port. It serves until it is dropped.
+/// How long the end of a login waits until the browser has its page.
+const PAGE_GRACE: Duration = Duration::from_secs(1);
+
+/// A bound port. It accepts connections until it is dropped.
 pub(crate) struct CallbackListener {
     redirect_uri: Url,
-    _tasks: JoinSet<()>,
+    accepting: AbortHandle,
+    places: Arc<Semaphore>,
 }
 
 impl CallbackListener {
@@ -66,16 +70,32 @@ impl CallbackListener {
         let port = listener.local_addr()?.port();
         let redirect_uri = format!("http://127.0.0.1:{port}{PATH}");
         let redirect_uri = Url::parse(&redirect_uri).map_err(io::Error::other)?;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, callbacks));
+        let places = Arc::new(Semaphore::new(CONNECTIONS_LIMIT));
+        let accepting = tokio::spawn(accept(listener, callbacks, places.clone())).abort_handle();
         Ok(Self {
             redirect_uri,
-            _tasks: tasks,
+            accepting,
+            places,
         })
     }
 
     pub(crate) fn redirect_uri(&self) -> &Url {
         &self.redirect_uri
+    }
+
+    /// Accepts nothing more, and waits until the pages are sent.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub(crate) async fn finish(&self) {
+        self.accepting.abort();
+        let all = u32::try_from(CONNECTIONS_LIMIT).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(PAGE_GRACE, self.places.acquire_many(all)).await;
+    }
+}
+
+impl Drop for CallbackListener {
+    fn drop(&mut self) {
+        self.accepting.abort();
     }
 }
 
@@ -83,26 +103,22 @@ async fn any_port() -> io::Result<TcpListener> {
     TcpListener::bind(("127.0.0.1", 0)).await
 }
 
-async fn accept(listener: TcpListener, callbacks: mpsc::Sender<Callback>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_LIMIT));
-    // The connections end with this task.
-    let mut connections = JoinSet::new();
+async fn accept(listener: TcpListener, callbacks: mpsc::Sender<Callback>, places: Arc<Semaphore>) {
     loop {
+        let accepted = listener.accept().await;
+        let Ok((stream, _)) = accepted else {
+            // No descriptors, or a client that is gone already.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
         };
-        while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let callbacks = callbacks.clone();
-                connections.spawn(async move {
-                    let _place = place;
-                    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serve(stream, callbacks)).await;
-                });
-            }
-            // No descriptors, or a client that is gone already.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
+        let callbacks = callbacks.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serve(stream, callbacks)).await;
+        });
     }
 }
 

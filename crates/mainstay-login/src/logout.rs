@@ -10,7 +10,7 @@ use crate::error::LoginFailure;
 use crate::provider::LoginProvider;
 use crate::send::send;
 use crate::settings::LoginSettings;
-use crate::store::{LoginStore, ReadLogin};
+use crate::store::{LoginStore, LoginStoreError, ReadLogin};
 
 /// How long a logout waits for a refresh that runs.
 const LOCK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
@@ -35,7 +35,13 @@ pub async fn log_out(provider: &LoginProvider) -> Result<Vec<LogoutReport>, Logi
     let key = settings.key();
     let of_lock = key.clone();
     let _lock = on_store(store, move |store| store.lock(&of_lock, LOCK_TIMEOUT)).await?;
-    let found = on_store(store, move |store| store.logins(&key)).await?;
+    let of_logins = key.clone();
+    let found = on_store(store, move |store| store.logins(&of_logins)).await;
+    // What cannot be read cannot be revoked, and is deleted all the same.
+    let found = match found {
+        Err(LoginStoreError::Unreadable { .. } | LoginStoreError::Unsafe { .. }) => Vec::new(),
+        found => found?,
+    };
     let mut reports = Vec::new();
     for read in found {
         let (revoked, error) = revoke(settings, store, &read).await;
@@ -44,8 +50,8 @@ pub async fn log_out(provider: &LoginProvider) -> Result<Vec<LogoutReport>, Logi
             revoked,
             error,
         });
-        on_store(store, move |store| store.remove(&read.login)).await?;
     }
+    on_store(store, move |store| store.remove_all(&key)).await?;
     Ok(reports)
 }
 

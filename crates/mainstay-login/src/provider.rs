@@ -11,12 +11,12 @@ mod renewal;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use mainstay::transport::http::{Authorizing, Challenge, Changing, CredentialRefusal, Credentials, Refusing};
-use mainstay_oauth::{AuthChallenge, StepUp};
+use mainstay_oauth::{AuthChallenge, StepUp, StepUpError};
 use tokio::sync::watch;
 
 use self::current::CurrentLogin;
@@ -45,12 +45,17 @@ pub(crate) struct ProviderState {
     notes: Mutex<Notes>,
 }
 
+/// Logins that are longer ago do not count against the limit of authorizations for one operation.
+const OPERATION_SPAN: Duration = Duration::from_secs(10 * 60);
+
 /// What was learnt from refusals.
 #[derive(Default)]
 struct Notes {
     /// What the server asked for last.
     challenge: Option<Challenge>,
     step_up: StepUp,
+    /// When the last login was completed.
+    last_login: Option<Instant>,
     /// The value that the server refused although it was new. Only another login helps.
     hopeless: Option<HeaderValue>,
 }
@@ -90,7 +95,11 @@ impl LoginProvider {
 impl Credentials for LoginProvider {
     fn authorization(&self) -> Authorizing<'_> {
         let current = self.0.current.load();
-        if let Some(value) = current.usable(SystemTime::now()) {
+        let now = SystemTime::now();
+        if let Some(value) = current.usable(now) {
+            if current.is_overdue(now) {
+                self.0.renew_overdue();
+            }
             let value = self.0.give(Some(value.clone()));
             return Box::pin(std::future::ready(Ok(value)));
         }
@@ -118,6 +127,29 @@ impl Credentials for LoginProvider {
 
     fn changed(&self) -> Changing<'_> {
         Box::pin(self.0.wait_for_change())
+    }
+}
+
+impl Notes {
+    /// Whether another authorization may be asked for.
+    fn check_step_up(&mut self, challenge: &Challenge) -> Result<(), StepUpError> {
+        if self.last_login.is_none_or(|at| at.elapsed() > OPERATION_SPAN) {
+            self.step_up.note_success();
+        }
+        self.step_up.check(&protocol_challenge(challenge))
+    }
+
+    /// A login was completed.
+    fn note_login(&mut self, keeps_challenge: bool) {
+        if self.last_login.is_none_or(|at| at.elapsed() > OPERATION_SPAN) {
+            self.step_up.note_success();
+        }
+        self.step_up.note_authorization();
+        self.last_login = Some(Instant::now());
+        self.hopeless = None;
+        if !keeps_challenge {
+            self.challenge = None;
+        }
     }
 }
 
@@ -184,7 +216,7 @@ impl ProviderState {
         if !self.settings.grant.is_automatic() {
             return;
         }
-        let checked = lock(&self.notes).step_up.check(&protocol_challenge(challenge));
+        let checked = lock(&self.notes).check_step_up(challenge);
         if let Err(error) = checked {
             tracing::info!(%error, "no further authorization");
             return;

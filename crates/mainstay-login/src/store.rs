@@ -119,6 +119,9 @@ pub trait LoginStore: Send + Sync + 'static {
     /// Removes a login.
     fn remove(&self, login: &StoredLogin) -> Result<(), LoginStoreError>;
 
+    /// Removes all logins of a key, those that cannot be read included.
+    fn remove_all(&self, key: &LoginKey) -> Result<(), LoginStoreError>;
+
     /// Locks the logins of a key against other processes and tasks, and waits for the lock.
     fn lock(&self, key: &LoginKey, within: Duration) -> Result<Box<dyn StoreLock>, LoginStoreError>;
 
@@ -172,7 +175,7 @@ pub enum LoginStoreError {
         mode: &'static str,
     },
     /// A file cannot be understood.
-    #[error("{path} holds no login that can be read ({reason}); log out and in again, or remove the file")]
+    #[error("{path} holds no login that can be read ({reason}); run `mainstay logout` for its server, or remove the file")]
     Unreadable {
         /// The file.
         path: PathBuf,

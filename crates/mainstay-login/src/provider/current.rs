@@ -12,6 +12,9 @@ const RENEWAL_MARGIN: Duration = Duration::from_secs(5 * 60);
 /// A token that the server refuses although it is younger than this is not renewed again.
 const NEW_TOKEN_AGE: Duration = Duration::from_secs(5);
 
+/// How late the timer of a renewal may be.
+const TIMER_TOLERANCE: Duration = Duration::from_secs(2);
+
 /// An immutable view of the stored login.
 pub(super) struct CurrentLogin {
     /// Whether the store was read at all.
@@ -84,6 +87,12 @@ impl CurrentLogin {
         let expires = self.expires_at()?;
         let life = expires.duration_since(self.obtained_at()?).unwrap_or_default();
         expires.checked_sub((life / 4).min(RENEWAL_MARGIN))
+    }
+
+    /// Whether the timer should have renewed the token. It counts no time in which the machine slept.
+    pub(super) fn is_overdue(&self, now: SystemTime) -> bool {
+        let at = self.renews_at().filter(|_| self.is_renewable());
+        at.and_then(|at| at.checked_add(TIMER_TOLERANCE)).is_some_and(|at| at <= now)
     }
 
     /// Whether the token was issued a moment ago, in terms of its life.

@@ -163,7 +163,7 @@ impl ProviderState {
             None => self.probe().await,
         };
         if challenge.error.as_deref() == Some("insufficient_scope") {
-            lock(&self.notes).step_up.check(&protocol_challenge(&challenge))?;
+            lock(&self.notes).check_step_up(&challenge)?;
         }
         let registrations = on_store(&self.store, |store| store.registrations()).await?;
         let settings = &self.settings;
@@ -243,12 +243,8 @@ impl ProviderState {
             store.replace(&login, last.as_ref().map(|last| &last.version))
         });
         saved.await?;
-        {
-            let mut notes = lock(&self.notes);
-            notes.step_up.note_authorization();
-            notes.challenge = None;
-            notes.hopeless = None;
-        }
+        // Without a person, the next renewal needs what the server asked for.
+        lock(&self.notes).note_login(is_automatic);
         lock(&self.renewal).clear_pause();
         self.read_again().await?;
         Ok(summary)

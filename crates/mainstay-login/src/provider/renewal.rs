@@ -92,6 +92,13 @@ impl ProviderState {
         receiver
     }
 
+    /// Starts a renewal that the timer missed, unless one runs or waits.
+    pub(super) fn renew_overdue(self: &Arc<Self>) {
+        if self.check_pause().is_ok() && !self.is_hopeless(self.current.load().value()) {
+            let _running = self.start_renewal(None);
+        }
+    }
+
     /// Arms the timer that renews this token before it expires.
     pub(super) fn renew_before_expiry(self: &Arc<Self>, current: &CurrentLogin) {
         let can_renew = current.is_renewable() || self.settings.grant.is_automatic();

@@ -145,6 +145,16 @@ impl LoginStore for FileStore {
         self.files.remove(&name)
     }
 
+    fn remove_all(&self, key: &LoginKey) -> Result<(), LoginStoreError> {
+        let prefix = key_name(key);
+        let names = self.files.names(LOGIN)?;
+        for name in names.iter().filter(|name| name.starts_with(&prefix)) {
+            let _turn = self.write_turn(name)?;
+            self.files.remove(name)?;
+        }
+        Ok(())
+    }
+
     fn lock(&self, key: &LoginKey, within: Duration) -> Result<Box<dyn StoreLock>, LoginStoreError> {
         let path = self.locks.join(&format!("{}.refresh", key_name(key)));
         Ok(Box::new(lock_file(&path, within)?))
