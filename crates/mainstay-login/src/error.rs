@@ -15,14 +15,14 @@ use crate::store::LoginStoreError;
 pub enum LoginFailure {
     /// The protocol says no.
     #[error(transparent)]
-    Protocol(#[from] LoginError),
+    Protocol(Box<LoginError>),
     /// A server could not be reached.
     #[error("{origin} could not be asked: {failure}")]
     Http {
         /// The origin of the server.
         origin: String,
         /// Why not.
-        failure: HttpFailure,
+        failure: Box<HttpFailure>,
     },
     /// The store could not be used.
     #[error(transparent)]
@@ -50,6 +50,12 @@ pub enum LoginFailure {
     /// The login was given up.
     #[error("the login was cancelled")]
     Cancelled,
+}
+
+impl From<LoginError> for LoginFailure {
+    fn from(error: LoginError) -> Self {
+        Self::Protocol(Box::new(error))
+    }
 }
 
 /// A renewal that failed.

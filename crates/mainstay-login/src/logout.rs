@@ -61,7 +61,7 @@ async fn revoke(
     read: &ReadLogin,
 ) -> (Option<bool>, Option<String>) {
     let record = &read.login.record;
-    let registrations = on_store(store, |store| store.registrations()).await;
+    let registrations = on_store(store, LoginStore::registrations).await;
     let requests = registrations.map_err(|error| error.to_string()).and_then(|registrations| {
         let client = record.client(&settings.client, &registrations);
         let client = client.map_err(|error| error.to_string())?;

@@ -25,7 +25,7 @@ pub(crate) async fn send(request: &HttpRequest, settings: &LoginSettings) -> Res
     let fetched = fetch(sent, settings.http()).await;
     let fetched: Fetched = fetched.map_err(|failure| LoginFailure::Http {
         origin: request.url.origin().ascii_serialization(),
-        failure,
+        failure: Box::new(failure),
     })?;
     let content_type = fetched.headers.get(http::header::CONTENT_TYPE);
     Ok(HttpResponse {

@@ -1,6 +1,7 @@
 //! The store of files: what it keeps, whom it refuses, and who may write.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -99,11 +100,11 @@ fn files_that_others_could_read_or_replace_are_refused() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(directory.path())), (0o600, 0o700));
 
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     let refused = store.logins(&key(None)).unwrap_err();
     assert!(matches!(refused, LoginStoreError::Unsafe { .. }), "{refused}");
     assert!(refused.to_string().contains("chmod 0600"), "{refused}");
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
 
     let moved = directory.path().join("moved");
     std::fs::rename(&path, &moved).unwrap();
@@ -111,7 +112,7 @@ fn files_that_others_could_read_or_replace_are_refused() {
     let refused = store.logins(&key(None)).unwrap_err();
     assert!(refused.to_string().contains("symbolic link"), "{refused}");
 
-    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
     let refused = FileStore::open(directory.path(), StoreProtection::Plain).err().unwrap();
     assert!(refused.to_string().contains("chmod 0700"), "{refused}");
 }
@@ -143,7 +144,7 @@ fn encrypted_files_show_nothing_and_fit_one_key_and_one_name() {
     let key_file = |name: &str, bytes: &[u8]| {
         let path = keys.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         StoreProtection::KeyFile(path)
     };
     let protection = key_file("right", &[7; 32]);

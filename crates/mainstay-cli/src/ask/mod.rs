@@ -58,9 +58,9 @@ impl<'a> Asking<'a> {
             listing: setup.listing(),
             is_call: false,
             server: OnceCell::new(),
-            address: match setup.source {
+            address: match &setup.source {
                 Source::Address => setup.servers.first().and_then(reach::address),
-                _configured => None,
+                Source::File { .. } | Source::Demo { .. } | Source::Arguments => None,
             },
             is_sent: Cell::new(false),
             began: Instant::now(),

@@ -17,7 +17,7 @@ use crate::blocking::on_store;
 use crate::error::{LoginFailure, RenewalFailure};
 use crate::flow::{LoginPrompt, PersonSide, run};
 use crate::listener::{Callback, Verdict};
-use crate::store::StoredLogin;
+use crate::store::{LoginStore, StoredLogin};
 
 /// How long a completed login waits for the lock of its server's logins.
 const SAVE_LOCK_TIMEOUT: Duration = Duration::from_secs(20);
@@ -165,7 +165,7 @@ impl ProviderState {
         if challenge.error.as_deref() == Some("insufficient_scope") {
             lock(&self.notes).check_step_up(&challenge)?;
         }
-        let registrations = on_store(&self.store, |store| store.registrations()).await?;
+        let registrations = on_store(&self.store, LoginStore::registrations).await?;
         let settings = &self.settings;
         let mut options = LoginOptions::new(settings.server.clone());
         options.user.clone_from(&settings.user);

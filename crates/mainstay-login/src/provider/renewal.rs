@@ -19,7 +19,7 @@ use crate::blocking::on_store;
 use crate::context::context;
 use crate::error::RenewalFailure;
 use crate::send::send;
-use crate::store::{LoginStoreError, ReadLogin, StoredLogin};
+use crate::store::{LoginStore, LoginStoreError, ReadLogin, StoredLogin};
 
 /// How long a renewal waits for another process. Longer than one request to an authorization server may take.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(12);
@@ -189,7 +189,7 @@ impl ProviderState {
 
     async fn refresh(self: &Arc<Self>, read: &ReadLogin) -> Renewed {
         let record = read.login.record.clone();
-        let registrations = on_store(&self.store, |store| store.registrations()).await?;
+        let registrations = on_store(&self.store, LoginStore::registrations).await?;
         let client = record.client(&self.settings.client, &registrations);
         let client = client.map_err(RenewalError::from)?;
         let (renewal, request) = Renewal::start(record, client.as_ref(), &context())?;

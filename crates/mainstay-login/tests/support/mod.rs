@@ -16,19 +16,17 @@ use tokio::net::TcpStream;
 use url::{Position, Url};
 
 /// The running servers. They end with it.
-pub struct ProtectedServer {
+pub(crate) struct ProtectedServer {
     child: Child,
-    pub resource: Url,
+    pub(crate) resource: Url,
 }
 
 /// What happened at the servers.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Stats {
-    pub refreshes: u32,
-    pub invalid_grants: u32,
-    pub token_errors: u32,
-    pub accepted: u32,
-    pub refused: u32,
+pub(crate) struct Stats {
+    pub(crate) refreshes: u32,
+    pub(crate) invalid_grants: u32,
+    pub(crate) token_errors: u32,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +37,7 @@ struct Listening {
 impl ProtectedServer {
     /// Starts the servers with access tokens of so many seconds. `None` if they are not installed, which only a plain
     /// `cargo test` may skip.
-    pub fn start(token_seconds: u32) -> Option<Self> {
+    pub(crate) fn start(token_seconds: u32) -> Option<Self> {
         let authorization_server = mainstay_partner::partners()?.authorization_server;
         let authorization_server = authorization_server.expect("run `cargo xtask partners`: it is newer than the last run");
         let mut child = Command::new(&authorization_server.command)
@@ -60,17 +58,17 @@ impl ProtectedServer {
         })
     }
 
-    pub async fn stats(&self) -> Stats {
+    pub(crate) async fn stats(&self) -> Stats {
         self.ask("/stats").await
     }
 
     /// Every token, code and verifier that was issued.
-    pub async fn secrets(&self) -> Vec<String> {
+    pub(crate) async fn secrets(&self) -> Vec<String> {
         self.ask("/secrets").await
     }
 
     /// Lets the token endpoint answer with this status; 0 for its own answers.
-    pub async fn set_fault(&self, status: u16) {
+    pub(crate) async fn set_fault(&self, status: u16) {
         let _: serde_json::Value = self.ask(&format!("/fault?status={status}")).await;
     }
 
@@ -88,16 +86,16 @@ impl Drop for ProtectedServer {
     }
 }
 
-pub fn store(directory: &Path) -> Arc<dyn LoginStore> {
+pub(crate) fn store(directory: &Path) -> Arc<dyn LoginStore> {
     Arc::new(FileStore::open(directory, StoreProtection::Plain).expect("a store"))
 }
 
-pub fn provider(server: &ProtectedServer, store: &Arc<dyn LoginStore>) -> LoginProvider {
+pub(crate) fn provider(server: &ProtectedServer, store: &Arc<dyn LoginStore>) -> LoginProvider {
     LoginProvider::new(LoginSettings::new(server.resource.clone()), store.clone())
 }
 
 /// Logs in as a person who agrees to everything.
-pub async fn log_in(provider: &LoginProvider) -> LoginSummary {
+pub(crate) async fn log_in(provider: &LoginProvider) -> LoginSummary {
     let mut login = provider.login(LoginRequest::default()).await.expect("a login begins");
     let LoginPrompt::Browse(address) = login.prompt() else {
         panic!("a browser is needed: {:?}", login.prompt());
@@ -108,10 +106,10 @@ pub async fn log_in(provider: &LoginProvider) -> LoginSummary {
 }
 
 /// What a browser gets.
-pub struct Page {
-    pub status: u16,
+pub(crate) struct Page {
+    pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    pub body: String,
+    pub(crate) body: String,
 }
 
 impl Page {
@@ -122,7 +120,7 @@ impl Page {
 }
 
 /// Opens an address and follows its redirects, with cookies, to the end.
-pub async fn browse(address: &Url) -> Page {
+pub(crate) async fn browse(address: &Url) -> Page {
     let mut at = address.clone();
     let mut cookies: Vec<(String, String)> = Vec::new();
     for _ in 0..20 {
@@ -168,7 +166,7 @@ async fn get(url: &Url, cookies: &[(String, String)]) -> Page {
 }
 
 /// The program that a test starts several times.
-pub fn worker() -> PathBuf {
+pub(crate) fn worker() -> PathBuf {
     let own = std::env::current_exe().expect("a path");
     let built = own.parent().and_then(Path::parent).expect("target/debug");
     built.join("examples/login_worker")
