@@ -146,11 +146,7 @@ fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<
             ]);
             child::run_while_it_speaks(clippy, STEP_SILENCE)
         }
-        // In the workspace the library gets every feature that any crate asks of its dependencies; its users build it
-        // with what it asks for itself.
-        CheckStep::Alone => {
-            child::run_while_it_speaks(cargo.args(["check", "--package", "mainstay"]), STEP_SILENCE)
-        }
+        CheckStep::Alone => alone(project),
         // Libraries only: the program and the library share a name, and with it a page.
         CheckStep::Docs => {
             let doc = cargo
@@ -191,6 +187,35 @@ fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<
             Ok(())
         }
     }
+}
+
+/// The library by itself, with its default features, without any, and with each one alone. In the workspace it gets every
+/// feature that any crate asks of its dependencies; its users build it with what it asks for itself.
+fn alone(project: &Project) -> Result<()> {
+    let mut default = project.cargo();
+    child::run_while_it_speaks(default.args(["check", "--package", "mainstay"]), STEP_SILENCE)?;
+    for feature in ["", "config-file", "http", "rmcp", "tls"] {
+        let mut clippy = project.cargo();
+        clippy.args([
+            "clippy",
+            "--package",
+            "mainstay",
+            "--lib",
+            "--no-default-features",
+        ]);
+        clippy.args(["--features", feature, "--", "--deny", "warnings"]);
+        child::run_while_it_speaks(&mut clippy, STEP_SILENCE)?;
+    }
+    let mut bare = project.cargo();
+    bare.args([
+        "test",
+        "--package",
+        "mainstay",
+        "--no-default-features",
+        "--test",
+        "bare",
+    ]);
+    child::run_while_it_speaks(&mut bare, STEP_SILENCE)
 }
 
 fn table(summary: &[(CheckStep, StepEnd)], total: Duration) -> String {

@@ -1,6 +1,6 @@
 //! The project's chores, run as `cargo xtask …`.
 //!
-//! It is the first thing a fresh clone builds, so it has the standard library and `anyhow` and nothing else.
+//! It is the first thing a fresh clone builds, so it has few dependencies, and none that the project does not have anyway.
 
 mod arguments;
 mod chaos;
@@ -9,6 +9,8 @@ mod child;
 mod conformance;
 mod dependencies;
 mod fuzz;
+mod licence;
+mod metadata;
 mod minimum_rust;
 mod mutants;
 mod npm;

@@ -1,6 +1,7 @@
-//! The minimum Rust version: said once, kept by every dependency, and compiled with where that compiler is there.
+//! The minimum Rust version: stated once, kept by every dependency, and compiled with where that compiler is installed.
 //!
-//! What the standard library has had for less long is found by clippy (`incompatible_msrv`), which needs no old compiler.
+//! The lints find newer parts of the standard library (`clippy::incompatible_msrv`), with any compiler. What is left to the old
+//! compiler alone is newer syntax.
 
 use std::fs;
 use std::process::Command;
@@ -9,21 +10,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::child;
+use crate::metadata::{self, Package};
 use crate::project::Project;
 
 const LOOK_WITHIN: Duration = Duration::from_secs(30);
-const METADATA_WITHIN: Duration = Duration::from_secs(120);
 const BUILD_SILENCE: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn check(project: &Project) -> Result<()> {
     let manifest = fs::read_to_string(project.source("Cargo.toml")).context("cannot read Cargo.toml")?;
     let minimum = said_in(&manifest).context("Cargo.toml names no rust-version")?;
-    let mut metadata = project.cargo();
-    let metadata = child::output(
-        metadata.args(["metadata", "--format-version", "1"]),
-        METADATA_WITHIN,
-    )?;
-    let packages = packages(&metadata);
+    let packages = metadata::packages(project)?;
     let findings = findings(&packages, &minimum);
     if !findings.is_empty() {
         bail!(
@@ -77,50 +73,15 @@ fn said_in(manifest: &str) -> Option<String> {
     Some(line.trim().trim_matches('"').to_owned())
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Package {
-    name: String,
-    is_ours: bool,
-    rust_version: Option<String>,
-}
-
-/// The packages in what `cargo metadata` says. Their names and versions come first in each, and nowhere else beside each
-/// other, so that the text can be taken apart without a JSON parser.
-fn packages(metadata: &str) -> Vec<Package> {
-    let list = metadata
-        .split(r#"],"workspace_members""#)
-        .next()
-        .unwrap_or_default();
-    let starts = list.split(r#"{"name":""#).skip(1);
-    let mut packages: Vec<Package> = Vec::new();
-    for part in starts {
-        let (name, rest) = part.split_once('"').unwrap_or((part, ""));
-        if rest.starts_with(r#","version":"#) {
-            packages.push(Package {
-                name: name.to_owned(),
-                is_ours: rest.contains(r#""source":null,"dependencies""#),
-                rust_version: None,
-            });
-        }
-        let said = rest
-            .split_once(r#""rust_version":""#)
-            .and_then(|(_, said)| said.split_once('"'));
-        if let (Some((version, _)), Some(package)) = (said, packages.last_mut()) {
-            package.rust_version = Some(version.to_owned());
-        }
-    }
-    packages
-}
-
 fn findings(packages: &[Package], minimum: &str) -> Vec<String> {
     let finding = |package: &Package| match &package.rust_version {
         Some(version) if number(version) > number(minimum) => {
             Some(format!("{} needs Rust {version}", package.name))
         }
-        Some(version) if package.is_ours && version != minimum => {
+        Some(version) if package.is_ours() && version != minimum => {
             Some(format!("{} says {version}", package.name))
         }
-        None if package.is_ours => Some(format!("{} says nothing", package.name)),
+        None if package.is_ours() => Some(format!("{} says nothing", package.name)),
         Some(_) | None => None,
     };
     packages.iter().filter_map(finding).collect()
@@ -135,50 +96,26 @@ fn number(version: &str) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Package, findings, packages, said_in};
+    use super::{findings, metadata, said_in};
 
-    const METADATA: &str = concat!(
-        r#"{"packages":[{"name":"old","version":"1.0.0","source":"registry+x","dependencies":[{"name":"new","source":"x"}],"#,
-        r#""rust_version":"1.60"},{"name":"silent","version":"1.0.0","source":"registry+x","dependencies":[],"rust_version":null},"#,
-        r#"{"name":"new","version":"2.0.0","source":"registry+x","dependencies":[],"rust_version":"1.90.1"},"#,
-        r#"{"name":"mainstay","version":"0.1.0","license":"MIT","source":null,"dependencies":[{"name":"old","source":null}],"rust_version":"1.88"}"#,
-        r#"],"workspace_members":["mainstay"]}"#,
-    );
+    const METADATA: &str = r#"{"packages":[
+        {"name":"old","version":"1.0.0","source":"registry+x","rust_version":"1.60"},
+        {"name":"silent","version":"1.0.0","source":"registry+x","rust_version":null},
+        {"name":"new","version":"2.0.0","source":"registry+x","rust_version":"1.90.1"},
+        {"name":"mainstay","version":"0.1.0","source":null,"rust_version":"1.88"}]}"#;
 
     #[test]
     fn a_dependency_that_needs_a_newer_compiler_is_found() {
-        let packages = packages(METADATA);
-        let read: Vec<_> = packages
-            .iter()
-            .map(|package| {
-                (
-                    package.name.as_str(),
-                    package.rust_version.as_deref(),
-                    package.is_ours,
-                )
-            })
-            .collect();
-        assert_eq!(
-            read,
-            [
-                ("old", Some("1.60"), false),
-                ("silent", None, false),
-                ("new", Some("1.90.1"), false),
-                ("mainstay", Some("1.88"), true),
-            ]
-        );
+        let packages = metadata::read(METADATA).unwrap();
         assert_eq!(findings(&packages, "1.88"), ["new needs Rust 1.90.1"]);
         assert_eq!(findings(&packages, "1.91"), ["mainstay says 1.88"]);
     }
 
     #[test]
     fn a_crate_of_ours_that_says_nothing_is_found() {
-        let package = Package {
-            name: "x".into(),
-            is_ours: true,
-            rust_version: None,
-        };
-        assert_eq!(findings(&[package], "1.88"), ["x says nothing"]);
+        let ours = r#"{"packages":[{"name":"x","version":"0.1.0","source":null,"rust_version":null}]}"#;
+        let packages = metadata::read(ours).unwrap();
+        assert_eq!(findings(&packages, "1.88"), ["x says nothing"]);
     }
 
     #[test]

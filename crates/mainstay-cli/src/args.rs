@@ -11,8 +11,12 @@ use mainstay::config::parse_duration;
 use crate::auth::AuthArgs;
 use crate::login::LoginArgs;
 use crate::logout::LogoutArgs;
+use crate::add::{AddArgs, RemoveArgs};
 use crate::completions::CompletionsArgs;
+use crate::connect::ConnectArgs;
+use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
+use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
@@ -37,6 +41,7 @@ Environment:
   MAINSTAY_LOGINS  where logins are kept [default: $XDG_STATE_HOME/mainstay/logins or ~/.local/state/mainstay/logins]
   MAINSTAY_LOGIN_KEY_FILE
                    the key file that logins are encrypted with [default: they are not encrypted]
+  MAINSTAY_RUNTIME where the daemon's socket is [default: $XDG_RUNTIME_DIR/mainstay, or a directory in /tmp]
   MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
 
@@ -87,10 +92,15 @@ pub(crate) enum Command {
     Prompt(PromptArgs),
     Serve(ServeArgs),
     Wrap(WrapArgs),
+    Connect(ConnectArgs),
+    Daemon(DaemonArgs),
     Ping(PingArgs),
     Login(LoginArgs),
     Logout(LogoutArgs),
     Auth(AuthArgs),
+    Import(ImportArgs),
+    Add(AddArgs),
+    Remove(RemoveArgs),
     Doctor(DoctorArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
@@ -504,7 +514,10 @@ mod tests {
                 DOCUMENT.contains(&format!("\nmainstay {name} ")),
                 "{name} is in the list"
             );
-            let options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+            let nested = command.get_subcommands().flat_map(clap::Command::get_arguments);
+            let options = command.get_arguments().chain(nested);
+            let options = options.filter(|option| !option.is_hide_set());
+            let options: Vec<_> = options.filter_map(clap::Arg::get_long).collect();
             let Some(section) = section(&format!("`mainstay {name}`")) else {
                 assert!(options.is_empty(), "{name} has options and no section");
                 continue;
@@ -521,6 +534,12 @@ mod tests {
         let mut known: Vec<_> = program.get_arguments().filter_map(clap::Arg::get_long).collect();
         for command in program.get_subcommands() {
             known.extend(command.get_arguments().filter_map(clap::Arg::get_long));
+            let nested = command.get_subcommands();
+            known.extend(
+                nested
+                    .flat_map(clap::Command::get_arguments)
+                    .filter_map(clap::Arg::get_long),
+            );
         }
         known.extend(["help", "version"]);
         let is_name = |c: char| c.is_ascii_lowercase() || c == '-';

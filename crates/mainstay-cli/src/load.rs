@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use mainstay::config::{ConfigOrigin, Host, Problem, Severity, locate, nearest};
+use mainstay::config::{ConfigError, ConfigOrigin, Host, Problem, Severity, locate, nearest};
 use mainstay::{Configuration, ServerConfig};
 
 use crate::adhoc;
@@ -97,6 +97,22 @@ pub(crate) fn load(common: &Common) -> Result<Setup, CommandFailure> {
         store,
         stop_within: common.stop_within,
     })
+}
+
+/// The configuration file to edit: the one that is named, or the user's own. It need not exist.
+pub(crate) fn user_file(common: &Common) -> Result<PathBuf, CommandFailure> {
+    let cwd = env::current_dir()
+        .context("the working directory is not known")
+        .map_err(CommandFailure::failed)?;
+    match locate(common.config.as_deref(), |name| env::var_os(name), &cwd) {
+        Ok(located) => located.path.or(located.user_path).ok_or_else(|| {
+            CommandFailure::usage(anyhow!(
+                "the home directory is not known; name a file with --config"
+            ))
+        }),
+        Err(ConfigError::Missing { path, .. }) => Ok(path),
+        Err(error) => Err(CommandFailure::usage(error)),
+    }
 }
 
 impl Setup {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use mainstay::ServerConfig;
-use mainstay::config::Target;
+use mainstay::config::{OAuthSetting, Target};
+use mainstay::transport::http::{CredentialSource, Credentials};
 use mainstay_login::{FileStore, LoginProvider, Logins, StoreProtection, finish_renewals};
 
 use crate::adhoc;
@@ -18,28 +19,31 @@ use crate::load::{load, set_path};
 /// How long the program waits at its end for a token that is being renewed. A refresh token whose answer is lost is lost too.
 const RENEWAL_GRACE: Duration = Duration::from_secs(5);
 
-/// The servers, each with the login that it may need. The store is opened only if some server is reached over HTTP.
-pub(crate) fn attached(servers: impl IntoIterator<Item = ServerConfig>) -> Vec<ServerConfig> {
-    let attach = |server: ServerConfig| {
+/// The logins as a fleet asks for them. The store is opened when the first server over HTTP has no credential of its own.
+#[derive(Debug)]
+struct LazyLogins;
+
+impl CredentialSource for LazyLogins {
+    fn provider(&self, server: &ServerConfig) -> Option<Arc<dyn Credentials>> {
         let Target::Http(target) = server.target() else {
-            return server;
+            return None;
         };
-        if target.has_credentials() {
-            return server;
+        if target.has_credentials() || *target.oauth() == OAuthSetting::Off {
+            return None;
         }
-        let name = server.name().to_owned();
         match logins() {
-            Ok(logins) => logins.attach(server.clone()).unwrap_or_else(|error| {
-                tracing::warn!(server = %name, %error, "the server is used without a login");
-                server
-            }),
+            Ok(logins) => CredentialSource::provider(logins, server),
             Err(error) => {
-                tracing::warn!(server = %name, %error, "the server is used without a login");
-                server
+                tracing::warn!(server = server.name(), %error, "the server is used without a login");
+                None
             }
         }
-    };
-    servers.into_iter().map(attach).collect()
+    }
+}
+
+/// Where fleets get the logins of this user from.
+pub(crate) fn source() -> Arc<dyn CredentialSource> {
+    Arc::new(LazyLogins)
 }
 
 /// The logins of this process.
@@ -93,7 +97,7 @@ pub(crate) fn server_named(named: &str, common: &Common) -> Result<ServerConfig,
 }
 
 /// The provider of a server's login.
-pub(crate) fn provider_of(server: &ServerConfig) -> Result<LoginProvider, CommandFailure> {
+pub(crate) fn provider_of(server: &ServerConfig) -> Result<Arc<LoginProvider>, CommandFailure> {
     let logins = logins().map_err(|error| CommandFailure::failed(anyhow!("{error}")))?;
     logins.provider(server).map_err(CommandFailure::usage)
 }

@@ -5,6 +5,7 @@
 //! `pick` and `ask` are what those share that ask one server for one thing. `output` is what a person sees, `json` what a
 //! script sees, `log` what an operator sees. Results go to stdout, everything else to stderr.
 
+mod add;
 mod adhoc;
 mod args;
 mod ask;
@@ -12,11 +13,15 @@ mod auth;
 mod call;
 mod check;
 mod completions;
+mod connect;
+mod daemon;
 mod demo;
 mod describe;
 mod doctor;
 mod exit;
+mod import;
 mod json;
+mod live;
 mod load;
 mod log;
 mod login;
@@ -45,7 +50,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use args::{Command, CommandLine};
-use exit::{CommandFailure, Exit};
+use exit::{CommandFailure, Done, Exit};
 use log::Logged;
 use output::{Screen, Text};
 
@@ -53,6 +58,13 @@ fn main() -> ExitCode {
     memory::return_large_blocks();
     let arguments = CommandLine::parse();
     let common = &arguments.common;
+    // A bridge stays small, and has no log.
+    if let Command::Connect(connect) = &arguments.command {
+        return ended(
+            connect::run(connect, common),
+            &Screen::new(common.quiet, common.log_format),
+        );
+    }
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));
     if let Err(error) = mainstay::process::raise_descriptor_limit() {
@@ -67,10 +79,15 @@ fn main() -> ExitCode {
         Command::Prompt(prompt) => prompt::run(prompt, common, &screen),
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
+        Command::Connect(connect) => connect::run(connect, common),
+        Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
         Command::Login(login) => login::run(login, common, &screen),
         Command::Logout(logout) => logout::run(logout, common, &screen),
         Command::Auth(auth) => auth::run(auth, common, &screen),
+        Command::Import(import) => import::run(import, common, &screen),
+        Command::Add(server) => add::add(server, common, &screen),
+        Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
         Command::Schema(_) => schema::run(&screen),
         Command::Completions(completions) => completions::run(completions, &screen),
@@ -79,6 +96,10 @@ fn main() -> ExitCode {
             .map(|()| Exit::Success)
             .map_err(CommandFailure::failed),
     };
+    ended(done, &screen)
+}
+
+fn ended(done: Done, screen: &Screen) -> ExitCode {
     done.unwrap_or_else(|failure| {
         screen.error(Text::lines(&format!("{:#}", failure.error)));
         failure.exit
@@ -92,6 +113,7 @@ fn logged(arguments: &CommandLine) -> Logged {
         Command::Serve(_) if !arguments.common.quiet => Logged::Changes,
         Command::Serve(_) => Logged::Problems,
         Command::Wrap(_) => Logged::GivenUp,
+        Command::Daemon(daemon) if daemon.is_run() => Logged::Changes,
         Command::Check(_)
         | Command::Tools(_)
         | Command::Describe(_)
@@ -102,6 +124,12 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Login(_)
         | Command::Logout(_)
         | Command::Auth(_)
+        | Command::Connect(_)
+        | Command::Daemon(_)
+
+        | Command::Import(_)
+        | Command::Add(_)
+        | Command::Remove(_)
         | Command::Doctor(_)
         | Command::Schema(_)
         | Command::Completions(_)

@@ -4,7 +4,6 @@
 //! the library's guardian ends what is left of the servers.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 
 use mainstay::Fleet;
 use mainstay::fleet::CloseReport;
@@ -44,11 +43,11 @@ async fn supervise(
 ) -> Done {
     // Before anything is started: a signal that comes then must end it.
     let signals = Signals::listen()?;
-    let mut builder = Fleet::builder();
+    let mut builder = Fleet::builder().credential_source(logins::source());
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    let fleet = builder.start(logins::attached(setup.servers.iter().cloned()));
+    let fleet = builder.start(setup.servers.iter().cloned());
     let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
     until_signalled(screen, signals, work(&fleet), interrupted, close).await
 }
@@ -86,11 +85,10 @@ pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     }
 }
 
-/// The signals that end the program, and the one that does not.
+/// The signals that end the program.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hangup: Option<(Signal, Screen)>,
 }
 
 impl Signals {
@@ -98,42 +96,14 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(CommandFailure::failed)?,
             terminate: signal(SignalKind::terminate()).map_err(CommandFailure::failed)?,
-            hangup: None,
-        })
-    }
-
-    /// Goes on when SIGHUP comes, and says so. Programs that serve are sent it by whoever changed their configuration, and by
-    /// a terminal that they were started in and have outlived.
-    pub(crate) fn ignoring_hangup(self, screen: &Screen) -> Result<Self, CommandFailure> {
-        let hangup = signal(SignalKind::hangup()).map_err(CommandFailure::failed)?;
-        Ok(Self {
-            hangup: Some((hangup, *screen)),
-            ..self
         })
     }
 
     /// The next signal that ends the program.
     pub(crate) async fn next(&mut self) -> Exit {
-        let Self {
-            interrupt,
-            terminate,
-            hangup,
-        } = self;
         tokio::select! {
-            _ = interrupt.recv() => Exit::Interrupted,
-            _ = terminate.recv() => Exit::Terminated,
-            never = ignore(hangup) => match never {},
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Terminated,
         }
     }
-}
-
-/// Says each time that SIGHUP comes that it changes nothing.
-async fn ignore(hangup: &mut Option<(Signal, Screen)>) -> Infallible {
-    let Some((hangup, screen)) = hangup else {
-        return std::future::pending().await;
-    };
-    while hangup.recv().await.is_some() {
-        screen.note("SIGHUP is ignored: restart the program to make it read its configuration again");
-    }
-    std::future::pending().await
 }

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
 use crate::logins;
 use crate::output::{Screen, count, text};
@@ -107,9 +108,10 @@ pub(crate) fn serve_stdio(
 async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
     // A host that is gone needs no wrapped server.
-    if !matches!(meets, Meets::Client(_)) {
-        signals = signals.ignoring_hangup(screen)?;
-    }
+    let live = match meets {
+        Meets::Gateway { .. } => Some(FollowedConfig::prepare(setup, screen)?),
+        Meets::Client(_) => None,
+    };
     let arrived = tokio::select! {
         arrived = arrived(meets) => arrived,
         exit = signals.next() => return Ok(exit),
@@ -118,7 +120,10 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
         return Ok(Exit::Success);
     };
     let gateway = gateway(setup, max_isolated, introduction).for_one_client();
-    let gateway = gateway.start(logins::attached(setup.servers.iter().cloned()));
+    let servers = live
+        .as_ref()
+        .map_or_else(|| setup.servers.clone(), FollowedConfig::servers);
+    let gateway = gateway.start(servers);
     let passing = pass_stderr(&gateway, &scope, meets);
     if let Meets::Gateway { required_within } = meets {
         let waited = required_are_up(&gateway, required_within, &mut signals).await;
@@ -127,6 +132,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
             return done;
         }
     }
+    let _live = live.map(|live| live.follow(&gateway, screen));
     let (told, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -190,7 +196,8 @@ async fn arrived(meets: Meets) -> Option<(StandardInput, Option<Introduction>)> 
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
 async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen: &Screen) -> Done {
-    let mut signals = Signals::listen()?.ignoring_hangup(screen)?;
+    let mut signals = Signals::listen()?;
+    let live = FollowedConfig::prepare(setup, screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = listener.local_addr().map_err(CommandFailure::failed)?;
@@ -207,7 +214,9 @@ async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen
     if let Some(most) = arguments.client_memory_per_client {
         gateway = gateway.max_held_per_client(bytes(most));
     }
-    let gateway = gateway.start(logins::attached(setup.servers.iter().cloned()));
+    let servers = live.servers();
+    let server_count = servers.len();
+    let gateway = gateway.start(servers);
     let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
     if let Some(done) = waited {
         say_late(&gateway.close(setup.stop_within).await, screen);
@@ -215,10 +224,11 @@ async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen
     }
     screen.note(text!(
         "serving {} at {}://{}/mcp",
-        count(setup.servers.len(), "server"),
+        count(server_count, "server"),
         scheme,
         address
     ));
+    let _live = live.follow(&gateway, screen);
     let (told, shutdown) = oneshot::channel::<()>();
     let mut served = pin!(gateway.serve_http(listener, door, async {
         let _ = shutdown.await;
@@ -290,7 +300,7 @@ fn bytes(mib: NonZeroUsize) -> usize {
 }
 
 fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>) -> GatewayBuilder {
-    let mut builder = Fleet::builder();
+    let mut builder = Fleet::builder().credential_source(logins::source());
     if let Some(introduction) = introduction {
         builder = introduced_as(builder, introduction);
     }
@@ -365,7 +375,7 @@ fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {
 
 /// Half of the processors, and no more than a few: a call through the gateway is a chain of wake-ups, and each that
 /// crosses to another processor costs more than the work it wakes.
-fn workers() -> usize {
+pub(crate) fn workers() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (processors / 2).clamp(1, MAX_WORKERS)
 }

@@ -132,12 +132,16 @@ impl GatewayBuilder {
         let mut catalog = fleet.catalog_reader();
         let router = Router::new(fleet, subscribers, isolated).with_limits(self.held);
         let router = Arc::new(router);
-        router.catalog_changed(&catalog.load());
+        router.servers_changed();
+        let at_start = catalog.load();
         let watching = Arc::downgrade(&router);
         tokio::spawn(async move {
+            let Some(router) = watching.upgrade() else { return };
+            router.note_lists(at_start).await;
+            drop(router);
             while let Some(catalog) = catalog.changed().await {
                 let Some(router) = watching.upgrade() else { return };
-                router.catalog_changed(&catalog);
+                router.catalog_changed(catalog).await;
             }
         });
         Gateway(router)

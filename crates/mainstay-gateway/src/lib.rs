@@ -23,7 +23,7 @@ mod router;
 mod scope;
 mod sessions;
 
-pub use door::{ClientInput, DoorError, HttpDoor, HttpMount, MountBody};
+pub use door::{ClientInput, DoorError, HttpDoor, HttpMount, MountBody, StreamEnd};
 pub use gateway::{Gateway, GatewayBuilder};
 pub use scope::Scope;
 pub use sessions::{DoorKind, RunningInfo, SessionInfo};

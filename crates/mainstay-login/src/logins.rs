@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use mainstay::ServerConfig;
 use mainstay::config::{HttpTarget, OAuthConfig, OAuthGrant, OAuthResource, OAuthSetting, Target};
+use mainstay::transport::http::{CredentialSource, Credentials};
 use mainstay_oauth::{ConfiguredClient, KeyError, ResourceSetting, SecretText, SigningKey};
 use ring::rand::SystemRandom;
 use url::Url;
@@ -24,7 +25,7 @@ struct Known {
     server: Url,
     oauth: OAuthConfig,
     roots: Option<PathBuf>,
-    provider: LoginProvider,
+    provider: Arc<LoginProvider>,
 }
 
 /// Settings that no login can be made with.
@@ -95,7 +96,7 @@ impl Logins {
     }
 
     /// The provider of a configured server.
-    pub fn provider(&self, server: &ServerConfig) -> Result<LoginProvider, LoginConfigError> {
+    pub fn provider(&self, server: &ServerConfig) -> Result<Arc<LoginProvider>, LoginConfigError> {
         let name = || server.name().to_owned();
         let Target::Http(target) = server.target() else {
             return Err(LoginConfigError::NotHttp { server: name() });
@@ -115,30 +116,12 @@ impl Logins {
         self.shared(url, oauth, target)
     }
 
-    /// The same server with a provider, if it can have one. A server with a credential of its own stays as it is.
-    pub fn attach(&self, server: ServerConfig) -> Result<ServerConfig, LoginConfigError> {
-        match self.provider(&server) {
-            Ok(provider) => Ok(server.with_credentials(Arc::new(provider))),
-            Err(
-                LoginConfigError::NotHttp { .. }
-                | LoginConfigError::Off { .. }
-                | LoginConfigError::HasCredential { .. }
-                | LoginConfigError::Address { .. },
-            ) => Ok(server),
-            Err(
-                error @ (LoginConfigError::KeyFile { .. }
-                | LoginConfigError::Key { .. }
-                | LoginConfigError::NoAssertion),
-            ) => Err(error),
-        }
-    }
-
     fn shared(
         &self,
         server: Url,
         oauth: OAuthConfig,
         target: &HttpTarget,
-    ) -> Result<LoginProvider, LoginConfigError> {
+    ) -> Result<Arc<LoginProvider>, LoginConfigError> {
         let roots = target.root_certificates().map(Path::to_owned);
         let mut providers = lock(&self.providers);
         let is_same = |known: &&Known| known.server == server && known.oauth == oauth && known.roots == roots;
@@ -147,7 +130,7 @@ impl Logins {
         }
         let mut settings = settings(server.clone(), &oauth)?;
         settings.root_certificates.clone_from(&roots);
-        let provider = LoginProvider::new(settings, self.store.clone());
+        let provider = Arc::new(LoginProvider::new(settings, self.store.clone()));
         providers.push(Known {
             server,
             oauth,
@@ -155,6 +138,29 @@ impl Logins {
             provider: provider.clone(),
         });
         Ok(provider)
+    }
+}
+
+/// A server whose login cannot be set up is used without one, and a warning says why.
+impl CredentialSource for Logins {
+    fn provider(&self, server: &ServerConfig) -> Option<Arc<dyn Credentials>> {
+        match Self::provider(self, server) {
+            Ok(provider) => Some(provider),
+            Err(
+                LoginConfigError::NotHttp { .. }
+                | LoginConfigError::Off { .. }
+                | LoginConfigError::HasCredential { .. }
+                | LoginConfigError::Address { .. },
+            ) => None,
+            Err(
+                error @ (LoginConfigError::KeyFile { .. }
+                | LoginConfigError::Key { .. }
+                | LoginConfigError::NoAssertion),
+            ) => {
+                tracing::warn!(server = server.name(), %error, "the server is used without a login");
+                None
+            }
+        }
     }
 }
 

@@ -8,7 +8,8 @@ pub use crate::catalog::fuzz::stored_catalog;
 #[cfg(feature = "config-file")]
 pub use crate::config::file::fuzz::configuration;
 pub use crate::transport::fuzz_lines::lines;
-pub use crate::transport::http::fuzz::{challenge, events};
+#[cfg(feature = "http")]
+pub use crate::transport::http::client::fuzz::{challenge, events};
 pub use crate::wire::fuzz::{envelope, object};
 
 /// A stream, and the reads in which it arrives.

@@ -50,6 +50,8 @@ mod plain_text;
 pub mod process;
 mod protocol;
 mod redaction;
+#[cfg(feature = "rmcp")]
+mod sdk;
 pub mod server;
 pub mod transport;
 mod turn;

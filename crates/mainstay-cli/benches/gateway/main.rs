@@ -8,6 +8,7 @@
 //! beside which nearly all time is the gateway's. A loop without any supervision shows what is possible at all. Rivals run beside them where `cargo xtask rivals` has installed them.
 
 mod bare_loop;
+mod bridge;
 mod calls;
 mod client;
 #[path = "../../../mainstay/benches/ratios/compare.rs"]
@@ -54,6 +55,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("large", large::measure),
     ("recovery", recovery::measure),
     ("start", starting::measure),
+    ("bridge", bridge::measure),
     ("memory", resident::measure),
 ];
 

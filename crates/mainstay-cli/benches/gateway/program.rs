@@ -185,6 +185,12 @@ pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Fallible<Option<T>>)
     Err("it did not come in a minute".into())
 }
 
+/// What a process holds of the machine's memory, in bytes.
+pub(crate) fn resident_of(process: u32) -> Fallible<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    Ok(field(&status, "VmRSS:")? * 1024.0)
+}
+
 /// A number in a file of `/proc`.
 fn field(text: &str, name: &str) -> Fallible<f64> {
     let line = text

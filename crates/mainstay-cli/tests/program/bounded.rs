@@ -100,12 +100,13 @@ async fn requests_are_logged_where_that_was_asked_for_and_refused_ones_in_any_ca
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hangup_is_ignored_and_said() {
-    let sandbox = Sandbox::with(&json!({}));
-    let serving = Serving::start(&sandbox, &[]);
+async fn a_hangup_ends_nothing_even_without_a_configuration() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let serving = Serving::of(command.env_remove("HOME"));
     for _ in 0..2 {
         serving.signal(Signal::HUP);
-        serving.hears("SIGHUP is ignored");
+        serving.hears("nothing to read again: no configuration file is used");
     }
     let alive = Ask::new("GET", "/healthz").send(serving.address).await;
     assert_eq!(alive.status, 200);

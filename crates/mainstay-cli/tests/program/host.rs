@@ -32,7 +32,7 @@ impl Host {
         Self::of(sandbox.command(arguments).env(env.0, env.1)).introduced()
     }
 
-    fn introduced(self) -> Self {
+    pub(crate) fn introduced(self) -> Self {
         let mut host = self;
         let params = json!({
             "protocolVersion": "2025-06-18",
@@ -50,7 +50,7 @@ impl Host {
         Self::of(&mut sandbox.command(arguments))
     }
 
-    fn of(command: &mut Command) -> Self {
+    pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).spawn().expect("the program starts");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, lines) = mpsc::channel();
@@ -110,6 +110,21 @@ impl Host {
         }
     }
 
+    /// The next message that this holds for; others are passed over, and answers kept.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, mut holds: impl FnMut(&Value) -> bool) -> Value {
+        loop {
+            let line = self.lines.recv_timeout(LONG).expect("such a message in time");
+            let message: Value = serde_json::from_str(&line).expect("nothing but messages on stdout");
+            if holds(&message) {
+                return message;
+            }
+            if let (Some(id), None) = (message["id"].as_u64(), message.get("method")) {
+                self.kept.insert(id, message);
+            }
+        }
+    }
+
     /// The answer to a request, if it came while another was waited for.
     pub(crate) fn answered(&mut self, id: u64) -> Option<Value> {
         self.kept.remove(&id)
@@ -131,7 +146,7 @@ impl Host {
         names(&self.ask("tools/list", &json!({})))
     }
 
-    fn write(&mut self, message: &impl Display) {
+    pub(crate) fn write(&mut self, message: &impl Display) {
         let input = self.input.as_mut().expect("open");
         writeln!(input, "{message}").expect("the program reads");
     }

@@ -74,6 +74,7 @@ impl Sandbox {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.path("home"))
+            .env("MAINSTAY_RUNTIME", self.path("run"))
             .env(MARK, &self.mark)
             .current_dir(self.path("work"))
             .stdin(Stdio::null())

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -35,8 +35,12 @@ impl Serving {
         let mut line = vec!["serve", "--listen", "127.0.0.1:0"];
         line.extend(arguments);
         let mut command = sandbox.command(&line);
-        let child = command.envs(variables.iter().copied()).spawn();
-        let mut child = child.expect("the program starts");
+        Self::of(command.envs(variables.iter().copied()))
+    }
+
+    /// Starts a command that runs it on a port of its own choice.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("the program starts");
         let errors = BufReader::new(child.stderr.take().expect("piped"));
         let (sender, said) = mpsc::channel();
         // To the end, so that it never finds its pipe full.
@@ -65,6 +69,19 @@ impl Serving {
             let line = self.said.recv_timeout(LONG).expect("it says so in time");
             if line.contains(text) {
                 return line;
+            }
+        }
+    }
+
+    /// Waits until its stderr says so; the lines up to that one.
+    #[track_caller]
+    pub(crate) fn hears_up_to(&self, text: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.said.recv_timeout(LONG).expect("it says so in time");
+            lines.push(line);
+            if lines.last().is_some_and(|line| line.contains(text)) {
+                return lines;
             }
         }
     }

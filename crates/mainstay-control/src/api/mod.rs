@@ -3,6 +3,7 @@
 //! They are the interface, and not the library's types. Within a version a field may be added, and none is renamed, removed
 //! or given another meaning. An absent value is `null`. Times end in `_ms` and are milliseconds since 1970.
 
+mod call;
 mod catalog;
 mod event;
 mod problem;
@@ -13,10 +14,11 @@ mod session;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use call::{CallFailure, CallReport, CallRequest};
 pub use catalog::{CatalogDocument, CatalogItem, SetAside};
 pub use event::{Actor, ActorKind, EventDetail, EventMessage, EventPage, EventRecord, LagMarker, LagReason};
 pub use problem::{ApiProblem, ProblemKind};
-pub use program::ProgramStatus;
+pub use program::{PageLink, ProgramStatus};
 pub use reload::{ConfigProblem, EntryDocument, ReloadReport};
 pub use server::{
     CallTotals, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, ProcessStatus, ServerList,

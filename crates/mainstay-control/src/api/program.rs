@@ -29,3 +29,12 @@ pub struct ProgramStatus {
     /// The number of the last event; zero before the first.
     pub last_event: u64,
 }
+
+/// A link to the dashboard that works once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PageLink {
+    /// The path with its fragment, below the address that the program is reached at.
+    pub path: String,
+    /// How long it can be used.
+    pub lifetime_ms: u64,
+}

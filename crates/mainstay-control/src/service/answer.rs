@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::api::{ApiProblem, ProblemKind};
 
-pub(super) fn json_answer(value: &impl Serialize) -> Response<MountBody> {
+pub(crate) fn json_answer(value: &impl Serialize) -> Response<MountBody> {
     match serde_json::to_vec(value) {
         Ok(json) => bytes_answer(StatusCode::OK, "application/json", json.into()),
         Err(error) => {
@@ -23,7 +23,7 @@ pub(super) fn json_answer(value: &impl Serialize) -> Response<MountBody> {
     }
 }
 
-pub(super) fn bytes_answer(
+pub(crate) fn bytes_answer(
     status: StatusCode,
     content_type: &'static str,
     body: Bytes,

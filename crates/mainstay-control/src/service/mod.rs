@@ -4,11 +4,13 @@
 //! origin and token first. Every request ends with an answer or an [`ApiProblem`]; streams end with their readers.
 
 mod answer;
+mod call;
 mod events;
 mod request;
 mod route;
 mod stderr;
 mod stream;
+mod watch;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -27,13 +29,17 @@ use mainstay_gateway::{HttpMount, MountBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
-use crate::api::{ApiProblem, EntryDocument, ProblemKind};
+use crate::api::{ApiProblem, EntryDocument, PageLink, ProblemKind};
 use crate::control::{ConfigCommand, Control, Hub};
 use crate::openapi;
+use crate::page::{self, PAGE_CODE_LIFETIME, PAGE_ROOT, PageLogins};
 use crate::status;
-use answer::{bytes_answer, json_answer, problem_answer};
-use request::{Query, actor, read_body, read_json};
+use answer::problem_answer;
+pub(crate) use answer::{bytes_answer, json_answer};
+pub(crate) use request::read_json;
+use request::{Query, actor, read_body};
 use route::ApiRoute;
+use watch::FiguresFeed;
 
 /// Where the API begins.
 pub const API_ROOT: &str = "/api/v1";
@@ -51,14 +57,27 @@ pub struct ControlService(Arc<ServiceParts>);
 pub(crate) struct ServiceParts {
     pub(crate) hub: Arc<Hub>,
     pub(crate) watchers: Arc<Semaphore>,
+    pub(crate) figures: FiguresFeed,
+    pages: Option<PageLogins>,
 }
 
 impl ControlService {
     /// Serves this hub.
     pub fn new(control: &Control) -> Self {
+        Self::build(control, None)
+    }
+
+    /// Serves this hub and the dashboard, for pages that log in with these.
+    pub fn with_pages(control: &Control, pages: PageLogins) -> Self {
+        Self::build(control, Some(pages))
+    }
+
+    fn build(control: &Control, pages: Option<PageLogins>) -> Self {
         Self(Arc::new(ServiceParts {
             hub: control.0.clone(),
             watchers: Arc::new(Semaphore::new(WATCHERS_LIMIT)),
+            figures: FiguresFeed::default(),
+            pages,
         }))
     }
 
@@ -102,6 +121,10 @@ impl ControlService {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
+        if is_page(head.uri.path()) {
+            let (path, pages) = (head.uri.path(), self.0.pages.as_ref());
+            return page::answer(&head.method, path, &head.headers, body, pages).await;
+        }
         let route = ApiRoute::of(&head.method, head.uri.path())?;
         let query = Query::of(&head.uri);
         let hub = &self.0.hub;
@@ -119,6 +142,12 @@ impl ControlService {
             ApiRoute::Catalog(name) => Ok(json_answer(&status::catalog(&hub.server(&name)?))),
             ApiRoute::Stderr(name) => self.stderr(&hub.server(&name)?, &query),
             ApiRoute::Events => self.events(&head.headers, &query),
+            ApiRoute::Watch => self.watch().await,
+            ApiRoute::Call(name) => Ok(json_answer(&self.call(&name, &head.headers, body).await?)),
+            ApiRoute::Page => {
+                read_body(&head.headers, body).await?;
+                Ok(json_answer(&self.page_link()?))
+            }
             ApiRoute::Sessions => Ok(json_answer(&status::session_list(hub))),
             ApiRoute::Command(name, command) => {
                 read_body(&head.headers, body).await?;
@@ -148,6 +177,19 @@ impl ControlService {
         }
     }
 
+    /// A link that opens the dashboard, logged in.
+    fn page_link(&self) -> Result<PageLink, ApiProblem> {
+        let pages = self.0.pages.as_ref();
+        let pages = pages.ok_or_else(|| ApiProblem::not_supported("this program serves no dashboard"))?;
+        let code = pages.issue_code();
+        let code =
+            code.ok_or_else(|| ApiProblem::new(ProblemKind::Internal, "the system has no random numbers"))?;
+        Ok(PageLink {
+            path: format!("{PAGE_ROOT}/#/login/{code}"),
+            lifetime_ms: crate::api::ms(PAGE_CODE_LIFETIME),
+        })
+    }
+
     async fn configure(
         &self,
         command: ConfigCommand,
@@ -157,6 +199,11 @@ impl ControlService {
         let report = carried_out(async move { hub.configure(command, by).await }).await?;
         Ok(json_answer(&report))
     }
+}
+
+fn is_page(path: &str) -> bool {
+    let below = path.strip_prefix(PAGE_ROOT);
+    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
 /// Carries out a command to its end, even if the client that sent it is gone.
@@ -173,5 +220,14 @@ impl HttpMount for ControlService {
         request: Request<Incoming>,
     ) -> Pin<Box<dyn Future<Output = Response<MountBody>> + Send + '_>> {
         Box::pin(self.respond(request))
+    }
+
+    /// The files of the dashboard hold no data, and a page has no token before it has logged in.
+    fn is_public(&self, path: &str) -> bool {
+        self.0.pages.is_some() && is_page(path)
+    }
+
+    fn admits(&self, token: &str) -> bool {
+        self.0.pages.as_ref().is_some_and(|pages| pages.admits(token))
     }
 }

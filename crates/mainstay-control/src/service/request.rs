@@ -111,7 +111,7 @@ where
 }
 
 /// Reads a body of JSON.
-pub(super) async fn read_json<B, T>(headers: &HeaderMap, body: B) -> Result<T, ApiProblem>
+pub(crate) async fn read_json<B, T>(headers: &HeaderMap, body: B) -> Result<T, ApiProblem>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,

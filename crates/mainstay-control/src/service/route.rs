@@ -24,7 +24,10 @@ pub(super) enum ApiRoute {
     Command(String, PersonCommand),
     Reload,
     Events,
+    Watch,
     Sessions,
+    Call(String),
+    Page,
 }
 
 impl ApiRoute {
@@ -43,6 +46,8 @@ impl ApiRoute {
             ["openapi.json"] => get(Self::OpenApi),
             ["events"] => get(Self::Events),
             ["sessions"] => get(Self::Sessions),
+            ["watch"] => get(Self::Watch),
+            ["ui"] => post(Self::Page),
             ["reload"] => post(Self::Reload),
             ["servers"] => allowed(method, &[(&Method::GET, Self::Servers), (&Method::POST, Self::Add)]),
             ["servers", name] => {
@@ -58,6 +63,7 @@ impl ApiRoute {
             }
             ["servers", name, "catalog"] => get(Self::Catalog(decoded(name)?)),
             ["servers", name, "stderr"] => get(Self::Stderr(decoded(name)?)),
+            ["servers", name, "call"] => post(Self::Call(decoded(name)?)),
             ["servers", name, "restart"] => post(Self::Command(decoded(name)?, PersonCommand::Restart)),
             ["servers", name, "enable"] => post(Self::Command(decoded(name)?, PersonCommand::Enable)),
             ["servers", name, "disable"] => post(Self::Command(decoded(name)?, PersonCommand::Disable)),
@@ -105,7 +111,10 @@ impl ApiRoute {
             Self::Command(name, command) => Self::Command(name.clone(), *command),
             Self::Reload => Self::Reload,
             Self::Events => Self::Events,
+            Self::Watch => Self::Watch,
             Self::Sessions => Self::Sessions,
+            Self::Call(name) => Self::Call(name.clone()),
+            Self::Page => Self::Page,
         }
     }
 }

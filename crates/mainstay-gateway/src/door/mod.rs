@@ -12,4 +12,4 @@ pub(crate) use http::HttpCaller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use http::fuzz as fuzz_http;
 pub use http::{DoorError, HttpDoor, HttpMount, MountBody};
-pub use stdio::ClientInput;
+pub use stdio::{ClientInput, StreamEnd};

@@ -47,6 +47,26 @@ impl Gateway {
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
     {
+        let _ended = self
+            .serve_stream(scope, input, output, || LAST_ANSWERS_GRACE)
+            .await;
+    }
+
+    /// Serves one client as [`serve_stdio`](Self::serve_stdio) does. When the input has ended, `grace` says how long running requests
+    /// may take to finish.
+    ///
+    /// Cancel safety: dropping the future cancels all requests of the client.
+    pub async fn serve_stream<R, W>(
+        &self,
+        scope: Scope,
+        input: R,
+        output: W,
+        grace: impl FnOnce() -> Duration,
+    ) -> StreamEnd<W>
+    where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
         let (queue, queued) = output::queue();
         let mut writing = JoinSet::new();
         writing.spawn(write_queued(output, queued));
@@ -67,11 +87,25 @@ impl Gateway {
         session.take_all(input, &mut answering, &mut listening).await;
         listening.abort_all();
         let last = async { while answering.join_next().await.is_some() {} };
-        let _ = timeout(LAST_ANSWERS_GRACE, last).await;
+        let is_answered = timeout(grace(), last).await.is_ok();
         drop((answering, session));
         // That closed the queue, and the writer ends when the queue is empty.
-        let _ = timeout(LAST_ANSWERS_GRACE, writing.join_next()).await;
+        let written = timeout(LAST_ANSWERS_GRACE, writing.join_next()).await;
+        let output = written.ok().flatten().and_then(Result::ok).flatten();
+        StreamEnd {
+            is_all_answered: is_answered && output.is_some(),
+            output,
+        }
     }
+}
+
+/// How the service of a client on a stream ended.
+#[derive(Debug)]
+pub struct StreamEnd<W> {
+    /// Whether every request that was read has been answered and written. Listens are not counted: they end without an answer.
+    pub is_all_answered: bool,
+    /// The output, unless the client is gone or does not read.
+    pub output: Option<W>,
 }
 
 /// The session of the one client.

@@ -17,7 +17,7 @@ use super::{Isolated, IsolationError, lock};
 use crate::client::Client;
 use crate::gateway::everything;
 use crate::principal::Principal;
-use crate::router::fingerprint_of;
+use crate::router::fingerprints_of;
 use crate::scope::Scope;
 
 /// How long the servers of a closed session may take to stop: longer than the stop ladder.
@@ -100,8 +100,11 @@ impl OwnServers {
         // It was just configured; were it not there, the session would have no such server either.
         let handle = fleet.server(name).ok_or(IsolationError::Ended { server })?;
         let mut watching = JoinSet::new();
-        let watch = ListWatch::new(self, name, shared);
-        watching.spawn(watch.run(handle.watch(), fleet.catalog_reader()));
+        let watch = ListWatch {
+            own: Arc::downgrade(self),
+            name: name.into(),
+        };
+        watching.spawn(watch.run(shared.clone(), handle.watch(), fleet.catalog_reader()));
         if let Some(level) = state.log_level.clone() {
             let handle = handle.clone();
             // The server gets a level that is set before its connection right after the handshake.
@@ -330,26 +333,23 @@ impl ClientHandler for SessionHandler {
 struct ListWatch {
     own: Weak<OwnServers>,
     name: Arc<str>,
-    fingerprints: [u64; Kind::ALL.len()],
 }
 
 impl ListWatch {
-    fn new(own: &Arc<OwnServers>, name: &str, shown: &Catalog) -> Self {
-        Self {
-            own: Arc::downgrade(own),
-            name: name.into(),
-            fingerprints: fingerprints(shown, name),
-        }
-    }
-
-    async fn run(mut self, mut status: watch::Receiver<Arc<Status>>, mut catalogs: CatalogReader) {
+    async fn run(
+        self,
+        shown: Arc<Catalog>,
+        mut status: watch::Receiver<Arc<Status>>,
+        mut catalogs: CatalogReader,
+    ) {
+        let mut before = fingerprints_of(shown, self.name.clone()).await;
         // An empty list changes nothing in this catalog, but differs from what the template server listed.
         let _ = status.wait_for(|status| status.listed_at.is_some()).await;
         let mut catalog = catalogs.load();
         loop {
-            let now = fingerprints(&catalog, &self.name);
+            let now = fingerprints_of(catalog, self.name.clone()).await;
             let Some(own) = self.own.upgrade() else { return };
-            let before = std::mem::replace(&mut self.fingerprints, now);
+            let before = std::mem::replace(&mut before, now);
             let changed = Kind::ALL.into_iter().zip(before.iter().zip(now));
             let changed = changed.filter_map(|(kind, (before, now))| (*before != now).then_some(kind));
             let changed: Vec<Kind> = changed.collect();
@@ -361,8 +361,4 @@ impl ListWatch {
             }
         }
     }
-}
-
-fn fingerprints(catalog: &Catalog, server: &str) -> [u64; Kind::ALL.len()] {
-    Kind::ALL.map(|kind| fingerprint_of(catalog, server, kind))
 }

@@ -38,9 +38,6 @@ impl Router {
         method: &str,
         params: Option<&RawJson>,
     ) {
-        if let Err(error) = Params::new(params.cloned()).check_members() {
-            return tracing::debug!(method, %error, "notification dropped");
-        }
         match method {
             "notifications/cancelled" => {
                 let found = params.and_then(|params| Object::find(params, ["requestId"]));

@@ -31,7 +31,7 @@ pub(crate) use log_level::Level;
 pub(crate) use starting::StartWaits;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;
-pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprint_of, task_id};
+pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprints_of, task_id};
 
 use crate::budget::{Budget, BudgetLimits};
 use crate::client::{Client, Outbox, RunningRequest};
@@ -101,10 +101,15 @@ impl Router {
         self.isolated.catalog(client.own(), self.fleet.catalog())
     }
 
+    /// Takes what is published at the start as known to every client.
+    pub(crate) async fn note_lists(&self, catalog: Arc<Catalog>) {
+        self.subscribers.note_lists(catalog, &self.isolated).await;
+    }
+
     /// The published catalog has changed, and perhaps the servers.
-    pub(crate) fn catalog_changed(&self, catalog: &Catalog) {
-        self.subscribers.catalog_changed(catalog, &self.isolated);
+    pub(crate) async fn catalog_changed(&self, catalog: Arc<Catalog>) {
         self.servers_changed();
+        self.subscribers.catalog_changed(catalog, &self.isolated).await;
     }
 
     /// There may be other servers under the same names: subscriptions are made there again.

@@ -1,5 +1,6 @@
 //! The subscribers: sessions of legacy clients and listens of modern ones, and the notifications that they get outside of calls.
 
+mod fingerprints;
 mod lists;
 mod subscriber;
 mod tasks;
@@ -23,7 +24,8 @@ use crate::client::{Client, Outbox, URL_ELICITATION_COMPLETE};
 use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
-pub(crate) use lists::{ListFilter, fingerprint_of};
+pub(crate) use fingerprints::fingerprints_of;
+pub(crate) use lists::ListFilter;
 pub(crate) use subscriber::Subscriber;
 pub(crate) use tasks::{STATUS as TASK_STATUS, id as task_id};
 

@@ -1,11 +1,42 @@
 //! Bad requests are refused with the right status and error, and affect no other client.
 
+use mainstay::gateway::message::MAX_MEMBERS;
 use mainstay_gateway::HttpDoor;
 use mainstay_testkit::Script;
 use serde_json::{Value, json};
 
 use crate::support::{World, initialize, modern, request, text};
 use crate::wire::Ask;
+
+#[tokio::test]
+async fn a_request_with_too_many_members_is_refused_in_both_eras_and_reaches_no_server() {
+    let world = World::open(HttpDoor::new()).await;
+    let session = world.session("/mcp/one").await;
+    let padded = |members: usize| {
+        let mut params = json!({ "name": "echo", "arguments": {} });
+        for n in 2..members {
+            params[n.to_string()] = json!(0);
+        }
+        params
+    };
+    let call = |members| Ask::post("/mcp/one", &request(1, "tools/call", padded(members)));
+    let fits = world.send(session.sign(call(MAX_MEMBERS))).await;
+    assert_eq!(fits.status, 200);
+    for (what, ask) in [
+        ("in a session", session.sign(call(MAX_MEMBERS + 1))),
+        (
+            "modern",
+            modern("/mcp/one", 1, "tools/call", padded(MAX_MEMBERS + 1)),
+        ),
+        (
+            "without a session",
+            Ask::post("/mcp/one", &request(1, "initialize", padded(MAX_MEMBERS + 1))),
+        ),
+    ] {
+        assert_eq!(world.send(ask).await.refusal().await, (400, -32602), "{what}");
+    }
+    assert_eq!(world.server.side().count("tools/call"), 1);
+}
 
 #[tokio::test]
 async fn every_bad_request_gets_its_status_and_its_error_and_others_go_on() {

@@ -1,6 +1,7 @@
 //! What clients tell of their own accord, and which server hears it.
 
 use mainstay::StateKind;
+use mainstay::gateway::message::MAX_MEMBERS;
 use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
 use serde_json::json;
@@ -32,6 +33,23 @@ async fn a_client_s_notification_reaches_the_server_that_it_sees_before_its_next
     assert_eq!((last.method(), last.raw_params()), (UNKNOWN, odd));
     assert_eq!(call.method(), "tools/call");
     assert_eq!(b.side(1).await.count(UNKNOWN), 0);
+}
+
+#[tokio::test]
+async fn a_client_s_notification_with_too_many_members_is_dropped() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    for members in [MAX_MEMBERS, MAX_MEMBERS + 1] {
+        let params = vec![r#""":0"#; members].join(",");
+        let line = format!(r#"{{"jsonrpc":"2.0","method":"{UNKNOWN}","params":{{{params}}}}}"#);
+        client.write(&line).await;
+    }
+    client
+        .ask("tools/call", json!({ "name": "echo", "arguments": {} }))
+        .await;
+    assert_eq!(side.count(UNKNOWN), 1, "the one with as many as there may be");
 }
 
 #[tokio::test]

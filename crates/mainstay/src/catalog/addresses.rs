@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rmcp::model::{Resource, ResourceTemplate};
-
 use super::diagnostic::{CatalogFault, Diagnostic, DiagnosticList};
+use super::offer::{OfResources, OfTemplates};
 use super::published::OfferTable;
 use super::{Catalog, Kind};
 
@@ -31,8 +30,8 @@ impl Catalog {
 
 /// What a person should know of templates that fit addresses of other servers: those are not read from the template's server.
 pub(super) fn overlaps(
-    resources: &OfferTable<Resource>,
-    templates: &OfferTable<ResourceTemplate>,
+    resources: &OfferTable<OfResources>,
+    templates: &OfferTable<OfTemplates>,
 ) -> Vec<Diagnostic> {
     if templates.list().is_empty() {
         return Vec::new();

@@ -32,7 +32,10 @@ pub use self::hash::CatalogHash;
 pub use self::item::{Hints, Item, Kind};
 pub(crate) use self::mirror::CallHeaders;
 pub use self::names::public_name;
-pub use self::offer::{Offer, PublicPrompt, PublicResource, PublicTemplate, PublicTool};
+pub use self::offer::{
+    OfPrompts, OfResources, OfTemplates, OfTools, Offer, PublicPrompt, PublicResource, PublicTemplate,
+    PublicTool,
+};
 pub use self::pages::{CacheScope, Caching};
 pub(crate) use self::pages::{ItemList, PageError, PageStep, Pager};
 pub use self::published::{Catalog, Freshness};
@@ -44,3 +47,5 @@ pub use self::server::{About, ServerCatalog};
 pub(crate) use self::store::fuzz;
 pub(crate) use self::store::{STORE_TARGET, Store, Stored};
 pub(crate) use self::union::PreparedOffers;
+#[cfg(feature = "rmcp")]
+pub use crate::sdk::{SdkItem, model};

@@ -4,8 +4,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-
 use super::hash::{CatalogHash, Hasher};
 use super::names::public_name;
 use super::{Hints, Item, Kind, ServerCatalog};
@@ -13,25 +11,38 @@ use crate::config::ToolView;
 use crate::wire::{Object, RawJson};
 
 /// A published tool.
-pub type PublicTool = Offer<rmcp::model::Tool>;
+pub type PublicTool = Offer<OfTools>;
 /// A published prompt.
-pub type PublicPrompt = Offer<rmcp::model::Prompt>;
+pub type PublicPrompt = Offer<OfPrompts>;
 /// A published resource; its public name is its uri.
-pub type PublicResource = Offer<rmcp::model::Resource>;
+pub type PublicResource = Offer<OfResources>;
 /// A published resource template; its public name is its uri template.
-pub type PublicTemplate = Offer<rmcp::model::ResourceTemplate>;
+pub type PublicTemplate = Offer<OfTemplates>;
 
-/// An item as callers see it. `T` is the type its typed view has.
-pub struct Offer<T> {
+/// Marks an [`Offer`] as a tool. It has no values.
+#[derive(Debug)]
+pub enum OfTools {}
+/// Marks an [`Offer`] as a prompt. It has no values.
+#[derive(Debug)]
+pub enum OfPrompts {}
+/// Marks an [`Offer`] as a resource. It has no values.
+#[derive(Debug)]
+pub enum OfResources {}
+/// Marks an [`Offer`] as a resource template. It has no values.
+#[derive(Debug)]
+pub enum OfTemplates {}
+
+/// An item as callers see it. `K` marks its kind, so that a tool is never taken for a prompt.
+pub struct Offer<K> {
     name: Arc<str>,
     server: Arc<str>,
     item: Item,
     published: RawJson,
     digest: CatalogHash,
-    model: PhantomData<fn() -> T>,
+    kind: PhantomData<fn() -> K>,
 }
 
-impl<T> Offer<T> {
+impl<K> Offer<K> {
     /// The name (for resources, the uri) by which callers know it.
     pub fn name(&self) -> &str {
         &self.name
@@ -58,14 +69,6 @@ impl<T> Offer<T> {
         &self.published
     }
 
-    /// The published item as the SDK's type, which knows fewer fields than the server may have sent.
-    pub fn typed(&self) -> Result<T, serde_json::Error>
-    where
-        T: DeserializeOwned,
-    {
-        serde_json::from_str(self.published.as_str())
-    }
-
     pub(super) fn shared_name(&self) -> &Arc<str> {
         &self.name
     }
@@ -87,7 +90,7 @@ impl<T> Offer<T> {
             item: item.clone(),
             published,
             digest: hasher.finish(),
-            model: PhantomData,
+            kind: PhantomData,
         }
     }
 
@@ -109,7 +112,7 @@ impl<T> Offer<T> {
     }
 }
 
-impl Offer<rmcp::model::Tool> {
+impl Offer<OfTools> {
     /// What the tool is for, in the words of its server or of the configuration.
     pub fn description(&self) -> Option<String> {
         self.member("description")?.parse().ok()
@@ -136,7 +139,7 @@ impl Offer<rmcp::model::Tool> {
     }
 }
 
-impl<T> Clone for Offer<T> {
+impl<K> Clone for Offer<K> {
     fn clone(&self) -> Self {
         Self {
             name: Arc::clone(&self.name),
@@ -144,12 +147,12 @@ impl<T> Clone for Offer<T> {
             item: self.item.clone(),
             published: self.published.clone(),
             digest: self.digest,
-            model: PhantomData,
+            kind: PhantomData,
         }
     }
 }
 
-impl<T> fmt::Debug for Offer<T> {
+impl<K> fmt::Debug for Offer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offer")
             .field("name", &self.name)

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use mainstay_lifecycle::Generation;
 
 use super::hash::{CatalogHash, Hasher};
-use super::offer::{Offer, ServerSection};
+use super::offer::{OfPrompts, OfResources, OfTemplates, OfTools, Offer, ServerSection};
 use super::{Diagnostic, PublicPrompt, PublicResource, PublicTemplate, PublicTool, ServerCatalog};
 
 /// What the whole fleet offers, at one revision. It never changes; a newer one takes its place.
@@ -167,10 +167,10 @@ pub(super) struct PublishedServer {
 pub(super) struct CatalogContent {
     pub(super) revision: u64,
     pub(super) hash: CatalogHash,
-    pub(super) tools: OfferTable<rmcp::model::Tool>,
-    pub(super) prompts: OfferTable<rmcp::model::Prompt>,
-    pub(super) resources: OfferTable<rmcp::model::Resource>,
-    pub(super) templates: OfferTable<rmcp::model::ResourceTemplate>,
+    pub(super) tools: OfferTable<OfTools>,
+    pub(super) prompts: OfferTable<OfPrompts>,
+    pub(super) resources: OfferTable<OfResources>,
+    pub(super) templates: OfferTable<OfTemplates>,
 }
 
 /// Offers in their order, and where each public name is found; the first of a name is the one found.

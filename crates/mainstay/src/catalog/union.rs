@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::diagnostic::{CatalogFault, Diagnostic, DiagnosticList};
 use super::hash::Hasher;
-use super::offer::{Offer, ServerSection};
+use super::offer::{OfPrompts, OfResources, OfTemplates, OfTools, Offer, ServerSection};
 use super::published::{CatalogContent, Freshness, OfferTable, PublishedServer};
 use super::{Catalog, Kind, ServerCatalog, addresses};
 use crate::config::ToolView;
@@ -115,10 +115,10 @@ impl Catalog {
 /// A union under way.
 #[derive(Default)]
 struct Union {
-    tools: OfferTable<rmcp::model::Tool>,
-    prompts: OfferTable<rmcp::model::Prompt>,
-    resources: OfferTable<rmcp::model::Resource>,
-    templates: OfferTable<rmcp::model::ResourceTemplate>,
+    tools: OfferTable<OfTools>,
+    prompts: OfferTable<OfPrompts>,
+    resources: OfferTable<OfResources>,
+    templates: OfferTable<OfTemplates>,
     hasher: Hasher,
     diagnostics: Vec<Diagnostic>,
 }

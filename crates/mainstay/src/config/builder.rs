@@ -81,6 +81,21 @@ impl ServerBuilder<StdioTarget> {
         self
     }
 
+    /// Starts it with these variables in place of the environment of this process. What [`env`](Self::env) sets is added to them. The
+    /// variables are no secrets and no part of the server's identity: they say where it runs, such as `HOME` and `PATH`.
+    pub fn base_env<N: Into<String>, V: Into<String>>(
+        mut self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let variables = variables.into_iter();
+        self.target.base_env = Some(
+            variables
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        );
+        self
+    }
+
     /// Sets the directory it runs in (default: the working directory of this process).
     pub fn cwd(mut self, cwd: impl Into<ConfigText>) -> Self {
         self.target.cwd = Some(cwd.into());
@@ -138,7 +153,7 @@ impl ServerBuilder<HttpTarget> {
     }
 
     pub(super) fn client_certificate_files(mut self, certificate: FilePath, key: FilePath) -> Self {
-        self.target.client_certificate = Some(ClientCertificate { certificate, key });
+        self.target.client_certificate = Some(Box::new(ClientCertificate { certificate, key }));
         self
     }
 

@@ -1,5 +1,6 @@
 //! What every server must satisfy, whether it was written in a file or built in Rust.
 
+#[cfg_attr(not(feature = "http"), path = "check/no_http.rs")]
 mod http;
 
 use std::env;

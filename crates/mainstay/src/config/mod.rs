@@ -27,6 +27,8 @@ mod tool_view;
 pub use builder::{InvalidServer, ServerBuilder};
 pub use duration::{InvalidDuration, parse_duration};
 #[cfg(feature = "config-file")]
+pub use file::source;
+#[cfg(feature = "config-file")]
 pub use file::{ConfigError, ConfigOrigin, Configuration, Host, Located, json_schema, locate};
 pub use identity::ServerIdentity;
 pub use nearest::nearest;

@@ -205,6 +205,13 @@ impl ServerConfig {
         self
     }
 
+    /// The same server, enabled or disabled: for what a person chose at run time, which counts more than the file.
+    #[must_use]
+    pub fn switched(mut self, enabled: bool) -> Self {
+        self.settings.enabled = enabled;
+        self
+    }
+
     /// The same server, stopped when nobody has used it for this long.
     #[must_use]
     pub fn stopped_when_idle(mut self, idle: Duration) -> Self {

@@ -59,6 +59,8 @@ pub struct StdioTarget {
     pub(super) command: ConfigText,
     pub(super) args: Vec<ConfigText>,
     pub(super) env: BTreeMap<String, Secret>,
+    /// The variables in place of those of this process; `None` to inherit these.
+    pub(super) base_env: Option<BTreeMap<String, String>>,
     pub(super) cwd: Option<ConfigText>,
 }
 
@@ -106,6 +108,7 @@ impl StdioTarget {
             command,
             args: Vec::new(),
             env: BTreeMap::new(),
+            base_env: None,
             cwd: None,
         }
     }
@@ -123,6 +126,11 @@ impl StdioTarget {
     /// The variables set for it, on top of the environment it inherits.
     pub fn env(&self) -> &BTreeMap<String, Secret> {
         &self.env
+    }
+
+    /// The environment that it gets in place of the one of this process; `None` if it inherits that.
+    pub fn base_env(&self) -> Option<&BTreeMap<String, String>> {
+        self.base_env.as_ref()
     }
 
     /// The directory it runs in; `None` for the working directory of this process.

@@ -25,6 +25,7 @@ use crate::server::{Ended, Reason, StartProgress, StartStage, Status, TransportK
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
+        tracing::trace!(server = %self.slot.name, ?effect, "effect");
         match effect {
             Effect::Open(generation) => self.open(generation),
             Effect::Close(generation, mode) => self.close(generation, mode),

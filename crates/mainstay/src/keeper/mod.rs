@@ -188,6 +188,9 @@ impl Keeper {
         };
         // Closed first, so that who learns of the end finds the keeper gone.
         self.inbox.close();
+        self.slot
+            .status
+            .send_modify(|status| Arc::make_mut(status).removed = true);
         for reply in self.stopping.drain(..) {
             let _ = reply.send(ending.clone());
         }

@@ -133,6 +133,7 @@ mod tests {
         Spec {
             command: server.command().into(),
             args: server.args().into_iter().map(Into::into).collect(),
+            base_env: None,
             env: std::collections::BTreeMap::new(),
             cwd: None,
             redaction: Default::default(),

@@ -293,6 +293,48 @@ async fn a_call_that_comes_to_a_connection_that_drains_is_not_sent_there() {
     connected(&server).await;
 }
 
+/// A call loads the live connection and then enters it. Between the two, on another thread, the connection may leave service. Here
+/// the slot shows the old connection once more, so that the call finds exactly that.
+#[tokio::test]
+async fn a_call_that_leased_before_a_drain_and_enters_during_or_after_it_is_answered_by_the_next_connection()
+{
+    let process = FaultyServer::new();
+    let (fleet, server) = keep(&process);
+    // Hinted neither read-only nor idempotent: it would fail if it may have run.
+    let late_call = async |old: &Arc<Connection>| {
+        server.0.current.store(Some(old.clone()));
+        let reply = server.call("append", &json!({})).await.expect("answered");
+        assert!(reply.generation > old.generation);
+    };
+    let replaced = |flavour: &str| {
+        ServerConfig::stdio("kept", process.command())
+            .args(process.args())
+            .env("FLAVOUR", flavour)
+            .build()
+            .expect("a valid server")
+    };
+
+    let old = connected(&server).await;
+    let caller = server.clone();
+    let running = tokio::spawn(async move { caller.call("slow_then_answer", &json!({ "ms": 500 })).await });
+    while !old.vitals().busy {
+        tokio::task::yield_now().await;
+    }
+    fleet.apply([replaced("new")]).await;
+    late_call(&old).await;
+    let reply = running.await.expect("no panic").expect("answered");
+    assert_eq!(reply.generation, old.generation);
+
+    let old = connected(&server).await;
+    fleet.apply([replaced("newer")]).await;
+    old.peer.closed().await;
+    assert!(
+        server.0.current.load().is_none(),
+        "its process is still being stopped"
+    );
+    late_call(&old).await;
+}
+
 #[tokio::test]
 async fn late_reports_of_an_old_generation_change_nothing_but_the_stale_count() {
     let (fleet, server) = keep(&FaultyServer::new());

@@ -22,7 +22,9 @@ pub(crate) struct Spec {
     /// A path, or a name to look up in `PATH`. A relative path is taken from `cwd`.
     pub(crate) command: OsString,
     pub(crate) args: Vec<OsString>,
-    /// Added to the environment of this program, and stronger than it.
+    /// In place of the environment of this program; `None` to inherit that.
+    pub(crate) base_env: Option<BTreeMap<OsString, OsString>>,
+    /// Added to that environment, and stronger than it.
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Where to run; where this program runs if `None`.
     pub(crate) cwd: Option<PathBuf>,
@@ -127,6 +129,9 @@ pub(crate) fn spawn(spec: &Spec, generation: u64, ring: &Arc<StderrRing>) -> Res
 
     let marker = Marker::next();
     let mut command = Command::new(&spec.command);
+    if let Some(base) = &spec.base_env {
+        command.env_clear().envs(base);
+    }
     command
         .args(&spec.args)
         .envs(&spec.env)
@@ -219,10 +224,12 @@ fn sought_in(is_name: bool) -> &'static str {
 
 /// The `PATH` that counts is the one the child gets.
 fn path(spec: &Spec) -> Option<OsString> {
-    spec.env
-        .get(OsStr::new("PATH"))
-        .cloned()
-        .or_else(|| std::env::var_os("PATH"))
+    let name = OsStr::new("PATH");
+    let set = spec.env.get(name).cloned();
+    set.or_else(|| match &spec.base_env {
+        Some(base) => base.get(name).cloned(),
+        None => std::env::var_os(name),
+    })
 }
 
 fn is_path(command: &OsStr) -> bool {

@@ -90,6 +90,7 @@ fn shell(script: &str) -> Spec {
     Spec {
         command: "sh".into(),
         args: vec!["-c".into(), script.into()],
+        base_env: None,
         env: BTreeMap::new(),
         cwd: None,
         redaction: Default::default(),

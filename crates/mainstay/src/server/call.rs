@@ -193,26 +193,6 @@ impl Reply {
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         self.result.parse()
     }
-
-    /// The result of a tool, as the SDK's type.
-    pub fn tool_result(&self) -> Result<rmcp::model::CallToolResult, serde_json::Error> {
-        self.typed()
-    }
-
-    /// A prompt, as the SDK's type.
-    pub fn prompt(&self) -> Result<rmcp::model::GetPromptResult, serde_json::Error> {
-        self.typed()
-    }
-
-    /// The contents of a resource, as the SDK's type.
-    pub fn resource(&self) -> Result<rmcp::model::ReadResourceResult, serde_json::Error> {
-        self.typed()
-    }
-
-    /// The completion of an argument, as the SDK's type.
-    pub fn completion(&self) -> Result<rmcp::model::CompleteResult, serde_json::Error> {
-        self.typed()
-    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl Settings {
         if let Some(endpoint) = self.endpoint.get() {
             return Ok(endpoint);
         }
-        let endpoint = Endpoint::new(target.url().value(), target.options()).map_err(Arc::new)?;
+        let endpoint = Endpoint::of(target).map_err(Arc::new)?;
         Ok(self.endpoint.get_or_init(|| endpoint))
     }
 

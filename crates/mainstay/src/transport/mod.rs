@@ -12,6 +12,7 @@ mod frame;
 pub mod http;
 mod lines;
 mod receiving;
+#[cfg(feature = "http")]
 mod sse;
 
 use std::io;
@@ -25,8 +26,11 @@ pub(crate) use lines::fuzz as fuzz_lines;
 
 pub use end::{End, SendFailure};
 pub use frame::{Delivery, Frame, Purpose};
-pub use http::{Http, HttpConnector, HttpFailure, HttpOptions};
+pub use http::HttpFailure;
+#[cfg(feature = "http")]
+pub use http::{Http, HttpConnector, HttpOptions};
 pub use lines::{Limits, Lines};
+#[cfg(feature = "http")]
 pub use sse::{Sse, SseConnector};
 
 pub use crate::turn::Turn;

@@ -22,3 +22,4 @@ mod resting;
 mod slow_start;
 mod startup;
 mod status;
+mod stop_race;

@@ -8,6 +8,7 @@ use mainstay::{CallError, CallErrorKind, CallOptions, Era, Fleet, Policy, StateK
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step};
 use rustix::process::Signal;
+use tokio::time::timeout;
 
 use crate::support::{InMemory, LONG, SOON, built, connected, echo, keep, signal, stdio};
 
@@ -176,4 +177,20 @@ async fn the_status_shows_the_last_success_and_the_calls_that_failed_since() {
     echo(&server, CallOptions::default()).await.expect("answered");
     let mended = server.wait_until(LONG, |status| status.call_failures == 0);
     mended.await.expect("an answer ends the row");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_a_server_is_shown_to_those_who_watch_it() {
+    let memory = InMemory::playing(Script::new());
+    let (fleet, server) = keep(memory.config("removed"));
+    connected(&server).await;
+    let mut watched = server.watch();
+    assert!(!watched.borrow().removed);
+    assert!(fleet.remove("removed").await);
+    let shown = watched.wait_for(|status| status.removed);
+    let status = timeout(LONG, shown)
+        .await
+        .expect("shown")
+        .expect("the handle is there");
+    assert_eq!(status.state, StateKind::Disabled);
 }

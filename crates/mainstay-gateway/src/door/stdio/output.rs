@@ -79,8 +79,11 @@ impl From<OutgoingMessage> for QueuedMessage {
 }
 
 /// Writes the queued messages, a line each, until the queue is closed and empty or the client is gone. Messages that wait
-/// together are written together.
-pub(super) async fn write_queued(output: impl AsyncWrite + Unpin, mut queued: mpsc::Receiver<QueuedMessage>) {
+/// together are written together. Returns the output, unless the client is gone.
+pub(super) async fn write_queued<W: AsyncWrite + Unpin>(
+    output: W,
+    mut queued: mpsc::Receiver<QueuedMessage>,
+) -> Option<W> {
     let mut output = BufWriter::new(output);
     let mut turn = Turn::new();
     while let Some(message) = queued.recv().await {
@@ -91,18 +94,19 @@ pub(super) async fn write_queued(output: impl AsyncWrite + Unpin, mut queued: mp
             for piece in message.message.pieces() {
                 turn.count_bytes(piece.len());
                 if output.write_all(piece).await.is_err() {
-                    return;
+                    return None;
                 }
             }
             if output.write_all(b"\n").await.is_err() {
-                return;
+                return None;
             }
             next = queued.try_recv().ok();
         }
         if output.flush().await.is_err() {
-            return;
+            return None;
         }
     }
+    Some(output.into_inner())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Changes of lists: every subscriber that has seen a list, or listens for it, gets one notification, however much changed in it.
 
-use mainstay::Catalog;
-use mainstay::catalog::{Item, Kind, Offer};
-use mainstay::gateway::message::RawJson;
+use std::sync::Arc;
 
-use super::{Broadcast, SubscriberEntry, Subscribers};
+use mainstay::Catalog;
+use mainstay::catalog::Kind;
+
+use super::{Broadcast, SubscriberEntry, Subscribers, fingerprints};
 use crate::isolation::Isolated;
 use crate::scope::Scope;
 
@@ -17,29 +18,22 @@ pub(crate) struct ListFilter {
 }
 
 impl Subscribers {
+    /// Takes what is published at the start as known: no client has seen another list.
+    pub(crate) async fn note_lists(&self, catalog: Arc<Catalog>, isolated: &Arc<Isolated>) {
+        let now = fingerprints::of_all(catalog, isolated.clone()).await;
+        self.table().fingerprints.extend(now);
+    }
+
     /// Notifies every subscriber that sees a list which changed, once for each list.
-    pub(crate) fn catalog_changed(&self, catalog: &Catalog, isolated: &Isolated) {
+    ///
+    /// Cancel safety: dropping the future notifies no subscriber.
+    pub(crate) async fn catalog_changed(&self, catalog: Arc<Catalog>, isolated: &Arc<Isolated>) {
+        let now = fingerprints::of_all(catalog, isolated.clone()).await;
         let mut table = self.table();
         let mut changed = Vec::new();
-        let mut look = |scope: Scope, kind: Kind, now: u64| {
-            if table.fingerprints.insert((scope.clone(), kind), now) != Some(now) {
-                changed.push((scope, kind));
-            }
-        };
-        let isolated_names = isolated.names();
-        for kind in Kind::ALL {
-            // Each isolated server counts for itself: sessions differ in which of the template servers they see.
-            let is_shared = |server: &str| !isolated.holds(server);
-            look(Scope::Union, kind, of_union(catalog, kind, is_shared));
-            for server in &isolated_names {
-                let now = fingerprint_of(catalog, server, kind);
-                look(Scope::Server(server.clone()), kind, now);
-            }
-            for server in catalog.servers().filter(|server| is_shared(server)) {
-                if let Some(listed) = catalog.server(server) {
-                    let items = listed.items(kind).iter().map(Item::raw);
-                    look(Scope::Server(server.into()), kind, fingerprint(items));
-                }
+        for (list, now) in now {
+            if table.fingerprints.insert(list.clone(), now) != Some(now) {
+                changed.push(list);
             }
         }
         for entry in table.entries.values() {
@@ -80,29 +74,4 @@ impl ListFilter {
         };
         wanted.then_some(method)
     }
-}
-
-/// A fingerprint of what one server offers of a kind.
-pub(crate) fn fingerprint_of(catalog: &Catalog, server: &str, kind: Kind) -> u64 {
-    of_union(catalog, kind, |its| its == server)
-}
-
-fn of_union(catalog: &Catalog, kind: Kind, counts: impl Fn(&str) -> bool) -> u64 {
-    fn of<'a, T>(offers: &'a [Offer<T>], counts: impl Fn(&str) -> bool + 'a) -> u64 {
-        let offers = offers.iter().filter(|offer| counts(offer.server()));
-        fingerprint(offers.map(Offer::published))
-    }
-    match kind {
-        Kind::Tool => of(catalog.tools(), counts),
-        Kind::Prompt => of(catalog.prompts(), counts),
-        Kind::Resource => of(catalog.resources(), counts),
-        Kind::Template => of(catalog.templates(), counts),
-    }
-}
-
-fn fingerprint<'a>(items: impl Iterator<Item = &'a RawJson>) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    items.for_each(|item| item.hash(&mut hasher));
-    hasher.finish()
 }

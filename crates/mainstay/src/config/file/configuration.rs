@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
+use super::files_read::FilesRead;
 use super::host::Host;
 use super::parse::{self, FileContext};
 use super::report::LineIndex;
@@ -31,6 +32,9 @@ pub struct Configuration {
     pub host: Host,
     /// Where it came from.
     pub source: PathBuf,
+    /// The other files whose text it holds, through `${file:…}` and `envFile`, or would hold if they could be read. The first
+    /// couple of hundred.
+    pub other_files: BTreeSet<PathBuf>,
 }
 
 impl Configuration {
@@ -66,8 +70,9 @@ impl Configuration {
         Self::parse_in(text, file, &directory, lookup)
     }
 
-    /// Reads a text as if this were the working directory.
-    pub(super) fn parse_in(
+    /// Reads a text as if this were the working directory, which says whose project's servers of Claude Code's file are
+    /// read.
+    pub fn parse_in(
         text: &str,
         file: &Path,
         directory: &Path,
@@ -80,12 +85,18 @@ impl Configuration {
         }
         // Where even the working directory is unknown, relative paths stay relative.
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let files = FilesRead::default();
         let context = FileContext {
             lookup: &lookup,
+            files: &files,
             folder: absolute.parent().unwrap_or(Path::new("")),
             directory,
         };
-        parse::parse(text, file, &context)
+        let parsed = parse::parse(text, file, &context)?;
+        Ok(Self {
+            other_files: files.into_paths(),
+            ..parsed
+        })
     }
 
     /// The server of this name.

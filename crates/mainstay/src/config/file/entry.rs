@@ -65,6 +65,7 @@ impl<'a> EntryContext<'a> {
         Self {
             variables: Variables {
                 lookup: context.lookup,
+                files: context.files,
                 folder: context.folder,
                 workspace: workspace.unwrap_or(context.directory),
                 workspace_is_known: workspace.is_some(),

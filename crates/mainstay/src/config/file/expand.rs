@@ -11,7 +11,8 @@
 
 use std::path::{MAIN_SEPARATOR_STR, Path};
 
-use super::env_file::{self, ReadError};
+use super::env_file::ReadError;
+use super::files_read::FilesRead;
 use super::layout::{Inputs, input_variable};
 use crate::config::problem::{ProblemText, quoted};
 
@@ -44,6 +45,8 @@ pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 #[derive(Clone, Copy)]
 pub(super) struct Variables<'a> {
     pub(super) lookup: Lookup<'a>,
+    /// Reads the files that `${file:…}` names.
+    pub(super) files: &'a FilesRead,
     /// The folder of the file, where relative paths start.
     pub(super) folder: &'a Path,
     /// What editors call the workspace folder.
@@ -279,7 +282,8 @@ impl<'a> Expansion<'a> {
             Some(below) => Path::new(&home()?).join(below),
             None => self.variables.folder.join(path),
         };
-        let text = env_file::read_text(&absolute, MAX_EXPANDED_BYTES).map_err(|read_error| {
+        let read = self.variables.files.read_text(&absolute, MAX_EXPANDED_BYTES);
+        let text = read.map_err(|read_error| {
             let reason = match read_error {
                 ReadError::Unreadable(source) => format!("cannot be read: {source}"),
                 ReadError::TooLarge => format!("is larger than {MAX_EXPANDED_BYTES} bytes"),
@@ -476,6 +480,7 @@ mod tests {
     use std::path::Path;
 
     use super::{ExpandError, ExpandErrorKind, Expanded, MAX_EXPANDED_BYTES, MAX_NESTING, Remark, Variables};
+    use crate::config::file::files_read::FilesRead;
     use crate::config::file::layout::Inputs;
 
     fn lookup(name: &str) -> Option<String> {
@@ -492,6 +497,7 @@ mod tests {
         let inputs = Inputs::of(None);
         let variables = Variables {
             lookup: &lookup,
+            files: &FilesRead::default(),
             folder: Path::new("/etc/m"),
             workspace: Path::new("/src/app"),
             workspace_is_known: true,

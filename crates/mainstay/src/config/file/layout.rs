@@ -30,6 +30,8 @@ pub(super) struct Layout<'a> {
 pub(super) struct Group<'a> {
     /// Its path in the file.
     pub(super) shown: String,
+    /// The keys that lead to it.
+    pub(super) keys: Vec<&'a str>,
     pub(super) node: &'a Node<'a>,
     /// Whether its servers take the place of those of the same name in other groups.
     pub(super) overrides: bool,
@@ -61,23 +63,26 @@ impl<'a> Layout<'a> {
         };
         if let Some(node) = root.get("context_servers") {
             layout.host = Host::Zed;
-            layout.add("context_servers", node);
+            layout.add(vec!["context_servers"], node);
         } else if let (Syntax::Toml, Some(node)) = (syntax, root.get("mcp_servers")) {
             layout.host = Host::Codex;
-            layout.add("mcp_servers", node);
+            layout.add(vec!["mcp_servers"], node);
         } else if let Some(node) = root.get("extensions").filter(|node| is_goose(node)) {
             layout.host = Host::Goose;
-            layout.add("extensions", node);
+            layout.add(vec!["extensions"], node);
         } else if let Some(settings) = root
             .object("mcp")
             .filter(|mcp| mcp.object("servers").is_some_and(|s| !host::is_server(s)))
         {
             layout.host = Host::VsCode;
             layout.inputs = Inputs::of(settings.get("inputs"));
-            layout.add("mcp.servers", settings.get("servers").ok_or_else(String::new)?);
+            layout.add(
+                vec!["mcp", "servers"],
+                settings.get("servers").ok_or_else(String::new)?,
+            );
         } else if let Some(node) = root.get("mcp").filter(|node| is_opencode(root, node)) {
             layout.host = Host::OpenCode;
-            layout.add("mcp", node);
+            layout.add(vec!["mcp"], node);
             layout.hidden = switched_off_tools(root);
         } else {
             layout.shared_form(root, file, directory, report);
@@ -89,9 +94,10 @@ impl<'a> Layout<'a> {
         Ok(layout)
     }
 
-    fn add(&mut self, shown: impl Into<String>, node: &'a Node<'a>) {
+    fn add(&mut self, keys: Vec<&'a str>, node: &'a Node<'a>) {
         self.groups.push(Group {
-            shown: shown.into(),
+            shown: keys.join("."),
+            keys,
             node,
             overrides: false,
         });
@@ -106,7 +112,7 @@ impl<'a> Layout<'a> {
         report: &mut ProblemReport<'_>,
     ) {
         for property in root.properties.iter().filter(|property| is_group(&property.name)) {
-            self.add(&*property.name, &property.node);
+            self.add(vec![&*property.name], &property.node);
         }
         let servers = root.object("mcpServers");
         self.host = match servers {
@@ -166,6 +172,7 @@ impl<'a> Layout<'a> {
             if let Some(servers) = servers {
                 self.groups.push(Group {
                     shown: format!("{shown}.mcpServers"),
+                    keys: vec!["projects", &project.name, "mcpServers"],
                     node: servers,
                     overrides: true,
                 });

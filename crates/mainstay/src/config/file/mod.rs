@@ -10,6 +10,7 @@ mod env_file;
 mod error;
 mod expand;
 mod fields;
+mod files_read;
 mod filters;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -23,6 +24,7 @@ mod report;
 mod restart;
 mod schema;
 mod settings;
+pub mod source;
 mod syntax;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Finds the servers in a file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::configuration::Configuration;
@@ -8,6 +8,7 @@ use super::entry::{self, EntryContext};
 use super::error::ConfigError;
 use super::expand::Lookup;
 use super::fields::{Field, unknown};
+use super::files_read::FilesRead;
 use super::host::{self, Host};
 use super::layout::{GROUPS, Group, Layout, is_group};
 use super::report::{LineIndex, ProblemReport};
@@ -34,6 +35,8 @@ pub(super) const FOREIGN: [&str; 10] = [
 pub(super) struct FileContext<'a> {
     /// Where variables are looked up.
     pub(super) lookup: Lookup<'a>,
+    /// Reads the files that the file names.
+    pub(super) files: &'a FilesRead,
     /// The folder of the file.
     pub(super) folder: &'a Path,
     /// The working directory.
@@ -49,39 +52,9 @@ pub(super) fn parse(
     // Some editors of Windows begin a text with a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = LineIndex::new(text);
-    let syntax = Syntax::of(text, file);
     let path = || file.to_owned();
-    let read = syntax.read(text).map_err(|error| {
-        let (path, position, reason) = (path(), lines.position(error.at), error.reason);
-        match syntax {
-            Syntax::Json => ConfigError::NotJson {
-                path,
-                position,
-                reason,
-            },
-            Syntax::Toml => ConfigError::NotToml {
-                path,
-                position,
-                reason,
-            },
-            Syntax::Yaml => ConfigError::NotYaml {
-                path,
-                position,
-                reason,
-            },
-        }
-    })?;
-    let node = match read {
-        Some(node) if !(syntax == Syntax::Yaml && matches!(node.value, Value::Null)) => node,
-        Some(_) | None => return Err(ConfigError::Empty { path: path() }),
-    };
-    let Some(root) = node.as_object() else {
-        return Err(ConfigError::NotAnObject {
-            path: path(),
-            position: lines.position(node.start),
-            found: node.value.kind(),
-        });
-    };
+    let (syntax, node) = tree(text, file)?;
+    let root = node.as_object().ok_or_else(|| not_an_object(text, file, &node))?;
     let mut report = ProblemReport::new(text, file);
     let layout = Layout::of(root, syntax, file, context.directory, &mut report).map_err(|fix| {
         ConfigError::NoServers {
@@ -112,7 +85,50 @@ pub(super) fn parse(
         refused,
         host: layout.host,
         source: file.to_owned(),
+        // The caller owns the reader, and fills this in.
+        other_files: BTreeSet::new(),
     })
+}
+
+/// The value that a text holds, and the syntax that it is written in.
+pub(super) fn tree<'t>(text: &'t str, file: &Path) -> Result<(Syntax, Node<'t>), ConfigError> {
+    let syntax = Syntax::of(text, file);
+    let read = syntax.read(text).map_err(|error| {
+        let (path, reason) = (file.to_owned(), error.reason);
+        let position = LineIndex::new(text).position(error.at);
+        match syntax {
+            Syntax::Json => ConfigError::NotJson {
+                path,
+                position,
+                reason,
+            },
+            Syntax::Toml => ConfigError::NotToml {
+                path,
+                position,
+                reason,
+            },
+            Syntax::Yaml => ConfigError::NotYaml {
+                path,
+                position,
+                reason,
+            },
+        }
+    })?;
+    match read {
+        Some(node) if !(syntax == Syntax::Yaml && matches!(node.value, Value::Null)) => Ok((syntax, node)),
+        Some(_) | None => Err(ConfigError::Empty {
+            path: file.to_owned(),
+        }),
+    }
+}
+
+/// Says that a text holds a value that is no object.
+pub(super) fn not_an_object(text: &str, file: &Path, node: &Node<'_>) -> ConfigError {
+    ConfigError::NotAnObject {
+        path: file.to_owned(),
+        position: LineIndex::new(text).position(node.start),
+        found: node.value.kind(),
+    }
 }
 
 /// Whether a value can be a collection of servers: an object, or a list whose items have names.

@@ -13,9 +13,12 @@ use std::path::Path;
 
 /// A syntax that configurations are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Syntax {
+pub enum Syntax {
+    /// JSON, with comments and trailing commas.
     Json,
+    /// TOML.
     Toml,
+    /// YAML.
     Yaml,
 }
 
@@ -101,74 +104,94 @@ fn by_line(line: &str) -> Option<Syntax> {
 
 /// A value, and the bytes of the text that it takes up.
 #[derive(Clone, Debug)]
-pub(super) struct Node<'t> {
-    pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) value: Value<'t>,
+#[non_exhaustive]
+pub struct Node<'t> {
+    /// The first byte of the value.
+    pub start: usize,
+    /// The byte after the value. A block of YAML may end before the blank lines and comments behind it, or after them.
+    pub end: usize,
+    /// The value.
+    pub value: Value<'t>,
 }
 
+/// What a value is.
 #[derive(Clone, Debug)]
-pub(super) enum Value<'t> {
+pub enum Value<'t> {
+    /// `null`, or nothing in YAML.
     Null,
+    /// `true` or `false`.
     Flag(bool),
     /// The digits, as JSON would write them.
     Number(Cow<'t, str>),
+    /// A text, without its quotes and escapes.
     Text(Cow<'t, str>),
+    /// A list.
     Array(Vec<Node<'t>>),
+    /// An object, a table or a mapping.
     Object(Mapping<'t>),
 }
 
 /// The keys of an object, in the order of the text. A key may be there twice.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mapping<'t> {
-    pub(super) properties: Vec<Property<'t>>,
+pub struct Mapping<'t> {
+    /// The keys with their values.
+    pub properties: Vec<Property<'t>>,
 }
 
+/// A key with its value.
 #[derive(Clone, Debug)]
-pub(super) struct Property<'t> {
-    pub(super) name: Cow<'t, str>,
-    pub(super) name_at: usize,
-    pub(super) node: Node<'t>,
+#[non_exhaustive]
+pub struct Property<'t> {
+    /// The key, without its quotes and escapes.
+    pub name: Cow<'t, str>,
+    /// The first byte of the key, its quote included.
+    pub name_at: usize,
+    /// The value.
+    pub node: Node<'t>,
 }
 
 impl<'t> Mapping<'t> {
     /// The first value of a key.
-    pub(super) fn get(&self, key: &str) -> Option<&Node<'t>> {
+    pub fn get(&self, key: &str) -> Option<&Node<'t>> {
         let property = self.properties.iter().find(|property| property.name == key)?;
         Some(&property.node)
     }
 
     /// The first value of a key, if it is an object.
-    pub(super) fn object(&self, key: &str) -> Option<&Mapping<'t>> {
+    pub fn object(&self, key: &str) -> Option<&Mapping<'t>> {
         self.get(key)?.as_object()
     }
 
     /// The first value of a key, if it is a text.
-    pub(super) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.as_text()
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
+    /// Whether a key is there.
+    pub fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 }
 
 impl<'t> Node<'t> {
-    pub(super) fn as_object(&self) -> Option<&Mapping<'t>> {
+    /// The value, if it is an object.
+    pub fn as_object(&self) -> Option<&Mapping<'t>> {
         match &self.value {
             Value::Object(object) => Some(object),
             _ => None,
         }
     }
 
-    pub(super) fn as_array(&self) -> Option<&[Node<'t>]> {
+    /// The value, if it is a list.
+    pub fn as_array(&self) -> Option<&[Node<'t>]> {
         match &self.value {
             Value::Array(items) => Some(items),
             _ => None,
         }
     }
 
-    pub(super) fn as_text(&self) -> Option<&str> {
+    /// The value, if it is a text.
+    pub fn as_text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
             _ => None,
@@ -178,7 +201,7 @@ impl<'t> Node<'t> {
 
 impl Value<'_> {
     /// What a value is, in words.
-    pub(super) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a string",
             Self::Number(_) => "a number",

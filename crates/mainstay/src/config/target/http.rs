@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::{ConfigText, Secret};
 use crate::config::oauth::OAuthSetting;
-use crate::transport::HttpOptions;
-use crate::transport::http::{BearerToken, Credentials};
+use crate::transport::http::Credentials;
+#[cfg(feature = "http")]
+use crate::transport::http::{BearerToken, HttpOptions};
 
 /// Stands in for the secrets in an address.
 const HIDDEN: &str = "***";
@@ -23,7 +24,7 @@ pub struct HttpTarget {
     pub(in crate::config) credentials: Option<Provider>,
     pub(in crate::config) oauth: OAuthSetting,
     pub(in crate::config) root_certificates: Option<FilePath>,
-    pub(in crate::config) client_certificate: Option<ClientCertificate>,
+    pub(in crate::config) client_certificate: Option<Box<ClientCertificate>>,
     pub(in crate::config) unix_socket: Option<FilePath>,
     pub(in crate::config) connect_timeout: Option<Duration>,
     pub(in crate::config) first_byte_timeout: Option<Duration>,
@@ -124,7 +125,10 @@ impl HttpTarget {
     pub(crate) fn provider(&self) -> Option<&Arc<dyn Credentials>> {
         self.credentials.as_ref().map(|Provider(credentials)| credentials)
     }
+}
 
+#[cfg(feature = "http")]
+impl HttpTarget {
     /// What its requests are allowed in with: the embedder's provider, or else the token.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         if let Some(Provider(credentials)) = &self.credentials {

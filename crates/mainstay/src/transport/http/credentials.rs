@@ -3,12 +3,14 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
 use tokio::sync::watch;
 
 use super::challenge::Challenge;
+use crate::config::ServerConfig;
 
 /// The value of an `Authorization` header, being looked up.
 pub type Authorizing<'a> = Pin<Box<dyn Future<Output = io::Result<Option<HeaderValue>>> + Send + 'a>>;
@@ -60,6 +62,13 @@ pub trait Credentials: Send + Sync + 'static {
     fn changed(&self) -> Changing<'_> {
         Box::pin(std::future::pending())
     }
+}
+
+/// Finds the providers of servers that have no credential in their configuration: the logins of a person, for example.
+pub trait CredentialSource: Send + Sync + 'static {
+    /// The provider of a server, if it has one. For the same configuration it is the same object each time, so that a
+    /// configuration that is applied again changes nothing.
+    fn provider(&self, server: &ServerConfig) -> Option<Arc<dyn Credentials>>;
 }
 
 /// A bearer token that can be exchanged for another at any time; the next request uses it, and a server that refused the

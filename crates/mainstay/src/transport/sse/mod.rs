@@ -12,11 +12,11 @@ use http::{HeaderValue, Method, Uri};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::http::client::{Endpoint, Outgoing};
-use super::http::connection::Response;
-use super::http::events::{NextEvent, SseEvent, SseEvents};
-use super::http::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
-use super::http::refusal::{Head, Refusal, read_error};
+use super::http::client::connection::Response;
+use super::http::client::endpoint::{Endpoint, Outgoing};
+use super::http::client::events::{NextEvent, SseEvent, SseEvents};
+use super::http::client::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
+use super::http::client::refusal::{Head, Refusal, read_error};
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, HttpStage};
 use super::receiving::deliver;
 use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Transport, Turn};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::transport::http::tests::far::{Exchange, Far, Owner, json, request};
+use crate::transport::http::client::tests::far::{Exchange, Far, Owner, json, request};
 use crate::wire::Outcome;
 
 async fn start() -> (Far, Owner, Exchange) {

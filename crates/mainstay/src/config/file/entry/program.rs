@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{EntryContext, expanded, path, path_from_folder};
 use crate::config::builder::ServerBuilder;
-use crate::config::file::env_file::{self, EnvFile, MAX_ENV_FILE_BYTES, ReadError};
+use crate::config::file::env_file::{EnvFile, MAX_ENV_FILE_BYTES, ReadError};
 use crate::config::file::fields::{Field, FieldSet};
 use crate::config::file::host::Host;
 use crate::config::file::keys::OF_ZED;
@@ -172,7 +172,8 @@ fn env_file(
         return Vec::new();
     };
     let shown = quoted(path.shown());
-    let text = match env_file::read_text(Path::new(path.value()), MAX_ENV_FILE_BYTES) {
+    let files = context.variables.files;
+    let text = match files.read_text(Path::new(path.value()), MAX_ENV_FILE_BYTES) {
         Ok(text) => text,
         Err(error) => {
             let reason = match error {

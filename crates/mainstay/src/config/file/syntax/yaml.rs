@@ -16,6 +16,7 @@ const MAX_COPIED_BYTES: usize = 1024 * 1024;
 
 pub(super) fn read(text: &str) -> Result<Option<Node<'_>>, SyntaxError> {
     let mut tree = YamlTree {
+        text,
         offsets: Offsets::of(text),
         open: Vec::new(),
         anchors: HashMap::new(),
@@ -35,6 +36,7 @@ pub(super) fn read(text: &str) -> Result<Option<Node<'_>>, SyntaxError> {
 }
 
 struct YamlTree<'t> {
+    text: &'t str,
     offsets: Offsets,
     open: Vec<Open<'t>>,
     anchors: HashMap<usize, Node<'t>>,
@@ -62,6 +64,12 @@ impl<'t> YamlTree<'t> {
         let end = self.offsets.byte(span.end.index());
         match event {
             Event::Scalar(text, style, anchor, tag) => {
+                let end = match style {
+                    ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => {
+                        closing_quote(self.text, start).unwrap_or(end)
+                    }
+                    ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => end,
+                };
                 let is_text = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix == "str");
                 let value = if is_text { Value::Text(text) } else { plain(text) };
                 self.add(Node { start, end, value }, anchor)?;
@@ -141,6 +149,24 @@ impl<'t> YamlTree<'t> {
     }
 }
 
+/// The byte after a text in quotes that begins at `start`. The parser counts the comment behind it, too.
+fn closing_quote(text: &str, start: usize) -> Option<usize> {
+    let quoted = text.get(start..)?;
+    let quote = quoted.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let mut characters = quoted.char_indices().skip(1).peekable();
+    while let Some((at, c)) = characters.next() {
+        if c == '\\' && quote == '"' {
+            characters.next();
+        } else if c == quote {
+            // A quote that is written twice is a part of the text.
+            if quote == '"' || characters.next_if(|(_, next)| *next == quote).is_none() {
+                return Some(start + at + 1);
+            }
+        }
+    }
+    None
+}
+
 /// A key. Numbers and booleans are keys as they are written.
 fn name<'t>(node: &Node<'t>) -> Result<Cow<'t, str>, SyntaxError> {
     match &node.value {
@@ -212,7 +238,7 @@ impl Offsets {
 #[cfg(test)]
 mod tests {
     use super::{MAX_NESTING, read};
-    use crate::config::file::syntax::Value;
+    use crate::config::file::syntax::{Node, Value};
 
     #[test]
     fn plain_texts_have_the_types_of_the_core_schema() {
@@ -249,6 +275,25 @@ mod tests {
         assert_eq!(&text[items[0].start..items[0].end], "ü");
         let last = &items[1].as_array().unwrap()[1];
         assert_eq!(&text[last.start..last.end], "\"ÿ\"");
+    }
+
+    #[test]
+    fn a_text_in_quotes_ends_at_its_quote() {
+        let text = "a: \"x\\\"y\" # c\nb: 'it''s'   # d\nc: [\"ü\" , 'v' ]\n";
+        let root = read(text).unwrap().unwrap();
+        let root = root.as_object().unwrap();
+        let written = |node: &Node<'_>| text[node.start..node.end].to_owned();
+        assert_eq!(written(root.get("a").unwrap()), "\"x\\\"y\"");
+        assert_eq!(written(root.get("b").unwrap()), "'it''s'");
+        let items: Vec<_> = root
+            .get("c")
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(written)
+            .collect();
+        assert_eq!(items, ["\"ü\"", "'v'"]);
     }
 
     #[test]

@@ -282,3 +282,19 @@ fn a_file_is_loaded_from_disk_and_its_folder_is_where_relative_paths_start() {
     assert_eq!(stdio(&configuration.servers[0]).cwd(), Some(expected.as_path()));
     assert_eq!(Configuration::load(&file).unwrap(), configuration);
 }
+
+#[test]
+fn the_files_whose_text_is_used_are_named_readable_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mcp.json");
+    std::fs::write(folder.path().join("key"), "secret\n").unwrap();
+    let text = r#"{ "mcpServers": {
+        "a": { "command": "a", "env": { "KEY": "${file:key}" } },
+        "b": { "command": "b", "envFile": "later.env" },
+        "c": { "command": "c" } } }"#;
+    std::fs::write(&file, text).unwrap();
+    let configuration = Configuration::load_with(&file, lookup).unwrap();
+    let expected = ["key", "later.env"].map(|name| folder.path().join(name));
+    assert!(configuration.other_files.iter().eq(&expected));
+    assert_eq!(names(&configuration), ["a", "c"]);
+}

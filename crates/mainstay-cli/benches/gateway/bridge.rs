@@ -1,0 +1,193 @@
+//! A host whose server is behind `mainstay connect`, beside the same host and server behind `mainstay wrap`.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::compare::{RatioPair, nanoseconds};
+use crate::echo::{Echo, EchoKind, EchoTransport};
+use crate::figure::{Amount, Figure};
+use crate::program::{BenchProcess, resident_of, this_program};
+use crate::{Effort, Fallible, runtime};
+
+const RESULT: usize = 100;
+
+/// Times as long as through `wrap`.
+const CALL_AIM: f64 = 1.25;
+/// From exec of the bridge to its first list, in nanoseconds: with a daemon, and without.
+const WARM_AIM: f64 = 10e6;
+const COLD_AIM: f64 = 60e6;
+/// What a bridge holds of the machine's memory.
+const RESIDENT_AIM: f64 = 4e6;
+
+pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
+    let place = BenchPlace::new()?;
+    let mut figures = Vec::new();
+    for (name, kind, aim) in [
+        ("rmcp", EchoKind::Rmcp, Some(CALL_AIM)),
+        ("bare", EchoKind::Bare, None),
+    ] {
+        let server = Echo::new(kind, EchoTransport::Stdio, RESULT);
+        let mut wrapped = BenchHost::start(&place, "wrap", server)?;
+        let mut bridged = BenchHost::start(&place, "connect", server)?;
+        let pair = runtime()?.block_on(RatioPair::measure(
+            effort.rounds(100),
+            50,
+            async || wrapped.call().expect("answered"),
+            async || bridged.call().expect("answered"),
+        ));
+        let row = format!("call through connect and the daemon, {name} stdio server (direct: through wrap)");
+        figures.push(Figure::ratio(row, &pair, aim));
+    }
+    figures.extend(first_lists(effort, &place)?);
+    let server = Echo::new(EchoKind::Bare, EchoTransport::Stdio, RESULT);
+    let mut host = BenchHost::start(&place, "connect", server)?;
+    for _ in 0..1000 {
+        host.call()?;
+    }
+    figures.push(Figure::amount(
+        "resident memory of a bridge after 1000 calls",
+        Amount::Bytes(resident_of(host.process.0.id())?),
+        Some(RESIDENT_AIM),
+    ));
+    Ok(figures)
+}
+
+/// How soon a host has its tools: with a daemon that has the server, and with no daemon and the catalog on disk.
+fn first_lists(effort: Effort, place: &BenchPlace) -> Fallible<Vec<Figure>> {
+    let server = Echo::new(EchoKind::Bare, EchoTransport::Stdio, RESULT);
+    let (mut warm, mut cold) = (RatioPair::new(), RatioPair::new());
+    // Once, so that the catalog is on disk.
+    drop(BenchHost::start(place, "connect", server)?);
+    for _ in 0..effort.rounds(20) {
+        let direct = first_list(place, "wrap", server)?;
+        place.stop_daemon()?;
+        cold.push(direct, first_list(place, "connect", server)?);
+        let kept = BenchHost::start(place, "connect", server)?;
+        warm.push(direct, first_list(place, "connect", server)?);
+        drop(kept);
+    }
+    Ok(vec![
+        Figure::time(
+            "exec of a bridge to its first tools/list, daemon and server up (direct: wrap)",
+            &warm,
+            Some(WARM_AIM),
+        ),
+        Figure::time(
+            "exec of a bridge to its first tools/list, no daemon, catalog on disk (direct: wrap)",
+            &cold,
+            Some(COLD_AIM),
+        ),
+    ])
+}
+
+fn first_list(place: &BenchPlace, command: &str, server: Echo) -> Fallible<f64> {
+    let began = Instant::now();
+    let host = BenchHost::start(place, command, server)?;
+    let took = nanoseconds(began.elapsed());
+    drop(host);
+    Ok(took)
+}
+
+/// Where the daemon and the catalogs are.
+struct BenchPlace(TempDir);
+
+impl BenchPlace {
+    fn new() -> Fallible<Self> {
+        Ok(Self(TempDir::new()?))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let built = env!("CARGO_BIN_EXE_mainstay").into();
+        let program = std::env::var_os("MAINSTAY_BENCH_PROGRAM").unwrap_or(built);
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env("MAINSTAY_RUNTIME", self.0.path().join("run"))
+            .env("MAINSTAY_CACHE", self.0.path().join("cache"))
+            .env_remove("MAINSTAY_LOG")
+            .env_remove("MAINSTAY_CONFIG");
+        command
+    }
+
+    fn stop_daemon(&self) -> Fallible {
+        self.command(&["daemon", "stop"]).output()?;
+        Ok(())
+    }
+}
+
+impl Drop for BenchPlace {
+    fn drop(&mut self) {
+        let _nothing_to_stop = self.stop_daemon();
+    }
+}
+
+/// A host on the standard input and output of a command, that waits for each answer.
+struct BenchHost {
+    process: BenchProcess,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    line: String,
+}
+
+impl BenchHost {
+    /// Starts the command in front of the server, opens a session, and lists the tools.
+    fn start(place: &BenchPlace, command: &str, server: Echo) -> Fallible<Self> {
+        let (program, arguments) = (this_program()?, server.arguments());
+        let mut words = vec![command, "--", &program];
+        words.extend(arguments.iter().map(String::as_str));
+        let mut child = place
+            .command(&words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let input = child.stdin.take().ok_or("stdin is piped")?;
+        let output = BufReader::new(child.stdout.take().ok_or("stdout is piped")?);
+        let mut host = Self {
+            process: BenchProcess(child),
+            input,
+            output,
+            line: String::new(),
+        };
+        let client = json!({ "name": "bench", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+        host.ask("initialize", &params)?;
+        writeln!(
+            host.input,
+            "{}",
+            json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })
+        )?;
+        host.ask("tools/list", &json!({}))?;
+        Ok(host)
+    }
+
+    fn call(&mut self) -> Fallible {
+        self.ask(
+            "tools/call",
+            &json!({ "name": "echo", "arguments": { "text": "x" } }),
+        )
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Fallible {
+        writeln!(
+            self.input,
+            "{}",
+            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
+        )?;
+        loop {
+            self.line.clear();
+            if self.output.read_line(&mut self.line)? == 0 {
+                return Err("the program ended".into());
+            }
+            if self.line.contains("\"result\"") {
+                return Ok(());
+            }
+            if self.line.contains("\"error\"") {
+                return Err(self.line.clone().into());
+            }
+        }
+    }
+}

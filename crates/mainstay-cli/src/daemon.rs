@@ -1,0 +1,282 @@
+//! `mainstay daemon`: starts, stops, replaces and shows the daemon of this user.
+
+use std::env;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use mainstay::config::parse_duration;
+use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
+use mainstay_daemon::{
+    DaemonStart, DaemonStatus, RuntimeDirectory, Share, StartReport, detach, status, stop,
+};
+use serde::Serialize;
+use tokio::runtime::Builder;
+
+use crate::args::Common;
+use crate::connect::{launcher, program, whole};
+use crate::exit::{CommandFailure, Done, Exit};
+use crate::load::{cache_directory, load};
+use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
+use crate::serve::workers;
+
+/// How long the start of a daemon may take: one that takes over waits for the end of the other.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// How long a daemon may take to end: it lets calls finish, and stops its servers.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Control the daemon that all hosts share
+///
+/// `mainstay connect` starts it when it is needed. Its socket is `daemon.sock` in `$XDG_RUNTIME_DIR/mainstay`, or in the directory that
+/// MAINSTAY_RUNTIME names.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    #[command(subcommand)]
+    pub(crate) command: DaemonCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DaemonCommand {
+    /// Start the daemon, with the servers of its configuration
+    Start(DaemonOptions),
+    /// Stop the daemon and its servers; a host that still needs it starts it again
+    Stop,
+    /// Let this program take over from the daemon that runs: hosts keep their sessions
+    Restart(DaemonOptions),
+    /// Show whether the daemon runs, and for whom
+    Status {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Be the daemon, in the foreground
+    Run(RunArgs),
+}
+
+impl DaemonArgs {
+    /// Whether this process is to be the daemon.
+    pub(crate) fn is_run(&self) -> bool {
+        matches!(&self.command, DaemonCommand::Run(arguments) if !arguments.detach)
+    }
+}
+
+/// How long the daemon and its servers last.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonOptions {
+    /// The daemon ends when no host has used it for this long; `never` to keep it
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_idle)]
+    idle: IdleLimit,
+    /// How long a server runs after the last host that asked for it has left
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    linger: Duration,
+    /// How long running calls may take when the daemon ends
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration)]
+    drain: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    options: DaemonOptions,
+    /// Start the daemon in a session of its own, and end
+    #[arg(long, hide = true)]
+    pub(crate) detach: bool,
+    /// End the daemon that runs, and take its place
+    #[arg(long, hide = true)]
+    take_over: bool,
+    /// Start the servers of the configuration only when a host wants one of them
+    #[arg(long, hide = true)]
+    on_demand: bool,
+}
+
+/// How long the daemon may be idle.
+#[derive(Clone, Copy, Debug)]
+struct IdleLimit(Option<Duration>);
+
+fn parse_idle(text: &str) -> Result<IdleLimit, String> {
+    match text {
+        "never" => Ok(IdleLimit(None)),
+        text => parse_duration(text)
+            .map(|limit| IdleLimit(Some(limit)))
+            .map_err(|error| error.to_string()),
+    }
+}
+
+pub(crate) fn run(arguments: &DaemonArgs, common: &Common, screen: &Screen) -> Done {
+    let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
+    match &arguments.command {
+        DaemonCommand::Start(options) => start(options, common, &directory, false, screen),
+        DaemonCommand::Restart(options) => start(options, common, &directory, true, screen),
+        DaemonCommand::Stop => match stop(&directory, STOP_TIMEOUT).map_err(CommandFailure::failed)? {
+            true => {
+                screen.note("the daemon has ended");
+                Ok(Exit::Success)
+            }
+            false => {
+                screen.note("no daemon runs");
+                Ok(Exit::Success)
+            }
+        },
+        DaemonCommand::Status { json } => show_status(&directory, *json, screen),
+        DaemonCommand::Run(arguments) if arguments.detach => run_detached(&directory),
+        DaemonCommand::Run(arguments) => run_here(arguments, common, directory, screen),
+    }
+}
+
+fn start(
+    options: &DaemonOptions,
+    common: &Common,
+    directory: &RuntimeDirectory,
+    takes_over: bool,
+    screen: &Screen,
+) -> Done {
+    let idle = options
+        .idle
+        .0
+        .map_or_else(|| "never".to_owned(), |limit| format!("{}ms", limit.as_millis()));
+    let times = [
+        format!("--idle={idle}"),
+        format!("--linger={}ms", options.linger.as_millis()),
+        format!("--drain={}ms", options.drain.as_millis()),
+        format!("--stop-within={}ms", common.stop_within.as_millis()),
+    ];
+    let mut given: Vec<&str> = times.iter().map(String::as_str).collect();
+    if takes_over {
+        given.push("--take-over");
+    }
+    let launcher = launcher(common, &given)?;
+    match launcher
+        .start(directory, START_TIMEOUT)
+        .map_err(CommandFailure::failed)?
+    {
+        DaemonStart::Ready => screen.note("the daemon runs"),
+        DaemonStart::Running => screen.note("a daemon runs already"),
+    }
+    Ok(Exit::Success)
+}
+
+/// Starts the daemon with the same arguments in a session of its own.
+fn run_detached(directory: &RuntimeDirectory) -> Done {
+    let arguments = env::args_os().skip(1).filter(|argument| argument != "--detach");
+    let started = detach(&program()?, arguments, directory);
+    if let Err(error) = started {
+        StartReport::new().failed(&error.to_string());
+        return Err(CommandFailure::failed(error));
+    }
+    Ok(Exit::Success)
+}
+
+fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, screen: &Screen) -> Done {
+    let report = StartReport::new();
+    let place = match Place::take(directory, arguments.take_over) {
+        Ok(place) => place,
+        Err(PlaceError::Running) => {
+            report.running();
+            return Ok(Exit::Success);
+        }
+        Err(error) => {
+            report.failed(&error.to_string());
+            return Err(CommandFailure::failed(error));
+        }
+    };
+    let settings = DaemonSettings {
+        configuration: configuration(common, screen),
+        starts_configured: !arguments.on_demand,
+        store: (!common.no_cache).then(cache_directory).flatten(),
+        credential_source: Some(logins::source()),
+        idle: arguments.options.idle.0,
+        linger: arguments.options.linger,
+        drain: arguments.options.drain,
+        stop_within: common.stop_within,
+        controlled: Box::new(|_| Arc::new(())),
+    };
+    let runtime = match workers() {
+        1 => Builder::new_current_thread().enable_all().build(),
+        workers => Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build(),
+    };
+    let runtime = runtime.map_err(CommandFailure::failed)?;
+    let ended = runtime.block_on(daemon::run(place, settings, report));
+    runtime.block_on(logins::finish());
+    runtime.shutdown_background();
+    ended.map_err(CommandFailure::failed)?;
+    Ok(Exit::Success)
+}
+
+/// The daemon's configuration. Bridges that need none of it are served although it has errors.
+fn configuration(common: &Common, screen: &Screen) -> Result<DaemonConfiguration, String> {
+    let setup = load(common).map_err(|failure| format!("{:#}", failure.error))?;
+    setup.announce(screen);
+    Ok(DaemonConfiguration {
+        path: setup.file().map(whole),
+        servers: setup.servers,
+    })
+}
+
+fn show_status(directory: &RuntimeDirectory, json: bool, screen: &Screen) -> Done {
+    let found = status(directory).map_err(CommandFailure::failed)?;
+    if json {
+        let document = DaemonDocument {
+            version: 1,
+            running: found.is_some(),
+            socket: directory.socket().display().to_string(),
+            daemon: found,
+        };
+        screen.print(Text::document(&document))?;
+        return Ok(exit(document.running));
+    }
+    let Some(found) = found else {
+        screen.print("no daemon runs\n")?;
+        return Ok(Exit::Failed);
+    };
+    screen.print(shown(&found, screen))?;
+    Ok(Exit::Success)
+}
+
+fn exit(is_running: bool) -> Exit {
+    if is_running { Exit::Success } else { Exit::Failed }
+}
+
+/// The document of `mainstay daemon status --json`.
+#[derive(Serialize)]
+struct DaemonDocument {
+    version: u32,
+    running: bool,
+    socket: String,
+    daemon: Option<DaemonStatus>,
+}
+
+fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
+    let began = UNIX_EPOCH + Duration::from_secs(found.since);
+    let age = SystemTime::now().duration_since(began).unwrap_or_default();
+    let mut shown = text!(
+        "process {}, version {}, for {}, {}\n",
+        found.pid,
+        plain(&found.version),
+        span(age),
+        count(found.bridges.len(), "bridge")
+    );
+    let rows: Vec<Vec<Cell>> = found
+        .servers
+        .iter()
+        .map(|server| {
+            let users = match (server.configured, server.share) {
+                (true, _) => "configured".to_owned(),
+                (false, Share::Yes | Share::Never) => format!("{} bridges", server.bridges),
+                (false, Share::Roots) => format!("{} bridges with the same roots", server.bridges),
+            };
+            vec![
+                Cell::new(Ink::Cyan, &server.name),
+                Cell::new(Ink::None, &server.state),
+                Cell::new(Ink::Dim, users),
+            ]
+        })
+        .collect();
+    for line in table(screen.out, &rows) {
+        shown.push_line(line);
+    }
+    shown
+}

@@ -1,0 +1,209 @@
+//! `mainstay import`: takes over the servers of the hosts on this machine, and points the hosts at `mainstay connect`.
+//!
+//! Everything is planned and shown first. Only with `--yes` is anything written: Mainstay's configuration, then each
+//! host's file. A file that cannot be read or written costs that file alone.
+
+mod restore;
+mod show;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use mainstay_hosts::file::Keep;
+use mainstay_hosts::host::{HostProgram, UserFolders, places};
+use mainstay_hosts::import::{HostFile, ImportPlan, Rewritten};
+use mainstay_hosts::servers::ConfigFile;
+
+use crate::args::Common;
+use crate::exit::{CommandFailure, Done, Exit};
+use crate::load;
+use crate::output::{Screen, plain, text};
+
+/// Take over the servers of the hosts on this machine
+///
+/// Shows what each host has and what would be written; nothing is written without --yes. Equal servers become one; servers
+/// that differ under one name are kept apart. With --rewrite, each entry that starts a program is pointed at `mainstay
+/// connect`, so that all hosts share one process; all other bytes of the host's file stay, and a copy is kept beside it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay import
+  mainstay import --from claude-desktop,cursor --yes
+  mainstay import --rewrite --yes
+  mainstay import --restore --yes")]
+pub(crate) struct ImportArgs {
+    /// Only these hosts: claude-desktop, claude-code, cursor, vscode, codex, zed, windsurf, gemini, goose
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub(crate) from: Vec<HostProgram>,
+    /// The files of the project in the working directory, too, such as `.mcp.json`
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// Point the hosts' entries at `mainstay connect`
+    #[arg(long)]
+    pub(crate) rewrite: bool,
+    /// Turn the hosts' entries back to what they were before --rewrite
+    #[arg(long, conflicts_with = "rewrite")]
+    pub(crate) restore: bool,
+    /// Write what is shown
+    #[arg(long, visible_alias = "write")]
+    pub(crate) yes: bool,
+}
+
+pub(crate) fn run(arguments: &ImportArgs, common: &Common, screen: &Screen) -> Done {
+    let machine = ThisMachine::find(arguments)?;
+    let (files, unread) = machine.files(arguments, screen);
+    if files.is_empty() && !unread {
+        screen.note("no host's configuration was found");
+        return Ok(Exit::Success);
+    }
+    let done = if arguments.restore {
+        restore::run(&files, arguments.yes, screen)?
+    } else {
+        import(&files, arguments, common, &machine, screen)?
+    };
+    if !arguments.yes && done.is_due {
+        screen.note("nothing was written; run the command again with --yes to write this");
+    }
+    Ok(if unread || done.is_failed {
+        Exit::Failed
+    } else {
+        Exit::Success
+    })
+}
+
+/// What a run came to.
+#[derive(Default)]
+struct ImportDone {
+    /// Whether there was something to write.
+    is_due: bool,
+    /// Whether a file could not be written.
+    is_failed: bool,
+}
+
+/// Where the files are, and where this program is.
+struct ThisMachine {
+    folders: UserFolders,
+    project: Option<PathBuf>,
+    program: String,
+}
+
+impl ThisMachine {
+    fn find(arguments: &ImportArgs) -> Result<Self, CommandFailure> {
+        let folders = UserFolders::of(|name| env::var_os(name));
+        let folders = folders.ok_or_else(|| {
+            CommandFailure::usage(anyhow!(
+                "the home directory is not known; set HOME to an absolute path"
+            ))
+        })?;
+        let project = match arguments.project {
+            true => Some(env::current_dir().context("the working directory is not known"))
+                .transpose()
+                .map_err(CommandFailure::failed)?,
+            false => None,
+        };
+        Ok(Self {
+            folders,
+            project,
+            program: program_path().map_err(CommandFailure::failed)?,
+        })
+    }
+
+    /// The hosts' files that are there and can be read, and whether one cannot.
+    fn files(&self, arguments: &ImportArgs, screen: &Screen) -> (Vec<HostFile>, bool) {
+        let mut files = Vec::new();
+        let mut unread = false;
+        for host in HostProgram::ALL {
+            if !arguments.from.is_empty() && !arguments.from.contains(&host) {
+                continue;
+            }
+            for place in places(host, &self.folders, self.project.as_deref()) {
+                match HostFile::read(&place, &self.folders.home, &self.program) {
+                    Ok(Some(file)) => files.push(file),
+                    Ok(None) => {}
+                    Err(error) => {
+                        unread = true;
+                        screen.error(plain(&format!("{host}: {:#}", anyhow!(error))));
+                    }
+                }
+            }
+        }
+        (files, unread)
+    }
+}
+
+/// The path of this program as a host should call it: the one in `PATH` if that is this program, since it outlives an
+/// upgrade that moves the file behind it.
+fn program_path() -> anyhow::Result<String> {
+    let current = env::current_exe().context("the path of this program is not known")?;
+    let resolved = current.canonicalize().unwrap_or_else(|_| current.clone());
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path = env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join("mainstay"))
+        .find(|program| program.canonicalize().is_ok_and(|found| found == resolved));
+    let path = in_path.unwrap_or(current).into_os_string();
+    path.into_string()
+        .map_err(|path| anyhow!("the path of this program is not UTF-8: {}", path.display()))
+}
+
+fn import(
+    files: &[HostFile],
+    arguments: &ImportArgs,
+    common: &Common,
+    machine: &ThisMachine,
+    screen: &Screen,
+) -> Result<ImportDone, CommandFailure> {
+    let path = load::user_file(common)?;
+    let mut config = ConfigFile::open(&path).map_err(CommandFailure::usage)?;
+    let plan = ImportPlan::of(files, &config.text, &machine.folders.home).map_err(CommandFailure::usage)?;
+    for file in files {
+        screen.print(show::host(file, &plan, screen))?;
+    }
+    screen.print(show::plan(&path, config.exists(), &plan, screen))?;
+    let mut done = ImportDone {
+        is_due: !plan.is_empty(),
+        is_failed: false,
+    };
+    let rewritten: Vec<(&HostFile, Rewritten)> = match arguments.rewrite {
+        true => files.iter().map(|file| (file, file.rewritten())).collect(),
+        false => Vec::new(),
+    };
+    for (file, rewritten) in &rewritten {
+        done.is_due |= !rewritten.changed.is_empty();
+        screen.print(show::rewriting(file, rewritten, &machine.program, screen))?;
+    }
+    if !arguments.yes {
+        return Ok(done);
+    }
+    if !plan.is_empty() {
+        plan.apply(&mut config.text).map_err(CommandFailure::failed)?;
+        let written = config.write(None).map_err(CommandFailure::failed)?;
+        show::written(&written.file, written.previous.as_deref(), screen);
+    }
+    for (file, rewritten) in &rewritten {
+        if !rewritten.changed.is_empty() {
+            done.is_failed |= !write(file, &rewritten.text, Keep::Backup, screen);
+        }
+    }
+    Ok(done)
+}
+
+/// Replaces a host's file; `false` if that failed, which is said.
+fn write(file: &HostFile, text: &str, keep: Keep, screen: &Screen) -> bool {
+    match file.snapshot().replace(text, keep) {
+        Ok(kept) => {
+            show::written(&file.place.path, kept.as_deref(), screen);
+            true
+        }
+        Err(error) => {
+            screen.error(plain(&format!("{:#}", anyhow!(error))));
+            false
+        }
+    }
+}
+
+fn shown(path: &Path) -> crate::output::Text {
+    text!("{}", plain(&path.display().to_string()))
+}

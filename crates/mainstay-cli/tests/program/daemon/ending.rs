@@ -1,0 +1,95 @@
+use std::time::{Duration, Instant};
+
+use mainstay_testkit::Ledger;
+use mainstay_testkit::procfs::is_alive;
+use serde_json::json;
+
+use super::{Shared, noting, server_pid, wait_until};
+
+#[test]
+fn an_idle_daemon_ends_with_nothing_left_behind_and_the_next_bridge_starts_another() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let short = ["daemon", "start", "--idle", "100ms", "--linger", "100ms"];
+    shared.sandbox.run(&short).exits(0);
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(shared.status().is_some(), "it does not end while a host is there");
+    host.leave().exits(0);
+    shared.assert_nothing_is_left();
+    assert!(!is_alive(i32::try_from(first).unwrap()));
+    let mut host = shared.host(&[], &noting(&ledger));
+    assert_ne!(server_pid(&mut host), first);
+}
+
+#[test]
+fn a_server_that_no_host_wants_ends_and_the_daemon_stays() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    shared
+        .sandbox
+        .run(&["daemon", "start", "--linger", "100ms"])
+        .exits(0);
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    host.leave().exits(0);
+    wait_until("the server ends", || !is_alive(i32::try_from(first).unwrap()));
+    wait_until("the status has it no more", || {
+        shared.status().unwrap()["servers"].as_array().unwrap().is_empty()
+    });
+    let mut host = shared.host(&[], &noting(&ledger));
+    assert_ne!(server_pid(&mut host), first);
+    assert_eq!(ledger.pids().len(), 2);
+}
+
+#[test]
+fn a_stopped_daemon_comes_back_when_its_host_asks_and_not_before() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    shared.sandbox.run(&["daemon", "stop"]).exits(0).says("has ended");
+    assert!(
+        !is_alive(i32::try_from(first).unwrap()),
+        "its servers have ended with it"
+    );
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(shared.status().is_none(), "nothing needs it");
+    assert_ne!(server_pid(&mut host), first);
+    shared.sandbox.run(&["daemon", "stop"]).exits(0);
+    shared
+        .sandbox
+        .run(&["daemon", "stop"])
+        .exits(0)
+        .says("no daemon runs");
+}
+
+#[test]
+fn a_host_that_closes_its_side_in_the_middle_of_a_call_disturbs_no_other() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let server = noting(&ledger);
+    let mut other = shared.host(&[], &server);
+    let pid = server_pid(&mut other);
+    let mut host = shared.host(&[], &server);
+    host.begin_call("sleep_ms", &json!({ "ms": 60_000 }));
+    assert!(ledger.wait_for(|ledger| ledger.count("call sleep_ms") == 1, super::SOON));
+    let began = Instant::now();
+    host.leave().exits(0);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(server_pid(&mut other), pid);
+    wait_until("its bridge is gone from the status", || {
+        shared.status().unwrap()["bridges"].as_array().unwrap().len() == 1
+    });
+}
+
+#[test]
+fn answers_that_are_on_their_way_when_the_host_closes_its_side_still_come() {
+    let shared = Shared::new();
+    let mut host = shared.host(&[], &mainstay_testkit::FaultyServer::new());
+    let call = host.begin_call("sleep_ms", &json!({ "ms": 200 }));
+    host.close_input();
+    assert_eq!(host.answer(call)["result"]["content"][0]["text"], "slept");
+    host.leave().exits(0);
+}

@@ -1,0 +1,233 @@
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use std::time::Duration;
+
+use mainstay_testkit::FaultyServer;
+use serde_json::json;
+
+use super::{Shared, server_pid, socket};
+use crate::sandbox::MAINSTAY;
+
+fn demo(shared: &Shared) -> crate::sandbox::Ran {
+    let mut command = shared
+        .sandbox
+        .command(&["connect", "--", MAINSTAY, "demo-server"]);
+    crate::sandbox::finish(command.spawn().unwrap())
+}
+
+#[test]
+fn the_socket_belongs_to_this_user_alone() {
+    let shared = Shared::new();
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    let mode = |name: &str| {
+        fs::metadata(shared.sandbox.path(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(mode("run"), 0o700);
+    assert_eq!(mode("run/daemon.sock"), 0o600);
+    assert_eq!(mode("run/daemon.lock"), 0o600);
+    assert_eq!(mode("run/daemon.log"), 0o600);
+}
+
+#[test]
+fn what_a_dead_daemon_left_is_no_hindrance() {
+    let shared = Shared::new();
+    let run = shared.sandbox.path("run");
+    fs::create_dir(&run).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();
+    // A socket that no process listens on, and locks that no process holds.
+    drop(UnixListener::bind(run.join("daemon.sock")).unwrap());
+    fs::write(run.join("daemon.lock"), "4711\n").unwrap();
+    fs::write(run.join("daemon.start.lock"), "").unwrap();
+    let mut host = shared.host(&[], &FaultyServer::new());
+    server_pid(&mut host);
+}
+
+#[test]
+fn a_directory_that_cannot_be_trusted_is_refused_with_the_remedy() {
+    let shared = Shared::new();
+    let run = shared.sandbox.path("run");
+    fs::create_dir(&run).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o777)).unwrap();
+    demo(&shared)
+        .exits(1)
+        .says("other users can write to")
+        .says("chmod 700");
+    fs::remove_dir(&run).unwrap();
+    symlink(shared.sandbox.path("work"), &run).unwrap();
+    demo(&shared)
+        .exits(1)
+        .says("is not a directory")
+        .says("MAINSTAY_RUNTIME");
+    fs::remove_file(&run).unwrap();
+
+    let long = shared.sandbox.path(&"x".repeat(120)).display().to_string();
+    let mut command = shared.sandbox.command(&["connect", "--", "true"]);
+    let ran = crate::sandbox::finish(command.env("MAINSTAY_RUNTIME", long).spawn().unwrap());
+    ran.exits(1).says("107 are the most").says("MAINSTAY_RUNTIME");
+}
+
+#[test]
+fn without_a_runtime_directory_one_in_tmp_is_found() {
+    let shared = Shared::new();
+    let mut command = shared.sandbox.command(&["daemon", "status"]);
+    command
+        .env_remove("MAINSTAY_RUNTIME")
+        .env("XDG_RUNTIME_DIR", "/no/such/directory");
+    let ran = crate::sandbox::finish(command.spawn().unwrap());
+    assert!(ran.code == Some(1) || ran.code == Some(0), "{}", ran.stderr);
+    let user = rustix::process::geteuid().as_raw();
+    let made = fs::metadata(format!("/tmp/mainstay-{user}")).unwrap();
+    assert_eq!(made.permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can start a process of another user");
+        return;
+    }
+    let shared = Shared::new();
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    // The system refuses the way to the socket; opened up, the daemon itself refuses.
+    let script = "import os,socket,sys\nos.setgid(65534); os.setuid(65534)\ns=socket.socket(socket.AF_UNIX)\n\
+                  s.settimeout(10)\ntry: s.connect(sys.argv[1])\nexcept PermissionError: print('refused by the system'); sys.exit()\n\
+                  s.sendall(b'{\"mainstay\":1,\"version\":\"0\",\"ask\":\"status\"}\\n')\n\
+                  try: print('answer:', s.recv(100))\nexcept ConnectionResetError: print('answer:', b'')";
+    let attempt = || {
+        let path = shared.sandbox.path("run/daemon.sock");
+        let output = Command::new("python3")
+            .args(["-c", script])
+            .arg(path)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned() + &String::from_utf8_lossy(&output.stderr)
+    };
+    assert_eq!(attempt(), "refused by the system");
+    let open = |name: &str, mode| {
+        fs::set_permissions(shared.sandbox.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open("", 0o711);
+    open("run", 0o711);
+    open("run/daemon.sock", 0o666);
+    assert_eq!(attempt(), "answer: b''");
+    open("run/daemon.sock", 0o600);
+    open("run", 0o700);
+    let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap();
+    assert!(log.contains("another user"), "{log}");
+}
+
+#[test]
+fn garbage_on_the_socket_disturbs_no_host() {
+    let shared = Shared::new();
+    let mut host = shared.host(&[], &FaultyServer::new());
+    let pid = server_pid(&mut host);
+    let said = |bytes: &[u8]| {
+        let mut stream = socket(&shared).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    assert!(said(b"{}\n").contains("no introduction"));
+    assert!(said(b"{\"mainstay\":2}\n").contains("protocol 2"));
+    assert!(said(b"{\"mainstay\":2}\n").contains("mainstay daemon restart"));
+    assert!(said(b"{\"mainstay\":1,\"version\":\"9.9.9\"}\n").contains("error"));
+    assert!(
+        said(b"{\"mainstay\":1,\"version\":\"9.9.9\",\"connect\":{\"server\":{\"later\":1}}}\n")
+            .contains("daemon restart")
+    );
+    assert!(said(b"{\"mainstay\":\n").contains("error"));
+    assert!(said(&vec![b'{'; 2_000_000]).contains("error"));
+    said(b"\xff\xfe\x00garbage");
+    said(b"");
+    let later = "{\"mainstay\":1,\"version\":\"9.9.9\",\"connect\":{\"server\":\"union\",\"new\":true},\"more\":[]}\n";
+    assert!(
+        said(later.as_bytes()).starts_with("{\"mainstay\":1,"),
+        "a later version works"
+    );
+    // Garbage behind a good introduction is answered as on stdin.
+    let mut bridge = shared.host(&[], &FaultyServer::new());
+    bridge.write(&"this is no message");
+    let refused = bridge.wait_for(|message| message.get("error").is_some());
+    assert_eq!(refused["error"]["code"], -32700);
+    assert_eq!(server_pid(&mut bridge), pid);
+    assert_eq!(server_pid(&mut host), pid);
+}
+
+#[test]
+fn a_configured_server_and_all_of_them_as_one_are_served() {
+    let shared = Shared::new();
+    shared
+        .sandbox
+        .configure(&json!({ "one": crate::sandbox::good(), "two": crate::sandbox::good() }));
+    let mut one = crate::host::Host::start(&shared.sandbox, &["connect", "one"]);
+    assert!(one.tools().contains(&"echo".to_owned()));
+    let mut all = crate::host::Host::start(&shared.sandbox, &["connect"]);
+    let result = all.call("two__add", &json!({ "a": 2, "b": 3 }));
+    assert_eq!(result["structuredContent"]["sum"], 5.0, "{result}");
+    shared
+        .sandbox
+        .run(&["connect", "tow"])
+        .exits(1)
+        .says("no server \"tow\"")
+        .says("did you mean \"two\"?");
+    let other = shared
+        .sandbox
+        .write("other.json", r#"{"mcpServers":{}}"#)
+        .display()
+        .to_string();
+    shared
+        .sandbox
+        .run(&["connect", "--config", &other, "one"])
+        .exits(1)
+        .says("the daemon uses")
+        .says("daemon restart");
+}
+
+#[test]
+fn a_configuration_with_errors_refuses_only_those_who_need_it() {
+    let shared = Shared::new();
+    shared.sandbox.write("home/.config/mainstay/mcp.json", "{ half");
+    let mut host = shared.host(&[], &FaultyServer::new());
+    server_pid(&mut host);
+    shared
+        .sandbox
+        .run(&["connect"])
+        .exits(1)
+        .says("the daemon's configuration cannot be used")
+        .says("mend it");
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_said() {
+    let shared = Shared::new();
+    let sandbox = &shared.sandbox;
+    sandbox.run(&["connect", "--"]).exits(2).says("name a command");
+    sandbox
+        .run(&["connect", "--env", "A=b", "--", "true"])
+        .exits(2)
+        .says("no value");
+    sandbox
+        .run(&["connect", "--env", "NOT_SET", "--", "true"])
+        .exits(2)
+        .says("NOT_SET is not set");
+    sandbox
+        .run(&["connect", "--cwd", "/no/such", "--", "true"])
+        .exits(2)
+        .says("/no/such");
+    sandbox.run(&["connect", "one", "--", "true"]).exits(2);
+    sandbox
+        .run(&["connect", "--url", "ftp://example.com"])
+        .exits(2)
+        .says("scheme");
+    assert!(shared.status().is_none(), "no daemon was started for these");
+}

@@ -1,0 +1,176 @@
+use std::collections::BTreeSet;
+use std::fs;
+
+use mainstay_testkit::{FaultyServer, Ledger};
+use serde_json::json;
+
+use super::{Shared, noting, server_pid};
+use crate::host::Host;
+
+#[test]
+fn hosts_with_the_same_server_share_one_process_and_it_outlives_each_of_them() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let server = noting(&ledger);
+    let mut first = shared.host(&[], &server);
+    let mut second = shared.host(&[], &server);
+    let pid = server_pid(&mut first);
+    assert_eq!(server_pid(&mut second), pid);
+    let ran = first.leave();
+    ran.exits(0);
+    assert_eq!(ran.stderr, "", "a bridge says nothing");
+    assert_eq!(server_pid(&mut second), pid);
+    assert_eq!(server_pid(&mut shared.host(&[], &server)), pid);
+    assert_eq!(ledger.pids().len(), 1);
+    let status = shared.status().expect("a daemon runs");
+    assert_eq!(status["servers"].as_array().unwrap().len(), 1);
+    assert_eq!(status["servers"][0]["state"], "connected");
+}
+
+/// Each way in which two bridges can differ, and whether they share then.
+#[test]
+fn bridges_share_exactly_if_command_arguments_directory_and_named_variables_are_equal() {
+    let shared = Shared::new();
+    let sandbox = &shared.sandbox;
+    let plain = FaultyServer::new();
+    let other_arguments = FaultyServer::new().tool("another");
+    let other_command = FaultyServer::new().ignores_term();
+    fs::create_dir(sandbox.path("work/elsewhere")).unwrap();
+    let elsewhere = sandbox.path("work/elsewhere").display().to_string();
+    let here = sandbox.path("work").display().to_string();
+
+    let mut base = shared.host(&[], &plain);
+    let base_pid = server_pid(&mut base);
+    let mut seen = BTreeSet::from([base_pid]);
+    let connect = |options: &[&str], server: &FaultyServer, env: &[(&str, &str)]| {
+        let mut bridge = shared.bridge(options, server);
+        bridge.envs(env.iter().copied());
+        let mut host = Host::of(&mut bridge).introduced();
+        let pid = server_pid(&mut host);
+        (host, pid)
+    };
+    // The same server: variables that are not named do not count, and neither does the name.
+    for (options, env) in [
+        (&["--name", "other"][..], &[][..]),
+        (&["--cwd", &here][..], &[][..]),
+        (
+            &["--share", "yes"][..],
+            &[("TOKEN", "unnamed"), ("TERM", "dumb")][..],
+        ),
+    ] {
+        let (_host, pid) = connect(options, &plain, env);
+        assert_eq!(pid, base_pid, "{options:?} {env:?}");
+    }
+    // Another server each.
+    let mut hosts = Vec::new();
+    for (options, server, env) in [
+        (&[][..], &other_arguments, &[][..]),
+        (&[][..], &other_command, &[][..]),
+        (&["--cwd", &elsewhere][..], &plain, &[][..]),
+        (&["--env", "TOKEN"][..], &plain, &[("TOKEN", "one")][..]),
+        (&["--env", "TOKEN"][..], &plain, &[("TOKEN", "two")][..]),
+        (&["--env", "OTHER"][..], &plain, &[("OTHER", "one")][..]),
+        (&["--share", "never"][..], &plain, &[][..]),
+        (&["--share", "never"][..], &plain, &[][..]),
+    ] {
+        let (host, pid) = connect(options, server, env);
+        assert!(seen.insert(pid), "{options:?} {env:?} shares");
+        hosts.push(host);
+    }
+    // And equal values share again.
+    let (_host, pid) = connect(&["--env", "TOKEN"], &plain, &[("TOKEN", "one")]);
+    assert!(seen.contains(&pid));
+}
+
+#[test]
+fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_others() {
+    let shared = Shared::new();
+    let out = shared.sandbox.path("environment");
+    let script = format!("env > {}.part && mv {0}.part {0}; cat > /dev/null", out.display());
+    let mut bridge = shared
+        .sandbox
+        .command(&["connect", "--env", "TOKEN", "--", "sh", "-c", &script]);
+    bridge
+        .env("TOKEN", "secret value")
+        .env("UNNAMED", "private")
+        .env("TERM", "xterm-test")
+        .env("MAINSTAY_LOG", "debug");
+    let _host = Host::of(&mut bridge);
+    super::wait_until("the server starts", || out.exists());
+    let environment = fs::read_to_string(&out).unwrap();
+    let names: BTreeSet<&str> = environment
+        .lines()
+        .filter_map(|line| Some(line.split_once('=')?.0))
+        .collect();
+    assert!(environment.contains("TOKEN=secret value\n"));
+    assert!(environment.contains("TERM=xterm-test\n"));
+    for name in ["HOME", "PATH"] {
+        assert!(names.contains(name), "{names:?}");
+    }
+    let allowed = [
+        "HOME",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "USER",
+        "TOKEN",
+        // The mark of Mainstay's process trees, and what the shell sets itself.
+        "MAINSTAY_TREE",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+    ];
+    let extra: Vec<_> = names.iter().filter(|name| !allowed.contains(name)).collect();
+    assert!(
+        extra
+            .iter()
+            .all(|name| name.starts_with("MAINSTAY") && !name.contains("LOG")),
+        "{extra:?}"
+    );
+    let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap_or_default();
+    assert!(!log.contains("secret value"), "the log holds no value");
+}
+
+#[test]
+fn bridges_with_different_tokens_never_see_each_other_s_tools_results_logs_or_questions() {
+    let shared = Shared::new();
+    let tools = shared.sandbox.path("tools-$TOKEN");
+    let _ = tools;
+    let of = |token: &str| {
+        let server = FaultyServer::new().tool("same");
+        let mut bridge = shared.bridge(&["--env", "TOKEN"], &server);
+        bridge.env("TOKEN", token);
+        let mut host = Host::of(&mut bridge);
+        let params = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": { "elicitation": {} },
+            "clientInfo": { "name": token, "version": "1" },
+        });
+        host.ask("initialize", &params);
+        host.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        host.ask("logging/setLevel", &json!({ "level": "debug" }));
+        host
+    };
+    let (mut one, mut two) = (of("one"), of("two"));
+    assert_ne!(server_pid(&mut one), server_pid(&mut two));
+    // A question goes to the host whose call caused it.
+    let call = one.begin_call("ask", &json!({ "kind": "elicitation", "key": "one" }));
+    let question = one.wait_for(|message| message["method"] == "elicitation/create");
+    let log = two.call("log", &json!({ "level": "error", "text": "of two" }));
+    assert_ne!(log["isError"], true);
+    one.write(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } }));
+    one.answer(call);
+    // Nothing of the other's has reached either of them: every message is looked at.
+    let last = one.begin_call("echo", &json!({ "key": "last" }));
+    one.wait_for(|message| {
+        assert!(!message.to_string().contains("of two"), "{message}");
+        message["id"] == last
+    });
+    let last = two.begin_call("echo", &json!({ "key": "last" }));
+    two.wait_for(|message| {
+        assert_ne!(message["method"], "elicitation/create", "{message}");
+        message["id"] == last
+    });
+}

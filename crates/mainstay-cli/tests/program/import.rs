@@ -1,0 +1,253 @@
+//! `mainstay import`, `add` and `remove`: what is shown, what is written, and what stays.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{MAINSTAY, Sandbox, good};
+
+const CURSOR: &str = "home/.cursor/mcp.json";
+const CODEX: &str = "home/.codex/config.toml";
+const OWN: &str = "home/.config/mainstay/mcp.json";
+
+const SECRET: &str = "s3cret-of-the-fixture";
+
+/// A machine with two hosts that share a server and differ in another.
+fn machine() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        CURSOR,
+        &format!(
+            "{{\n  // mine\n  \"mcpServers\": {{\n    \"time\": {{ \"command\": \"uvx\", \"args\": [\"mcp-server-time\"] }},\n    \"notes\": {{ \"command\": \"notes\", \"env\": {{ \"TOKEN\": \"{SECRET}\" }} }},\n    \"web\": {{ \"url\": \"https://web.example/mcp\", \"headers\": {{ \"X-Key\": \"{SECRET}\" }} }},\n  }},\n}}"
+        ),
+    );
+    sandbox.write(
+        CODEX,
+        &format!(
+            "model = \"x\" # mine\n\n[mcp_servers.clock]\ncommand = \"uvx\"\nargs = [\"mcp-server-time\"]\n\n[mcp_servers.notes]\ncommand = 'notes' # other\nargs = [\"--token={SECRET}\"]\n"
+        ),
+    );
+    sandbox
+}
+
+fn read(sandbox: &Sandbox, name: &str) -> String {
+    fs::read_to_string(sandbox.path(name)).expect("a file")
+}
+
+fn own(sandbox: &Sandbox) -> Value {
+    serde_json::from_str(&read(sandbox, OWN)).expect("JSON")
+}
+
+#[test]
+fn an_import_shows_everything_and_writes_nothing_unasked() {
+    let sandbox = machine();
+    let before = (read(&sandbox, CURSOR), read(&sandbox, CODEX));
+    let ran = sandbox.run(&["import", "--rewrite"]);
+    ran.exits(0)
+        .prints("+  time         uvx mcp-server-time")
+        .prints("from Cursor, Codex (clock)")
+        .prints("+  notes-codex")
+        .prints("from Codex (notes); differs from notes")
+        .prints(&format!("+   {MAINSTAY} connect --env TOKEN -- notes"))
+        .prints("-   uvx mcp-server-time")
+        .prints("web stays as it is: reached by an address")
+        .says("nothing was written; run the command again with --yes to write this");
+    assert!(
+        !ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!((read(&sandbox, CURSOR), read(&sandbox, CODEX)), before);
+    assert!(!sandbox.path(OWN).exists());
+}
+
+#[test]
+fn a_rewriting_is_undone_to_the_byte_and_leaves_no_copy() {
+    let sandbox = machine();
+    let before = (read(&sandbox, CURSOR), read(&sandbox, CODEX));
+    sandbox
+        .run(&["import", "--rewrite", "--yes"])
+        .exits(0)
+        .says("wrote ");
+    let servers = &own(&sandbox)["mcpServers"];
+    assert_eq!(
+        crate::sandbox::keys(servers),
+        ["notes", "notes-codex", "time", "web"]
+    );
+    assert_eq!(servers["notes"]["env"]["TOKEN"], SECRET);
+    let mode = fs::metadata(sandbox.path(OWN)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "it holds secrets");
+    let cursor = read(&sandbox, CURSOR);
+    assert!(
+        cursor.contains(&format!(
+            "\"time\": {{ \"command\": \"{MAINSTAY}\", \"args\": [\"connect\", \"--\", \"uvx\",\"mcp-server-time\"] }},"
+        )),
+        "{cursor}"
+    );
+    assert_eq!(read(&sandbox, "home/.cursor/mcp.json.mainstay-backup"), before.0);
+    // A second run finds nothing to do.
+    let again = sandbox.run(&["import", "--rewrite", "--yes"]);
+    again
+        .exits(0)
+        .prints("time stays as it is: points at mainstay connect already");
+    assert!(!again.stderr.contains("wrote"), "{}", again.stderr);
+    sandbox
+        .run(&["import", "--restore"])
+        .exits(0)
+        .prints("the file becomes what it was, byte for byte")
+        .says("nothing was written");
+    assert_eq!(read(&sandbox, CURSOR), cursor);
+    sandbox.run(&["import", "--restore", "--yes"]).exits(0);
+    assert_eq!((read(&sandbox, CURSOR), read(&sandbox, CODEX)), before);
+    assert!(!sandbox.path("home/.cursor/mcp.json.mainstay-backup").exists());
+    sandbox
+        .run(&["import", "--restore", "--yes"])
+        .exits(0)
+        .says("no host's entry points at mainstay connect");
+}
+
+#[test]
+fn a_file_that_was_edited_since_keeps_the_edit_and_the_copy() {
+    let sandbox = machine();
+    let before = read(&sandbox, CURSOR);
+    sandbox
+        .run(&["import", "--rewrite", "--from", "cursor", "--yes"])
+        .exits(0);
+    let edited = read(&sandbox, CURSOR).replace("// mine", "// changed by the host");
+    sandbox.write(CURSOR, &edited);
+    sandbox
+        .run(&["import", "--restore", "--yes"])
+        .exits(0)
+        .prints("the file was edited since, so only these entries are turned back")
+        .says("kept: ");
+    assert_eq!(
+        read(&sandbox, CURSOR),
+        before.replace("// mine", "// changed by the host")
+    );
+    assert_eq!(read(&sandbox, "home/.cursor/mcp.json.mainstay-backup"), before);
+}
+
+#[test]
+fn a_host_whose_file_cannot_be_used_costs_that_host_alone() {
+    let sandbox = machine();
+    let broken = sandbox.write(CODEX, "[mcp_servers.a\ncommand = 1\n");
+    sandbox
+        .run(&["import", "--yes"])
+        .exits(1)
+        .says(&format!("Codex: {}:1:", broken.display()));
+    assert_eq!(
+        crate::sandbox::keys(&own(&sandbox)["mcpServers"]),
+        ["notes", "time", "web"]
+    );
+    sandbox
+        .run(&["import", "--from", "cursr"])
+        .exits(2)
+        .says("did you mean \"cursor\"?");
+    let read_only = sandbox.path(CURSOR);
+    fs::set_permissions(&read_only, fs::Permissions::from_mode(0o444)).unwrap();
+    sandbox
+        .run(&["import", "--from", "cursor", "--rewrite", "--yes"])
+        .exits(1)
+        .says("the file is read-only, so it was not changed");
+}
+
+#[test]
+fn a_machine_without_hosts_says_so() {
+    Sandbox::new()
+        .run(&["import"])
+        .exits(0)
+        .says("no host's configuration was found");
+}
+
+#[test]
+fn a_server_is_added_and_removed_and_the_rest_of_the_file_stays() {
+    let sandbox = Sandbox::new();
+    let program = good()["command"].as_str().unwrap().to_owned();
+    sandbox
+        .run(&[
+            "add",
+            "demo",
+            "--env",
+            "TOKEN",
+            "--env",
+            "LEVEL=high",
+            "--",
+            &program,
+            "demo-server",
+        ])
+        .exits(0)
+        .says("added demo to ")
+        .says("a new file");
+    assert_eq!(
+        own(&sandbox),
+        json!({ "mcpServers": { "demo": {
+            "command": program, "args": ["demo-server"], "env": { "TOKEN": "${TOKEN}", "LEVEL": "high" },
+        } } })
+    );
+    let commented = "{\n\t// mine\n\t\"mcpServers\": {\n\t\t\"a\": { \"command\": \"x\", \"unknown\": 1 }, // first\n\t},\n}\n";
+    sandbox.write(OWN, commented);
+    sandbox
+        .run(&[
+            "add",
+            "web",
+            "--url",
+            "https://web.example/mcp",
+            "--header",
+            "X-Key: ${KEY}",
+            "--disabled",
+        ])
+        .exits(0)
+        .says("the previous version is ");
+    assert_eq!(
+        read(&sandbox, OWN),
+        commented.replace(
+            "// first\n",
+            "// first\n\t\t\"web\": {\n\t\t\t\"url\": \"https://web.example/mcp\",\n\t\t\t\"headers\": {\n\t\t\t\t\"X-Key\": \"${KEY}\"\n\t\t\t},\n\t\t\t\"enabled\": false\n\t\t},\n"
+        )
+    );
+    assert_eq!(
+        read(&sandbox, "home/.config/mainstay/mcp.json.previous"),
+        commented
+    );
+    sandbox.run(&["remove", "web"]).exits(0).says("removed web from ");
+    assert_eq!(read(&sandbox, OWN), commented);
+}
+
+#[test]
+fn a_server_that_cannot_be_added_or_removed_changes_nothing() {
+    let sandbox = Sandbox::with(&json!({ "files": good() }));
+    let before = read(&sandbox, OWN);
+    for (arguments, reason) in [
+        (
+            &["add", "files", "--", "x"][..],
+            "there is a server \"files\" already",
+        ),
+        (
+            &["remove", "fils"],
+            "there is no server \"fils\"; did you mean \"files\"?",
+        ),
+        (
+            &["add", "x"],
+            "name a command behind `--`, or an address with --url",
+        ),
+        (&["add", "a__b", "--", "x"], "would not be valid"),
+        (&["add", "a", "--url", "ftp://example.com"], "would not be valid"),
+        (
+            &["add", "a", "--url", "https://user:pw@example.com"],
+            "a user name or a password",
+        ),
+        (
+            &["add", "a", "--url", "https://e.example", "--header", "none"],
+            "--header takes",
+        ),
+        (&["add", "a", "--env", "A=1", "--env", "A=2", "--", "x"], "twice"),
+    ] {
+        sandbox.run(arguments).exits(2).says(reason);
+        assert_eq!(read(&sandbox, OWN), before, "{arguments:?}");
+    }
+    sandbox.write(OWN, "{\"mcpServers\": {");
+    sandbox.run(&["add", "a", "--", "x"]).exits(2).says("not JSON");
+    assert!(!Path::new(&sandbox.path("home/.config/mainstay/mcp.json.previous")).exists());
+}

@@ -1,0 +1,95 @@
+//! The memory of `mainstay serve`: what it holds for clients is bounded, and comes back to the system.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::behind::Behind;
+use crate::clients::{Session, request};
+use crate::sandbox::Sandbox;
+use crate::serving::Serving;
+use crate::wire::{Ask, LONG, Reply};
+
+const MIB: u64 = 1024 * 1024;
+
+/// What may be held for all clients.
+const CLIENT_MEMORY: u64 = 64 * MIB;
+
+const SESSIONS: usize = 20;
+
+/// One answer. Those of all sessions are more than twice what may be held.
+const ANSWER: u64 = 8 * MIB;
+
+/// Between two looks at the memory, which the system tells of no other way.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The resident memory of a process.
+fn resident(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.expect("a size") * 1024
+}
+
+/// Calls a tool with a large answer, and reads no more than the head of the answer.
+async fn leave_answer(serving: &Serving, session: &Session) -> Reply {
+    let params = json!({ "name": "big", "arguments": { "bytes": ANSWER } });
+    let ask = Ask::post("/mcp/child", &request(1, "tools/call", params));
+    let answered = session.sign(ask).send(serving.address).await;
+    // The answers that do not fit are errors, each with a status of its own.
+    assert!(matches!(answered.status, 200 | 429 | 503), "{}", answered.status);
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_sessions_leave_unread_take_what_may_be_held_and_their_memory_comes_back() {
+    let sandbox = Sandbox::new();
+    let child = Behind::child(&sandbox);
+    sandbox.configure(&json!({ "child": child.config() }));
+    let megabytes = (CLIENT_MEMORY / MIB).to_string();
+    let serving = Serving::start(&sandbox, &["--client-memory", &megabytes]);
+    // Once to the end, so that everything has been in use once.
+    let first = Session::open(serving.address, "/mcp/child").await;
+    let answer = first
+        .call(1, "big", json!({ "bytes": ANSWER }))
+        .await
+        .json()
+        .await;
+    assert!(answer["result"].is_object(), "{}", answer["error"]);
+    let before = resident(serving.pid());
+
+    let mut sessions = Vec::new();
+    let mut most = 0;
+    for _ in 0..SESSIONS {
+        let session = Session::open(serving.address, "/mcp/child").await;
+        let unread = leave_answer(&serving, &session).await;
+        most = resident(serving.pid()).saturating_sub(before).max(most);
+        sessions.push((session, unread));
+    }
+    // One more answer, as read from the server and as taken apart, may be in memory at any moment.
+    let bound = CLIENT_MEMORY + 3 * ANSWER;
+    assert!(most <= bound, "{} MiB of {}", most / MIB, bound / MIB);
+    // The clients of one address may hold three quarters, and each of them no more than it leaves to the others.
+    assert!(most >= CLIENT_MEMORY / 2, "only {} MiB were held", most / MIB);
+
+    for (session, unread) in sessions {
+        drop(unread);
+        session.end().await;
+    }
+    let began = Instant::now();
+    loop {
+        let now = resident(serving.pid()).saturating_sub(before);
+        if now <= most / 4 {
+            break;
+        }
+        assert!(
+            began.elapsed() < LONG,
+            "{} MiB of {} are left",
+            now / MIB,
+            most / MIB
+        );
+        sleep(LOOK_INTERVAL).await;
+    }
+}

@@ -1,0 +1,71 @@
+//! Tries a tool: a person calls it from a view, and sees its outcome and its time.
+
+use std::time::{Duration, Instant};
+
+use hyper::HeaderMap;
+use hyper::body::Body;
+use mainstay::{CallError, Outcome};
+
+use bytes::Bytes;
+use std::error::Error;
+
+use super::ControlService;
+use super::request::read_json;
+use crate::api::{ApiProblem, CallFailure, CallReport, CallRequest};
+
+/// How long a call that a person tries may take, unless the person says so. The page shows how long it has run, and can give it up.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest that a person can ask for.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+
+impl ControlService {
+    /// Calls a tool of a server under the name that the server knows.
+    ///
+    /// Cancel safety: dropping it cancels the call at the server, which may have run.
+    pub(super) async fn call<B>(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<CallReport, ApiProblem>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let named = self.0.hub.server(name)?;
+        let CallRequest {
+            tool,
+            arguments,
+            timeout_ms,
+        } = read_json(headers, body).await?;
+        let timeout = timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        let began = Instant::now();
+        let reply = named
+            .server
+            .call(&tool, &arguments)
+            .timeout(timeout.min(LONGEST_TIMEOUT))
+            .await;
+        let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Ok(match reply {
+            Ok(reply) => CallReport {
+                took_us,
+                result: reply.result.parse().ok(),
+                error: None,
+            },
+            Err(error) => CallReport {
+                took_us,
+                result: None,
+                error: Some(failure(&error)),
+            },
+        })
+    }
+}
+
+fn failure(error: &CallError) -> CallFailure {
+    CallFailure {
+        message: error.to_string(),
+        outcome: error.outcome.as_str().to_owned(),
+        may_have_run: error.outcome == Outcome::Unknown,
+    }
+}

@@ -1,0 +1,129 @@
+// The frame of the dashboard: which view is shown, whether the program is there, and what a command answered.
+
+import { setAttribute, setText } from "./dom.js";
+import { plain, plural } from "./format.js";
+import { logIn, request, Store } from "./store.js";
+import { ServersView } from "./servers.js";
+import { ServerView } from "./server.js";
+import { SessionsView } from "./sessions.js";
+import { EventsView } from "./events.js";
+
+const store = new Store();
+const main = document.getElementById("view");
+let view = null;
+
+/** What every view needs of the frame. */
+const frame = { store, command, say };
+
+function route() {
+  const [, name, argument] = location.hash.replace(/^#/, "").split("/");
+  view?.close();
+  const shown = name || "servers";
+  view = make(shown, argument ? decodeURIComponent(argument) : null);
+  main.replaceChildren(view.root);
+  for (const link of document.querySelectorAll("[data-view]")) {
+    setAttribute(link, "aria-current", link.dataset.view === shown ? "page" : null);
+  }
+  view.draw();
+}
+
+function make(name, argument) {
+  if (name === "sessions") return new SessionsView(frame);
+  if (name === "events") return new EventsView(frame);
+  if (name === "servers" && argument) return new ServerView(frame, argument);
+  return new ServersView(frame);
+}
+
+/** Gives a command, and says how it went. */
+async function command(path, done, options = { method: "POST" }) {
+  try {
+    const answer = await request(path, options);
+    say(typeof done === "function" ? done(answer) : done);
+    return answer;
+  } catch (error) {
+    say(error.message, true);
+    return null;
+  }
+}
+
+let hiding = null;
+function say(text, wrong = false) {
+  const toast = document.getElementById("toast");
+  toast.hidden = false;
+  toast.className = wrong ? "toast wrong" : "toast";
+  setText(toast, plain(text, 400));
+  clearTimeout(hiding);
+  hiding = setTimeout(() => { toast.hidden = true; }, wrong ? 12000 : 4000);
+}
+
+function drawFrame() {
+  const link = document.getElementById("link");
+  link.className = `link ${store.link}`;
+  const banner = document.getElementById("banner");
+  setText(link, { live: "live", away: "away", refused: "not logged in", connecting: "connecting…" }[store.link]);
+  banner.hidden = store.link === "live" || store.link === "connecting";
+  if (!banner.hidden) {
+    setText(banner, store.link === "refused"
+      ? "This page is not logged in. Run `mainstay ui` to open it with a fresh login."
+      : "Mainstay does not answer. What is shown here is the last that was known; the page comes back by itself.");
+  }
+  document.body.classList.toggle("away", store.link !== "live");
+  const { program } = store;
+  if (program) {
+    const up = [...store.servers.values()].filter((server) => server.state === "connected").length;
+    setText(document.getElementById("program"),
+      `${program.role} ${program.version} · ${up} of ${plural(store.servers.size, "server")} connected · ${plural(store.sessions.length, "session")}`);
+    document.title = up === store.servers.size ? "Mainstay" : `(${store.servers.size - up} down) Mainstay`;
+  }
+}
+
+store.addEventListener("changed", () => {
+  drawFrame();
+  view?.changed();
+});
+store.addEventListener("happened", ({ detail }) => view?.happened?.(detail));
+
+document.getElementById("reload").addEventListener("click", () =>
+  command("/reload", (report) => {
+    const changed = ["added", "removed", "replaced", "adjusted", "enabled", "disabled"]
+      .filter((what) => report?.[what]?.length)
+      .map((what) => `${what}: ${report[what].join(", ")}`);
+    return changed.length ? changed.join(" · ") : "The configuration was read again. Nothing changed.";
+  }));
+
+const THEME = "mainstay-theme";
+function applyTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
+function storedTheme() {
+  try { return localStorage.getItem(THEME); } catch { return null; }
+}
+document.getElementById("theme").addEventListener("click", () => {
+  const dark = getComputedStyle(document.documentElement).colorScheme.includes("dark")
+    && (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const next = dark ? "light" : "dark";
+  applyTheme(next);
+  try { localStorage.setItem(THEME, next); } catch { /* A private window keeps nothing. */ }
+});
+applyTheme(storedTheme());
+
+// Times that count are drawn once a second, and only while the page is seen.
+setInterval(() => { if (!document.hidden) view?.tick?.(); }, 1000);
+
+/** A login link ends in `#/login/CODE`. The code is taken out of the address at once, and works once. */
+async function logInByLink() {
+  const code = location.hash.match(/^#\/login\/([\w-]+)$/)?.[1];
+  if (!code) return;
+  history.replaceState(null, "", "#/");
+  try {
+    await logIn(code);
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+await logInByLink();
+addEventListener("hashchange", () => { route(); main.focus({ preventScroll: true }); });
+route();
+store.run();

@@ -1,0 +1,144 @@
+// The overview: one row for each server.
+
+import { element, inNextFrame, setAttribute, setChildren, setText } from "./dom.js";
+import { bytes, duration, latency, plain, plural, rate, words } from "./format.js";
+import { health } from "./states.js";
+import { serverPath } from "./store.js";
+import { Strip } from "./strip.js";
+
+const ORDER = { down: 0, busy: 1, up: 2, off: 3 };
+
+export class ServersView {
+  #rows = new Map();
+  #frame;
+  #body = element("tbody");
+  #filter = element("input", { type: "search", placeholder: "Filter servers", "aria-label": "Filter servers" });
+  #count = element("span", { class: "muted" });
+  #drawSoon = inNextFrame(() => this.draw());
+
+  constructor(frame) {
+    this.#frame = frame;
+    this.#filter.addEventListener("input", () => this.draw());
+    const heads = ["Server", "State", "Last hour", "Calls/s", "p50 / p95", "Errors", "Running", "Memory", "CPU", "Offers", "Used by", ""];
+    this.root = element("section", { "aria-label": "Servers" },
+      element("div", { class: "tools" }, this.#filter, this.#count),
+      element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of servers" },
+        element("table", { class: "servers" },
+          element("caption", { class: "hidden" }, "Servers, with what is wrong first"),
+          element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head || element("span", { class: "hidden" }, "Commands"))))),
+          this.#body)));
+  }
+
+  changed() { this.#drawSoon(); }
+  tick() { this.#drawSoon(); }
+  close() {}
+
+  draw() {
+    const { store } = this.#frame;
+    const now = store.now();
+    const transitions = Map.groupBy(store.events.filter((event) => event.type === "transition"), (event) => event.server);
+    const wanted = this.#filter.value.trim().toLowerCase();
+    const servers = [...store.servers.values()]
+      .filter((server) => !wanted || server.name.toLowerCase().includes(wanted) || server.state.includes(wanted))
+      .sort((one, other) => ORDER[health(one)] - ORDER[health(other)] || one.name.localeCompare(other.name));
+    for (const name of this.#rows.keys()) if (!store.servers.has(name)) this.#rows.delete(name);
+    const rows = servers.map((server) => {
+      let row = this.#rows.get(server.name);
+      if (!row) this.#rows.set(server.name, row = new Row(server.name, this.#frame));
+      row.draw(server, transitions.get(server.name) ?? [], now);
+      return row.root;
+    });
+    setChildren(this.#body, rows);
+    setText(this.#count, servers.length === store.servers.size ? "" : `${servers.length} of ${plural(store.servers.size, "server")}`);
+    if (store.servers.size === 0 && store.program) {
+      setChildren(this.#body, [element("tr", {}, element("td", { colspan: "12", class: "empty" },
+        "There is no server yet. `mainstay add NAME -- COMMAND` adds one."))]);
+    }
+  }
+}
+
+class Row {
+  #cells = {};
+  #strip = new Strip();
+  #frame;
+  #name;
+
+  constructor(name, frame) {
+    this.#name = name;
+    this.#frame = frame;
+    const cell = (key, attributes = {}) => (this.#cells[key] = element("td", attributes));
+    const part = (key, attributes = {}) => (this.#cells[key] = element("span", attributes));
+    this.root = element("tr", {},
+      element("th", { scope: "row" }, element("a", { href: `#/servers/${encodeURIComponent(name)}` }, plain(name, 80)), part("target", { class: "target" })),
+      element("td", { class: "state" }, part("badge", { class: "badge" }), " ", part("since", { class: "muted" }), part("why", { class: "why" })),
+      element("td", {}, this.#strip.root),
+      cell("rate", { class: "number" }), cell("latency", { class: "number" }), cell("errors", { class: "number" }),
+      cell("running", { class: "number" }), cell("memory", { class: "number" }), cell("cpu", { class: "number" }),
+      cell("offers"), cell("users"),
+      element("td", { class: "commands" }, this.#button("Restart", "restart"), this.#cells.toggle = this.#button("Disable", "disable")));
+  }
+
+  #button(label, command) {
+    const button = element("button", { type: "button", "data-command": command }, label);
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      const what = button.dataset.command;
+      await this.#frame.command(`${serverPath(this.#name)}/${what}`, `${this.#name}: ${what} was accepted`);
+      button.disabled = false;
+    });
+    setAttribute(button, "aria-label", `${label} ${plain(this.#name, 80)}`);
+    return button;
+  }
+
+  draw(server, transitions, now) {
+    const cells = this.#cells;
+    const condition = health(server);
+    setAttribute(this.root, "data-health", condition);
+    setAttribute(this.root, "data-state", server.state);
+    setText(cells.target, plain(server.target ?? "", 60));
+    setAttribute(cells.badge, "class", `badge ${condition}`);
+    setText(cells.badge, server.reason === "auth_required" ? "login needed" : words(server.state));
+    setText(cells.since, `for ${duration(now - server.since_ms)}`);
+    setText(cells.why, why(server, now));
+    this.#strip.draw(server, transitions, now);
+    setText(cells.rate, rate(this.#frame.store.rates.get(server.name)));
+    setText(cells.latency, `${latency(server.calls.p50_us)} / ${latency(server.calls.p95_us)}`);
+    const { errors, not_sent, refused, unknown } = server.calls;
+    const failed = errors + not_sent + refused + unknown;
+    setText(cells.errors, String(failed));
+    setAttribute(cells.errors, "title", failed ? `answered with an error ${errors}, not sent ${not_sent}, refused ${refused}, may have run ${unknown}` : null);
+    setText(cells.running, server.calls.waiting ? `${server.calls.in_flight} + ${server.calls.waiting} waiting` : String(server.calls.in_flight));
+    setText(cells.memory, bytes(server.process?.resident_bytes));
+    const load = this.#frame.store.loads.get(server.name);
+    setText(cells.cpu, server.process ? `${rate(load)} %` : "–");
+    setText(cells.offers, offers(server, now));
+    setText(cells.users, server.sessions.length ? plural(server.sessions.length, "session") : "–");
+    const enabled = server.desired === "enabled";
+    if (cells.toggle.dataset.command !== (enabled ? "disable" : "enable")) {
+      cells.toggle.dataset.command = enabled ? "disable" : "enable";
+      setText(cells.toggle, enabled ? "Disable" : "Enable");
+      setAttribute(cells.toggle, "aria-label", `${enabled ? "Disable" : "Enable"} ${plain(server.name, 80)}`);
+    }
+  }
+}
+
+/** Why a server is as it is, and what happens next. */
+export function why(server, now) {
+  if (server.state === "connected" || server.state === "disabled") return "";
+  const parts = [];
+  if (server.start) parts.push(server.start.program ? `${server.start.stage}: ${plain(server.start.program, 40)}, ${duration(now - server.start.since_ms)}` : server.start.stage);
+  if (server.attempt > 0) parts.push(`attempt ${server.attempt} of ${server.budget}`);
+  if (server.next_retry_ms) parts.push(server.next_retry_ms > now ? `next in ${duration(server.next_retry_ms - now)}` : "next now");
+  if (server.last_failure) parts.push(plain(server.last_failure.message, 160));
+  return parts.join(" · ");
+}
+
+function offers(server, now) {
+  const { catalog } = server;
+  if (!catalog) return "never listed";
+  const what = [plural(catalog.tools, "tool")];
+  if (catalog.prompts) what.push(plural(catalog.prompts, "prompt"));
+  if (catalog.resources + catalog.templates) what.push(plural(catalog.resources + catalog.templates, "resource"));
+  if (catalog.stale_since_ms) what.push(`stale for ${duration(now - catalog.stale_since_ms)}`);
+  return what.join(", ");
+}

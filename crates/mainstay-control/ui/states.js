@@ -1,0 +1,33 @@
+// The states of a server: their colours, and which of them count as up, on the way, or down.
+
+export const STATES = [
+  "disabled", "connecting", "connected", "reconnecting", "disabling", "disconnected", "permanently_failed",
+];
+
+/** `up`, `busy`, `down` or `off`. */
+export function health(server) {
+  return healthOf(server.state, server.reason);
+}
+
+export function healthOf(state, reason) {
+  switch (state) {
+    case "connected": return "up";
+    case "connecting":
+    case "reconnecting":
+    case "disabling": return "busy";
+    case "disabled": return "off";
+    case "disconnected": return reason === "idle" ? "off" : "down";
+    default: return "down";
+  }
+}
+
+/** The transitions that the diagram draws. */
+export const EDGES = [
+  ["disabled", "connecting"], ["connecting", "connected"], ["connecting", "disconnected"],
+  ["connecting", "permanently_failed"], ["connecting", "disabling"], ["connected", "reconnecting"],
+  ["connected", "disconnected"], ["connected", "permanently_failed"], ["connected", "disabling"],
+  ["reconnecting", "connected"], ["reconnecting", "disconnected"], ["reconnecting", "permanently_failed"],
+  ["reconnecting", "disabling"], ["disconnected", "connecting"], ["disconnected", "disabling"],
+  ["permanently_failed", "connecting"], ["permanently_failed", "disabling"], ["disabling", "disabled"],
+  ["disabled", "disconnected"],
+];

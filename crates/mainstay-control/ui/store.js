@@ -1,0 +1,192 @@
+// What the page knows, and the one stream that keeps it current. Nothing polls: the stream brings events as they happen and
+// the changed figures once a second, and it is opened again by itself when the program went away and came back.
+
+const API = "../api/v1";
+const MAX_EVENTS = 5000;
+const RETRY_FIRST = 500;
+const RETRY_LONGEST = 5000;
+
+export class ApiError extends Error {
+  constructor(problem, status) {
+    super(problem?.remedy ? `${problem.title}: ${problem.remedy}` : (problem?.title ?? `the request failed with status ${status}`));
+    this.status = status;
+  }
+}
+
+/** A request to the control API. */
+export async function request(path, { method = "GET", body, signal } = {}) {
+  const headers = authorized();
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const response = await fetch(`${API}${path}`, {
+    method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), credentials: "omit", cache: "no-store",
+  });
+  const text = await response.text();
+  let document = null;
+  try { document = text ? JSON.parse(text) : null; } catch { /* An error of something in between. */ }
+  if (!response.ok) throw new ApiError(document, response.status);
+  return document;
+}
+
+export function serverPath(name) {
+  return `/servers/${encodeURIComponent(name)}`;
+}
+
+/**
+ * Reads a stream of the control API until it ends: `message(name, data)` for each event. `EventSource` is of no use here: it can
+ * neither send the token nor say why it failed.
+ */
+export async function follow(path, message, signal) {
+  const response = await fetch(`${API}${path}`, { headers: authorized(), signal, credentials: "omit", cache: "no-store" });
+  if (!response.ok) throw new ApiError(await response.json().catch(() => null), response.status);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      let name = "message";
+      const data = [];
+      for (const line of block.split("\n")) {
+        if (line.startsWith("event:")) name = line.slice(6).trim();
+        else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
+      }
+      if (data.length) message(name, JSON.parse(data.join("\n")));
+    }
+  }
+}
+
+// The token of this page. It stays with the origin, port included; a cookie would go to every program on this machine.
+const TOKEN = "mainstay-token";
+
+function authorized() {
+  const headers = { "Mainstay-Via": "dashboard" };
+  let token = null;
+  try { token = localStorage.getItem(TOKEN); } catch { /* Storage may be forbidden. */ }
+  if (token) headers.Authorization = `Bearer ${token}`;
+  return headers;
+}
+
+/** Exchanges the code of a login link for the token of this page. */
+export async function logIn(code) {
+  const response = await fetch("login", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }), credentials: "omit" });
+  const answer = await response.json().catch(() => null);
+  if (!response.ok) throw new ApiError(answer, response.status);
+  localStorage.setItem(TOKEN, answer.token);
+}
+
+export class Store extends EventTarget {
+  program = null;
+  servers = new Map();
+  sessions = [];
+  events = [];
+  /** Calls a second of each server, from the last two figures. */
+  rates = new Map();
+  loads = new Map();
+  /** `live`, `away` or `refused`. */
+  link = "connecting";
+  #stop = null;
+  #retry = RETRY_FIRST;
+  /** How far the clock of the program is ahead of the browser's. */
+  #ahead = 0;
+
+  now() { return Date.now() + this.#ahead; }
+
+  /** Reads the stream, for as long as the page is open. */
+  async run() {
+    for (;;) {
+      this.#stop = new AbortController();
+      let refused = false;
+      try {
+        await follow("/watch", (name, data) => this.#message(name, data), this.#stop.signal);
+      } catch (error) {
+        refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
+      }
+      this.#setLink(refused ? "refused" : "away");
+      await new Promise((wake) => setTimeout(wake, this.#retry));
+      this.#retry = Math.min(this.#retry * 1.6, RETRY_LONGEST);
+    }
+  }
+
+  #message(name, data) {
+    switch (name) {
+      case "snapshot": return this.#snapshot(data);
+      case "record": return this.#event(data);
+      case "figures": return this.#figures(data);
+      case "sessions":
+        this.sessions = data.sessions;
+        return this.#changed("sessions");
+      // Something is missing: the next stream begins with everything.
+      case "lagged": return this.#stop.abort();
+      default: return undefined;
+    }
+  }
+
+  #snapshot(snapshot) {
+    this.#retry = RETRY_FIRST;
+    this.#ahead = snapshot.at_ms - Date.now();
+    const restarted = this.program && this.program.instance !== snapshot.program.instance;
+    this.program = snapshot.program;
+    this.servers = new Map(snapshot.servers.map((server) => [server.name, server]));
+    this.sessions = snapshot.sessions.sessions;
+    this.events = snapshot.events;
+    if (restarted) this.rates.clear();
+    this.#setLink("live");
+    this.#changed("snapshot");
+  }
+
+  #event(event) {
+    this.events.push(event);
+    if (this.events.length > MAX_EVENTS) this.events.splice(0, this.events.length - MAX_EVENTS);
+    const server = event.server && this.servers.get(event.server);
+    if (event.type === "transition" && server) {
+      server.state = event.to;
+      server.since_ms = event.at_ms;
+      server.attempt = event.attempt;
+      server.next_retry_ms = event.next_retry_ms;
+      if (event.failure) server.last_failure = event.failure;
+    }
+    if (event.type === "removed") this.servers.delete(event.server);
+    this.dispatchEvent(new CustomEvent("happened", { detail: event }));
+    this.#changed("servers");
+  }
+
+  #figures(figures) {
+    this.#ahead = figures.at_ms - Date.now();
+    for (const server of figures.servers) {
+      const before = this.servers.get(server.name);
+      const seconds = before?.seen_ms ? (figures.at_ms - before.seen_ms) / 1000 : 0;
+      if (seconds > 0) {
+        this.rates.set(server.name, Math.max(0, server.calls.total - before.calls.total) / seconds);
+        const used = (server.process?.cpu_ms ?? 0) - (before.process?.cpu_ms ?? 0);
+        this.loads.set(server.name, Math.max(0, used) / 10 / seconds);
+      }
+      server.seen_ms = figures.at_ms;
+      this.servers.set(server.name, server);
+    }
+    // A server without a message has not changed: nothing was called.
+    for (const [name, server] of this.servers) {
+      if (server.seen_ms !== figures.at_ms) {
+        server.seen_ms = figures.at_ms;
+        this.rates.set(name, 0);
+        this.loads.set(name, 0);
+      }
+    }
+    if (this.program) {
+      this.program.sessions = this.sessions.length;
+      this.program.servers = this.servers.size;
+    }
+    this.#changed("servers");
+  }
+
+  #setLink(link) {
+    if (this.link === link) return;
+    this.link = link;
+    this.#changed("link");
+  }
+
+  #changed(what) {
+    this.dispatchEvent(new CustomEvent("changed", { detail: what }));
+  }
+}

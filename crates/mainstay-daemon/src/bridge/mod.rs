@@ -1,0 +1,436 @@
+//! The bridge: passes a host's messages to the daemon and back, and outlives the daemon.
+//!
+//! Two threads: one reads the host and writes to the daemon, one reads the daemon and writes to the host. So a side that does not read
+//! stops the messages to it and no others. The second thread also finds the next daemon when the first is gone: it fails what may have
+//! run, tells the new daemon of the session, and sends what is to be sent again. Meanwhile the first thread waits, and with it the host's
+//! pipe.
+
+mod envelope;
+mod failure;
+mod in_flight;
+mod lines;
+mod session;
+
+use std::fs::File;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::dial::{ConnectError, DaemonDialer, Dialed};
+use crate::hello::{ConnectRequest, EndReason, Farewell, Hello, line};
+use lines::{BlockingLines, LinePiece, write_all};
+use session::{FromDaemon, FromHost, HostSession};
+
+/// How long the daemon may take with its last answers after the host has closed its side: longer than the daemon gives them.
+const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long a new daemon may take to answer the session's `initialize` before the rest follows. Only a server that was never up takes
+/// longer.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(5);
+
+const LOST: &str = "The Mainstay daemon ended, and is being started again.";
+
+/// Connects the host on the standard input and output to a server of the daemon, until the host closes its side. Fails if no daemon
+/// can be had at first.
+pub fn run(dialer: DaemonDialer, request: ConnectRequest) -> Result<(), ConnectError> {
+    let hello = line(&Hello::connecting(request));
+    let dialed = dialer.dial(&hello)?;
+    let unusable = |source| ConnectError::Socket {
+        socket: "standard input and output".to_owned(),
+        source,
+    };
+    let input = standard(&io::stdin()).map_err(unusable)?;
+    let output = standard(&io::stdout()).map_err(unusable)?;
+    Bridge::new(dialer, hello, output)
+        .serve(dialed, input)
+        .map_err(unusable)
+}
+
+/// A descriptor of its own, without the buffer and the lock of the standard one.
+fn standard(stream: &impl AsFd) -> io::Result<File> {
+    Ok(File::from(stream.as_fd().try_clone_to_owned()?))
+}
+
+struct Bridge {
+    dialer: DaemonDialer,
+    hello: Vec<u8>,
+    /// Where the host reads.
+    output: Mutex<File>,
+    link: Mutex<Link>,
+    /// Notified at every change of the link that another thread may wait for.
+    changed: Condvar,
+}
+
+/// The connection to the daemon, and the session that it carries.
+struct Link {
+    session: HostSession,
+    /// `None` while there is no daemon.
+    stream: Option<Arc<UnixStream>>,
+    server: Option<String>,
+    /// A thread writes to the stream.
+    is_sending: bool,
+    /// The host has something to send, and there is no daemon.
+    host_waits: bool,
+    /// Why the search for a daemon failed, for the line that waited for it.
+    failure: Option<String>,
+    host_has_closed: bool,
+}
+
+/// Why no more lines of a daemon are read.
+enum DaemonEnd {
+    Gone(Option<Farewell>),
+    /// The host does not read any more.
+    HostGone,
+}
+
+impl Bridge {
+    fn new(dialer: DaemonDialer, hello: Vec<u8>, output: File) -> Arc<Self> {
+        Arc::new(Self {
+            dialer,
+            hello,
+            output: Mutex::new(output),
+            link: Mutex::new(Link {
+                session: HostSession::default(),
+                stream: None,
+                server: None,
+                is_sending: false,
+                host_waits: false,
+                failure: None,
+                host_has_closed: false,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn serve(self: Arc<Self>, first: Dialed, input: File) -> io::Result<()> {
+        let mut lines = self.publish(first)?;
+        let reading = self.clone();
+        // It ends with the process: it may be waiting for a host that never closes its side.
+        thread::Builder::new()
+            .name("from-host".to_owned())
+            .spawn(move || reading.read_host(input))?;
+        loop {
+            let farewell = match self.read_daemon(&mut lines) {
+                DaemonEnd::HostGone => return Ok(()),
+                DaemonEnd::Gone(farewell) => farewell,
+            };
+            if !self.lose(lines.get_ref(), farewell) {
+                return Ok(());
+            }
+            let Some(next) = self.find_next(farewell) else {
+                return Ok(());
+            };
+            lines = next;
+        }
+    }
+
+    /// Passes the host's lines to the daemon until the host closes its side.
+    fn read_host(&self, input: File) {
+        let mut lines = BlockingLines::new(input);
+        // Where the parts of a line go that is too long.
+        let mut parts_to = None;
+        loop {
+            match lines.next() {
+                LinePiece::Line(line) => self.send(line),
+                LinePiece::Part { bytes, is_last } => {
+                    let to = parts_to.get_or_insert_with(|| self.link().stream.clone());
+                    self.send_part(to.as_ref(), bytes);
+                    if is_last {
+                        parts_to = None;
+                    }
+                }
+                LinePiece::End => break,
+            }
+        }
+        let mut link = self.link();
+        link.host_has_closed = true;
+        if let Some(stream) = &link.stream {
+            // The daemon answers what runs, within its grace, and closes.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+        self.changed.notify_all();
+        let (link, _) = self
+            .changed
+            .wait_timeout_while(link, LAST_ANSWERS_TIMEOUT, |link| link.stream.is_some())
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = &link.stream {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Sends one line of the host. A line that was not written as a whole did not reach the daemon, and goes to the next one.
+    fn send(&self, line: &[u8]) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        let mut link = self.link();
+        loop {
+            link = self.wait_for_daemon(link);
+            let (added, answer) = match link.session.from_host(line) {
+                FromHost::Send { added } => (added, None),
+                FromHost::Answer(answer) => (Vec::new(), Some(answer)),
+                FromHost::Drop => return,
+            };
+            let Some(stream) = link.stream.clone() else {
+                let why = link.failure.take().unwrap_or_default();
+                let server = link.server.clone();
+                let answers = link.session.refuse(&added, &why, server.as_deref());
+                drop(link);
+                let _ = self.write_host(&answers.concat());
+                return;
+            };
+            link.is_sending = true;
+            drop(link);
+            let replaced = answer.as_ref().and_then(Option::as_deref);
+            let written = write_all(&mut &*stream, replaced.unwrap_or(line));
+            link = self.link();
+            link.is_sending = false;
+            self.changed.notify_all();
+            // An answer belongs to the daemon that asked.
+            if written.is_ok() || answer.is_some() {
+                return;
+            }
+            link.session.not_sent(&added);
+            link.drop_stream(&stream);
+        }
+    }
+
+    /// Sends a part of a line that is too long, which the daemon refuses at its end. If that daemon is gone, the part is dropped.
+    fn send_part(&self, to: Option<&Arc<UnixStream>>, bytes: &[u8]) {
+        let mut link = self.link();
+        while link.is_sending {
+            link = self.wait(link);
+        }
+        let (Some(stream), Some(to)) = (link.stream.clone(), to) else {
+            return;
+        };
+        if !Arc::ptr_eq(&stream, to) {
+            return;
+        }
+        link.is_sending = true;
+        drop(link);
+        let _ = write_all(&mut &*stream, bytes);
+        self.link().is_sending = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is a daemon that no other thread writes to, or the search for one has failed.
+    fn wait_for_daemon<'a>(&self, mut link: MutexGuard<'a, Link>) -> MutexGuard<'a, Link> {
+        loop {
+            let is_ready = match &link.stream {
+                Some(_) => !link.is_sending,
+                None => link.failure.is_some(),
+            };
+            link.host_waits = !is_ready && link.stream.is_none();
+            if is_ready {
+                return link;
+            }
+            self.changed.notify_all();
+            link = self.wait(link);
+        }
+    }
+
+    /// Passes the daemon's lines to the host until one of the two is gone.
+    fn read_daemon(&self, lines: &mut BlockingLines<UnixStream>) -> DaemonEnd {
+        let mut farewell = None;
+        loop {
+            match self.pass_one(lines) {
+                Ok(Passed::Message | Passed::Swallowed(_)) => {}
+                Ok(Passed::Farewell(said)) => farewell = Some(said),
+                Ok(Passed::End) => return DaemonEnd::Gone(farewell),
+                Err(_) => return DaemonEnd::HostGone,
+            }
+        }
+    }
+
+    /// Passes one line of the daemon. Fails if the host does not read any more.
+    fn pass_one(&self, lines: &mut BlockingLines<UnixStream>) -> io::Result<Passed> {
+        match lines.next() {
+            LinePiece::Line(line) => {
+                let passed = self.link().session.from_daemon(line);
+                match passed {
+                    FromDaemon::Pass => self.write_host(line)?,
+                    FromDaemon::PassAs(line) => self.write_host(&line)?,
+                    FromDaemon::Swallow(id) => return Ok(Passed::Swallowed(id)),
+                    FromDaemon::Ends(farewell) => return Ok(Passed::Farewell(farewell)),
+                }
+            }
+            LinePiece::Part { bytes, .. } => self.write_host(bytes)?,
+            LinePiece::End => return Ok(Passed::End),
+        }
+        Ok(Passed::Message)
+    }
+
+    fn write_host(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        write_all(&mut *output, bytes)
+    }
+
+    /// The daemon is gone: tells the host what becomes of its requests; `false` if the host is gone too.
+    fn lose(&self, stream: &UnixStream, farewell: Option<Farewell>) -> bool {
+        // A thread that is writing to it fails at once.
+        let _ = stream.shutdown(Shutdown::Both);
+        let mut link = self.link();
+        link.stream = None;
+        self.changed.notify_all();
+        while link.is_sending {
+            link = self.wait(link);
+        }
+        if link.host_has_closed {
+            return false;
+        }
+        let server = link.server.clone();
+        let told = link.session.lost(farewell, LOST, server.as_deref());
+        drop(link);
+        self.write_host(&told.concat()).is_ok()
+    }
+
+    /// Finds the next daemon and tells it of the session; `None` when the host is gone.
+    fn find_next(self: &Arc<Self>, farewell: Option<Farewell>) -> Option<BlockingLines<UnixStream>> {
+        let mut may_rest = match farewell.map(|farewell| farewell.reason) {
+            // A person stopped it: it comes back when the host needs it.
+            Some(EndReason::Stop | EndReason::Idle) => true,
+            Some(EndReason::Restart) | None => false,
+        };
+        loop {
+            let mut link = self.link();
+            may_rest &= !link.session.needs_daemon();
+            while may_rest && !link.host_waits && !link.host_has_closed {
+                link = self.wait(link);
+            }
+            if link.host_has_closed {
+                return None;
+            }
+            drop(link);
+            match self.dialer.dial(&self.hello).map(|dialed| self.resume(dialed)) {
+                Ok(Some(lines)) => return Some(lines),
+                // It was gone again before the session was resumed.
+                Ok(None) => may_rest = false,
+                Err(error) => {
+                    self.fail(&error)?;
+                    may_rest = true;
+                }
+            }
+        }
+    }
+
+    /// No daemon can be had now: everything that waits for one fails. The next message of the host begins another search.
+    fn fail(&self, error: &ConnectError) -> Option<()> {
+        let mut link = self.link();
+        let why = format!("The Mainstay daemon cannot be reached ({error}).");
+        let server = link.server.clone();
+        let told = link.session.give_up(&why, server.as_deref());
+        link.failure = std::mem::take(&mut link.host_waits).then_some(why);
+        self.changed.notify_all();
+        drop(link);
+        self.write_host(&told.concat()).ok()
+    }
+
+    /// Tells a new daemon of the session; `None` if it is gone meanwhile.
+    fn resume(self: &Arc<Self>, dialed: Dialed) -> Option<BlockingLines<UnixStream>> {
+        let Dialed { stream, reply } = dialed;
+        let initialize = self.link().session.replay_initialize();
+        let mut lines = BlockingLines::new(stream);
+        if let Some((line, id)) = initialize {
+            write_all(&mut lines.get_ref(), &line).ok()?;
+            // What follows belongs to a session that is open.
+            let deadline = Instant::now() + RESUME_TIMEOUT;
+            while lines.wait_until(deadline) {
+                match self.pass_one(&mut lines).ok()? {
+                    Passed::Swallowed(answered) if answered.as_ref() == Some(&id) => break,
+                    Passed::Message | Passed::Swallowed(_) => {}
+                    Passed::Farewell(_) | Passed::End => {
+                        let told = self.link().session.lost(None, LOST, reply.server.as_deref());
+                        let _ = self.write_host(&told.concat());
+                        return None;
+                    }
+                }
+            }
+        }
+        let mut link = self.link();
+        let rest = link.session.replay_rest().concat();
+        let shared = Arc::new(lines.get_ref().try_clone().ok()?);
+        link.stream = Some(shared.clone());
+        link.server = reply.server;
+        if link.host_has_closed {
+            let _ = shared.shutdown(Shutdown::Write);
+        }
+        link.is_sending = !rest.is_empty();
+        self.changed.notify_all();
+        drop(link);
+        if !rest.is_empty() {
+            self.send_rest(shared, rest);
+        }
+        Some(lines)
+    }
+
+    /// Writes what a resumed session begins with in a thread of its own, while this one reads the answers.
+    fn send_rest(self: &Arc<Self>, stream: Arc<UnixStream>, rest: Vec<u8>) {
+        let bridge = self.clone();
+        let write = move || {
+            let written = write_all(&mut &*stream, &rest);
+            let mut link = bridge.link();
+            link.is_sending = false;
+            if written.is_err() {
+                link.drop_stream(&stream);
+            }
+            bridge.changed.notify_all();
+        };
+        if thread::Builder::new()
+            .name("resume".to_owned())
+            .spawn(write)
+            .is_err()
+        {
+            // No thread is to be had: the connection is given up, and the next one tries again.
+            let mut link = self.link();
+            link.is_sending = false;
+            if let Some(stream) = link.stream.take() {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// Makes the first connection the current one.
+    fn publish(&self, dialed: Dialed) -> io::Result<BlockingLines<UnixStream>> {
+        let Dialed { stream, reply } = dialed;
+        let mut link = self.link();
+        link.stream = Some(Arc::new(stream.try_clone()?));
+        link.server = reply.server;
+        Ok(BlockingLines::new(stream))
+    }
+
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, link: MutexGuard<'a, Link>) -> MutexGuard<'a, Link> {
+        self.changed.wait(link).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a line of the daemon was.
+enum Passed {
+    Message,
+    /// It was for the bridge: the answer to this id.
+    Swallowed(Option<String>),
+    Farewell(Farewell),
+    End,
+}
+
+impl Link {
+    /// The stream failed. The thread that reads it finds the end of it, and the next daemon.
+    fn drop_stream(&mut self, failed: &Arc<UnixStream>) {
+        if self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| Arc::ptr_eq(stream, failed))
+        {
+            self.stream = None;
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The host's session as the bridge knows it: what to tell a new daemon of it, which requests are open on either side. Does no IO.
+//!
+//! Invariants: each request of the host is answered once, by a daemon or by the bridge. A request that may have run is not sent again
+//! unless it may be repeated. An answer to a question of a daemon that is gone reaches no other daemon.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use serde_json::value::RawValue;
+
+use super::envelope::{LineKind, raw_of, text_of};
+use super::failure::{self, Fate};
+use super::in_flight::{InFlightRequests, SessionEffect};
+use crate::hello::{Farewell, Goodbye, PREFIX};
+
+/// What says in a request that it is modern.
+const VERSION_KEY: &[u8] = b"\"io.modelcontextprotocol/protocolVersion\"";
+/// What names the listen of a notification.
+const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+/// Subscriptions of a session: the daemon allows fewer.
+const SUBSCRIPTION_LIMIT: usize = 16 * 1024;
+/// Questions of dead daemons that the host has not answered. A host that leaves more is no longer asked for them.
+const VOID_LIMIT: usize = 4096;
+
+#[derive(Default)]
+pub(super) struct HostSession {
+    in_flight: InFlightRequests,
+    /// The parameters of `initialize`, once it was answered with success.
+    initialize: Option<String>,
+    is_initialized: bool,
+    /// The parameters of the last `logging/setLevel`.
+    level: Option<String>,
+    subscriptions: BTreeSet<String>,
+    /// Answers to these ids are for the bridge.
+    replayed: HashSet<String>,
+    /// Listens whose next acknowledgement the host has had already.
+    acknowledged: HashSet<String>,
+    questions: DaemonQuestions,
+    last_replay: u64,
+}
+
+/// The daemon's requests to the host.
+#[derive(Default)]
+struct DaemonQuestions {
+    open: HashSet<String>,
+    /// Those of daemons that are gone.
+    void: HashSet<String>,
+    /// Questions whose id a dead daemon used too: the id that the host sees, and the daemon's own.
+    renamed: HashMap<String, String>,
+    last_renamed: u64,
+}
+
+/// What becomes of a line of the host.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FromHost {
+    /// It is sent as it is. `added` are the requests in it.
+    Send {
+        added: Vec<String>,
+    },
+    /// It answers a question, and goes to the daemon that asked or to none. If `Some`, this is sent in its place.
+    Answer(Option<Vec<u8>>),
+    Drop,
+}
+
+/// What becomes of a line of the daemon.
+#[derive(Debug)]
+pub(super) enum FromDaemon {
+    Pass,
+    /// This is passed in its place.
+    PassAs(Vec<u8>),
+    /// It was for the bridge. `Some` with the id that it answers.
+    Swallow(Option<String>),
+    /// The daemon ends the connection.
+    Ends(Farewell),
+}
+
+impl HostSession {
+    /// Notes a line that the host wrote and that is about to be sent.
+    pub(super) fn from_host(&mut self, line: &[u8]) -> FromHost {
+        match LineKind::of(line) {
+            LineKind::Request { id, method, params } => {
+                self.add(id, &method, params, Some(line));
+                FromHost::Send {
+                    added: vec![id.to_owned()],
+                }
+            }
+            LineKind::Notification { method, params } => {
+                self.note_notification(&method, params);
+                FromHost::Send { added: Vec::new() }
+            }
+            LineKind::Response { id, result, error } => self.questions.answered(id, result, error),
+            LineKind::Batch(messages) => {
+                let mut added = Vec::new();
+                for message in messages {
+                    match LineKind::of(message.get().as_bytes()) {
+                        LineKind::Request { id, method, params } => {
+                            self.add(id, &method, params, None);
+                            added.push(id.to_owned());
+                        }
+                        LineKind::Notification { method, params } => self.note_notification(&method, params),
+                        LineKind::Response { .. } | LineKind::Batch(_) | LineKind::Other => {}
+                    }
+                }
+                FromHost::Send { added }
+            }
+            LineKind::Other => FromHost::Send { added: Vec::new() },
+        }
+    }
+
+    /// These requests were not sent after all.
+    pub(super) fn not_sent(&mut self, added: &[String]) {
+        for id in added {
+            self.in_flight.remove(id);
+        }
+    }
+
+    /// Takes requests out that cannot be sent; the answers to them.
+    pub(super) fn refuse(&mut self, added: &[String], why: &str, server: Option<&str>) -> Vec<Vec<u8>> {
+        let requests = added
+            .iter()
+            .filter_map(|id| Some((id, self.in_flight.remove(id)?)));
+        let answers = requests.map(|(id, request)| {
+            failure::answer(id, &request.method, request.is_modern, Fate::NotSent, why, server)
+        });
+        answers.collect()
+    }
+
+    fn add(&mut self, id: &str, method: &str, params: Option<&RawValue>, line: Option<&[u8]>) {
+        let text = params.map_or("", RawValue::get);
+        let effect = match method {
+            "initialize" => SessionEffect::Initialize(text.to_owned()),
+            "logging/setLevel" => SessionEffect::SetLevel(text.to_owned()),
+            "resources/subscribe" => {
+                text_of(params, "uri").map_or(SessionEffect::None, SessionEffect::Subscribe)
+            }
+            "resources/unsubscribe" => {
+                text_of(params, "uri").map_or(SessionEffect::None, SessionEffect::Unsubscribe)
+            }
+            _other => SessionEffect::None,
+        };
+        let is_modern = memchr::memmem::find(text.as_bytes(), VERSION_KEY).is_some();
+        self.in_flight.add(id, method, is_modern, effect, line);
+    }
+
+    fn note_notification(&mut self, method: &str, params: Option<&RawValue>) {
+        match method {
+            "notifications/initialized" => self.is_initialized = true,
+            // A request that the host cancelled is not answered.
+            "notifications/cancelled" => {
+                if let Some(id) = raw_of(params, "requestId") {
+                    self.in_flight.remove(&id);
+                }
+            }
+            _other => {}
+        }
+    }
+
+    /// Notes a line of the daemon.
+    pub(super) fn from_daemon(&mut self, line: &[u8]) -> FromDaemon {
+        if line.starts_with(PREFIX) {
+            let goodbye = serde_json::from_slice::<Goodbye>(line);
+            return goodbye.map_or(FromDaemon::Swallow(None), |line| FromDaemon::Ends(line.goodbye));
+        }
+        match LineKind::of(line) {
+            LineKind::Response { id, error, .. } => {
+                if self.replayed.remove(id) {
+                    return FromDaemon::Swallow(Some(id.to_owned()));
+                }
+                self.answered(id, error.is_none());
+                FromDaemon::Pass
+            }
+            LineKind::Request { id, method, params } => self.questions.asked(id, &method, params),
+            LineKind::Notification { method, params } => match &*method {
+                "notifications/subscriptions/acknowledged" => self.acknowledged(params),
+                "notifications/cancelled" => {
+                    if let Some(id) = raw_of(params, "requestId") {
+                        self.questions.open.remove(&id);
+                    }
+                    FromDaemon::Pass
+                }
+                _other => FromDaemon::Pass,
+            },
+            LineKind::Batch(messages) => {
+                for message in messages {
+                    if let LineKind::Response { id, error, .. } = LineKind::of(message.get().as_bytes()) {
+                        self.answered(id, error.is_none());
+                    }
+                }
+                FromDaemon::Pass
+            }
+            LineKind::Other => FromDaemon::Pass,
+        }
+    }
+
+    fn answered(&mut self, id: &str, is_success: bool) {
+        let Some(request) = self.in_flight.remove(id) else {
+            return;
+        };
+        self.acknowledged.remove(id);
+        if !is_success {
+            return;
+        }
+        match request.effect {
+            SessionEffect::None => {}
+            SessionEffect::Initialize(params) => self.initialize = Some(params),
+            SessionEffect::SetLevel(params) => self.level = Some(params),
+            SessionEffect::Subscribe(uri) => {
+                if self.subscriptions.len() < SUBSCRIPTION_LIMIT {
+                    self.subscriptions.insert(uri);
+                }
+            }
+            SessionEffect::Unsubscribe(uri) => {
+                self.subscriptions.remove(&uri);
+            }
+        }
+    }
+
+    /// The host sees one acknowledgement of each listen, however many daemons have had it.
+    fn acknowledged(&mut self, params: Option<&RawValue>) -> FromDaemon {
+        let meta = raw_of(params, "_meta").and_then(|meta| RawValue::from_string(meta).ok());
+        let Some(id) = raw_of(meta.as_deref(), SUBSCRIPTION_KEY) else {
+            return FromDaemon::Pass;
+        };
+        if self.acknowledged.remove(&id) {
+            return FromDaemon::Swallow(None);
+        }
+        if let Some(listen) = self.in_flight.get_mut(&id) {
+            listen.is_acknowledged = true;
+        }
+        FromDaemon::Pass
+    }
+
+    /// The daemon is gone. Fails what must not be sent again, keeps the rest for the next daemon, and voids open questions. Returns what
+    /// the host is told.
+    pub(super) fn lost(
+        &mut self,
+        farewell: Option<Farewell>,
+        why: &str,
+        server: Option<&str>,
+    ) -> Vec<Vec<u8>> {
+        let fate = match farewell {
+            Some(Farewell {
+                answered_all: true, ..
+            }) => Fate::NotSent,
+            Some(_) | None => Fate::Unknown,
+        };
+        let mut told = Vec::new();
+        let mut failed = Vec::new();
+        for (id, request) in self.in_flight.in_order() {
+            let may_run_again = fate == Fate::NotSent || request.is_repeatable();
+            if !(may_run_again && request.line.is_some()) {
+                failed.push(id.to_owned());
+                told.push(failure::answer(
+                    id,
+                    &request.method,
+                    request.is_modern,
+                    fate,
+                    why,
+                    server,
+                ));
+            }
+        }
+        self.not_sent(&failed);
+        self.replayed.clear();
+        self.acknowledged.clear();
+        told.extend(self.questions.void());
+        told
+    }
+
+    /// No daemon can be had: fails everything that waits for one.
+    pub(super) fn give_up(&mut self, why: &str, server: Option<&str>) -> Vec<Vec<u8>> {
+        let waiting = self.in_flight.in_order().into_iter();
+        let waiting: Vec<String> = waiting.map(|(id, _)| id.to_owned()).collect();
+        self.refuse(&waiting, why, server)
+    }
+
+    /// The `initialize` of the session for a new daemon, and its id; `None` if the host has opened no session.
+    pub(super) fn replay_initialize(&mut self) -> Option<(Vec<u8>, String)> {
+        let params = self.initialize.clone()?;
+        Some(self.replay("initialize", &params))
+    }
+
+    /// What a new daemon gets after that: the rest of the session, and the requests that it is to answer, in their order.
+    pub(super) fn replay_rest(&mut self) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        if self.initialize.is_some() && self.is_initialized {
+            lines.push(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n".to_vec());
+        }
+        if let Some(params) = self.level.clone() {
+            lines.push(self.replay("logging/setLevel", &params).0);
+        }
+        for uri in self.subscriptions.clone() {
+            let params = serde_json::json!({ "uri": uri }).to_string();
+            lines.push(self.replay("resources/subscribe", &params).0);
+        }
+        for (id, request) in self.in_flight.in_order() {
+            lines.extend(request.line.clone());
+            if request.is_acknowledged {
+                self.acknowledged.insert(id.to_owned());
+            }
+        }
+        lines
+    }
+
+    /// Whether there is anything that a new daemon should have without being asked.
+    pub(super) fn needs_daemon(&self) -> bool {
+        !self.in_flight.in_order().is_empty() || !self.subscriptions.is_empty()
+    }
+
+    fn replay(&mut self, method: &str, params: &str) -> (Vec<u8>, String) {
+        self.last_replay += 1;
+        let id = format!("\"mainstay-replay-{}\"", self.last_replay);
+        self.replayed.insert(id.clone());
+        let params = if params.is_empty() { "{}" } else { params };
+        let line =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
+        (line.into_bytes(), id)
+    }
+}
+
+impl DaemonQuestions {
+    /// The daemon asks. An id that a dead daemon used and the host has not answered is replaced.
+    fn asked(&mut self, id: &str, method: &str, params: Option<&RawValue>) -> FromDaemon {
+        if !self.void.contains(id) {
+            self.open.insert(id.to_owned());
+            return FromDaemon::Pass;
+        }
+        self.last_renamed += 1;
+        let shown = format!("\"mainstay-question-{}\"", self.last_renamed);
+        self.renamed.insert(shown.clone(), id.to_owned());
+        self.open.insert(shown.clone());
+        let method = serde_json::Value::from(method);
+        let params = params.map_or_else(String::new, |params| format!(",\"params\":{params}"));
+        FromDaemon::PassAs(
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{shown},\"method\":{method}{params}}}\n").into_bytes(),
+        )
+    }
+
+    /// The host answers.
+    fn answered(&mut self, id: &str, result: Option<&RawValue>, error: Option<&RawValue>) -> FromHost {
+        let is_open = self.open.remove(id);
+        if let Some(own) = self.renamed.remove(id) {
+            let answer = match (result, error) {
+                (Some(result), _) => format!("\"result\":{result}"),
+                (None, Some(error)) => format!("\"error\":{error}"),
+                (None, None) => return FromHost::Drop,
+            };
+            let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{own},{answer}}}\n");
+            return FromHost::Answer(Some(answer.into_bytes()));
+        }
+        if !is_open && self.void.remove(id) {
+            return FromHost::Drop;
+        }
+        FromHost::Answer(None)
+    }
+
+    /// The daemon is gone: tells the host that its questions need no answer.
+    fn void(&mut self) -> Vec<Vec<u8>> {
+        self.renamed.clear();
+        if self.void.len() > VOID_LIMIT {
+            self.void.clear();
+        }
+        let told = self.open.iter().map(|id| failure::cancelled(id)).collect();
+        self.void.extend(self.open.drain());
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! One connection: its first bytes say whether it is a bridge, a command, or a client of the control API.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mainstay::Fleet;
+use mainstay::config::nearest;
+use mainstay::gateway::introduced_as;
+use mainstay_gateway::{ClientInput, Gateway, Scope, StreamEnd};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::time::timeout;
+
+use super::pool::{Membership, PoolKey, of_command, of_url};
+use super::stream::{BridgeInput, PeekedStream};
+use super::{Daemon, lock, seconds};
+use crate::hello::{
+    Ask, BridgeStatus, ConnectRequest, EndReason, Goodbye, Hello, HelloRefusal, HelloReply, PROTOCOL,
+    ProtocolNumber, ServerRequestKind, Share, VERSION, line,
+};
+
+/// How long a connection may take to say what it wants.
+const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a bridge may take to read a line that the daemon writes itself.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long running requests may take to finish after the host has closed its side.
+const HOST_CLOSED_GRACE: Duration = Duration::from_secs(1);
+
+/// What a bridge is connected to.
+enum BridgeTarget {
+    Shared(Membership),
+    /// A server of its own, started when its client has said who it is.
+    Own(Box<mainstay::ServerConfig>),
+    Configured(Scope),
+}
+
+impl Daemon {
+    pub(super) async fn serve(self: &Arc<Self>, stream: UnixStream) {
+        let peer = stream.peer_cred();
+        let user = rustix::process::geteuid().as_raw();
+        match &peer {
+            Ok(peer) if peer.uid() == user => {}
+            Ok(peer) => {
+                tracing::warn!(user = peer.uid(), "a connection of another user is refused");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection is refused: its user is not known");
+                return;
+            }
+        }
+        let pid = peer.ok().and_then(|peer| peer.pid());
+        let Ok(Ok(Some(stream))) = timeout(FIRST_LINE_TIMEOUT, PeekedStream::peek(stream)).await else {
+            return;
+        };
+        if stream.first_byte() == Some(b'{') {
+            self.serve_hello(stream, pid).await;
+        } else {
+            self.serve_control(stream).await;
+        }
+    }
+
+    async fn serve_control(&self, stream: PeekedStream) {
+        let mut ending = self.ending.subscribe();
+        tokio::select! {
+            () = self.control.serve_connection(stream) => {}
+            _ = ending.wait_for(Option::is_some) => {}
+        }
+    }
+
+    async fn serve_hello(self: &Arc<Self>, mut stream: PeekedStream, pid: Option<i32>) {
+        let Ok(Ok(first)) = timeout(FIRST_LINE_TIMEOUT, stream.read_line()).await else {
+            let refusal = HelloRefusal::new("the first line is too long, or did not come in time", UPGRADE);
+            return write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await;
+        };
+        match read_hello(&first) {
+            Ok(HelloRequest::Connect(request)) => self.serve_bridge(stream, *request, pid).await,
+            Ok(HelloRequest::Ask(Ask::Status)) => {
+                let reply = HelloReply::status(self.status());
+                write(stream.get_mut(), &line(&reply)).await;
+            }
+            Ok(HelloRequest::Ask(Ask::Stop)) => self.serve_stop(stream, EndReason::Stop).await,
+            Ok(HelloRequest::Ask(Ask::Restart)) => self.serve_stop(stream, EndReason::Restart).await,
+            Err(refusal) => write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await,
+        }
+    }
+
+    /// Ends the daemon. The command waits for the end of its connection, which is the end of the process.
+    async fn serve_stop(&self, mut stream: PeekedStream, reason: EndReason) {
+        write(stream.get_mut(), &line(&HelloReply::connected(None))).await;
+        let (_, stream) = stream.into_parts();
+        lock(&self.waiting).push(stream);
+        self.asked.send_if_modified(|asked| {
+            let is_first = asked.is_none();
+            asked.get_or_insert(reason);
+            is_first
+        });
+    }
+
+    async fn serve_bridge(
+        self: &Arc<Self>,
+        mut stream: PeekedStream,
+        request: ConnectRequest,
+        pid: Option<i32>,
+    ) {
+        let serves = match self.find(&request).await {
+            Ok(serves) => serves,
+            Err(refusal) => return write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await,
+        };
+        let name = match &serves {
+            BridgeTarget::Shared(member) => Some(member.name.to_string()),
+            BridgeTarget::Own(config) => Some(config.name().to_owned()),
+            BridgeTarget::Configured(Scope::Server(name)) => Some(name.to_string()),
+            BridgeTarget::Configured(Scope::Union) => None,
+        };
+        write(stream.get_mut(), &line(&HelloReply::connected(name.as_deref()))).await;
+        let _connected = self.connected(pid, name);
+        let (head, stream) = stream.into_parts();
+        let (input, output) = stream.into_split();
+        let input = BridgeInput::new(head, input, self.ending.subscribe());
+        let end = match serves {
+            BridgeTarget::Shared(member) => {
+                let scope = Scope::Server(member.name.clone());
+                self.serve_on(&member.gateway, scope, input, output).await
+            }
+            BridgeTarget::Configured(scope) => self.serve_on(&self.configured, scope, input, output).await,
+            BridgeTarget::Own(config) => self.serve_own(*config, input, output).await,
+        };
+        self.say_goodbye(end).await;
+    }
+
+    /// Serves a bridge on a server of its own, which meets the bridge's client.
+    async fn serve_own(
+        &self,
+        config: mainstay::ServerConfig,
+        input: BridgeInput<tokio::net::unix::OwnedReadHalf>,
+        output: OwnedWriteHalf,
+    ) -> StreamEnd<OwnedWriteHalf> {
+        let Some(input) = ClientInput::wait_for_request(input).await else {
+            return StreamEnd {
+                is_all_answered: true,
+                output: Some(output),
+            };
+        };
+        let mut fleet = self.settings.fleets.clone();
+        if let Some(introduction) = input.introduction() {
+            fleet = introduced_as(fleet, introduction.clone());
+        }
+        let scope = Scope::Server(config.name().into());
+        let name = config.name().to_owned();
+        let gateway = Gateway::builder(fleet).for_one_client().start([config]);
+        let listed = self.listing.add(&name, &gateway);
+        let end = self.serve_on(&gateway, scope, input, output).await;
+        gateway.close(self.settings.stop_within).await;
+        drop(listed);
+        end
+    }
+
+    async fn serve_on<R>(
+        &self,
+        gateway: &Gateway,
+        scope: Scope,
+        input: R,
+        output: OwnedWriteHalf,
+    ) -> StreamEnd<OwnedWriteHalf>
+    where
+        R: tokio::io::AsyncRead + Send + Unpin,
+    {
+        let grace = || match *self.ending.borrow() {
+            Some(_) => self.settings.drain,
+            None => HOST_CLOSED_GRACE,
+        };
+        gateway.serve_stream(scope, input, output, grace).await
+    }
+
+    /// Says why the connection ends, if the daemon ends it.
+    async fn say_goodbye(&self, end: StreamEnd<OwnedWriteHalf>) {
+        let reason = *self.ending.borrow();
+        if let (Some(reason), Some(mut output)) = (reason, end.output) {
+            write(&mut output, &line(&Goodbye::new(reason, end.is_all_answered))).await;
+        }
+    }
+
+    /// Finds or starts what a bridge wants.
+    async fn find(self: &Arc<Self>, request: &ConnectRequest) -> Result<BridgeTarget, HelloRefusal> {
+        let roots = match request.share {
+            Share::Roots => Some(request.roots.clone().unwrap_or_default()),
+            Share::Yes | Share::Never => None,
+        };
+        match &request.server {
+            ServerRequestKind::Command(server) if request.share == Share::Never => {
+                of_command(server).map(|config| BridgeTarget::Own(Box::new(config)))
+            }
+            ServerRequestKind::Url(server) if request.share == Share::Never => {
+                of_url(server).map(|config| BridgeTarget::Own(Box::new(config)))
+            }
+            ServerRequestKind::Command(server) => {
+                let key = PoolKey::of_command(server, roots);
+                let joined = self.pool.join(key, request.share, || of_command(server));
+                joined.await.map(BridgeTarget::Shared)
+            }
+            ServerRequestKind::Url(server) => {
+                let key = PoolKey::of_url(server, roots);
+                let joined = self.pool.join(key, request.share, || of_url(server));
+                joined.await.map(BridgeTarget::Shared)
+            }
+            ServerRequestKind::Configured(name) => {
+                self.check_configuration(request)?;
+                let gateway = self.configured().await;
+                if gateway.fleet().server(name).is_none() {
+                    return Err(unknown(gateway, name));
+                }
+                Ok(BridgeTarget::Configured(Scope::Server(name.as_str().into())))
+            }
+            ServerRequestKind::Union => {
+                self.check_configuration(request)?;
+                self.configured().await;
+                Ok(BridgeTarget::Configured(Scope::Union))
+            }
+        }
+    }
+
+    /// Refuses a bridge that was told to use another configuration, and every bridge if the daemon's own cannot be used.
+    fn check_configuration(&self, request: &ConnectRequest) -> Result<(), HelloRefusal> {
+        let own = match &self.settings.configuration {
+            Ok(configuration) => configuration.path.as_deref(),
+            Err(why) => {
+                return Err(HelloRefusal::new(
+                    format!("the daemon's configuration cannot be used ({why})"),
+                    "mend it, and run `mainstay daemon restart`",
+                ));
+            }
+        };
+        let Some(wanted) = request.config.as_deref() else {
+            return Ok(());
+        };
+        if own == Some(Path::new(wanted)) {
+            return Ok(());
+        }
+        let own = own.map_or_else(|| "no file".to_owned(), |path| path.display().to_string());
+        Err(HelloRefusal::new(
+            format!("the daemon uses {own}, and this bridge is to use {wanted}"),
+            format!(
+                "run `mainstay --config {wanted} daemon restart`, or set MAINSTAY_RUNTIME for a daemon of its own"
+            ),
+        ))
+    }
+
+    fn connected(self: &Arc<Self>, pid: Option<i32>, server: Option<String>) -> Connected {
+        let mut bridges = lock(&self.bridges);
+        bridges.last += 1;
+        let number = bridges.last;
+        let status = BridgeStatus {
+            pid,
+            server,
+            since: seconds(SystemTime::now()),
+        };
+        bridges.connected.insert(number, status);
+        Connected {
+            daemon: self.clone(),
+            number,
+        }
+    }
+}
+
+/// A bridge in the status, as long as this lives.
+struct Connected {
+    daemon: Arc<Daemon>,
+    number: u64,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        lock(&self.daemon.bridges).connected.remove(&self.number);
+    }
+}
+
+/// What a connection wants.
+enum HelloRequest {
+    Connect(Box<ConnectRequest>),
+    Ask(Ask),
+}
+
+const UPGRADE: &str = "run `mainstay daemon restart` with the newer of the two programs";
+
+fn read_hello(first: &[u8]) -> Result<HelloRequest, HelloRefusal> {
+    let number: ProtocolNumber = serde_json::from_slice(first).map_err(|_| {
+        HelloRefusal::new(
+            "the first line is no introduction of a bridge",
+            "connect with `mainstay connect`",
+        )
+    })?;
+    let other = || {
+        let what = format!(
+            "the bridge speaks protocol {}, and the daemon, version {VERSION}, speaks protocol {PROTOCOL}",
+            number.mainstay
+        );
+        HelloRefusal::new(what, UPGRADE)
+    };
+    if number.mainstay != PROTOCOL {
+        return Err(other());
+    }
+    let hello: Hello = serde_json::from_slice(first).map_err(|error| {
+        // The error names members and types, and no values.
+        let category = error.classify();
+        HelloRefusal::new(
+            format!("the daemon, version {VERSION}, does not understand the first line ({category:?})"),
+            UPGRADE,
+        )
+    })?;
+    match (hello.connect, hello.ask) {
+        (Some(request), _) => Ok(HelloRequest::Connect(Box::new(request))),
+        (None, Some(ask)) => Ok(HelloRequest::Ask(ask)),
+        (None, None) => Err(HelloRefusal::new(
+            format!("the daemon, version {VERSION}, does not know what the first line asks for"),
+            UPGRADE,
+        )),
+    }
+}
+
+fn unknown(gateway: &Gateway, name: &str) -> HelloRefusal {
+    let servers = gateway.fleet().servers();
+    let known = || servers.iter().map(mainstay::Server::name);
+    let what = format!("the daemon's configuration has no server {name:?}");
+    match nearest(name, known()) {
+        Some(meant) => HelloRefusal::new(what, format!("did you mean {meant:?}?")),
+        None => {
+            let known: Vec<_> = known().collect();
+            HelloRefusal::new(what, format!("there is: {}", known.join(", ")))
+        }
+    }
+}
+
+async fn write(output: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
+    let _ = timeout(WRITE_TIMEOUT, output.write_all(bytes)).await;
+}

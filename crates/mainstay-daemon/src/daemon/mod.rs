@@ -1,0 +1,285 @@
+//! The daemon: accepts bridges on its socket, and keeps the servers that they share.
+//!
+//! `place` makes it the only one, `connection` serves one connection, `pool` holds the servers that bridges asked for, `users` decides when
+//! the daemon is idle. The end is always the same: no new connections, running calls finish within the drain time, each bridge gets a
+//! last line, the servers stop, the lock is released.
+
+mod connection;
+mod listed;
+mod place;
+mod pool;
+mod stream;
+mod users;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mainstay::transport::http::CredentialSource;
+use mainstay::{Fleet, FleetBuilder, ServerConfig};
+use mainstay_control::{Control, ControlService, Controlled, Role};
+use mainstay_gateway::Gateway;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{OnceCell, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
+use crate::launch::{StartReport, bound};
+use listed::ServerListing;
+pub use place::{Place, PlaceError};
+use pool::{ServerPool, state_of};
+use users::Users;
+
+/// Connections at once. Each is a process of this user.
+const CONNECTION_LIMIT: usize = 4096;
+/// The pause after a connection could not be accepted, for lack of descriptors for example.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How much longer than the drain time the connections may take to end.
+const DRAIN_GRACE: Duration = Duration::from_secs(3);
+
+/// What a daemon is made with.
+pub struct DaemonSettings {
+    /// Its configuration, or why it cannot be used.
+    pub configuration: Result<DaemonConfiguration, String>,
+    /// Whether the servers of the configuration start with the daemon. Otherwise they start when the first bridge wants one of them.
+    pub starts_configured: bool,
+    /// Where catalogs are stored.
+    pub store: Option<PathBuf>,
+    /// Where servers get their credentials from whose configuration has none.
+    pub credential_source: Option<Arc<dyn CredentialSource>>,
+    /// The daemon ends when it was not used for this long; `None`: never.
+    pub idle: Option<Duration>,
+    /// How long a server runs after the last bridge that asked for it has left.
+    pub linger: Duration,
+    /// How long running calls may take when the daemon ends.
+    pub drain: Duration,
+    /// How long the servers may take to stop when the daemon ends.
+    pub stop_within: Duration,
+    /// What the program itself can do for the control API, such as reading its configuration again.
+    pub controlled: MakeControlled,
+}
+
+/// The servers of the daemon's own.
+#[derive(Default)]
+pub struct DaemonConfiguration {
+    /// The file.
+    pub path: Option<PathBuf>,
+    /// The servers.
+    pub servers: Vec<ServerConfig>,
+}
+
+/// Makes what the control API asks of the program, for the gateway of the configured servers.
+pub type MakeControlled = Box<dyn FnOnce(&Gateway) -> Arc<dyn Controlled> + Send>;
+
+/// A daemon that runs.
+struct Daemon {
+    settings: RunSettings,
+    since: SystemTime,
+    pool: Arc<ServerPool>,
+    control: ControlService,
+    listing: Arc<ServerListing>,
+    /// The servers of the configuration.
+    configured: Gateway,
+    /// Set when the servers of the configuration were started.
+    configured_started: OnceCell<()>,
+    users: Users,
+    bridges: Mutex<Bridges>,
+    /// Why the daemon ends, once it does.
+    ending: watch::Sender<Option<EndReason>>,
+    /// Set when the daemon is asked to end.
+    asked: watch::Sender<Option<EndReason>>,
+    /// The commands that wait for the end of the process.
+    waiting: Mutex<Vec<UnixStream>>,
+}
+
+/// What is left of the settings when the daemon runs.
+struct RunSettings {
+    configuration: Result<DaemonConfiguration, String>,
+    starts_configured: bool,
+    idle: Option<Duration>,
+    drain: Duration,
+    stop_within: Duration,
+    /// How the fleet of a bridge with a server of its own is made.
+    fleets: FleetBuilder,
+}
+
+#[derive(Default)]
+struct Bridges {
+    last: u64,
+    connected: BTreeMap<u64, BridgeStatus>,
+}
+
+/// Runs the daemon until it is stopped, replaced or idle.
+///
+/// Cancel safety: dropped, the connections end at once, and the servers are killed.
+pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) -> io::Result<EndReason> {
+    let Place {
+        directory, listener, ..
+    } = &place;
+    let listener = UnixListener::from_std(listener.try_clone()?)?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    // A terminal that the daemon was started in may close.
+    let _hangup = signal(SignalKind::hangup())?;
+    let log = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let daemon = Daemon::new(settings);
+    if daemon.settings.starts_configured {
+        daemon.configured().await;
+    }
+    report.ready();
+    tracing::info!(socket = %directory.socket().display(), "the daemon accepts connections");
+
+    let places = Arc::new(Semaphore::new(CONNECTION_LIMIT));
+    let mut connections = JoinSet::new();
+    let mut asked = daemon.asked.subscribe();
+    let reason = {
+        let idle = daemon.users.wait_idle(daemon.settings.idle);
+        tokio::pin!(idle);
+        loop {
+            tokio::select! {
+                Some(_) = connections.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        let _ = bound(&log);
+                        let Ok(place) = places.clone().try_acquire_owned() else {
+                            tracing::warn!(limit = CONNECTION_LIMIT, "a connection is refused: there are too many");
+                            continue;
+                        };
+                        let (daemon, in_use) = (daemon.clone(), daemon.users.enter());
+                        connections.spawn(async move {
+                            daemon.serve(stream).await;
+                            drop((place, in_use));
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection cannot be accepted");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                () = &mut idle => break EndReason::Idle,
+                _ = terminate.recv() => break EndReason::Stop,
+                _ = interrupt.recv() => break EndReason::Stop,
+                Ok(asked) = asked.wait_for(Option::is_some) => break asked.unwrap_or(EndReason::Stop),
+            }
+        }
+    };
+    // No bridge finds it from here on. One that is connecting gets the end of the connection, and finds or starts the next daemon.
+    let _ = fs::remove_file(directory.socket());
+    drop(listener);
+    tracing::info!(?reason, "the daemon ends");
+    daemon.end(reason, connections).await;
+    drop(place);
+    Ok(reason)
+}
+
+impl Daemon {
+    fn new(settings: DaemonSettings) -> Arc<Self> {
+        let DaemonSettings {
+            configuration,
+            starts_configured,
+            store,
+            credential_source,
+            idle,
+            linger,
+            drain,
+            stop_within,
+            controlled,
+        } = settings;
+        let users = Users::new();
+        let fleets = Fleet::builder();
+        let fleets = match &store {
+            Some(store) => fleets.store(store),
+            None => fleets,
+        };
+        let fleets = match credential_source {
+            Some(source) => fleets.credential_source(source),
+            None => fleets,
+        };
+        let configured = Gateway::start(fleets.clone(), []);
+        let control = Control::builder(Role::Daemon).controlled(controlled(&configured));
+        let control = control.build();
+        let listing = ServerListing::new(control.clone(), configured.clone());
+        let pool = ServerPool::new(fleets.clone(), linger, users.clone(), listing.clone());
+        Arc::new(Self {
+            settings: RunSettings {
+                configuration,
+                starts_configured,
+                idle,
+                drain,
+                stop_within,
+                fleets,
+            },
+            since: SystemTime::now(),
+            pool,
+            control: ControlService::new(&control),
+            listing,
+            configured,
+            configured_started: OnceCell::new(),
+            users,
+            bridges: Mutex::default(),
+            ending: watch::Sender::new(None),
+            asked: watch::Sender::new(None),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// The gateway of the configured servers, which are started if they are not yet.
+    async fn configured(&self) -> &Gateway {
+        let start = || async {
+            if let Ok(configuration) = &self.settings.configuration {
+                self.configured.apply(configuration.servers.iter().cloned()).await;
+            }
+        };
+        self.configured_started.get_or_init(start).await;
+        &self.configured
+    }
+
+    async fn end(&self, reason: EndReason, mut connections: JoinSet<()>) {
+        self.ending.send_replace(Some(reason));
+        let ended = async { while connections.join_next().await.is_some() {} };
+        let limit = self.settings.drain.saturating_add(DRAIN_GRACE);
+        if timeout(limit, ended).await.is_err() {
+            connections.shutdown().await;
+        }
+        let within = self.settings.stop_within;
+        tokio::join!(self.pool.close(within), self.configured.close(within));
+    }
+
+    fn status(&self) -> DaemonStatus {
+        let bridges: Vec<BridgeStatus> = lock(&self.bridges).connected.values().cloned().collect();
+        let mut servers = self.pool.status();
+        let configured = self.configured.fleet().servers();
+        servers.extend(configured.iter().map(|server| SharedServerStatus {
+            name: server.name().to_owned(),
+            state: state_of(&self.configured, server.name()),
+            configured: true,
+            share: Share::Yes,
+            bridges: 0,
+        }));
+        servers.sort_by(|one, other| one.name.cmp(&other.name));
+        let path = self.settings.configuration.as_ref().ok();
+        let path = path.and_then(|configuration| configuration.path.as_ref());
+        DaemonStatus {
+            pid: std::process::id(),
+            version: VERSION.to_owned(),
+            since: seconds(self.since),
+            config: path.map(|path| path.display().to_string()),
+            bridges,
+            servers,
+        }
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

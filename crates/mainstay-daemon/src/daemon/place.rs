@@ -1,0 +1,114 @@
+//! The place of the one daemon: whoever holds the lock is the daemon, and binds the socket.
+//!
+//! Two locks. The daemon holds `daemon.lock` for its life. A process that wants to become the daemon holds `daemon.start.lock` while it
+//! waits for the other lock: so at most one process waits, and a program that takes over is not overtaken by one that a bridge started.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ask::end;
+use crate::hello::Ask;
+use crate::lock::{LockFile, noted_pid};
+use crate::runtime_dir::{RuntimeDirError, RuntimeDirectory};
+
+/// How long a process waits for the end of the last daemon: longer than that lets calls finish and its servers end.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The system gives no event for a lock that becomes free.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The place of the daemon, taken by this process.
+pub struct Place {
+    pub(super) directory: RuntimeDirectory,
+    pub(super) listener: UnixListener,
+    /// Released last.
+    _lock: LockFile,
+}
+
+/// Why this process is not the daemon.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// Another daemon runs, or is about to.
+    #[error("a daemon runs already")]
+    Running,
+    /// The last daemon does not end.
+    #[error(
+        "the daemon that runs{} has not ended within {:.0} s: end that process with `kill -9`",
+        pid.map_or_else(String::new, |pid| format!(" (process {pid})")),
+        WAIT_TIMEOUT.as_secs_f64()
+    )]
+    DoesNotEnd {
+        /// Its process.
+        pid: Option<u32>,
+    },
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] RuntimeDirError),
+}
+
+impl Place {
+    /// Takes the place. If another daemon runs, this fails, or ends that one first if `takes_over`.
+    ///
+    /// Blocks until the last daemon has ended.
+    pub fn take(directory: RuntimeDirectory, takes_over: bool) -> Result<Self, PlaceError> {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
+        let start_path = directory.start_lock();
+        let acquire = |path: &std::path::Path| {
+            LockFile::try_acquire(path).map_err(|error| directory.error(path, error))
+        };
+        let starting = loop {
+            match acquire(&start_path)? {
+                Some(lock) => break lock,
+                None if takes_over && Instant::now() < deadline => thread::sleep(LOCK_POLL_INTERVAL),
+                None => return Err(PlaceError::Running),
+            }
+        };
+        if takes_over {
+            // If it does not answer, it may still end by itself.
+            let _ = end(&directory, Ask::Restart, WAIT_TIMEOUT);
+        }
+        let lock_path = directory.lock();
+        let mut lock = loop {
+            if let Some(lock) = acquire(&lock_path)? {
+                break lock;
+            }
+            // The socket of a daemon that ends is gone.
+            if !takes_over && UnixStream::connect(directory.socket()).is_ok() {
+                return Err(PlaceError::Running);
+            }
+            if Instant::now() >= deadline {
+                let pid = noted_pid(&lock_path);
+                return Err(PlaceError::DoesNotEnd { pid });
+            }
+            thread::sleep(LOCK_POLL_INTERVAL);
+        };
+        lock.note_pid()
+            .map_err(|error| directory.error(&lock_path, error))?;
+        let listener = bind(&directory)?;
+        drop(starting);
+        Ok(Self {
+            directory,
+            listener,
+            _lock: lock,
+        })
+    }
+}
+
+/// Binds the socket. The lock is held: a socket that is there belongs to a dead daemon.
+fn bind(directory: &RuntimeDirectory) -> Result<UnixListener, PlaceError> {
+    let socket = directory.socket();
+    let unusable = |error| PlaceError::Directory(directory.error(&socket, error));
+    match fs::remove_file(&socket) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(unusable(error)),
+    }
+    let listener = UnixListener::bind(&socket).map_err(unusable)?;
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).map_err(unusable)?;
+    listener.set_nonblocking(true).map_err(unusable)?;
+    Ok(listener)
+}

@@ -1,0 +1,309 @@
+//! The servers that bridges asked for: one for each distinct server, shared by all bridges that want it, and ended a while after the last
+//! of them left.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mainstay::{FleetBuilder, ServerConfig};
+use mainstay_gateway::Gateway;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::listed::{ListedServer, ServerListing};
+use super::users::{DaemonUse, Users};
+use crate::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
+
+/// How long a server may take to stop when no bridge wants it: longer than the stop ladder.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What makes two bridges share a server. Has no `Debug`: it holds secrets.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct PoolKey {
+    server: KeyedServer,
+    /// The client's roots, where they count.
+    roots: Option<Vec<String>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum KeyedServer {
+    Command {
+        program: String,
+        args: Vec<String>,
+        cwd: String,
+        env: BTreeMap<String, String>,
+    },
+    Url {
+        url: String,
+        bearer_token: Option<String>,
+    },
+}
+
+impl PoolKey {
+    pub(super) fn of_command(server: &CommandServer, roots: Option<Vec<String>>) -> Self {
+        let CommandServer {
+            name: _,
+            program,
+            args,
+            cwd,
+            env,
+            base_env: _,
+        } = server.clone();
+        let server = KeyedServer::Command {
+            program,
+            args,
+            cwd,
+            env,
+        };
+        Self { server, roots }
+    }
+
+    pub(super) fn of_url(server: &UrlServer, roots: Option<Vec<String>>) -> Self {
+        let UrlServer {
+            name: _,
+            url,
+            bearer_token,
+        } = server.clone();
+        let server = KeyedServer::Url { url, bearer_token };
+        Self { server, roots }
+    }
+}
+
+/// The configuration of a server that a command starts.
+pub(super) fn of_command(server: &CommandServer) -> Result<ServerConfig, HelloRefusal> {
+    let mut builder = ServerConfig::stdio(&server.name, server.program.as_str())
+        .args(server.args.iter().map(String::as_str))
+        .cwd(server.cwd.as_str())
+        .base_env(&server.base_env);
+    for (name, value) in &server.env {
+        builder = builder.env(name, value.as_str());
+    }
+    builder.build().map_err(|error| invalid(&error))
+}
+
+/// The configuration of a server at an address.
+pub(super) fn of_url(server: &UrlServer) -> Result<ServerConfig, HelloRefusal> {
+    let builder = ServerConfig::http(&server.name, server.url.as_str());
+    let builder = match &server.bearer_token {
+        Some(token) => builder.bearer_token(token.as_str()),
+        None => builder,
+    };
+    builder.build().map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &mainstay::config::InvalidServer) -> HelloRefusal {
+    let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+    HelloRefusal::new(
+        format!("the server cannot be used ({})", problems.join("; ")),
+        "mend it in the configuration of the host",
+    )
+}
+
+/// All of them.
+pub(super) struct ServerPool {
+    slots: Mutex<HashMap<PoolKey, PoolSlot>>,
+    fleets: FleetBuilder,
+    /// How long a server runs after its last bridge left.
+    linger: Duration,
+    users: Users,
+    listing: Arc<ServerListing>,
+}
+
+enum PoolSlot {
+    Open(OpenSlot),
+    /// It is being stopped; the sender is dropped when nothing is left of it.
+    Closing(watch::Receiver<()>, Gateway),
+}
+
+struct OpenSlot {
+    gateway: Gateway,
+    name: Arc<str>,
+    listed: ListedServer,
+    share: Share,
+    bridges: usize,
+    /// Changes whenever a bridge comes or goes: a timer that finds another number is out of date.
+    turn: u64,
+    _in_use: DaemonUse,
+}
+
+/// A bridge's share of a server, as long as this lives.
+pub(super) struct Membership {
+    pool: Arc<ServerPool>,
+    key: PoolKey,
+    pub(super) gateway: Gateway,
+    pub(super) name: Arc<str>,
+}
+
+impl ServerPool {
+    pub(super) fn new(
+        fleets: FleetBuilder,
+        linger: Duration,
+        users: Users,
+        listing: Arc<ServerListing>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            slots: Mutex::default(),
+            fleets,
+            linger,
+            users,
+            listing,
+        })
+    }
+
+    /// Joins the server of this key, and starts it if it does not run. Waits for the end of the last one if that is being stopped.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub(super) async fn join(
+        self: &Arc<Self>,
+        key: PoolKey,
+        share: Share,
+        config: impl Fn() -> Result<ServerConfig, HelloRefusal>,
+    ) -> Result<Membership, HelloRefusal> {
+        loop {
+            let mut closing = match self.slots().get_mut(&key) {
+                Some(PoolSlot::Open(open)) => {
+                    open.bridges += 1;
+                    open.turn += 1;
+                    return Ok(self.membership(key.clone(), open));
+                }
+                Some(PoolSlot::Closing(closing, _)) => Some(closing.clone()),
+                None => None,
+            };
+            match &mut closing {
+                // An error is the end of the sender.
+                Some(closing) => while closing.changed().await.is_ok() {},
+                None => {
+                    let config = config()?;
+                    let mut slots = self.slots();
+                    if slots.contains_key(&key) {
+                        continue;
+                    }
+                    let name: Arc<str> = config.name().into();
+                    let gateway = Gateway::start(self.fleets.clone(), [config]);
+                    let open = OpenSlot {
+                        listed: self.listing.add(&name, &gateway),
+                        gateway,
+                        name,
+                        share,
+                        bridges: 1,
+                        turn: 0,
+                        _in_use: self.users.enter(),
+                    };
+                    let membership = self.membership(key.clone(), &open);
+                    slots.insert(key, PoolSlot::Open(open));
+                    return Ok(membership);
+                }
+            }
+        }
+    }
+
+    fn membership(self: &Arc<Self>, key: PoolKey, open: &OpenSlot) -> Membership {
+        Membership {
+            pool: self.clone(),
+            key,
+            gateway: open.gateway.clone(),
+            name: open.name.clone(),
+        }
+    }
+
+    /// What runs of it.
+    pub(super) fn status(&self) -> Vec<SharedServerStatus> {
+        let slots = self.slots();
+        let open = slots.values().filter_map(|slot| match slot {
+            PoolSlot::Open(open) => Some(open),
+            PoolSlot::Closing(..) => None,
+        });
+        let servers = open.map(|open| SharedServerStatus {
+            name: open.listed.name.to_string(),
+            state: state_of(&open.gateway, &open.name),
+            configured: false,
+            share: open.share,
+            bridges: open.bridges,
+        });
+        servers.collect()
+    }
+
+    /// Stops all of them within this time.
+    ///
+    /// Cancel safety: dropped, they go on stopping.
+    pub(super) async fn close(&self, within: Duration) {
+        let gateways: Vec<Gateway> = {
+            let slots = self.slots();
+            let gateways = slots.values().map(|slot| match slot {
+                PoolSlot::Open(open) => open.gateway.clone(),
+                PoolSlot::Closing(_, gateway) => gateway.clone(),
+            });
+            gateways.collect()
+        };
+        let mut closing = tokio::task::JoinSet::new();
+        for gateway in gateways {
+            closing.spawn(async move { gateway.close(within).await });
+        }
+        while closing.join_next().await.is_some() {}
+    }
+
+    /// The last bridge has left: stops the server after a while, unless another one comes.
+    fn linger(self: &Arc<Self>, key: PoolKey, turn: u64) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let pool = self.clone();
+        runtime.spawn(async move {
+            sleep(pool.linger).await;
+            let (ended, closing) = watch::channel(());
+            let Some(open) = pool.begin_close(&key, turn, closing) else {
+                return;
+            };
+            open.gateway.close(CLOSE_TIMEOUT).await;
+            tracing::debug!(server = %open.name, "no bridge wanted it any more");
+            pool.slots().remove(&key);
+            drop((open, ended));
+        });
+    }
+
+    fn begin_close(&self, key: &PoolKey, turn: u64, closing: watch::Receiver<()>) -> Option<OpenSlot> {
+        let mut slots = self.slots();
+        let slot = slots.get_mut(key)?;
+        match slot {
+            PoolSlot::Open(open) if open.bridges == 0 && open.turn == turn => {
+                let gateway = open.gateway.clone();
+                match std::mem::replace(slot, PoolSlot::Closing(closing, gateway)) {
+                    PoolSlot::Open(open) => Some(open),
+                    PoolSlot::Closing(..) => None,
+                }
+            }
+            PoolSlot::Open(_) | PoolSlot::Closing(..) => None,
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<PoolKey, PoolSlot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let turn = {
+            let mut slots = self.pool.slots();
+            let Some(PoolSlot::Open(open)) = slots.get_mut(&self.key) else {
+                return;
+            };
+            open.bridges -= 1;
+            open.turn += 1;
+            (open.bridges == 0).then_some(open.turn)
+        };
+        if let Some(turn) = turn {
+            self.pool.linger(self.key.clone(), turn);
+        }
+    }
+}
+
+/// The state of a server, as a word.
+pub(super) fn state_of(gateway: &Gateway, name: &str) -> String {
+    let server = gateway.fleet().server(name);
+    server.map_or_else(
+        || "removed".to_owned(),
+        |server| server.status().state.to_string(),
+    )
+}

@@ -1,0 +1,188 @@
+//! How a live configuration is begun, what it reports, and the handle to it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mainstay::ServerConfig;
+use mainstay::config::Problem;
+use mainstay_gateway::Gateway;
+use tokio::signal::unix::Signal;
+use tokio::sync::{mpsc, oneshot};
+
+use super::reload::{InForce, ReloadError, Reloaded};
+use super::switches::{SwitchError, Switched, Switches, SwitchesError};
+use super::task::{LiveRequest, LiveTask};
+use super::watch::WatchError;
+
+/// How many requests wait for the task. Each is a person's command.
+const MAX_REQUESTS: usize = 16;
+
+/// Why a configuration was read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReloadTrigger {
+    /// The file changed.
+    FileChanged,
+    /// SIGHUP came.
+    Hangup,
+    /// A person asked for it.
+    Request,
+}
+
+/// What happened to a live configuration.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LiveEvent<'a> {
+    /// A file was applied.
+    Reloaded(ReloadTrigger, &'a Reloaded),
+    /// A file was refused; what was in force stays in force.
+    Refused(ReloadTrigger, &'a ReloadError),
+    /// Changes of the file are not noticed from now on. SIGHUP and requests still work.
+    NotWatched(&'a WatchError),
+}
+
+/// A configuration that is about to be followed.
+///
+/// The servers to start come from [`servers`](Self::servers); then [`follow`](Self::follow) takes the gateway that serves them.
+#[derive(Debug)]
+pub struct LiveStart {
+    file: Option<PathBuf>,
+    was_read: bool,
+    in_force: InForce,
+    switches: Switches,
+    ignored: Option<SwitchesError>,
+}
+
+impl LiveStart {
+    /// Begins with what was read from a file: its servers, those that are not used for their errors, and its problems. What a
+    /// person switched in an earlier run is read from the state directory. May block.
+    pub fn of_file(
+        file: &Path,
+        servers: Vec<ServerConfig>,
+        refused: BTreeSet<String>,
+        problems: Vec<Problem>,
+        state: Option<&Path>,
+    ) -> Self {
+        let in_force = InForce {
+            servers,
+            refused,
+            problems,
+        };
+        let file = absolute(file);
+        let (switches, ignored) = Switches::load(state, &file);
+        Self {
+            file: Some(file),
+            was_read: true,
+            in_force,
+            switches,
+            ignored,
+        }
+    }
+
+    /// Begins with servers that stand in for a file that does not exist yet. Without a file there is nothing to follow. May
+    /// block.
+    pub fn standing_in(file: Option<&Path>, servers: Vec<ServerConfig>, state: Option<&Path>) -> Self {
+        let file = file.map(absolute);
+        let (switches, ignored) = match &file {
+            Some(file) => Switches::load(state, file),
+            None => (Switches::default(), None),
+        };
+        Self {
+            file,
+            was_read: false,
+            in_force: InForce {
+                servers,
+                ..InForce::default()
+            },
+            switches,
+            ignored,
+        }
+    }
+
+    /// The servers to start, enabled and disabled as a person last wanted them.
+    pub fn servers(&self) -> Vec<ServerConfig> {
+        self.switches.applied_to(&self.in_force.servers)
+    }
+
+    /// The servers that do not run only because a person disabled them in an earlier run.
+    pub fn still_disabled(&self) -> Vec<&str> {
+        let servers = self.in_force.servers.iter().map(ServerConfig::name);
+        servers.filter(|name| self.switches.disables(name)).collect()
+    }
+
+    /// Why the state of an earlier run is ignored, if it is.
+    pub fn ignored_state(&self) -> Option<&SwitchesError> {
+        self.ignored.as_ref()
+    }
+
+    /// Follows the file until all handles are dropped, and reports what happens. Each SIGHUP makes it read the file.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn follow(
+        self,
+        gateway: Gateway,
+        hangup: Option<Signal>,
+        report: impl Fn(LiveEvent<'_>) + Send + Sync + 'static,
+    ) -> LiveConfiguration {
+        let (requests, inbox) = mpsc::channel(MAX_REQUESTS);
+        let task = LiveTask::new(
+            self.file.clone(),
+            self.was_read,
+            self.in_force,
+            self.switches,
+            gateway,
+            Box::new(report),
+        );
+        tokio::spawn(task.run(inbox, hangup));
+        LiveConfiguration {
+            file: self.file.map(Arc::from),
+            requests,
+        }
+    }
+}
+
+/// A configuration that follows its file. Clones are handles of the same one; it ends with the last.
+#[derive(Clone, Debug)]
+pub struct LiveConfiguration {
+    file: Option<Arc<Path>>,
+    requests: mpsc::Sender<LiveRequest>,
+}
+
+impl LiveConfiguration {
+    /// The file, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Reads the file and applies what changed, even if no change was noticed.
+    ///
+    /// Cancel safety: dropped, the file is either read and applied, or not.
+    pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.requests.send(LiveRequest::Reload(reply)).await;
+        sent.map_err(|_| ReloadError::Ending)?;
+        answer.await.unwrap_or(Err(ReloadError::Ending))
+    }
+
+    /// Enables or disables a server, and keeps that for the next start.
+    ///
+    /// Cancel safety: dropped, the server is either switched or not.
+    pub async fn switch(&self, server: &str, enabled: bool) -> Result<Switched, SwitchError> {
+        let (reply, answer) = oneshot::channel();
+        let request = LiveRequest::Switch {
+            server: server.to_owned(),
+            enabled,
+            reply,
+        };
+        let sent = self.requests.send(request).await;
+        sent.map_err(|_| SwitchError::Ending)?;
+        answer.await.unwrap_or(Err(SwitchError::Ending))
+    }
+}
+
+/// Where even the working directory is unknown, a relative path stays as it is.
+fn absolute(file: &Path) -> PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
+}

@@ -1,0 +1,237 @@
+//! The one task that owns a live configuration.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay::Configuration;
+use mainstay::config::ConfigError;
+use mainstay_gateway::Gateway;
+use tokio::signal::unix::Signal;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
+
+use super::reading::{FileReader, StillReading};
+use super::reload::{InForce, ReloadError, Reloaded};
+use super::start::{LiveEvent, ReloadTrigger};
+use super::switches::{SwitchError, Switched, Switches};
+use super::watch::{Noticed, WatchError};
+
+/// How long a file that changed and cannot be used is given, in case it is written in pieces.
+const REFUSAL_GRACE: Duration = Duration::from_secs(1);
+
+/// What is asked of the task.
+pub(super) enum LiveRequest {
+    Reload(oneshot::Sender<Result<Reloaded, ReloadError>>),
+    Switch {
+        server: String,
+        enabled: bool,
+        reply: oneshot::Sender<Result<Switched, SwitchError>>,
+    },
+}
+
+/// Owns what is in force, and applies what takes its place.
+pub(super) struct LiveTask {
+    file: Option<FileReader>,
+    noticed: Arc<Noticed>,
+    /// Whether what is in force was read from the file; otherwise other servers stand in for a file that never was there.
+    was_read: bool,
+    in_force: InForce,
+    switches: Switches,
+    gateway: Gateway,
+    report: LiveReport,
+    /// Why changes are not noticed, if they are not: reported when it changes.
+    not_watched: Option<WatchError>,
+    /// What a changed file was last refused for: a second event of the same file is no news.
+    refused_for: Option<String>,
+    /// When a changed file that could not be used is read once more.
+    second_look: Option<Instant>,
+}
+
+/// Takes the reports.
+pub(super) type LiveReport = Box<dyn Fn(LiveEvent<'_>) + Send + Sync>;
+
+impl LiveTask {
+    pub(super) fn new(
+        file: Option<PathBuf>,
+        was_read: bool,
+        in_force: InForce,
+        switches: Switches,
+        gateway: Gateway,
+        report: LiveReport,
+    ) -> Self {
+        let noticed = Arc::new(Noticed::default());
+        Self {
+            file: file.map(|file| FileReader::new(file, noticed.clone())),
+            noticed,
+            was_read,
+            in_force,
+            switches,
+            gateway,
+            report,
+            not_watched: None,
+            refused_for: None,
+            second_look: None,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<LiveRequest>, mut hangup: Option<Signal>) {
+        // The file may have changed since it was read for the start; and its first read here begins to watch it.
+        if self.file.is_some() {
+            self.file_changed(true).await;
+        }
+        loop {
+            tokio::select! {
+                request = requests.recv() => match request {
+                    None => return,
+                    Some(LiveRequest::Reload(reply)) => {
+                        let _ = reply.send(self.reload(ReloadTrigger::Request).await);
+                    }
+                    Some(LiveRequest::Switch { server, enabled, reply }) => {
+                        let _ = reply.send(self.switch(server, enabled).await);
+                    }
+                },
+                () = hung_up(&mut hangup) => {
+                    let _reported = self.reload(ReloadTrigger::Hangup).await;
+                }
+                () = self.noticed.settled() => self.file_changed(true).await,
+                () = at(self.second_look) => self.file_changed(false).await,
+            }
+        }
+    }
+
+    /// Reads the file and applies it, because someone asked for that.
+    async fn reload(&mut self, trigger: ReloadTrigger) -> Result<Reloaded, ReloadError> {
+        self.second_look = None;
+        let result = match self.read().await {
+            Ok(configuration) => Ok(self.apply(configuration).await),
+            Err(error) => Err(error),
+        };
+        match &result {
+            Ok(reloaded) => (self.report)(LiveEvent::Reloaded(trigger, reloaded)),
+            Err(error) => {
+                self.refused_for = Some(error.to_string());
+                (self.report)(LiveEvent::Refused(trigger, error));
+            }
+        }
+        result
+    }
+
+    /// The file may have changed. If it cannot be used, it may be half written: that is reported only after a second look.
+    async fn file_changed(&mut self, is_first_look: bool) {
+        self.second_look = None;
+        match self.read().await {
+            Ok(configuration) if self.was_read && self.in_force.is(&configuration) => self.refused_for = None,
+            Ok(configuration) => {
+                let reloaded = self.apply(configuration).await;
+                (self.report)(LiveEvent::Reloaded(ReloadTrigger::FileChanged, &reloaded));
+            }
+            // It is not there yet.
+            Err(ReloadError::Unusable(ConfigError::Missing { .. })) if !self.was_read => {}
+            Err(_) if is_first_look => self.second_look = Some(Instant::now() + REFUSAL_GRACE),
+            Err(error) => {
+                let said = error.to_string();
+                if self.refused_for.as_ref() != Some(&said) {
+                    (self.report)(LiveEvent::Refused(ReloadTrigger::FileChanged, &error));
+                    self.refused_for = Some(said);
+                }
+            }
+        }
+    }
+
+    /// A configuration that may take the place of the one in force.
+    async fn read(&mut self) -> Result<Configuration, ReloadError> {
+        let reader = self.file.as_mut().ok_or(ReloadError::NoFile)?;
+        let read = reader
+            .read()
+            .await
+            .map_err(|StillReading| ReloadError::TimedOut {
+                file: reader.file().to_owned(),
+            })?;
+        let not_watched = read.watched.err();
+        if let (Some(error), true) = (&not_watched, not_watched != self.not_watched) {
+            (self.report)(LiveEvent::NotWatched(error));
+        }
+        self.not_watched = not_watched;
+        let configuration = read.configuration.map_err(ReloadError::Unusable)?;
+        self.in_force.check(&configuration)?;
+        Ok(configuration)
+    }
+
+    async fn apply(&mut self, configuration: Configuration) -> Reloaded {
+        if self.switches.forget_needless(&configuration) {
+            // It is needless on the disk too, and is forgotten there when the next switch is kept.
+            let _ = self.save().await;
+        }
+        let changes = self
+            .gateway
+            .apply(self.switches.applied_to(&configuration.servers))
+            .await;
+        let touched = [&changes.added, &changes.replaced, &changes.adjusted]
+            .into_iter()
+            .flatten();
+        let still_disabled = touched
+            .filter(|name| self.switches.disables(name))
+            .cloned()
+            .collect();
+        let reloaded = Reloaded {
+            file: configuration.source.clone(),
+            still_disabled,
+            problems: self.in_force.new_problems(&configuration),
+            changes,
+        };
+        self.in_force = configuration.into();
+        self.was_read = true;
+        self.refused_for = None;
+        reloaded
+    }
+
+    async fn switch(&mut self, server: String, enabled: bool) -> Result<Switched, SwitchError> {
+        let Some(config) = self.in_force.server(&server) else {
+            return Err(SwitchError::Unknown(server));
+        };
+        self.switches.set(config, enabled);
+        // The fleet is given what is wanted as a configuration, so that the next reload finds nothing to change.
+        let wanted = self.switches.applied_to(&self.in_force.servers);
+        let _changes = self.gateway.apply(wanted).await;
+        let Some(handle) = self.gateway.fleet().server(&server) else {
+            return Err(SwitchError::Ending);
+        };
+        // It may have been switched past this task: the latest wish wins.
+        let taken = match enabled {
+            true => handle.enable().await,
+            false => handle.disable().await,
+        };
+        taken.map_err(SwitchError::NotTaken)?;
+        let not_kept = self.save().await.err();
+        Ok(Switched {
+            server,
+            enabled,
+            not_kept,
+        })
+    }
+
+    async fn save(&self) -> Result<(), String> {
+        let to_save = self.switches.to_save()?;
+        let saved = spawn_blocking(move || to_save.save()).await;
+        saved.unwrap_or_else(|_| Err("writing it failed".to_owned()))
+    }
+}
+
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(signal) => match signal.recv().await {
+            Some(()) => {}
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

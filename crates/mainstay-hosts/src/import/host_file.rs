@@ -1,0 +1,325 @@
+//! A file of a host: what servers it has, and its text with all of them behind `mainstay connect`, or with none.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use mainstay::config::source::{Node, SourceTree};
+use mainstay::config::{ConfigError, Problem, Severity, Target};
+use mainstay::{Configuration, ServerConfig};
+
+use super::entry::{STAND_IN, entry_of};
+use super::variables::{Defaults, is_passable, needed};
+use crate::bridge::{self, EntryOwner};
+use crate::file::{FileError, FileSnapshot};
+use crate::host::HostPlace;
+use crate::text::{ConfigValue, EditableText};
+
+/// A file of a host that exists.
+pub struct HostFile {
+    /// Whose it is, and where.
+    pub place: HostPlace,
+    /// The servers in it, in order.
+    pub servers: Vec<HostServer>,
+    snapshot: FileSnapshot,
+    program: String,
+}
+
+/// A server in a host's file.
+pub struct HostServer {
+    /// Its name there.
+    pub name: String,
+    /// The project that it belongs to, where the host keeps those of all projects in one file.
+    pub project: Option<PathBuf>,
+    /// Whether its entry starts it directly or through Mainstay.
+    pub owner: EntryOwner,
+    /// What the library made of it.
+    pub readable: Readable,
+    /// The keys that lead to its entry.
+    pub(super) keys: Vec<String>,
+    /// The variables that it gets from its host.
+    variables: Vec<String>,
+}
+
+/// What the library made of an entry.
+pub enum Readable {
+    /// A server.
+    Server {
+        /// How it is reached. Variables stand in it in Mainstay's spelling, unexpanded.
+        config: Box<ServerConfig>,
+        /// Its entry in Mainstay's configuration, or why it can have none.
+        entry: Result<ConfigValue, String>,
+    },
+    /// A part of the host itself.
+    PartOfHost,
+    /// Mainstay cannot use it, for this reason.
+    Unusable(String),
+}
+
+/// Why a host's file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostReadError {
+    /// The file itself.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// What it holds.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// The text of a file after a rewriting, and what became of each server.
+pub struct Rewritten {
+    /// The whole text.
+    pub text: String,
+    /// Which servers' entries changed, by their place among the servers.
+    pub changed: Vec<usize>,
+    /// Which did not, and why.
+    pub left: Vec<(usize, String)>,
+}
+
+impl HostFile {
+    /// Reads the file in a place; `None` if there is none. `program` is the path of Mainstay.
+    pub fn read(place: &HostPlace, home: &Path, program: &str) -> Result<Option<Self>, HostReadError> {
+        let Some(snapshot) = FileSnapshot::read(&place.path)? else {
+            return Ok(None);
+        };
+        let servers = match snapshot.text().trim_start_matches('\u{feff}').trim() {
+            // Some hosts make an empty file before they write to it.
+            "" => Vec::new(),
+            _ => read_servers(
+                &EditableText::new(&place.path, snapshot.text()),
+                place,
+                home,
+                program,
+            )?,
+        };
+        Ok(Some(Self {
+            place: place.clone(),
+            servers,
+            snapshot,
+            program: program.to_owned(),
+        }))
+    }
+
+    /// The file as it was read.
+    pub fn snapshot(&self) -> &FileSnapshot {
+        &self.snapshot
+    }
+
+    /// The text with each server behind `mainstay connect`.
+    pub fn rewritten(&self) -> Rewritten {
+        self.edited(|server, text| {
+            match server.owner {
+                EntryOwner::Host => {}
+                EntryOwner::Bridge => return Err("points at mainstay connect already".to_owned()),
+                EntryOwner::Mainstay => return Err("starts Mainstay in another way".to_owned()),
+            }
+            match &server.readable {
+                Readable::Server { config, .. } if matches!(config.target(), Target::Stdio(_)) => {}
+                Readable::Server { .. } => return Err("reached by an address".to_owned()),
+                Readable::PartOfHost => return Err("a part of the host itself".to_owned()),
+                Readable::Unusable(reason) => return Err(reason.clone()),
+            }
+            if let Some(name) = server.variables.iter().find(|name| !is_passable(name)) {
+                return Err(format!("the name of a variable cannot be passed on: {name:?}"));
+            }
+            let keys: Vec<&str> = server.keys.iter().map(String::as_str).collect();
+            bridge::wrap(text, &keys, &self.program, &server.variables).map_err(|error| error.to_string())
+        })
+    }
+
+    /// The text with each server that is behind `mainstay connect` as it was before.
+    pub fn restored(&self) -> Rewritten {
+        self.edited(|server, text| {
+            match server.owner {
+                EntryOwner::Bridge => {}
+                EntryOwner::Host | EntryOwner::Mainstay => {
+                    return Err("does not point at mainstay connect".to_owned());
+                }
+            }
+            let keys: Vec<&str> = server.keys.iter().map(String::as_str).collect();
+            bridge::undo(text, &keys).map_err(|error| error.to_string())
+        })
+    }
+
+    fn edited(&self, edit: impl Fn(&HostServer, &mut EditableText) -> Result<(), String>) -> Rewritten {
+        let mut text = EditableText::new(&self.place.path, self.snapshot.text());
+        let (mut changed, mut left) = (Vec::new(), Vec::new());
+        for (n, server) in self.servers.iter().enumerate() {
+            match edit(server, &mut text) {
+                Ok(()) => changed.push(n),
+                Err(reason) => left.push((n, reason)),
+            }
+        }
+        Rewritten {
+            text: text.whole(),
+            changed,
+            left,
+        }
+    }
+}
+
+impl HostServer {
+    /// The variables that it gets from its host.
+    pub fn variables(&self) -> &[String] {
+        &self.variables
+    }
+}
+
+fn read_servers(
+    text: &EditableText,
+    place: &HostPlace,
+    home: &Path,
+    program: &str,
+) -> Result<Vec<HostServer>, HostReadError> {
+    let tree = text.tree()?;
+    let mut undone = text.clone();
+    let mut servers = Vec::new();
+    for group in &tree.groups {
+        let Some(object) = tree.at(group).and_then(Node::as_object) else {
+            continue;
+        };
+        for property in &object.properties {
+            let mut keys = group.clone();
+            keys.push(property.name.clone().into_owned());
+            let owner = bridge::owner(&property.node, program);
+            if owner == EntryOwner::Bridge {
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                // One that cannot be turned back is read as it is, and left as it is.
+                let _ = bridge::undo(&mut undone, &keys);
+            }
+            servers.push(HostServer {
+                name: property.name.clone().into_owned(),
+                project: project_of(group),
+                owner,
+                readable: Readable::PartOfHost,
+                keys,
+                variables: Vec::new(),
+            });
+        }
+    }
+    let reader = Reader {
+        tree: undone.tree()?,
+        text: &undone,
+        place,
+        home,
+    };
+    reader.fill(&mut servers)?;
+    Ok(servers)
+}
+
+/// The project that a group of Claude Code's file belongs to.
+fn project_of(group: &[String]) -> Option<PathBuf> {
+    match group {
+        [projects, path, _] if projects == "projects" => Some(PathBuf::from(path)),
+        _ => None,
+    }
+}
+
+/// Reads the servers of a text in which none is behind `mainstay connect`.
+struct Reader<'a> {
+    tree: SourceTree<'a>,
+    text: &'a EditableText,
+    place: &'a HostPlace,
+    home: &'a Path,
+}
+
+impl Reader<'_> {
+    fn fill(&self, servers: &mut [HostServer]) -> Result<(), HostReadError> {
+        let defaults = Defaults::of(&self.tree.root);
+        let projects: BTreeSet<Option<PathBuf>> =
+            servers.iter().map(|server| server.project.clone()).collect();
+        for project in projects {
+            let directory = project.clone().unwrap_or_default();
+            let parse = |lookup: &dyn Fn(&str) -> String| {
+                let lookup = |name: &str| match name {
+                    "HOME" => self.home.to_str().map(str::to_owned),
+                    _ => Some(lookup(name)),
+                };
+                Configuration::parse_in(self.text.text(), self.text.file(), &directory, lookup)
+            };
+            let read = parse(&|name| defaults.written(name))?;
+            let stood_in = parse(&|_| STAND_IN.to_owned())?;
+            for server in servers.iter_mut().filter(|server| server.project == project) {
+                self.read(server, &read, &stood_in);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, server: &mut HostServer, read: &Configuration, stood_in: &Configuration) {
+        let Some(node) = self.tree.at(&server.keys) else {
+            return;
+        };
+        let config = read
+            .server(&server.name)
+            .or_else(|| stood_in.server(&server.name));
+        let Some(config) = config else {
+            if read.refused.contains(&server.name) {
+                server.readable = Readable::Unusable(refusal(&read.problems, &server.name));
+            }
+            return;
+        };
+        let mut variables = needed(node);
+        match config.target() {
+            Target::Stdio(program) => variables.extend(program.env().keys().cloned()),
+            Target::Http(_) => {}
+            // A value that the server needs is missing.
+            _ => {
+                server.readable = Readable::Unusable(refusal(&read.problems, &server.name));
+                return;
+            }
+        }
+        let mut seen = BTreeSet::new();
+        variables.retain(|name| seen.insert(name.clone()));
+        server.variables = variables;
+        server.readable = Readable::Server {
+            config: Box::new(config.clone()),
+            entry: self.entry(config, node, server.project.as_deref()),
+        };
+    }
+
+    fn entry(
+        &self,
+        config: &ServerConfig,
+        node: &Node<'_>,
+        project: Option<&Path>,
+    ) -> Result<ConfigValue, String> {
+        let written = &self.text.text()[node.start..node.end];
+        if !self.place.is_of_project && written.contains("${workspaceFolder") {
+            return Err("depends on the project that is open in the host".to_owned());
+        }
+        let file = std::path::absolute(&self.place.path).unwrap_or_else(|_| self.place.path.clone());
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        // A project's file lies in a folder of it, except for Claude Code's.
+        let around = match folder.parent() {
+            Some(around) if !file.ends_with(".mcp.json") => around,
+            Some(_) | None => folder,
+        };
+        let project = project.or_else(|| self.place.is_of_project.then_some(around));
+        let mut entry = entry_of(config, node, self.tree.host, project.unwrap_or(folder));
+        // Hosts run the servers of a project in its directory.
+        if let (Target::Stdio(program), Some(project)) = (config.target(), project.and_then(Path::to_str))
+            && program.cwd().is_none()
+        {
+            entry.set(&["cwd"], project.into());
+        }
+        Ok(entry)
+    }
+}
+
+fn refusal(problems: &[Problem], server: &str) -> String {
+    let of_server = |problem: &&Problem| problem.server.as_deref() == Some(server);
+    let error = problems
+        .iter()
+        .filter(of_server)
+        .find(|problem| problem.severity == Severity::Error)
+        .or_else(|| problems.iter().find(of_server));
+    match error {
+        Some(problem) => match &problem.fix {
+            Some(fix) => format!("{}; {fix}", problem.message),
+            None => problem.message.clone(),
+        },
+        None => "cannot be used".to_owned(),
+    }
+}

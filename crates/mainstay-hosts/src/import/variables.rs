@@ -1,0 +1,134 @@
+//! Variables of a host's file in Mainstay's own spelling, and the variables that a server needs from its host.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use mainstay::config::source::{Node, Value};
+
+/// What stands between a variable and its default.
+const DEFAULT: &str = ":-";
+
+/// The variables of a text with defaults: `${NAME:-default}` by name.
+#[derive(Default)]
+pub(super) struct Defaults(BTreeMap<String, String>);
+
+impl Defaults {
+    pub(super) fn of(node: &Node<'_>) -> Self {
+        let mut defaults = Self::default();
+        defaults.collect(node);
+        defaults
+    }
+
+    fn collect(&mut self, node: &Node<'_>) {
+        match &node.value {
+            Value::Text(text) => self.scan(text),
+            Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
+            Value::Object(object) => object
+                .properties
+                .iter()
+                .for_each(|property| self.collect(&property.node)),
+            Value::Null | Value::Flag(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn scan(&mut self, text: &str) {
+        for (at, _) in text.match_indices("${") {
+            let Some(inside) = braced(&text[at..]) else {
+                continue;
+            };
+            if let Some((name, _)) = inside.split_once(DEFAULT) {
+                let name = name.strip_prefix("env:").unwrap_or(name);
+                let written = inside.strip_prefix("env:").unwrap_or(inside);
+                self.0
+                    .entry(name.to_owned())
+                    .or_insert_with(|| format!("${{{written}}}"));
+            }
+        }
+    }
+
+    /// A variable as Mainstay's file has it. The library puts it in the place of whatever spelling the host uses.
+    pub(super) fn written(&self, name: &str) -> String {
+        self.0
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| format!("${{{name}}}"))
+    }
+}
+
+/// What stands between `${` and its `}`.
+fn braced(text: &str) -> Option<&str> {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 1 => return text.get(2..at),
+            '}' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The names of the variables that a server gets from its host beside a small default set, as far as its entry names them.
+pub(super) fn needed(entry: &Node<'_>) -> Vec<String> {
+    let Some(object) = entry.as_object() else {
+        return Vec::new();
+    };
+    let mut names = Vec::new();
+    for property in &object.properties {
+        match (&*property.name, &property.node.value) {
+            ("env" | "environment" | "envs", Value::Object(env)) => {
+                names.extend(
+                    env.properties
+                        .iter()
+                        .map(|variable| variable.name.clone().into_owned()),
+                );
+            }
+            ("env_keys" | "env_vars", Value::Array(items)) => {
+                let name = |item: &Node<'_>| {
+                    let named = item.as_object().and_then(|item| item.text("name"));
+                    item.as_text().or(named).map(str::to_owned)
+                };
+                names.extend(items.iter().filter_map(name));
+            }
+            // The older form of Zed.
+            ("command", Value::Object(_)) => names.extend(needed(&property.node)),
+            ("args", Value::Array(items)) => {
+                let command = ["command", "cmd", "path"].iter().find_map(|key| object.text(key));
+                if command.is_some_and(is_container_runner) {
+                    let words: Vec<&str> = items.iter().filter_map(Node::as_text).collect();
+                    names.extend(passed_to_container(&words));
+                }
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn is_container_runner(command: &str) -> bool {
+    let name = Path::new(command).file_name().and_then(|name| name.to_str());
+    matches!(name, Some("docker" | "podman" | "nerdctl"))
+}
+
+/// The variables that a container takes from the environment of its runner: `-e NAME` without a value.
+fn passed_to_container(words: &[&str]) -> Vec<String> {
+    let is_name = |name: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !name.is_empty() && name.chars().all(plain)
+    };
+    let mut names = Vec::new();
+    for (n, word) in words.iter().enumerate() {
+        let name = match *word {
+            "-e" | "--env" => words.get(n + 1).copied(),
+            word => word.strip_prefix("--env=").or_else(|| word.strip_prefix("-e")),
+        };
+        names.extend(name.filter(|name| is_name(name)).map(str::to_owned));
+    }
+    names
+}
+
+/// Whether a name can stand behind `--env`.
+pub(super) fn is_passable(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('-') && !name.contains(['=', '\0', ','])
+}

@@ -1,0 +1,232 @@
+//! Adds, changes and removes a server of Mainstay's own configuration file.
+//!
+//! Comments and unknown keys stay, the previous version is kept beside the file, and a change that makes the server
+//! invalid is refused. A running daemon sees the change by itself, since it watches the file.
+
+use std::path::{Path, PathBuf};
+
+use mainstay::config::{ConfigError, Severity, nearest};
+
+use crate::file::{FileError, FileSnapshot, Keep, create};
+use crate::import::{group_of, read};
+use crate::text::{ConfigValue, EditError, EditableText};
+
+/// What an empty configuration begins with.
+const NEW_FILE: &str = "{}\n";
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// The file.
+    pub file: PathBuf,
+    /// Where its previous version is; `None` if the file is new.
+    pub previous: Option<PathBuf>,
+    /// What is worth a look: problems of the server that do not keep it from running.
+    pub warnings: Vec<String>,
+}
+
+/// Why a server was not added, changed or removed. The file is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerEditError {
+    /// There is a server of this name.
+    #[error("{}: there is a server {name:?} already; remove it first, or choose another name", file.display())]
+    Exists {
+        /// The file.
+        file: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// There is no server of this name.
+    #[error("{}: there is no server {name:?}{}", file.display(), meant.as_ref().map_or_else(String::new, |meant| format!("; did you mean {meant:?}?")))]
+    Unknown {
+        /// The file.
+        file: PathBuf,
+        /// The name.
+        name: String,
+        /// A name that is there and looks alike.
+        meant: Option<String>,
+    },
+    /// The server would not be valid.
+    #[error("the server {name:?} would not be valid: {problem}")]
+    Invalid {
+        /// The name.
+        name: String,
+        /// What is wrong, and what to do about it.
+        problem: String,
+    },
+    /// The text cannot be edited.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl From<ConfigError> for ServerEditError {
+    fn from(error: ConfigError) -> Self {
+        Self::Edit(error.into())
+    }
+}
+
+/// Adds a server. Makes the file if there is none.
+pub fn add_server(file: &Path, name: &str, entry: &ConfigValue) -> Result<Written, ServerEditError> {
+    let mut opened = ConfigFile::open(file)?;
+    if opened.find(name)?.is_some() {
+        return Err(ServerEditError::Exists {
+            file: file.to_owned(),
+            name: name.to_owned(),
+        });
+    }
+    let mut keys = group_of(&opened.text)?;
+    keys.push(name.to_owned());
+    opened.text.set(&borrowed(&keys), entry)?;
+    opened.write(Some(name))
+}
+
+/// Changes a server: sets each of these keys, or removes it if it has no value. All other keys stay.
+pub fn change_server(
+    file: &Path,
+    name: &str,
+    changes: &[(String, Option<ConfigValue>)],
+) -> Result<Written, ServerEditError> {
+    let mut opened = ConfigFile::open(file)?;
+    let entry = opened.require(name)?;
+    for (key, value) in changes {
+        let mut keys = borrowed(&entry);
+        keys.push(key);
+        match value {
+            Some(value) => opened.text.set(&keys, value)?,
+            None => {
+                opened.text.remove(&keys)?;
+            }
+        }
+    }
+    opened.write(Some(name))
+}
+
+/// Removes a server.
+pub fn remove_server(file: &Path, name: &str) -> Result<Written, ServerEditError> {
+    let mut opened = ConfigFile::open(file)?;
+    let entry = opened.require(name)?;
+    opened.text.remove(&borrowed(&entry))?;
+    opened.write(None)
+}
+
+/// The configuration file with its text, to be edited.
+pub struct ConfigFile {
+    file: PathBuf,
+    snapshot: Option<FileSnapshot>,
+    /// The text; an edit changes the file only when it is written.
+    pub text: EditableText,
+}
+
+impl ConfigFile {
+    /// Reads the file; one that does not exist, or is empty, begins with an empty object.
+    pub fn open(file: &Path) -> Result<Self, ServerEditError> {
+        let snapshot = FileSnapshot::read(file)?;
+        let text = match &snapshot {
+            Some(snapshot) if !snapshot.text().trim().is_empty() => snapshot.text(),
+            Some(_) | None => NEW_FILE,
+        };
+        Ok(Self {
+            file: file.to_owned(),
+            text: EditableText::new(file, text),
+            snapshot,
+        })
+    }
+
+    /// Whether the file exists.
+    pub fn exists(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
+    /// Writes the text. `changed` is the server that must be valid.
+    pub fn write(self, changed: Option<&str>) -> Result<Written, ServerEditError> {
+        let mut warnings = Vec::new();
+        if let Some(name) = changed {
+            warnings = validated(&self.text, name)?;
+        }
+        let text = self.text.whole();
+        let previous = match &self.snapshot {
+            Some(snapshot) => snapshot.replace(&text, Keep::Previous)?,
+            None => {
+                create(&self.file, &text)?;
+                None
+            }
+        };
+        Ok(Written {
+            file: self.file,
+            previous,
+            warnings,
+        })
+    }
+
+    /// The keys that lead to a server.
+    fn find(&self, name: &str) -> Result<Option<Vec<String>>, ServerEditError> {
+        let tree = self.text.tree()?;
+        let with_name = tree.groups.iter().map(|group| {
+            let mut keys = group.clone();
+            keys.push(name.to_owned());
+            keys
+        });
+        Ok(with_name.into_iter().find(|keys| tree.at(keys).is_some()))
+    }
+
+    fn require(&self, name: &str) -> Result<Vec<String>, ServerEditError> {
+        if let Some(keys) = self.find(name)? {
+            return Ok(keys);
+        }
+        let tree = self.text.tree()?;
+        let groups = tree.groups.iter().filter_map(|group| tree.at(group)?.as_object());
+        let names: Vec<&str> = groups
+            .flat_map(|group| group.properties.iter().map(|property| &*property.name))
+            .collect();
+        Err(ServerEditError::Unknown {
+            file: self.file.clone(),
+            name: name.to_owned(),
+            meant: nearest(name, names).map(str::to_owned),
+        })
+    }
+}
+
+/// Reads the new text as the daemon will, variables aside, and holds that the server is valid in it.
+fn validated(text: &EditableText, name: &str) -> Result<Vec<String>, ServerEditError> {
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let configuration = read(text, Path::new(&home))?;
+    let of_server = || {
+        let problems = configuration.problems.iter();
+        problems.filter(|problem| problem.server.as_deref() == Some(name))
+    };
+    let said = |message: &str, fix: Option<&String>| match fix {
+        Some(fix) => format!("{message}; {fix}"),
+        None => message.to_owned(),
+    };
+    // Without a position: the text is not in a file yet.
+    let keyed = |problem: &mainstay::config::Problem| {
+        let key = problem
+            .key
+            .as_deref()
+            .map_or_else(String::new, |key| format!("{key}: "));
+        format!("{key}{}", said(&problem.message, problem.fix.as_ref()))
+    };
+    if configuration.server(name).is_none() {
+        let problems: Vec<_> = of_server()
+            .filter(|problem| problem.severity == Severity::Error)
+            .map(keyed)
+            .collect();
+        return Err(ServerEditError::Invalid {
+            name: name.to_owned(),
+            problem: problems.join("; "),
+        });
+    }
+    Ok(of_server()
+        .filter(|problem| problem.severity == Severity::Warning)
+        .map(keyed)
+        .collect())
+}
+
+fn borrowed(keys: &[String]) -> Vec<&str> {
+    keys.iter().map(String::as_str).collect()
+}

@@ -1,0 +1,206 @@
+//! The connections to one server that wait for their next request.
+//!
+//! Each request takes one of them or makes its own, so one slow answer never delays another. The one that was used last is
+//! taken first. One task (`sweeping`) closes connections that were idle for their keep-alive time, and drops those that
+//! the server closed.
+
+mod sweeping;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderName};
+use tokio::time::{Instant, timeout};
+
+use super::connection::{HEAD_LIMIT, HttpConnection, PoolRequest, Response, Unanswered};
+use super::dialer::{BoxError, Dialer};
+use super::tls::TlsConfig;
+use sweeping::Sweeper;
+
+/// A connection that was idle for so long may have been closed without this process having heard of it; the system is asked,
+/// which costs a system call. Busy connections are spared it.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+
+/// Where the server does not say how long it keeps a connection. Node and uvicorn close after 5 s.
+pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(4);
+
+/// The longest, whatever the server says: balancers on the way may close sooner.
+const KEEP_ALIVE_LIMIT: Duration = Duration::from_secs(45);
+
+/// How much sooner than the server this side closes, so that a request seldom meets a connection that is just being closed.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+pub(super) struct Pool {
+    pub(super) dialer: Dialer,
+    tls: ArcSwap<TlsConfig>,
+    connect_timeout: Duration,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// The one that was used last is the last.
+    connections: Vec<IdleConnection>,
+    /// The task that closes idle connections, while there are any.
+    sweeper: Option<Sweeper>,
+}
+
+/// A connection that waits for its next request.
+struct IdleConnection {
+    connection: HttpConnection,
+    /// Since when it is idle.
+    since: Instant,
+    /// When it is closed.
+    until: Instant,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::transport) enum ExchangeError {
+    /// No connection was made in time.
+    #[error("connecting took too long")]
+    TooSlow,
+    /// No connection could be made.
+    #[error("no connection")]
+    NotConnected(#[source] BoxError),
+    /// The connection broke before the request was written.
+    #[error("the connection broke at once")]
+    NotWritten(#[source] hyper::Error),
+    /// The connection broke while the answer was awaited.
+    #[error("the connection broke")]
+    Broken(#[from] hyper::Error),
+    /// So much came that is no head of an answer.
+    #[error("the server sends interim answers without end: {HEAD_LIMIT} bytes, and no answer")]
+    NoHead,
+    /// The answer cannot be decompressed.
+    #[error("the answer cannot be decompressed")]
+    Damaged(#[source] std::io::Error),
+}
+
+impl Pool {
+    pub(super) fn new(dialer: Dialer, tls: TlsConfig, connect_timeout: Duration) -> Self {
+        Self {
+            dialer,
+            tls: ArcSwap::from_pointee(tls),
+            connect_timeout,
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// Cancel safety: dropping it closes the connection that the request went out on.
+    pub(super) async fn send(self: &Arc<Self>, mut request: PoolRequest) -> Result<Response, ExchangeError> {
+        while let Some(mut connection) = self.take() {
+            match connection.ask(request).await {
+                Ok(answer) => return Ok(Response::new(answer, connection, self.clone())),
+                // It was closed by the far side just now, and nothing was written: another will carry the request.
+                Err(Unanswered::Returned(again, _)) => request = *again,
+                Err(Unanswered::NotWritten(error)) => return Err(ExchangeError::NotWritten(error)),
+                Err(Unanswered::Broken(error)) => return Err(ExchangeError::Broken(error)),
+                Err(Unanswered::NoHead) => return Err(ExchangeError::NoHead),
+            }
+        }
+        // Boxed: few requests make a connection, and those that do not should not carry room for it.
+        let mut connection = Box::pin(self.connect()).await?;
+        match connection.ask(request).await {
+            Ok(answer) => Ok(Response::new(answer, connection, self.clone())),
+            Err(Unanswered::Returned(_, error) | Unanswered::NotWritten(error)) => {
+                Err(ExchangeError::NotWritten(error))
+            }
+            Err(Unanswered::Broken(error)) => Err(ExchangeError::Broken(error)),
+            Err(Unanswered::NoHead) => Err(ExchangeError::NoHead),
+        }
+    }
+
+    /// Keeps a connection for the next request, for so long at most.
+    pub(super) fn keep(self: &Arc<Self>, connection: HttpConnection, kept: Duration) {
+        if kept.is_zero() {
+            return;
+        }
+        let since = Instant::now();
+        let until = since + kept;
+        let mut idle = self.idle();
+        idle.connections.push(IdleConnection {
+            connection,
+            since,
+            until,
+        });
+        match &mut idle.sweeper {
+            Some(sweeper) => sweeper.connection_came(),
+            none => *none = Sweeper::start(self),
+        }
+    }
+
+    /// From now on connections are encrypted so, and those that are not are used no more.
+    pub(super) fn encrypt_with(&self, tls: TlsConfig) {
+        self.tls.store(Arc::new(tls));
+        let old = std::mem::take(&mut self.idle().connections);
+        drop(old);
+    }
+
+    async fn connect(&self) -> Result<HttpConnection, ExchangeError> {
+        let tls = self.tls.load_full();
+        let connecting = async {
+            let stream = self
+                .dialer
+                .dial(&tls)
+                .await
+                .map_err(ExchangeError::NotConnected)?;
+            HttpConnection::open(stream)
+                .await
+                .map_err(ExchangeError::NotWritten)
+        };
+        timeout(self.connect_timeout, connecting)
+            .await
+            .unwrap_or(Err(ExchangeError::TooSlow))
+    }
+
+    fn take(&self) -> Option<HttpConnection> {
+        let now = Instant::now();
+        loop {
+            let mut kept = self.idle().connections.pop()?;
+            let was_idle = now.saturating_duration_since(kept.since) >= LOOK_AFTER;
+            if now < kept.until && kept.connection.is_ready(was_idle) {
+                return Some(kept.connection);
+            }
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long the connection that an answer with these headers came on may be kept.
+pub(super) fn keep_alive(headers: &HeaderMap) -> Duration {
+    let Some(timeout) = headers
+        .get(KEEP_ALIVE)
+        .and_then(|value| keep_alive_timeout(value.to_str().ok()?))
+    else {
+        return DEFAULT_KEEP_ALIVE;
+    };
+    // Of a short time a share is kept: a margin would leave nothing of it.
+    timeout
+        .saturating_sub(KEEP_ALIVE_MARGIN)
+        .max(timeout.min(KEEP_ALIVE_MARGIN) / 2)
+        .min(KEEP_ALIVE_LIMIT)
+}
+
+/// The `timeout` of a `Keep-Alive`.
+fn keep_alive_timeout(value: &str) -> Option<Duration> {
+    let mut parameters = value.split(',').filter_map(|parameter| parameter.split_once('='));
+    let (_, seconds) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))?;
+    seconds
+        .trim()
+        .trim_matches('"')
+        .parse()
+        .ok()
+        .map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests;

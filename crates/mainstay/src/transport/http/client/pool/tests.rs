@@ -1,0 +1,297 @@
+use http::HeaderMap;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::{TcpListener, TcpStream};
+use url::Url;
+
+use super::*;
+use crate::transport::http::HttpOptions;
+use crate::transport::http::client::dialer::DialledStream;
+use crate::transport::http::client::tls;
+
+/// How long connections are kept here.
+const KEPT: Duration = Duration::from_secs(40);
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn pool(url: &str) -> Arc<Pool> {
+    let (url, options) = (Url::parse(url).unwrap(), HttpOptions::new());
+    let dialer = Dialer::new(&url, &options, &HeaderMap::new()).unwrap();
+    Arc::new(Pool::new(dialer, tls::config(false, &options).unwrap(), SOON))
+}
+
+async fn listening() -> (TcpListener, Arc<Pool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool = pool(&format!("http://{}", listener.local_addr().unwrap()));
+    (listener, pool)
+}
+
+/// Reads one request, which has no body, and answers it so.
+async fn answer(stream: &mut TcpStream, answer: &str) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    stream.write_all(answer.as_bytes()).await.unwrap();
+}
+
+async fn body(mut response: Response) -> String {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.unwrap() {
+        body.extend_from_slice(&piece);
+    }
+    String::from_utf8(body).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_and_one_that_was_closed_meanwhile_is_not() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        answer(&mut first, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
+        answer(&mut first, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+        answer(&mut first, "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nthree").await;
+        drop(first);
+        let (mut second, _) = listener.accept().await.unwrap();
+        answer(&mut second, "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfour").await;
+    });
+    let one = pool.send(PoolRequest::default()).await.unwrap();
+    assert_eq!(body(one).await, "one");
+    pool.send(PoolRequest::default()).await.unwrap().discard();
+    let three = pool.send(PoolRequest::default()).await.unwrap();
+    assert_eq!(body(three).await, "three");
+    let four = pool.send(PoolRequest::default()).await.unwrap();
+    assert_eq!(body(four).await, "four");
+    far.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await;
+        stream.read(&mut [0]).await.unwrap_or(0)
+    });
+    let mut response = pool.send(PoolRequest::default()).await.unwrap();
+    assert_eq!(response.chunk().await.unwrap().unwrap(), "half");
+    drop(response);
+    assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0, "closed");
+}
+
+async fn connection() -> (HttpConnection, DuplexStream) {
+    let (near, far) = duplex(64);
+    let dialled = DialledStream {
+        stream: Box::new(near),
+        counters: None,
+    };
+    (HttpConnection::open(dialled).await.unwrap(), far)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
+    let pool = pool("http://127.0.0.1:1");
+    let (early, mut early_far) = connection().await;
+    let (late, mut late_far) = connection().await;
+    let start = Instant::now();
+    pool.keep(early, KEPT);
+    tokio::time::sleep(KEPT / 2).await;
+    pool.keep(late, KEPT);
+    assert_eq!(early_far.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(start.elapsed().as_secs(), KEPT.as_secs());
+    assert!(pool.take().is_some_and(|mut late| late.is_ready(false)));
+    assert_eq!(
+        late_far.read(&mut [0]).await.unwrap(),
+        0,
+        "it was taken out, and dropped"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_its_server_closes_is_let_go_at_once_or_within_a_second_of_its_last_use() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let pool = pool("http://127.0.0.1:1");
+    let before = tasks();
+    let (at_once, mut at_once_far) = connection().await;
+    let (later, mut later_far) = connection().await;
+    let (other, mut other_far) = connection().await;
+    let start = Instant::now();
+    pool.keep(at_once, KEPT);
+    pool.keep(later, KEPT);
+    at_once_far.shutdown().await.unwrap();
+    assert_eq!(at_once_far.read(&mut [0]).await.unwrap(), 0, "closed here too");
+    assert_eq!(start.elapsed().as_secs(), 1);
+
+    tokio::time::sleep(KEPT / 4).await;
+    pool.keep(other, KEPT);
+    tokio::time::sleep(KEPT / 4).await;
+    let closed = Instant::now();
+    later_far.shutdown().await.unwrap();
+    assert_eq!(later_far.read(&mut [0]).await.unwrap(), 0);
+    other_far.shutdown().await.unwrap();
+    assert_eq!(other_far.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(closed.elapsed(), Duration::ZERO, "both had been seen");
+    while tasks() > before {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(closed.elapsed(), Duration::ZERO, "nobody looks at an empty pool");
+}
+
+#[tokio::test]
+async fn the_descriptor_of_a_connection_that_its_server_closes_is_closed() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
+        stream.shutdown().await.unwrap();
+        // The other half ends when the last descriptor of it is closed.
+        stream.read(&mut [0]).await.unwrap_or(0)
+    });
+    let one = pool.send(PoolRequest::default()).await.unwrap();
+    assert_eq!(body(one).await, "one");
+    assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_a_pool_that_is_gone() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let pool = pool("http://127.0.0.1:1");
+    let before = tasks();
+    let (kept, _far) = connection().await;
+    pool.keep(kept, KEPT);
+    assert!(tasks() > before, "somebody sweeps");
+    drop(pool);
+    // No time passes: it ends with the pool, and not when it would have had something to sweep.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tasks(), before);
+}
+
+#[tokio::test]
+async fn a_connection_to_nobody_is_told_from_one_that_broke() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "").await;
+    });
+    let broken = pool.send(PoolRequest::default()).await.err().unwrap();
+    assert!(matches!(broken, ExchangeError::Broken(_)), "{broken:?}");
+    far.await.unwrap();
+    let nobody = pool.send(PoolRequest::default()).await.err().unwrap();
+    assert!(matches!(nobody, ExchangeError::NotConnected(_)), "{nobody:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_not_used_any_more_when_its_time_is_over() {
+    let pool = pool("http://127.0.0.1:1");
+    let (short, _short_far) = connection().await;
+    let (long, _long_far) = connection().await;
+    let (never, mut never_far) = connection().await;
+    pool.keep(long, KEPT);
+    pool.keep(short, Duration::from_millis(500));
+    pool.keep(never, Duration::ZERO);
+    assert_eq!(never_far.read(&mut [0]).await.unwrap(), 0, "closed at once");
+    // Before the sweeper has looked: it does so a second after the first one came.
+    tokio::time::advance(Duration::from_millis(600)).await;
+    assert_eq!(pool.idle().connections.len(), 2);
+    assert!(pool.take().is_some());
+    assert!(pool.take().is_none(), "that was the long one");
+}
+
+/// A server that answers one request and closes, in a thread, so that it needs nothing of this test's runtime.
+fn answers_once(
+    listener: std::net::TcpListener,
+    closes: std::sync::mpsc::Receiver<()>,
+) -> std::thread::JoinHandle<std::net::TcpListener> {
+    use std::io::{Read as _, Write as _};
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none")
+            .unwrap();
+        closes.recv().unwrap();
+        drop(stream);
+        listener
+    })
+}
+
+#[tokio::test]
+async fn a_close_that_this_machine_has_received_is_seen_before_the_next_request_is_written() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let pool = pool(&format!("http://{}", listener.local_addr().unwrap()));
+    let (close, closes) = std::sync::mpsc::channel();
+    let far = answers_once(listener, closes);
+    let one = pool.send(PoolRequest::default()).await.unwrap();
+    assert_eq!(body(one).await, "one");
+    // The close comes while the thread of the runtime is busy: the runtime cannot have heard of it.
+    close.send(()).unwrap();
+    let listener = far.join().unwrap();
+    std::thread::sleep(2 * LOOK_AFTER);
+    let (close, closes) = std::sync::mpsc::channel();
+    let far = answers_once(listener, closes);
+    let again = pool
+        .send(PoolRequest::default())
+        .await
+        .expect("on another connection");
+    assert_eq!(body(again).await, "one");
+    close.send(()).unwrap();
+    far.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_of_which_the_system_took_no_byte_was_not_sent() {
+    let (listener, pool) = listening().await;
+    let (mut connection, stream) = tokio::join!(pool.connect(), listener.accept());
+    let connection = connection.as_mut().unwrap();
+    let (stream, _) = stream.unwrap();
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(20));
+    let failed = connection.ask(PoolRequest::default()).await.err().unwrap();
+    assert!(matches!(
+        failed,
+        Unanswered::NotWritten(_) | Unanswered::Returned(..)
+    ));
+}
+
+#[tokio::test]
+async fn a_request_that_was_written_to_a_connection_that_is_then_closed_may_have_run() {
+    let (listener, pool) = listening().await;
+    let far = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
+        answer(&mut stream, "").await;
+    });
+    let one = pool.send(PoolRequest::default()).await.unwrap();
+    assert_eq!(body(one).await, "one");
+    let broken = pool.send(PoolRequest::default()).await.err().unwrap();
+    assert!(matches!(broken, ExchangeError::Broken(_)), "{broken:?}");
+    far.await.unwrap();
+}
+
+#[test]
+fn a_connection_is_kept_a_little_shorter_than_its_server_says_it_does() {
+    let millis = Duration::from_millis;
+    for (said, expected) in [
+        (None, DEFAULT_KEEP_ALIVE),
+        (Some("timeout=5"), millis(4000)),
+        (Some("timeout=5, max=1000"), millis(4000)),
+        (Some("max=100, Timeout = \"20\""), millis(19_000)),
+        (Some("timeout=3600"), KEEP_ALIVE_LIMIT),
+        (Some("timeout=2"), millis(1000)),
+        (Some("timeout=1"), millis(500)),
+        (Some("timeout=0"), Duration::ZERO),
+        (Some("timeout=soon"), DEFAULT_KEEP_ALIVE),
+        (Some("max=5"), DEFAULT_KEEP_ALIVE),
+        (Some(""), DEFAULT_KEEP_ALIVE),
+    ] {
+        let headers = said.map(|said| (KEEP_ALIVE, said.parse().unwrap()));
+        assert_eq!(keep_alive(&headers.into_iter().collect()), expected, "{said:?}");
+    }
+}

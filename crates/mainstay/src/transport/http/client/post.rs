@@ -1,0 +1,327 @@
+//! One request and its answer: JSON, or a stream of events that ends with it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use tokio::time::{sleep, timeout};
+
+use super::CredentialRefusal;
+use super::HttpFailure;
+use super::ReconnectBackoff;
+use super::answer::{Relation, lacks_method, negotiated};
+use super::connection::Response;
+use super::endpoint::Outgoing;
+use super::events::{NextEvent, SseEvent, SseEvents, TooLong};
+use super::exchanges::Undecided;
+use super::listen::{Opened, reopen};
+use super::refusal::{Head, Refusal, read_body, read_error};
+use super::streamable::StreamableHttp;
+use crate::large;
+use crate::transport::receiving::deliver;
+use crate::transport::{Frame, Turn};
+use crate::wire::Outcome;
+
+/// How long the end of a stream is waited for whose answer has come. It mostly comes with it, and the connection can be used
+/// again; a server that leaves its streams open costs a connection for each.
+const STREAM_END_GRACE: Duration = Duration::from_millis(100);
+
+/// Failed attempts to resume a broken stream, after which the request fails.
+const RESUME_LIMIT: u32 = 4;
+
+/// What a stream is left with when it ends before the answer.
+pub(super) struct StreamProgress {
+    /// The last event, by which the server can go on.
+    pub(super) last_id: Option<String>,
+    pub(super) backoff: ReconnectBackoff,
+    /// Whether it broke, instead of ending as the server wished.
+    pub(super) broken: bool,
+}
+
+/// Asks, and hands over all that comes until the answer has. Until the server has accepted the request, `undecided` says
+/// that its fate is open.
+///
+/// Cancel safety: dropping it closes the stream; the server may go on.
+pub(super) async fn ask<'a>(
+    transport: &'a StreamableHttp,
+    id: u64,
+    frame: &Frame,
+    undecided: &mut Option<Undecided<'a>>,
+) -> Result<(), Refusal> {
+    let headers = transport.body_headers(frame.bytes()).await;
+    let asked = Asked {
+        transport,
+        id,
+        initializes: headers.method == "initialize",
+        resumable: headers.modern.is_none(),
+    };
+    let request = transport.post(frame.bytes(), headers).await;
+    let request = request.map_err(Refusal::not_sent)?;
+    let shown = request.credential().cloned();
+    if transport.session.is_lost() {
+        return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
+    }
+    if !frame.begin() {
+        return Ok(());
+    }
+    *undecided = Some(transport.exchanges.await_verdict());
+    let limit = transport.endpoint.options.first_byte_timeout;
+    let mut response = transport.send(request, limit).await?;
+    if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref())
+        && let Some(again) = Box::pin(renewed(transport, frame, &refusal)).await
+    {
+        response = transport.send(again, limit).await?;
+    }
+    if !response.status().is_success() {
+        return Box::pin(asked.refused(&mut response)).await;
+    }
+    *undecided = None;
+    Refusal::if_unreadable(&response)?;
+    if asked.initializes {
+        transport.session.open(response.headers());
+    }
+    // The longer ways are boxed: most calls take the short one, in a future that is small because of it.
+    match content_type(&response) {
+        Content::Json => asked.json(&mut response).await,
+        Content::Events => Box::pin(asked.stream(response)).await,
+        Content::Other(content_type) => Err(Refusal::unknown(HttpFailure::WrongContentType { content_type })),
+    }
+}
+
+async fn renewed(
+    transport: &StreamableHttp,
+    frame: &Frame,
+    refusal: &CredentialRefusal,
+) -> Option<Outgoing> {
+    let headers = transport.body_headers(frame.bytes()).await;
+    transport.renewed(frame, headers, refusal).await
+}
+
+/// What kind of answer it is.
+pub(super) enum Content {
+    Json,
+    Events,
+    Other(String),
+}
+
+pub(super) fn content_type(response: &Response) -> Content {
+    let value = response.headers().get(CONTENT_TYPE);
+    let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        Content::Json
+    } else if essence.eq_ignore_ascii_case("text/event-stream") {
+        Content::Events
+    } else {
+        Content::Other(value.to_owned())
+    }
+}
+
+struct Asked<'a> {
+    transport: &'a StreamableHttp,
+    id: u64,
+    initializes: bool,
+    /// Whether a stream that broke may be taken up again.
+    resumable: bool,
+}
+
+impl Asked<'_> {
+    /// An error of HTTP may still carry the answer; otherwise its status is what is known.
+    async fn refused(&self, response: &mut Response) -> Result<(), Refusal> {
+        let head = Head::of(response);
+        let body = read_error(response).await;
+        let turn = &mut Turn::new();
+        match Relation::of(&body, self.id) {
+            // The protocol says so of every 404 within a session. But one that knows the session, and not the method, is
+            // an exception: a new session would not help, and would be lost the same way.
+            Relation::Answer
+                if head.status == 404 && self.transport.session.has_id() && !lacks_method(&body) =>
+            {
+                Err(Refusal::session_lost(head.status))
+            }
+            Relation::Answer => {
+                self.deliver(body, turn).await;
+                Ok(())
+            }
+            // Servers that lost the session answer so: they no longer know whom. Any other error belongs to the request that
+            // it came for.
+            Relation::Nameless(answer) if is_plain_error(head.status) => {
+                if self.transport.has_lost_session(head.status).await {
+                    return Err(Refusal::session_lost(head.status));
+                }
+                self.deliver(answer, turn).await;
+                Ok(())
+            }
+            Relation::Nameless(_) | Relation::Other => Err(self.transport.verdict(&head, &body).await),
+        }
+    }
+
+    async fn json(&self, response: &mut Response) -> Result<(), Refusal> {
+        let options = &self.transport.endpoint.options;
+        let body = read_body(response, options.limits.message, options).await?;
+        if self.deliver_until_answer(body, &mut Turn::new()).await {
+            return Ok(());
+        }
+        Err(Refusal::unknown(HttpFailure::StreamEnded))
+    }
+
+    async fn stream(&self, response: Response) -> Result<(), Refusal> {
+        let mut progress = StreamProgress {
+            last_id: None,
+            backoff: ReconnectBackoff::default(),
+            broken: false,
+        };
+        let mut response = response;
+        loop {
+            if self.read(&mut response, &mut progress).await? {
+                return Ok(());
+            }
+            response = self.resume(&mut progress).await?;
+        }
+    }
+
+    /// Reads a stream to its end; `true` when the answer was on it.
+    async fn read(&self, response: &mut Response, progress: &mut StreamProgress) -> Result<bool, Refusal> {
+        let limit = self.transport.endpoint.options.limits.message;
+        let too_large = |_| Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
+        let mut events = SseEvents::new(limit);
+        let mut turn = Turn::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(piece)) => events.push(&piece),
+                Ok(None) => {
+                    progress.broken = false;
+                    return Ok(false);
+                }
+                Err(error) => {
+                    tracing::debug!(id = self.id, %error, "a stream broke");
+                    progress.broken = true;
+                    return Ok(false);
+                }
+            }
+            loop {
+                turn.yield_if_over().await;
+                let event = match events.next().map_err(too_large)? {
+                    NextEvent::Event(event) => event,
+                    NextEvent::Searching => {
+                        turn.count_message();
+                        continue;
+                    }
+                    NextEvent::Starved => break,
+                };
+                progress.note(event.id.as_ref(), event.retry);
+                let Some(message) = event.message() else {
+                    turn.count_message();
+                    continue;
+                };
+                if self.deliver_until_answer(message.clone(), &mut turn).await {
+                    let _ = timeout(STREAM_END_GRACE, self.read_to_end(response, events, &mut turn)).await;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Reads what is left of a stream after the answer, to its end.
+    async fn read_to_end(&self, response: &mut Response, mut events: SseEvents, turn: &mut Turn) {
+        loop {
+            loop {
+                turn.yield_if_over().await;
+                let event = match events.next() {
+                    Ok(NextEvent::Event(event)) => Some(event),
+                    Ok(NextEvent::Searching) => None,
+                    Ok(NextEvent::Starved) | Err(TooLong) => break,
+                };
+                match event.as_ref().and_then(SseEvent::message) {
+                    Some(message) => self.deliver(message.clone(), turn).await,
+                    None => turn.count_message(),
+                }
+            }
+            match response.chunk().await {
+                Ok(Some(piece)) => events.push(&piece),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Takes up a stream that ended before its answer.
+    async fn resume(&self, progress: &mut StreamProgress) -> Result<Response, Refusal> {
+        let broken = progress.broken;
+        let ended = || {
+            Refusal::unknown(if broken {
+                let message = "the stream ended before the answer".to_owned();
+                HttpFailure::Broken { message }
+            } else {
+                HttpFailure::StreamEnded
+            })
+        };
+        while self.resumable && progress.backoff.failures() < RESUME_LIMIT {
+            let last_id = progress.last_id.as_deref().ok_or_else(ended)?;
+            sleep(progress.backoff.next_pause(progress.broken)).await;
+            match reopen(self.transport, Some(last_id)).await {
+                Opened::Stream(response) => return Ok(*response),
+                Opened::Later => {}
+                Opened::Never(
+                    failure @ (HttpFailure::SessionLost { .. } | HttpFailure::ConnectFailed { .. }),
+                ) => return Err(Refusal::unknown(failure)),
+                Opened::Never(_) => break,
+            }
+        }
+        Err(ended())
+    }
+
+    /// Delivers a message; `true` when it is the answer.
+    async fn deliver_until_answer(&self, message: Bytes, turn: &mut Turn) -> bool {
+        match self.relation(message.clone()).await {
+            Relation::Answer => {
+                self.deliver(message, turn).await;
+                true
+            }
+            Relation::Nameless(answer) => {
+                self.deliver(answer, turn).await;
+                true
+            }
+            Relation::Other => {
+                self.deliver(message, turn).await;
+                false
+            }
+        }
+    }
+
+    async fn relation(&self, message: Bytes) -> Relation {
+        let id = self.id;
+        if message.len() <= large::INLINE_LIMIT {
+            return Relation::of(&message, id);
+        }
+        large::process(message.len(), move || Relation::of(&message, id)).await
+    }
+
+    async fn deliver(&self, message: Bytes, turn: &mut Turn) {
+        if self.initializes {
+            let answer = message.clone();
+            if let Some(version) = large::process(message.len(), move || negotiated(&answer)).await {
+                self.transport.session.agree(&version);
+            }
+        }
+        if let Some(inbound) = self.transport.exchanges.inbound() {
+            deliver(&inbound, Some(self.id), message, turn).await;
+        }
+    }
+}
+
+impl StreamProgress {
+    pub(super) fn note(&mut self, id: Option<&String>, retry: Option<Duration>) {
+        self.backoff.reset();
+        if let Some(id) = id {
+            self.last_id = Some(id.clone());
+        }
+        if let Some(retry) = retry {
+            self.backoff.set_retry(retry);
+        }
+    }
+}
+
+/// Whether a status says no more than the error in its body. The others ask for something themselves.
+fn is_plain_error(status: u16) -> bool {
+    !matches!(status, 300..=399 | 401 | 403 | 429 | 503)
+}

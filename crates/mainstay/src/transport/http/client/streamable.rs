@@ -1,0 +1,281 @@
+//! One Streamable HTTP connection: every message a POST of its own.
+//!
+//! HTTP keeps no order between requests, and the protocol needs none but one: nothing is sent before the server has
+//! taken `notifications/initialized`. A lost session, and a server that was met before and now refuses connections, end
+//! the transport; whatever else goes wrong is the failure of the one request.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::body_headers::{BodyHeaders, is_notification};
+use super::connection::Response;
+use super::endpoint::{Endpoint, Outgoing};
+use super::exchanges::{AdmittedFrame, Exchanges, FrameCarrier};
+use super::refusal::{Head, Refusal, read_error};
+use super::session::{SessionCheck, TransportSession};
+use super::{CredentialRefusal, HttpFailure, HttpStage};
+use super::{listen, post};
+use crate::transport::{End, Frame, Purpose};
+
+const INITIALIZED: &str = "notifications/initialized";
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+
+/// How long a server may take to accept what it need not answer.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the delete_session to a session may take. Only the end of its server waits for it, and not this long.
+const SESSION_DELETE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What servers answer that do not know a session: the protocol's 404, and 400, which may have other reasons.
+const MAY_BE_LOST: [u16; 2] = [400, 404];
+
+pub(super) struct StreamableHttp {
+    pub(super) exchanges: Exchanges,
+    pub(super) endpoint: Endpoint,
+    pub(super) session: TransportSession,
+    /// The headers of a message that belongs to no session, without those that repeat a part of it.
+    posted: Arc<HeaderMap>,
+    pub(super) check: SessionCheck,
+    /// Whether requests have to wait until the server has taken `notifications/initialized`.
+    gate: watch::Sender<bool>,
+    /// Whether the server ever answered.
+    met: AtomicBool,
+}
+
+impl FrameCarrier for StreamableHttp {
+    fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
+    }
+
+    fn session(&self) -> Option<String> {
+        self.session.id()
+    }
+
+    fn carry(self: &Arc<Self>, admitted: AdmittedFrame) {
+        let frame = admitted.frame.clone();
+        let transport = self.clone();
+        match frame.purpose() {
+            Purpose::Request { id } => {
+                Exchanges::spawn_request(self, id, admitted, transport.ask(id, frame));
+            }
+            Purpose::Notification if is_notification(frame.bytes(), INITIALIZED) => {
+                self.gate.send_replace(true);
+                Exchanges::spawn_other(self, Some(admitted), transport.initialized(frame));
+            }
+            Purpose::Notification => {
+                Exchanges::spawn_other(self, Some(admitted), async move {
+                    // What a server does not want to be told it may refuse as it likes: that says nothing of the session.
+                    let _ = transport.tell(&frame, &[404]).await;
+                });
+            }
+            Purpose::Reply => {
+                Exchanges::spawn_other(self, Some(admitted), async move {
+                    let _ = transport.tell(&frame, &MAY_BE_LOST).await;
+                });
+            }
+            // In the modern era the end of its stream has told the server already.
+            Purpose::Cancel { .. } if !self.session.is_agreed() => {}
+            Purpose::Cancel { .. } => {
+                Exchanges::spawn_cancel(self, admitted, async move {
+                    // Boxed, so that one that waits for its turn carries no room for a request.
+                    let _ = Box::pin(transport.tell(&frame, &MAY_BE_LOST)).await;
+                });
+            }
+        }
+    }
+
+    fn delete_session(&self) {
+        if !self.session.has_id() || self.session.is_lost() {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let endpoint = self.endpoint.clone();
+        let mut session = HeaderMap::new();
+        self.session.mark(&mut session);
+        let saying = endpoint.begin_session_deletion();
+        runtime.spawn(async move {
+            let _saying = saying;
+            let goodbye = async {
+                let mut request = endpoint.request(Method::DELETE).await.ok()?;
+                request.headers.extend(session);
+                endpoint.send(request).await.ok()
+            };
+            let said = timeout(SESSION_DELETE_TIMEOUT, goodbye).await.ok().flatten();
+            tracing::debug!(
+                status = said.map(|answer| answer.status().as_u16()),
+                "session deleted"
+            );
+        });
+    }
+}
+
+impl StreamableHttp {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        let own = [(ACCEPT, JSON_OR_EVENTS), (CONTENT_TYPE, JSON)];
+        let posted = Arc::new(endpoint.headers_with(own.into_iter().collect()));
+        Self {
+            exchanges: Exchanges::new(),
+            endpoint,
+            session: TransportSession::new(posted.clone()),
+            posted,
+            check: SessionCheck::default(),
+            gate: watch::Sender::new(false),
+            met: AtomicBool::new(false),
+        }
+    }
+
+    /// Carries a request to its end.
+    async fn ask(self: Arc<Self>, id: u64, frame: Frame) {
+        if *self.gate.borrow() {
+            let _ = self.gate.subscribe().wait_for(|shut| !shut).await;
+        }
+        let mut undecided = None;
+        if let Err(refusal) = post::ask(&self, id, &frame, &mut undecided).await {
+            let failure = refusal.failure.clone();
+            tracing::debug!(id, %failure, outcome = %refusal.outcome, "request failed");
+            self.exchanges.fail(id, refusal);
+            drop(undecided);
+            Box::pin(self.end_if_lost(&failure)).await;
+        }
+    }
+
+    /// Opens the gate, and opens the stream of the server's own messages.
+    async fn initialized(self: Arc<Self>, frame: Frame) {
+        struct Open(Arc<StreamableHttp>);
+        impl Drop for Open {
+            fn drop(&mut self) {
+                self.0.gate.send_replace(false);
+            }
+        }
+        let transport = Open(self);
+        if transport.0.tell(&frame, &MAY_BE_LOST).await.is_ok() {
+            Exchanges::spawn_other(&transport.0, None, listen::standing(transport.0.clone()));
+        }
+    }
+
+    /// Carries what needs no answer. By these statuses the server may say that it does not know the session.
+    async fn tell(&self, frame: &Frame, may_be_lost: &[u16]) -> Result<(), ()> {
+        let told = async {
+            let headers = self.body_headers(frame.bytes()).await.of_notification();
+            let request = self.post(frame.bytes(), headers).await;
+            let request = request.map_err(Refusal::not_sent)?;
+            if !frame.begin() {
+                return Ok(());
+            }
+            let shown = request.credential().cloned();
+            let mut response = self.send(request, Some(ACCEPT_TIMEOUT)).await?;
+            if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
+                let headers = self.body_headers(frame.bytes()).await.of_notification();
+                if let Some(again) = Box::pin(self.renewed(frame, headers, &refusal)).await {
+                    response = self.send(again, Some(ACCEPT_TIMEOUT)).await?;
+                }
+            }
+            if response.status().is_success() {
+                response.discard();
+                return Ok(());
+            }
+            let head = Head::of(&response);
+            let body = read_error(&mut response).await;
+            if may_be_lost.contains(&head.status) {
+                return Err(self.verdict(&head, &body).await);
+            }
+            Err(Refusal::of_status(&head, &body))
+        };
+        let told: Result<(), Refusal> = told.await;
+        let Err(refusal) = told else {
+            return Ok(());
+        };
+        tracing::debug!(failure = %refusal.failure, "message not accepted");
+        self.end_if_lost(&refusal.failure).await;
+        Err(())
+    }
+
+    /// The headers that repeat parts of a message. Within a session there are none, and it need not be read.
+    pub(super) async fn body_headers(&self, message: &Bytes) -> BodyHeaders {
+        if self.session.is_agreed() {
+            return BodyHeaders::default();
+        }
+        BodyHeaders::read(message, self.endpoint.options.params.as_ref()).await
+    }
+
+    /// A POST of these bytes, with every header it needs.
+    pub(super) async fn post(&self, message: &Bytes, headers: BodyHeaders) -> Result<Outgoing, HttpFailure> {
+        let mut request = self.endpoint.request(Method::POST).await?;
+        request.body = message.clone();
+        match headers.modern {
+            Some(headers) => {
+                request.headers.extend(headers);
+                request.shared = self.posted.clone();
+            }
+            None => request.shared = self.session.posted(),
+        }
+        Ok(request)
+    }
+
+    /// The same request with another credential than the refused one, if there is one by now. The provider learns of the
+    /// refusal first and may renew the credential. A server that refuses a credential has done nothing of what it
+    /// was asked, so the request may be sent again.
+    pub(super) async fn renewed(
+        &self,
+        frame: &Frame,
+        headers: BodyHeaders,
+        refusal: &CredentialRefusal,
+    ) -> Option<Outgoing> {
+        self.endpoint.report_refusal(refusal).await;
+        let request = self.post(frame.bytes(), headers).await.ok()?;
+        (request.credential() != refusal.authorization.as_ref()).then_some(request)
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn send(&self, request: Outgoing, limit: Option<Duration>) -> Result<Response, Refusal> {
+        let sending = self.endpoint.send(request);
+        let sent = match limit {
+            None => sending.await,
+            Some(limit) => timeout(limit, sending).await.map_err(|_| {
+                Refusal::unknown(HttpFailure::TimedOut {
+                    step: HttpStage::FirstByte,
+                    limit,
+                })
+            })?,
+        };
+        let response = sent.map_err(|error| Refusal::of_exchange(&error, &self.endpoint.options))?;
+        self.met.store(true, Ordering::Relaxed);
+        Ok(response)
+    }
+
+    /// What a status that is no success means, given the session.
+    pub(super) async fn verdict(&self, head: &Head, body: &[u8]) -> Refusal {
+        if self.has_lost_session(head.status).await {
+            return Refusal::session_lost(head.status);
+        }
+        Refusal::of_status(head, body)
+    }
+
+    /// Ends the transport when a failure means more than the request it met.
+    pub(super) async fn end_if_lost(&self, failure: &HttpFailure) {
+        if let HttpFailure::SessionLost { .. } = failure
+            && self.session.lose()
+        {
+            self.exchanges.finish_soon(End::SessionLost).await;
+        }
+        if let HttpFailure::ConnectFailed { kind, message } = failure
+            && *kind == io::ErrorKind::ConnectionRefused
+            && self.met.load(Ordering::Relaxed)
+        {
+            let (kind, message) = (*kind, message.clone());
+            self.exchanges.finish_soon(End::Io { kind, message }).await;
+        }
+    }
+}

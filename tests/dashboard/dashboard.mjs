@@ -1,0 +1,218 @@
+// The dashboard in a real browser. Arguments: the program, a directory for screenshots and files, the browser.
+//
+// Each step is a line `ok NAME` or `not ok NAME: WHY`; the exit status is 1 if one of them failed.
+
+import { spawn, execFileSync } from "node:child_process";
+import { createRequire } from "node:module";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const [program, directory, browserPath, modules] = process.argv.slice(2);
+const here = dirname(fileURLToPath(import.meta.url));
+const require = createRequire(join(modules, "package.json"));
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const WAIT = 30_000;
+
+mkdirSync(directory, { recursive: true });
+const config = join(directory, "mcp.json");
+const hostile = { command: process.execPath, args: [join(here, "hostile_server.mjs")] };
+writeFileSync(config, JSON.stringify({
+  mcpServers: {
+    demo: { command: program, args: ["demo-server"] },
+    hostile,
+    broken: { command: process.execPath, args: ["-e", "console.error('no database'); process.exit(3)"] },
+  },
+}));
+
+const env = { ...process.env, MAINSTAY_CACHE: join(directory, "cache"), XDG_STATE_HOME: join(directory, "state"), XDG_RUNTIME_DIR: join(directory, "run") };
+mkdirSync(env.XDG_RUNTIME_DIR, { recursive: true, mode: 0o700 });
+
+async function freePort() {
+  const server = createServer();
+  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
+  const { port } = server.address();
+  await new Promise((closed) => server.close(closed));
+  return port;
+}
+
+const port = await freePort();
+let serving = null;
+
+/** Starts the program, and waits until it serves. */
+async function start() {
+  serving = spawn(program, ["--config", config, "serve", "--admin", "--listen", `127.0.0.1:${port}`], { env, stdio: ["ignore", "ignore", "pipe"] });
+  let said = "";
+  await new Promise((ready, failed) => {
+    serving.stderr.on("data", (piece) => { said += piece; if (said.includes("/mcp")) ready(); });
+    serving.on("exit", (code) => failed(new Error(`the program ended with ${code}: ${said}`)));
+  });
+  serving.removeAllListeners("exit");
+}
+
+async function stop(signal = "SIGTERM") {
+  const ended = new Promise((done) => serving.on("exit", done));
+  serving.kill(signal);
+  await ended;
+}
+
+function loginLink() {
+  return execFileSync(program, ["ui", "--print", "--url", `http://127.0.0.1:${port}`], { env, encoding: "utf8" }).trim();
+}
+
+let failed = 0;
+async function step(name, run) {
+  try {
+    await run();
+    console.log(`ok ${name}`);
+  } catch (error) {
+    failed += 1;
+    console.log(`not ok ${name}: ${error.stack ?? error}`);
+  }
+}
+
+function check(holds, what) {
+  if (!holds) throw new Error(what);
+}
+
+await start();
+const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
+const page = await browser.newPage({ viewport: { width: 1440, height: 900 } });
+const problems = [];
+page.on("pageerror", (error) => problems.push(`error: ${error}`));
+page.on("console", (message) => { if (message.type() === "error" && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|network error/i.test(message.text())) problems.push(message.text()); });
+page.on("dialog", (dialog) => { problems.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
+page.setDefaultTimeout(WAIT);
+const row = (name) => page.locator("tbody tr", { has: page.locator(`th a[href="#/servers/${name}"]`) });
+const mark = () => page.evaluate(() => { window.mark = (window.mark ?? 0) + 1; });
+
+try {
+  await step("without a login the page shows nothing and says how to log in", async () => {
+    await page.goto(`http://127.0.0.1:${port}/ui/`);
+    await page.locator("#banner", { hasText: "mainstay ui" }).waitFor();
+    check(await page.locator("tbody tr th").count() === 0, "a server is shown");
+  });
+  const link = loginLink();
+  await step("a login link opens the page, and the code leaves the address", async () => {
+    await page.goto(link);
+    await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
+    check(!page.url().includes("login"), `the address is ${page.url()}`);
+    await mark();
+  });
+  await step("a login link works once", async () => {
+    const other = await browser.newContext();
+    const second = await other.newPage();
+    await second.goto(link);
+    await second.locator("#toast", { hasText: "mainstay ui" }).waitFor({ timeout: WAIT });
+    check(await second.locator("tbody tr th").count() === 0, "a server is shown");
+    await other.close();
+  });
+  await step("a server that is wrong comes first, with its reason", async () => {
+    await row("broken").locator(".why", { hasText: /no database|exit|status 3/ }).waitFor();
+    const first = await page.locator("tbody tr th a").first().textContent();
+    check(first === "broken", `the first row is ${first}`);
+  });
+  await step("a killed server's row changes without a reload", async () => {
+    const pid = await page.evaluate(async () => {
+      const headers = { Authorization: `Bearer ${localStorage.getItem("mainstay-token")}` };
+      const { servers } = await (await fetch("../api/v1/servers", { headers })).json();
+      return servers.find((server) => server.name === "demo").process.pid;
+    });
+    await page.evaluate(() => {
+      window.seen = [];
+      const cell = [...document.querySelectorAll("tbody tr")].find((one) => one.textContent.includes("demo"));
+      new MutationObserver(() => window.seen.push(cell.dataset.state)).observe(cell, { attributes: true, attributeFilter: ["data-state"] });
+    });
+    process.kill(pid, "SIGKILL");
+    await page.waitForFunction(() => window.seen.includes("reconnecting") && window.seen.at(-1) === "connected");
+    check(await page.evaluate(() => window.mark) === 1, "the page was loaded again");
+  });
+  await step("restart works, and is on record", async () => {
+    await row("demo").getByRole("button", { name: "Restart demo" }).click();
+    await page.locator("#toast", { hasText: "accepted" }).waitFor();
+    await page.goto(`http://127.0.0.1:${port}/ui/#/events`);
+    await page.locator(".timeline li", { hasText: "restart by dashboard" }).first().waitFor();
+  });
+  await step("a tool is tried through its form", async () => {
+    await page.goto(`http://127.0.0.1:${port}/ui/#/servers/hostile`);
+    const tool = page.locator("details.tool").first();
+    await tool.locator("summary").first().click();
+    await tool.locator("label", { hasText: "text" }).first().locator("input").fill("abc");
+    await tool.locator("label", { hasText: "times" }).locator("input").fill("3");
+    await tool.locator("label", { hasText: "loud" }).locator("select").selectOption({ label: "true" });
+    await tool.getByRole("button", { name: "Call" }).click();
+    await tool.locator(".result", { hasText: "ABCABCABC" }).waitFor();
+  });
+  await step("hostile names and descriptions are text", async () => {
+    const script = page.locator("details.tool", { hasText: "<script>" }).first();
+    await script.locator("summary").first().click();
+    await script.locator(".fields .name", { hasText: "<b>bold</b>" }).waitFor();
+    await page.locator(".log", { hasText: "<script>window.harmed=5</script>" }).waitFor();
+    const harmed = await page.evaluate(() => window.harmed);
+    check(harmed === undefined, `harmed is ${harmed}`);
+    check(await page.locator("main script, main img").count() === 0, "there is markup of the server in the page");
+    const text = await page.locator("main").innerText();
+    check(!/[\u001b\u202e]/.test(text), "a control character is in the text");
+    check(text.length < 60_000, `the page has ${text.length} characters`);
+  });
+  await step("stderr, timeline and diagram of a failed server", async () => {
+    await page.goto(`http://127.0.0.1:${port}/ui/#/servers/broken`);
+    await page.locator(".log", { hasText: "no database" }).waitFor();
+    await page.locator(".timeline li").first().waitFor();
+    check(await page.locator(".node.lit").count() === 1, "no state is lit");
+    await page.screenshot({ path: join(directory, "server.png"), fullPage: true });
+  });
+  await step("no accessibility problem in any view, light and dark", async () => {
+    for (const scheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme: scheme });
+      for (const view of ["#/", "#/sessions", "#/events", "#/servers/hostile"]) {
+        await page.goto(`http://127.0.0.1:${port}/ui/${view}`);
+        await page.waitForTimeout(300);
+        const { violations } = await page.evaluate(`${axe}; axe.run()`);
+        check(violations.length === 0, `${scheme} ${view}: ${violations.map((one) => `${one.id} at ${one.nodes.map((node) => node.target).slice(0, 3).join("; ")}`).join(", ")}`);
+      }
+    }
+  });
+  await step("screenshots in light, dark and narrow; nothing wider than a phone", async () => {
+    await page.goto(`http://127.0.0.1:${port}/ui/#/`);
+    await row("demo").waitFor();
+    for (const scheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme: scheme });
+      await page.screenshot({ path: join(directory, `${scheme}.png`) });
+    }
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.waitForTimeout(200);
+    await page.screenshot({ path: join(directory, "narrow.png") });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    check(wide <= 390, `the page is ${wide} wide`);
+    await page.setViewportSize({ width: 1440, height: 900 });
+  });
+  await step("the keyboard reaches every command", async () => {
+    await page.goto(`http://127.0.0.1:${port}/ui/#/`);
+    await row("demo").waitFor();
+    const button = row("demo").getByRole("button", { name: "Disable demo" });
+    await button.focus();
+    await page.keyboard.press("Enter");
+    await row("demo").locator(".badge", { hasText: "disabled" }).waitFor();
+    await row("demo").getByRole("button", { name: "Enable demo" }).focus();
+    await page.keyboard.press("Space");
+    await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
+  });
+  await step("the program goes away, the page says so, and comes back by itself", async () => {
+    await mark();
+    await stop("SIGKILL");
+    await page.locator("#banner", { hasText: "does not answer" }).waitFor();
+    await start();
+    await page.locator("#link", { hasText: "live" }).waitFor();
+    await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
+    check(await page.locator("#banner").isHidden(), "the banner is still there");
+    check(await page.evaluate(() => window.mark) >= 1, "the page was loaded again");
+  });
+  await step("no error in the page", async () => check(problems.length === 0, problems.join("\n")));
+} finally {
+  await browser.close();
+  await stop().catch(() => {});
+}
+process.exitCode = failed ? 1 : 0;
