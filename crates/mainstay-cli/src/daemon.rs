@@ -187,6 +187,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         configuration,
         starts_configured: has_file && !arguments.on_demand,
         store: (!common.no_cache).then(cache_directory).flatten(),
+        credential_source: Some(logins::source()),
         idle: arguments.options.idle.0,
         linger: arguments.options.linger,
         drain: arguments.options.drain,
@@ -202,6 +203,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     };
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let ended = runtime.block_on(daemon::run(place, settings, report));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     ended.map_err(CommandFailure::failed)?;
     Ok(Exit::Success)

@@ -4,6 +4,7 @@
 mod answer;
 mod check;
 mod describe;
+mod login;
 mod doctor;
 mod ping;
 mod tools;
@@ -17,6 +18,7 @@ use serde::Serialize;
 pub(crate) use answer::{AnswerDocument, AnswerSubject};
 pub(crate) use check::{CheckDocument, ConfiguredDocument};
 pub(crate) use describe::DescribedDocument;
+pub(crate) use login::{AuthStatusDocument, LoggedInDocument, LogoutDocument};
 pub(crate) use doctor::DoctorDocument;
 pub(crate) use ping::PingDocument;
 pub(crate) use tools::ToolsDocument;

@@ -144,10 +144,7 @@ impl Daemon {
                 output: Some(output),
             };
         };
-        let mut fleet = match &self.settings.store {
-            Some(store) => Fleet::builder().store(store),
-            None => Fleet::builder(),
-        };
+        let mut fleet = self.settings.fleets.clone();
         if let Some(introduction) = input.introduction() {
             fleet = introduced_as(fleet, introduction.clone());
         }
