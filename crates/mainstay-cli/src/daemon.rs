@@ -17,6 +17,7 @@ use crate::args::Common;
 use crate::connect::{launcher, program, whole};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::{cache_directory, load};
+use crate::logins;
 use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
 use crate::serve::workers;
 

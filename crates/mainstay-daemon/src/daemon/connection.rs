@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mainstay::Fleet;
 use mainstay::config::nearest;
 use mainstay::gateway::introduced_as;
 use mainstay_gateway::{ClientInput, Gateway, Scope, StreamEnd};
