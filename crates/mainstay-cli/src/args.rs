@@ -8,15 +8,15 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
-use crate::auth::AuthArgs;
-use crate::login::LoginArgs;
-use crate::logout::LogoutArgs;
 use crate::add::{AddArgs, RemoveArgs};
+use crate::auth::AuthArgs;
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
+use crate::login::LoginArgs;
+use crate::logout::LogoutArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;

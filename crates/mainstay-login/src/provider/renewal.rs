@@ -102,7 +102,9 @@ impl ProviderState {
     /// Arms the timer that renews this token before it expires.
     pub(super) fn renew_before_expiry(self: &Arc<Self>, current: &CurrentLogin) {
         let can_renew = current.is_renewable() || self.settings.grant.is_automatic();
-        let at = current.renews_at().filter(|_| can_renew && current.value().is_some());
+        let at = current
+            .renews_at()
+            .filter(|_| can_renew && current.value().is_some());
         let wait = at.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
         self.arm(wait);
     }
@@ -140,7 +142,9 @@ impl ProviderState {
                 Err(RenewalFailure::NeedsLogin) => None,
                 Err(RenewalFailure::Paused { wait, .. }) => Some(*wait),
                 Err(failure @ (RenewalFailure::Unavailable(_) | RenewalFailure::Store(_))) => {
-                    let pause = FIRST_PAUSE.saturating_mul(1 << slot.failures.min(6)).min(LONGEST_PAUSE);
+                    let pause = FIRST_PAUSE
+                        .saturating_mul(1 << slot.failures.min(6))
+                        .min(LONGEST_PAUSE);
                     slot.failures = slot.failures.saturating_add(1);
                     let until = slot.pause.take().map_or(Instant::now(), |(until, _)| until);
                     let until = until.max(Instant::now() + pause);
@@ -278,6 +282,9 @@ impl ProviderState {
             return Ok(());
         };
         let issuer = read.login.record.issuer.clone();
-        on_store(&self.store, move |store| store.forget_registration(&issuer, &client_id)).await
+        on_store(&self.store, move |store| {
+            store.forget_registration(&issuer, &client_id)
+        })
+        .await
     }
 }

@@ -75,7 +75,8 @@ impl Challenge {
 
 /// Whether a text has only the characters of a scope (RFC 6749 section 3.3).
 fn is_scope(text: &str) -> bool {
-    text.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
+    text.bytes()
+        .all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
 }
 
 /// A part of a header with challenges: `Scheme name=value, name="value", Scheme …`.
@@ -189,7 +190,11 @@ mod tests {
             "\"\"\"",
         ] {
             let asked = Challenge::parse([header]);
-            assert_eq!((asked.scopes, asked.error, asked.resource_metadata), (vec![], None, None), "{header}");
+            assert_eq!(
+                (asked.scopes, asked.error, asked.resource_metadata),
+                (vec![], None, None),
+                "{header}"
+            );
         }
         assert_eq!(Challenge::parse([]), Challenge::default());
     }
