@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::Setup;
+use crate::logins;
 use crate::output::{Screen, Text, plain, text};
 
 /// Starts the servers, does the work, and closes them.
@@ -28,6 +29,7 @@ pub(crate) fn with_fleet_or(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(supervise(setup, screen, work, interrupted));
+    runtime.block_on(logins::finish());
     // The fleet is closed: tasks that still run are not needed.
     runtime.shutdown_background();
     done
@@ -41,7 +43,7 @@ async fn supervise(
 ) -> Done {
     // Before anything is started, so that a signal during the start ends it.
     let signals = Signals::listen()?;
-    let mut builder = Fleet::builder();
+    let mut builder = Fleet::builder().credential_source(logins::source());
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
