@@ -14,6 +14,7 @@ mod call;
 mod check;
 mod completions;
 mod connect;
+mod controlled;
 mod daemon;
 mod demo;
 mod describe;
@@ -117,7 +118,6 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Ping(_)
         | Command::Connect(_)
         | Command::Daemon(_)
-
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)
