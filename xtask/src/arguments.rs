@@ -25,6 +25,7 @@ Usage: cargo xtask CHORE
                       the fuzz targets, one after the other, for so long in all (default: a minute)
   mutants [ARGS]      the mutants that the tests must kill; ARGS go to cargo mutants, for instance
                       --shard 1/8 or --file GLOB
+  public-api          writes the listings of the public API, crates/*/public-api.txt
   help                this text";
 
 const DEFAULT_CHAOS_SECONDS: u64 = 60;
@@ -43,6 +44,7 @@ pub(crate) enum Chore {
     Chaos(ChaosOptions),
     Fuzz { time: Duration },
     Mutants { passed_on: Vec<String> },
+    PublicApi,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -76,6 +78,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         "mutants" => Ok(Chore::Mutants {
             passed_on: arguments.collect(),
         }),
+        "public-api" => alone(Chore::PublicApi, &chore, arguments),
         unknown => bail!("no chore is named {unknown:?}"),
     }
 }

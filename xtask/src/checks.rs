@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 
 use crate::arguments::{FUZZ_TIME, TestOptions};
 use crate::project::Project;
-use crate::{child, conformance, dependencies, fuzz, minimum_rust, partners, purity, tools, type_names};
+use crate::{
+    child, conformance, dependencies, fuzz, minimum_rust, partners, public_api, purity, tools, type_names,
+};
 
 /// How long a step may write nothing. Compiling and testing take as long as they take, on a cold and busy machine too, and
 /// say something meanwhile: a crate, a test, a test that is slow. What is silent for so long hangs.
@@ -47,6 +49,7 @@ enum CheckStep {
     Lints,
     Alone,
     Docs,
+    PublicApi,
     Tests,
     Doctests,
     Conformance,
@@ -73,6 +76,7 @@ impl CheckStep {
         Self::Lints,
         Self::Alone,
         Self::Docs,
+        Self::PublicApi,
         Self::Tests,
         Self::Doctests,
         Self::Conformance,
@@ -96,6 +100,7 @@ impl CheckStep {
             Self::Lints => "lints",
             Self::Alone => "the library alone",
             Self::Docs => "docs",
+            Self::PublicApi => "public API",
             Self::Tests => "tests",
             Self::Doctests => "doctests",
             Self::Conformance => "conformance",
@@ -154,6 +159,7 @@ fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<
                 .env("RUSTDOCFLAGS", "--deny warnings");
             child::run_while_it_speaks(doc, STEP_SILENCE)
         }
+        CheckStep::PublicApi => public_api::check(project),
         CheckStep::Tests => {
             // This also builds the rmcp server, which a test of its own crate needs, before any test runs.
             if tools::has_nextest(project) {

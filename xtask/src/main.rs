@@ -16,6 +16,7 @@ mod mutants;
 mod npm;
 mod partners;
 mod project;
+mod public_api;
 mod purity;
 mod python;
 mod rivals;
@@ -71,6 +72,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         }),
         Chore::Chaos(options) => chaos::run(&project, &options),
         Chore::Fuzz { time } => fuzz::run(&project, time),
+        Chore::PublicApi => public_api::renew(&project),
         Chore::Mutants { passed_on } => mutants::run(&project, &passed_on),
     }
 }

@@ -1,4 +1,4 @@
-//! `mainstay serve --admin`: the control API beside MCP, at the same address.
+//! `mainstay serve --admin`: the control API and the dashboard beside MCP, at the same address.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,7 +7,9 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use mainstay::Events;
 use mainstay::gateway::PlainText;
-use mainstay_control::{API_ROOT, Attached, Control, ControlService, Role, ServerGroup, token_from_file};
+use mainstay_control::{
+    API_ROOT, Attached, Control, ControlService, PAGE_ROOT, PageLogins, Role, ServerGroup, token_from_file,
+};
 use mainstay_daemon::live::{LiveConfiguration, state_directory};
 use mainstay_gateway::{Gateway, HttpDoor};
 
@@ -44,8 +46,9 @@ impl Admin {
         let token = token_from_file(&token_file).map_err(CommandFailure::usage)?;
         let live = Arc::new(LiveControl::default());
         let control = Control::builder(Role::Serve).controlled(live.clone()).build();
-        let service = Arc::new(ControlService::new(&control));
-        let door = door.mount(&[API_ROOT], token, service);
+        let pages = PageLogins::new(token.expose());
+        let service = Arc::new(ControlService::with_pages(&control, pages));
+        let door = door.mount(&[API_ROOT, PAGE_ROOT], token, service);
         let admin = Self {
             control,
             live,
@@ -77,7 +80,7 @@ impl Admin {
 }
 
 /// Where the token is, unless another file is named: with what outlives a restart, and is no cache.
-fn default_token_file() -> Option<PathBuf> {
+pub(crate) fn default_token_file() -> Option<PathBuf> {
     let state = state_directory(|name| env::var_os(name))?;
     Some(state.join("control-token"))
 }

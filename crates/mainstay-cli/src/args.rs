@@ -17,6 +17,7 @@ use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
+use crate::ui::UiArgs;
 
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     Wrap(WrapArgs),
     Connect(ConnectArgs),
     Daemon(DaemonArgs),
+    Ui(UiArgs),
     Ping(PingArgs),
     Import(ImportArgs),
     Add(AddArgs),

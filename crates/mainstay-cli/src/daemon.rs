@@ -145,7 +145,7 @@ fn start(
     if takes_over {
         given.push("--take-over");
     }
-    let launcher = launcher(common, &given)?;
+    let launcher = launcher(common.config.as_deref(), common.no_cache, &given)?;
     match launcher
         .start(directory, START_TIMEOUT)
         .map_err(CommandFailure::failed)?
@@ -180,9 +180,12 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
             return Err(CommandFailure::failed(error));
         }
     };
+    let configuration = configuration(common, screen);
+    // The demo server, which stands in for a missing configuration, starts when a host wants it.
+    let has_file = configuration.as_ref().is_ok_and(|found| found.path.is_some());
     let settings = DaemonSettings {
-        configuration: configuration(common, screen),
-        starts_configured: !arguments.on_demand,
+        configuration,
+        starts_configured: has_file && !arguments.on_demand,
         store: (!common.no_cache).then(cache_directory).flatten(),
         idle: arguments.options.idle.0,
         linger: arguments.options.linger,

@@ -41,28 +41,31 @@ mod server_stderr;
 mod standard;
 mod startup;
 mod tools;
+mod ui;
 mod wrap;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use args::{Command, CommandLine};
+use connect::ConnectArgs;
 use exit::{CommandFailure, Done, Exit};
 use log::Logged;
-use output::{Screen, Text};
+use output::{LogFormat, Screen, Text};
 
 fn main() -> ExitCode {
     memory::return_large_blocks();
-    let arguments = CommandLine::parse();
-    let common = &arguments.common;
     // A bridge stays small, and has no log.
-    if let Command::Connect(connect) = &arguments.command {
+    if let Some(connect) = quick_connect() {
         return ended(
-            connect::run(connect, common),
-            &Screen::new(common.quiet, common.log_format),
+            connect::run(&connect, None, false),
+            &Screen::new(false, LogFormat::Text),
         );
     }
+    let arguments = CommandLine::parse();
+    let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));
     if let Err(error) = mainstay::process::raise_descriptor_limit() {
@@ -77,7 +80,8 @@ fn main() -> ExitCode {
         Command::Prompt(prompt) => prompt::run(prompt, common, &screen),
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
-        Command::Connect(connect) => connect::run(connect, common),
+        Command::Connect(connect) => connect::run(connect, common.config.as_deref(), common.no_cache),
+        Command::Ui(ui) => ui::run(ui, &screen),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
         Command::Import(import) => import::run(import, common, &screen),
@@ -92,6 +96,15 @@ fn main() -> ExitCode {
             .map_err(CommandFailure::failed),
     };
     ended(done, &screen)
+}
+
+/// The arguments of a bridge in their plain form.
+fn quick_connect() -> Option<ConnectArgs> {
+    let words: Option<Vec<String>> = env::args_os()
+        .skip(1)
+        .map(|word| word.into_string().ok())
+        .collect();
+    ConnectArgs::quick(words?.into_iter())
 }
 
 fn ended(done: Done, screen: &Screen) -> ExitCode {
@@ -118,6 +131,7 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Ping(_)
         | Command::Connect(_)
         | Command::Daemon(_)
+        | Command::Ui(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)

@@ -301,9 +301,14 @@ impl HostSession {
         lines
     }
 
+    /// Whether a request of the host is in flight.
+    pub(super) fn has_requests(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
     /// Whether there is anything that a new daemon should have without being asked.
     pub(super) fn needs_daemon(&self) -> bool {
-        !self.in_flight.in_order().is_empty() || !self.subscriptions.is_empty()
+        self.has_requests() || !self.subscriptions.is_empty()
     }
 
     fn replay(&mut self, method: &str, params: &str) -> (Vec<u8>, String) {

@@ -184,7 +184,7 @@ impl FleetBuilder {
     }
 }
 
-/// What the store remembers of servers that nobody configured for so long is forgotten.
+/// The store forgets servers that were not configured for this long.
 const FORGET_AFTER: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// Clears the store of what is long out of use, beside everything else.
