@@ -4,12 +4,14 @@ use std::env;
 
 use mainstay::ServerConfig;
 use mainstay::config::{Problem, Severity};
+use mainstay_control::Control;
 use mainstay_daemon::live::{
     LiveConfiguration, LiveEvent, LiveStart, ReloadError, ReloadTrigger, Reloaded, state_directory,
 };
 use mainstay_gateway::Gateway;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::controlled;
 use crate::exit::CommandFailure;
 use crate::load::{Setup, Source};
 use crate::output::{Screen, Text, count, plain, text};
@@ -62,12 +64,21 @@ impl FollowedConfig {
         self.start.servers()
     }
 
-    /// Follows the configuration until the result is dropped.
-    pub(crate) fn follow(self, gateway: &Gateway, screen: &Screen) -> LiveConfiguration {
+    /// Follows the configuration until the result is dropped. What becomes of it is an event of the control API, where there
+    /// is one.
+    pub(crate) fn follow(
+        self,
+        gateway: &Gateway,
+        control: Option<Control>,
+        screen: &Screen,
+    ) -> LiveConfiguration {
         let screen = *screen;
         self.start
             .follow(gateway.clone(), Some(self.hangup), move |event| {
                 say(&event, &screen);
+                if let Some(control) = &control {
+                    controlled::record(control, &event);
+                }
             })
     }
 }

@@ -15,6 +15,7 @@ mod call;
 mod check;
 mod completions;
 mod connect;
+mod controlled;
 mod daemon;
 mod demo;
 mod describe;

@@ -135,7 +135,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
             return done;
         }
     }
-    let _live = live.map(|live| live.follow(&gateway, screen));
+    let _live = live.map(|live| live.follow(&gateway, None, screen));
     let (end_input, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -248,7 +248,10 @@ async fn serve_http(
             admin.token_file()
         ));
     }
-    let _live = live.follow(&gateway, screen);
+    let live = live.follow(&gateway, admin.map(Admin::control), screen);
+    if let Some(admin) = admin {
+        admin.follows(&live);
+    }
     let (begin_shutdown, shutdown) = oneshot::channel::<()>();
     let mut served = pin!(gateway.serve_http(listener, door, async {
         let _ = shutdown.await;

@@ -217,12 +217,12 @@ impl ControlClient {
         self.send_json(Method::POST, &path, entry).await
     }
 
-    /// Replaces a server's entry in the configuration.
+    /// Changes a server's entry in the configuration: sets each of these keys, and removes those that are `null`.
     ///
     /// Cancel safety: dropped, the command may still be carried out.
     pub async fn change(&self, entry: &EntryDocument) -> Result<ReloadReport, ControlError> {
         let path = server_path(&entry.name, "");
-        self.send_json(Method::PUT, &path, &entry.entry).await
+        self.send_json(Method::PATCH, &path, &entry.entry).await
     }
 
     /// Removes a server from the configuration.
