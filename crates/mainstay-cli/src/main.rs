@@ -13,6 +13,7 @@ mod call;
 mod check;
 mod completions;
 mod connect;
+mod control;
 mod daemon;
 mod demo;
 mod describe;
@@ -38,6 +39,7 @@ mod serve;
 mod server_stderr;
 mod standard;
 mod startup;
+mod through_daemon;
 mod tools;
 mod wrap;
 
@@ -78,11 +80,19 @@ fn main() -> ExitCode {
         Command::Connect(connect) => connect::run(connect, common),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Status(status) => control::status(status, &screen),
+        Command::Restart(restart) => control::restart(restart, &screen),
+        Command::Enable(enable) => control::enable(enable, &screen),
+        Command::Disable(disable) => control::disable(disable, &screen),
+        Command::Reload(reload) => control::reload(reload, &screen),
+        Command::Logs(logs) => control::logs(logs, &screen),
+        Command::Events(events) => control::events(events, &screen),
+        Command::Sessions(sessions) => control::sessions(sessions, &screen),
         Command::Import(import) => import::run(import, common, &screen),
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
-        Command::Schema(_) => schema::run(&screen),
+        Command::Schema(schema) => schema::run(schema, &screen),
         Command::Completions(completions) => completions::run(completions, &screen),
         Command::Man(man) => man::run(man, &screen),
         Command::DemoServer => demo::run()
@@ -116,7 +126,14 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Ping(_)
         | Command::Connect(_)
         | Command::Daemon(_)
-
+        | Command::Status(_)
+        | Command::Restart(_)
+        | Command::Enable(_)
+        | Command::Disable(_)
+        | Command::Reload(_)
+        | Command::Logs(_)
+        | Command::Events(_)
+        | Command::Sessions(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)
