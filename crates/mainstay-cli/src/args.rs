@@ -12,6 +12,9 @@ use crate::add::{AddArgs, RemoveArgs};
 use crate::auth::AuthArgs;
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
+use crate::control::{
+    DisableArgs, EnableArgs, EventsArgs, LogsArgs, ReloadArgs, RestartArgs, SessionsArgs, StatusArgs,
+};
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
@@ -100,6 +103,14 @@ pub(crate) enum Command {
     Login(LoginArgs),
     Logout(LogoutArgs),
     Auth(AuthArgs),
+    Status(StatusArgs),
+    Restart(RestartArgs),
+    Enable(EnableArgs),
+    Disable(DisableArgs),
+    Reload(ReloadArgs),
+    Logs(LogsArgs),
+    Events(EventsArgs),
+    Sessions(SessionsArgs),
     Import(ImportArgs),
     Add(AddArgs),
     Remove(RemoveArgs),
@@ -121,6 +132,9 @@ pub(crate) struct AdHoc {
     /// The variable that holds the bearer token of the address
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
+    /// Start the servers for this command alone, even if the daemon has them
+    #[arg(long)]
+    pub(crate) no_daemon: bool,
     /// A server by its command, behind `--`, in place of a configured one
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,

@@ -15,6 +15,7 @@ mod call;
 mod check;
 mod completions;
 mod connect;
+mod control;
 mod controlled;
 mod daemon;
 mod demo;
@@ -44,6 +45,7 @@ mod serve;
 mod server_stderr;
 mod standard;
 mod startup;
+mod through_daemon;
 mod tools;
 mod ui;
 mod wrap;
@@ -91,11 +93,19 @@ fn main() -> ExitCode {
         Command::Login(login) => login::run(login, common, &screen),
         Command::Logout(logout) => logout::run(logout, common, &screen),
         Command::Auth(auth) => auth::run(auth, common, &screen),
+        Command::Status(status) => control::status(status, &screen),
+        Command::Restart(restart) => control::restart(restart, &screen),
+        Command::Enable(enable) => control::enable(enable, &screen),
+        Command::Disable(disable) => control::disable(disable, &screen),
+        Command::Reload(reload) => control::reload(reload, &screen),
+        Command::Logs(logs) => control::logs(logs, &screen),
+        Command::Events(events) => control::events(events, &screen),
+        Command::Sessions(sessions) => control::sessions(sessions, &screen),
         Command::Import(import) => import::run(import, common, &screen),
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
-        Command::Schema(_) => schema::run(&screen),
+        Command::Schema(schema) => schema::run(schema, &screen),
         Command::Completions(completions) => completions::run(completions, &screen),
         Command::Man(man) => man::run(man, &screen),
         Command::DemoServer => demo::run()
@@ -142,6 +152,14 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Connect(_)
         | Command::Daemon(_)
         | Command::Ui(_)
+        | Command::Status(_)
+        | Command::Restart(_)
+        | Command::Enable(_)
+        | Command::Disable(_)
+        | Command::Reload(_)
+        | Command::Logs(_)
+        | Command::Events(_)
+        | Command::Sessions(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)

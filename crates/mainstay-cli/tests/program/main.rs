@@ -20,6 +20,7 @@ mod bounded;
 mod call;
 mod check;
 mod configuration;
+mod controlling;
 mod daemon;
 mod doctor;
 mod draining;
