@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
 use crate::add::{AddArgs, RemoveArgs};
+use crate::auth::AuthArgs;
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
 use crate::control::{
@@ -17,9 +18,12 @@ use crate::control::{
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
+use crate::login::LoginArgs;
+use crate::logout::LogoutArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
+use crate::ui::UiArgs;
 
 /// The times of all answers are kept for the figures at the end.
 const MAX_PINGS: i64 = 100_000;
@@ -38,6 +42,9 @@ const ENVIRONMENT: &str = "\
 Environment:
   MAINSTAY_CONFIG  the configuration file, where --config names none
   MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
+  MAINSTAY_LOGINS  where logins are kept [default: $XDG_STATE_HOME/mainstay/logins or ~/.local/state/mainstay/logins]
+  MAINSTAY_LOGIN_KEY_FILE
+                   the key file that logins are encrypted with [default: they are not encrypted]
   MAINSTAY_RUNTIME where the daemon's socket is [default: $XDG_RUNTIME_DIR/mainstay, or a directory in /tmp]
   MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
@@ -91,6 +98,7 @@ pub(crate) enum Command {
     Wrap(WrapArgs),
     Connect(ConnectArgs),
     Daemon(DaemonArgs),
+    Ui(UiArgs),
     Ping(PingArgs),
     Status(StatusArgs),
     Restart(RestartArgs),
@@ -100,6 +108,9 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     Events(EventsArgs),
     Sessions(SessionsArgs),
+    Login(LoginArgs),
+    Logout(LogoutArgs),
+    Auth(AuthArgs),
     Import(ImportArgs),
     Add(AddArgs),
     Remove(RemoveArgs),
@@ -366,6 +377,14 @@ pub(crate) struct ServeArgs {
     /// Log a line for each request: address, method, path, status, server, duration and bytes
     #[arg(long)]
     pub(crate) access_log: bool,
+    /// Serve the control API too, under /api/v1: status, events, restart, enable, disable
+    ///
+    /// It needs a token of its own, which is made at the first start, in a file that only this user can read.
+    #[arg(long, conflicts_with = "stdio")]
+    pub(crate) admin: bool,
+    /// The file that holds the token of the control API [default: $XDG_STATE_HOME/mainstay/control-token]
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 }
 
 /// Serve one server under its own names on stdin and stdout, supervised

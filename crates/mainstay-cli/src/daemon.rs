@@ -17,6 +17,7 @@ use crate::connect::{launcher, program};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::live::{live_start, say};
 use crate::load::{cache_directory, load};
+use crate::logins;
 use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
 use crate::serve::workers;
 
@@ -145,7 +146,7 @@ fn start(
     if takes_over {
         given.push("--take-over");
     }
-    let launcher = launcher(common, &given)?;
+    let launcher = launcher(common.config.as_deref(), common.no_cache, &given)?;
     match launcher
         .start(directory, START_TIMEOUT)
         .map_err(CommandFailure::failed)?
@@ -180,10 +181,14 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
             return Err(CommandFailure::failed(error));
         }
     };
+    let configuration = configuration(common, screen);
+    // The demo server, which stands in for a missing configuration, starts when a host wants it.
+    let has_file = configuration.as_ref().is_ok_and(|found| found.path.is_some());
     let settings = DaemonSettings {
-        configuration: configuration(common, screen),
-        starts_configured: !arguments.on_demand,
+        configuration,
+        starts_configured: has_file && !arguments.on_demand,
         store: (!common.no_cache).then(cache_directory).flatten(),
+        credential_source: Some(logins::source()),
         idle: arguments.options.idle.0,
         linger: arguments.options.linger,
         drain: arguments.options.drain,
@@ -198,6 +203,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     };
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let ended = runtime.block_on(daemon::run(place, settings, report));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     ended.map_err(CommandFailure::failed)?;
     Ok(Exit::Success)

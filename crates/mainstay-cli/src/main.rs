@@ -7,8 +7,10 @@
 
 mod add;
 mod adhoc;
+mod admin;
 mod args;
 mod ask;
+mod auth;
 mod call;
 mod check;
 mod completions;
@@ -24,6 +26,9 @@ mod json;
 mod live;
 mod load;
 mod log;
+mod login;
+mod logins;
+mod logout;
 mod man;
 mod memory;
 mod naming;
@@ -41,28 +46,31 @@ mod standard;
 mod startup;
 mod through_daemon;
 mod tools;
+mod ui;
 mod wrap;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use args::{Command, CommandLine};
+use connect::ConnectArgs;
 use exit::{CommandFailure, Done, Exit};
 use log::Logged;
-use output::{Screen, Text};
+use output::{LogFormat, Screen, Text};
 
 fn main() -> ExitCode {
     memory::return_large_blocks();
-    let arguments = CommandLine::parse();
-    let common = &arguments.common;
     // A bridge stays small, and has no log.
-    if let Command::Connect(connect) = &arguments.command {
+    if let Some(connect) = quick_connect() {
         return ended(
-            connect::run(connect, common),
-            &Screen::new(common.quiet, common.log_format),
+            connect::run(&connect, None, false),
+            &Screen::new(false, LogFormat::Text),
         );
     }
+    let arguments = CommandLine::parse();
+    let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));
     if let Err(error) = mainstay::process::raise_descriptor_limit() {
@@ -77,7 +85,8 @@ fn main() -> ExitCode {
         Command::Prompt(prompt) => prompt::run(prompt, common, &screen),
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
-        Command::Connect(connect) => connect::run(connect, common),
+        Command::Connect(connect) => connect::run(connect, common.config.as_deref(), common.no_cache),
+        Command::Ui(ui) => ui::run(ui, &screen),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
         Command::Status(status) => control::status(status, &screen),
@@ -88,6 +97,9 @@ fn main() -> ExitCode {
         Command::Logs(logs) => control::logs(logs, &screen),
         Command::Events(events) => control::events(events, &screen),
         Command::Sessions(sessions) => control::sessions(sessions, &screen),
+        Command::Login(login) => login::run(login, common, &screen),
+        Command::Logout(logout) => logout::run(logout, common, &screen),
+        Command::Auth(auth) => auth::run(auth, common, &screen),
         Command::Import(import) => import::run(import, common, &screen),
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
@@ -100,6 +112,15 @@ fn main() -> ExitCode {
             .map_err(CommandFailure::failed),
     };
     ended(done, &screen)
+}
+
+/// The arguments of a bridge in their plain form.
+fn quick_connect() -> Option<ConnectArgs> {
+    let words: Option<Vec<String>> = env::args_os()
+        .skip(1)
+        .map(|word| word.into_string().ok())
+        .collect();
+    ConnectArgs::quick(words?.into_iter())
 }
 
 fn ended(done: Done, screen: &Screen) -> ExitCode {
@@ -124,6 +145,9 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Read(_)
         | Command::Prompt(_)
         | Command::Ping(_)
+        | Command::Login(_)
+        | Command::Logout(_)
+        | Command::Auth(_)
         | Command::Connect(_)
         | Command::Daemon(_)
         | Command::Status(_)
@@ -134,6 +158,7 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Logs(_)
         | Command::Events(_)
         | Command::Sessions(_)
+        | Command::Ui(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)

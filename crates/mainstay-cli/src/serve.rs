@@ -11,16 +11,19 @@ use anyhow::{Context as _, anyhow};
 use mainstay::fleet::StartupError;
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::{CallError, Fleet};
+use mainstay_control::API_ROOT;
 use mainstay_gateway::{ClientInput, Gateway, GatewayBuilder, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use crate::admin::Admin;
 use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
+use crate::logins;
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
 use crate::server_stderr::Passing;
@@ -49,6 +52,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
             "{error}: give one with --token-file or --token-env, or listen on 127.0.0.1"
         ))
     })?;
+    let (door, admin) = Admin::open(arguments, door)?;
     let setup = load(common)?;
     setup.announce(screen);
     let runtime = match workers() {
@@ -59,7 +63,8 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
             .build(),
     };
     let runtime = runtime.map_err(CommandFailure::failed)?;
-    let done = runtime.block_on(serve_http(&setup, arguments, door, screen));
+    let done = runtime.block_on(serve_http(&setup, arguments, door, admin.as_ref(), screen));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     done
 }
@@ -97,6 +102,7 @@ pub(crate) fn serve_stdio(
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_host(setup, scope, meets, max_isolated, screen));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     done
 }
@@ -192,7 +198,13 @@ async fn arrived(meets: Meets) -> Option<(StandardInput, Option<Introduction>)> 
 }
 
 /// Serves clients over HTTP until a signal comes; lets running calls finish then, unless a second one comes.
-async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen: &Screen) -> Done {
+async fn serve_http(
+    setup: &Setup,
+    arguments: &ServeArgs,
+    door: HttpDoor,
+    admin: Option<&Admin>,
+    screen: &Screen,
+) -> Done {
     let mut signals = Signals::listen()?;
     let live = FollowedConfig::prepare(setup, screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
@@ -213,7 +225,9 @@ async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen
     }
     let servers = live.servers();
     let server_count = servers.len();
+    let events = gateway.events();
     let gateway = gateway.start(servers);
+    let _attached = admin.map(|admin| admin.attach(&gateway, events));
     let waited = required_are_up(&gateway, arguments.required_within, &mut signals).await;
     if let Some(done) = waited {
         say_late(&gateway.close(setup.stop_within).await, screen);
@@ -225,6 +239,15 @@ async fn serve_http(setup: &Setup, arguments: &ServeArgs, door: HttpDoor, screen
         scheme,
         address
     ));
+    if let Some(admin) = admin {
+        screen.note(text!(
+            "the control API is at {}://{}{}; its token is in {}",
+            scheme,
+            address,
+            API_ROOT,
+            admin.token_file()
+        ));
+    }
     let _live = live.follow(&gateway, screen);
     let (told, shutdown) = oneshot::channel::<()>();
     let mut served = pin!(gateway.serve_http(listener, door, async {
@@ -297,7 +320,7 @@ fn bytes(mib: NonZeroUsize) -> usize {
 }
 
 fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>) -> GatewayBuilder {
-    let mut builder = Fleet::builder();
+    let mut builder = Fleet::builder().credential_source(logins::source());
     if let Some(introduction) = introduction {
         builder = introduced_as(builder, introduction);
     }

@@ -80,3 +80,8 @@ pub use protocol::Era;
 #[doc(inline)]
 pub use server::{Call, CallError, CallErrorKind, CallOptions, Reply, Server, Status};
 pub use wire::{Outcome, RawJson, RpcError};
+
+/// The example of the README is compiled with the doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExample;

@@ -13,6 +13,7 @@ mod clients;
 )]
 mod wire;
 
+mod admin;
 mod bad_server;
 mod behind;
 mod bounded;

@@ -23,7 +23,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::api::{
-    ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, ProgramStatus, ReloadReport,
+    ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, PageLink, ProgramStatus, ReloadReport,
     ServerList, ServerStatus, SessionList, StderrPage,
 };
 use crate::service::API_ROOT;
@@ -200,6 +200,13 @@ impl ControlClient {
     /// Cancel safety: dropped, the command may still be carried out.
     pub async fn reload(&self) -> Result<ReloadReport, ControlError> {
         self.post(&format!("{API_ROOT}/reload")).await
+    }
+
+    /// A link that opens the dashboard, logged in. It works once.
+    ///
+    /// Cancel safety: dropped, a code may have been made, which expires.
+    pub async fn page_link(&self) -> Result<PageLink, ControlError> {
+        self.post(&format!("{API_ROOT}/ui")).await
     }
 
     /// Adds a server to the configuration.
