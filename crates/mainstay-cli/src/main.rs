@@ -90,9 +90,6 @@ fn main() -> ExitCode {
         Command::Ui(ui) => ui::run(ui, &screen),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
-        Command::Login(login) => login::run(login, common, &screen),
-        Command::Logout(logout) => logout::run(logout, common, &screen),
-        Command::Auth(auth) => auth::run(auth, common, &screen),
         Command::Status(status) => control::status(status, &screen),
         Command::Restart(restart) => control::restart(restart, &screen),
         Command::Enable(enable) => control::enable(enable, &screen),
@@ -101,6 +98,9 @@ fn main() -> ExitCode {
         Command::Logs(logs) => control::logs(logs, &screen),
         Command::Events(events) => control::events(events, &screen),
         Command::Sessions(sessions) => control::sessions(sessions, &screen),
+        Command::Login(login) => login::run(login, common, &screen),
+        Command::Logout(logout) => logout::run(logout, common, &screen),
+        Command::Auth(auth) => auth::run(auth, common, &screen),
         Command::Import(import) => import::run(import, common, &screen),
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
@@ -151,7 +151,6 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Auth(_)
         | Command::Connect(_)
         | Command::Daemon(_)
-        | Command::Ui(_)
         | Command::Status(_)
         | Command::Restart(_)
         | Command::Enable(_)
@@ -160,6 +159,7 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Logs(_)
         | Command::Events(_)
         | Command::Sessions(_)
+        | Command::Ui(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)
