@@ -17,6 +17,8 @@ use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
+use crate::service::ServiceArgs;
+use crate::top::TopArgs;
 use crate::ui::UiArgs;
 
 /// The times of all answers are kept for the figures at the end.
@@ -95,6 +97,8 @@ pub(crate) enum Command {
     Add(AddArgs),
     Remove(RemoveArgs),
     Doctor(DoctorArgs),
+    Service(ServiceArgs),
+    Top(TopArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]

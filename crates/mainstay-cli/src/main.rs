@@ -37,9 +37,11 @@ mod run;
 mod schema;
 mod serve;
 mod server_stderr;
+mod service;
 mod standard;
 mod startup;
 mod tools;
+mod top;
 mod ui;
 mod wrap;
 
@@ -87,6 +89,8 @@ fn main() -> ExitCode {
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
+        Command::Service(service) => service::run(service, common, &screen),
+        Command::Top(top) => top::run(top, common, &screen),
         Command::Schema(_) => schema::run(&screen),
         Command::Completions(completions) => completions::run(completions, &screen),
         Command::Man(man) => man::run(man, &screen),
@@ -135,6 +139,8 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Add(_)
         | Command::Remove(_)
         | Command::Doctor(_)
+        | Command::Service(_)
+        | Command::Top(_)
         | Command::Schema(_)
         | Command::Completions(_)
         | Command::Man(_)
