@@ -9,11 +9,14 @@ use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
 use crate::add::{AddArgs, RemoveArgs};
+use crate::auth::AuthArgs;
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
+use crate::login::LoginArgs;
+use crate::logout::LogoutArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
@@ -38,6 +41,9 @@ const ENVIRONMENT: &str = "\
 Environment:
   MAINSTAY_CONFIG  the configuration file, where --config names none
   MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
+  MAINSTAY_LOGINS  where logins are kept [default: $XDG_STATE_HOME/mainstay/logins or ~/.local/state/mainstay/logins]
+  MAINSTAY_LOGIN_KEY_FILE
+                   the key file that logins are encrypted with [default: they are not encrypted]
   MAINSTAY_RUNTIME where the daemon's socket is [default: $XDG_RUNTIME_DIR/mainstay, or a directory in /tmp]
   MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
@@ -93,6 +99,9 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     Ui(UiArgs),
     Ping(PingArgs),
+    Login(LoginArgs),
+    Logout(LogoutArgs),
+    Auth(AuthArgs),
     Import(ImportArgs),
     Add(AddArgs),
     Remove(RemoveArgs),

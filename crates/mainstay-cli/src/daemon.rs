@@ -17,6 +17,7 @@ use crate::args::Common;
 use crate::connect::{launcher, program, whole};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::{cache_directory, load};
+use crate::logins;
 use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
 use crate::serve::workers;
 
@@ -194,6 +195,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         configuration,
         starts_configured: has_file && !arguments.on_demand,
         store: (!common.no_cache).then(cache_directory).flatten(),
+        credential_source: Some(logins::source()),
         idle: arguments.options.idle.0,
         linger: arguments.options.linger,
         drain: arguments.options.drain,
@@ -209,6 +211,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     };
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let ended = runtime.block_on(daemon::run(place, settings, report));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     ended.map_err(CommandFailure::failed)?;
     Ok(Exit::Success)

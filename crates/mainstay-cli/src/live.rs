@@ -67,7 +67,7 @@ impl FollowedConfig {
         let screen = *screen;
         self.start
             .follow(gateway.clone(), Some(self.hangup), move |event| {
-                say(&event, &screen)
+                say(&event, &screen);
             })
     }
 }

@@ -216,14 +216,16 @@ fn demo_server() -> Result<ServerConfig, CommandFailure> {
 
 /// `MAINSTAY_CACHE`, or `mainstay` in the user's cache directory.
 pub(crate) fn cache_directory() -> Option<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    set("MAINSTAY_CACHE").or_else(|| {
-        let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-        let base = base.or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    set_path("MAINSTAY_CACHE").or_else(|| {
+        let base = set_path("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+        let base = base.or_else(|| set_path("HOME").map(|home| home.join(".cache")))?;
         Some(base.join("mainstay"))
     })
+}
+
+/// The path in a variable, if it is set.
+pub(crate) fn set_path(name: &str) -> Option<PathBuf> {
+    env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }

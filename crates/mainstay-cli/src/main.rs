@@ -10,6 +10,7 @@ mod adhoc;
 mod admin;
 mod args;
 mod ask;
+mod auth;
 mod call;
 mod check;
 mod completions;
@@ -24,6 +25,9 @@ mod json;
 mod live;
 mod load;
 mod log;
+mod login;
+mod logins;
+mod logout;
 mod man;
 mod memory;
 mod naming;
@@ -85,6 +89,9 @@ fn main() -> ExitCode {
         Command::Ui(ui) => ui::run(ui, &screen),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Login(login) => login::run(login, common, &screen),
+        Command::Logout(logout) => logout::run(logout, common, &screen),
+        Command::Auth(auth) => auth::run(auth, common, &screen),
         Command::Import(import) => import::run(import, common, &screen),
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
@@ -132,6 +139,9 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Read(_)
         | Command::Prompt(_)
         | Command::Ping(_)
+        | Command::Login(_)
+        | Command::Logout(_)
+        | Command::Auth(_)
         | Command::Connect(_)
         | Command::Daemon(_)
         | Command::Ui(_)

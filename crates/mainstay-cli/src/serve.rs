@@ -23,6 +23,7 @@ use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
+use crate::logins;
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
 use crate::server_stderr::Passing;
@@ -63,6 +64,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
     };
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_http(&setup, arguments, door, admin.as_ref(), screen));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     done
 }
@@ -100,6 +102,7 @@ pub(crate) fn serve_stdio(
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_host(setup, scope, meets, max_isolated, screen));
+    runtime.block_on(logins::finish());
     runtime.shutdown_background();
     done
 }
@@ -317,7 +320,7 @@ fn bytes(mib: NonZeroUsize) -> usize {
 }
 
 fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>) -> GatewayBuilder {
-    let mut builder = Fleet::builder();
+    let mut builder = Fleet::builder().credential_source(logins::source());
     if let Some(introduction) = introduction {
         builder = introduced_as(builder, introduction);
     }

@@ -211,7 +211,7 @@ impl Bridge {
         Self::follow_roots(&mut link);
         loop {
             link = self.wait_for_daemon(link);
-            let (added, answer) = match link.session.from_host(line) {
+            let (added, answer) = match link.session.note_host_line(line) {
                 FromHost::Send { added } => (added, None),
                 FromHost::Answer(answer) => (Vec::new(), Some(answer)),
                 FromHost::Drop => return,
@@ -292,7 +292,7 @@ impl Bridge {
     fn pass_one(&self, lines: &mut BlockingLines<UnixStream>) -> io::Result<Passed> {
         match lines.next() {
             LinePiece::Line(line) => {
-                let passed = self.link().session.from_daemon(line);
+                let passed = self.link().session.note_daemon_line(line);
                 match passed {
                     FromDaemon::Pass => self.write_host(line)?,
                     FromDaemon::PassAs(line) => self.write_host(&line)?,

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mainstay::Fleet;
 use mainstay::config::nearest;
 use mainstay::gateway::introduced_as;
 use mainstay_gateway::{ClientInput, Gateway, Scope, StreamEnd};
@@ -144,10 +143,7 @@ impl Daemon {
                 output: Some(output),
             };
         };
-        let mut fleet = match &self.settings.store {
-            Some(store) => Fleet::builder().store(store),
-            None => Fleet::builder(),
-        };
+        let mut fleet = self.settings.fleets.clone();
         if let Some(introduction) = input.introduction() {
             fleet = introduced_as(fleet, introduction.clone());
         }

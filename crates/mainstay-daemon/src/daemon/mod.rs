@@ -19,7 +19,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mainstay::{Fleet, ServerConfig};
+use mainstay::transport::http::CredentialSource;
+use mainstay::{Fleet, FleetBuilder, ServerConfig};
 use mainstay_control::{Control, ControlService, Controlled, Role};
 use mainstay_gateway::Gateway;
 use tokio::net::{UnixListener, UnixStream};
@@ -50,6 +51,8 @@ pub struct DaemonSettings {
     pub starts_configured: bool,
     /// Where catalogs are stored.
     pub store: Option<PathBuf>,
+    /// Where servers get their credentials from whose configuration has none.
+    pub credential_source: Option<Arc<dyn CredentialSource>>,
     /// The daemon ends when it was not used for this long; `None`: never.
     pub idle: Option<Duration>,
     /// How long a server runs after the last bridge that asked for it has left.
@@ -99,10 +102,11 @@ struct Daemon {
 struct RunSettings {
     configuration: Result<DaemonConfiguration, String>,
     starts_configured: bool,
-    store: Option<PathBuf>,
     idle: Option<Duration>,
     drain: Duration,
     stop_within: Duration,
+    /// How the fleet of a bridge with a server of its own is made.
+    fleets: FleetBuilder,
 }
 
 #[derive(Default)]
@@ -183,6 +187,7 @@ impl Daemon {
             configuration,
             starts_configured,
             store,
+            credential_source,
             idle,
             linger,
             drain,
@@ -195,19 +200,23 @@ impl Daemon {
             Some(store) => fleets.store(store),
             None => fleets,
         };
+        let fleets = match credential_source {
+            Some(source) => fleets.credential_source(source),
+            None => fleets,
+        };
         let configured = Gateway::start(fleets.clone(), []);
         let control = Control::builder(Role::Daemon).controlled(controlled(&configured));
         let control = control.build();
         let listing = ServerListing::new(control.clone(), configured.clone());
-        let pool = ServerPool::new(fleets, linger, users.clone(), listing.clone());
+        let pool = ServerPool::new(fleets.clone(), linger, users.clone(), listing.clone());
         Arc::new(Self {
             settings: RunSettings {
                 configuration,
                 starts_configured,
-                store,
                 idle,
                 drain,
                 stop_within,
+                fleets,
             },
             since: SystemTime::now(),
             pool,

@@ -197,7 +197,7 @@ impl FileWatch {
                     Ok(event) => noticed.note(&event),
                     // Events may be missing: the files are read to be sure.
                     Err(_) => {
-                        noticed.note(&Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan))
+                        noticed.note(&Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan));
                     }
                 })
                 .map_err(|error| watch_error(Path::new("/"), error))?,

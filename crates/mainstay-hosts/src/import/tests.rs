@@ -55,7 +55,8 @@ fn every_host_has_a_fixture() {
 #[test]
 fn each_hosts_file_is_rewritten_and_restored_to_the_same_bytes() {
     let unix = |text: &str| text.replace("\r\n", "\n");
-    let changes: [(&str, fn(&str) -> String); 5] = [
+    type Change = fn(&str) -> String;
+    let changes: [(&str, Change); 5] = [
         ("as it is", str::to_owned),
         ("Windows line breaks", |text| {
             text.replace("\r\n", "\n").replace('\n', "\r\n")

@@ -220,3 +220,35 @@ fn with_share_roots_hosts_share_if_their_roots_are_equal() {
     let call = three.begin_call("pid", &json!({}));
     assert_eq!(answer_roots(&mut three, &["file:///a", "file:///b"], call), a);
 }
+
+#[test]
+fn a_server_that_was_given_up_is_tried_again_with_the_next_host() {
+    let shared = Shared::new();
+    let tool = shared.sandbox.path("bin/late-tool");
+    let connect = |path: &str| {
+        let mut command = shared
+            .sandbox
+            .command(&["connect", "--", "late-tool", "demo-server"]);
+        command.env("PATH", path);
+        Host::of(&mut command)
+    };
+    let params = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": { "name": "host", "version": "1" },
+    });
+    let mut first = connect("/usr/bin:/bin");
+    let refused = first.ask("initialize", &params);
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("not found"),
+        "{refused}"
+    );
+    fs::create_dir_all(tool.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(crate::sandbox::MAINSTAY, &tool).unwrap();
+    let path = format!("{}:/usr/bin:/bin", tool.parent().unwrap().display());
+    let mut second = connect(&path).introduced();
+    assert!(second.tools().contains(&"echo".to_owned()));
+}
