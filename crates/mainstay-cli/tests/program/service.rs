@@ -233,9 +233,16 @@ fn a_daemon_that_is_started_by_hand_leaves_the_managers_socket_alone() {
     let socket = UnixListener::bind(&path).unwrap();
     let command = |words: &[&str]| {
         let mut command = sandbox.command(words);
-        finish(command.env("MAINSTAY_RUNTIME", sandbox.path("run")).spawn().unwrap())
+        finish(
+            command
+                .env("MAINSTAY_RUNTIME", sandbox.path("run"))
+                .spawn()
+                .unwrap(),
+        )
     };
-    command(&["daemon", "start"]).exits(0).says("a daemon runs already");
+    command(&["daemon", "start"])
+        .exits(0)
+        .says("a daemon runs already");
     // What the manager does when a client connects.
     let mut daemon = activated(&sandbox, &socket);
     let status = daemon_status(&sandbox);

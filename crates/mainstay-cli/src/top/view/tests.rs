@@ -29,7 +29,7 @@ fn screen(model: &TopModel, width: u16, height: u16) -> Vec<String> {
     lines
         .map(|line| {
             line.iter()
-                .map(|cell| cell.symbol())
+                .map(ratatui::buffer::Cell::symbol)
                 .collect::<String>()
                 .trim_end()
                 .to_owned()
