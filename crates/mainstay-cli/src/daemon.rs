@@ -183,7 +183,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     };
     let configuration = configuration(common, screen);
     // The demo server, which stands in for a missing configuration, starts when a host wants it.
-    let has_file = configuration.as_ref().is_ok_and(|found| found.path.is_some());
+    let has_file = configuration.as_ref().is_ok_and(|found| found.live.is_from_file());
     let settings = DaemonSettings {
         configuration,
         starts_configured: has_file && !arguments.on_demand,

@@ -119,6 +119,11 @@ impl LiveStart {
         self.switches.applied_to(&self.in_force.servers)
     }
 
+    /// Whether the servers were read from a file; otherwise they stand in for one.
+    pub fn is_from_file(&self) -> bool {
+        self.was_read
+    }
+
     /// The servers that do not run only because a person disabled them in an earlier run.
     pub fn still_disabled(&self) -> Vec<&str> {
         let servers = self.in_force.servers.iter().map(ServerConfig::name);
